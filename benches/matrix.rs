@@ -1,0 +1,221 @@
+//! The matrix: every arena, message and cap that the seeds' tables have, by the ids they print.
+//!
+//! `enqueue` puts messages behind each other, `peek` copies the same head out again and again, `skip` steps over messages
+//! (what the seeds' Dequeue rows time), `dequeue` delivers them. Between batches the queue is emptied, outside the timing,
+//! so that the disk it takes is bounded. `floor` is the price of the same bytes without a queue, in the same run.
+//!
+//! `cargo bench --bench matrix -- --quick`
+
+mod support;
+
+use std::cell::RefCell;
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
+use mmq::Queue;
+
+use support::cells::{Cell, arenas, cells};
+use support::floor::{Fresh, Ring};
+use support::{human, payload, scratch, timed};
+
+/// A queue that keeps its backlog within the cell's bound.
+struct Bench {
+    queue: Queue,
+    backlog: u64,
+    held: u64,
+    _dir: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new(cell: &Cell) -> Bench {
+        let dir = scratch();
+        let queue = cell.options().open(dir.path().join("queue")).expect("a queue");
+        Bench { queue, backlog: cell.backlog(), held: 0, _dir: dir }
+    }
+
+    fn drain(&mut self) {
+        while self.queue.skip().expect("intact").is_some() {}
+        self.held = 0;
+    }
+
+    fn fill(&mut self, message: &[u8]) {
+        while self.held < self.backlog {
+            self.queue.enqueue(message).expect("room");
+            self.held += 1;
+        }
+    }
+
+    /// `iters` enqueues in batches, emptied between them.
+    fn enqueues(&mut self, iters: u64, enqueue: impl Fn(&Queue)) -> Duration {
+        let mut total = Duration::ZERO;
+        let mut left = iters;
+        while left > 0 {
+            if self.held == self.backlog {
+                self.drain();
+            }
+            let batch = left.min(self.backlog - self.held);
+            total += timed(|| (0..batch).for_each(|_| enqueue(&self.queue)));
+            self.held += batch;
+            left -= batch;
+        }
+        total
+    }
+
+    /// `iters` removals in batches, filled between them.
+    fn removals(&mut self, iters: u64, message: &[u8], mut remove: impl FnMut(&Queue)) -> Duration {
+        let mut total = Duration::ZERO;
+        let mut left = iters;
+        while left > 0 {
+            if self.held == 0 {
+                self.fill(message);
+            }
+            let batch = left.min(self.held);
+            total += timed(|| (0..batch).for_each(|_| remove(&self.queue)));
+            self.held -= batch;
+            left -= batch;
+        }
+        total
+    }
+}
+
+fn settings(group: &mut BenchmarkGroup<'_, WallTime>) {
+    group.sample_size(10).sampling_mode(SamplingMode::Flat);
+    group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
+}
+
+fn open(c: &mut Criterion) {
+    let mut group = c.benchmark_group("open");
+    settings(&mut group);
+    let opening = |cell: &Cell, iters| {
+        let dir = scratch();
+        let mut total = Duration::ZERO;
+        for at in 0..iters {
+            let path = dir.path().join(at.to_string());
+            total += timed(|| {
+                let queue = cell.options().open(&path).expect("a queue");
+                queue.close().expect("closed");
+            });
+        }
+        total
+    };
+    for cell in arenas() {
+        let id = format!("ArenaSize-{}/MaxMem-{}", human(cell.arena), cell.max_mem);
+        group.bench_function(id, |b| b.iter_custom(|iters| opening(&cell, iters)));
+    }
+    group.bench_function("floor", |b| {
+        b.iter_custom(|iters| {
+            let dir = scratch();
+            (0..iters).map(|at| timed(|| support::floor::bare_open(&dir.path().join(at.to_string())))).sum()
+        });
+    });
+    group.finish();
+}
+
+/// One benchmark a cell; the queue is made when the first iteration is asked for and lives as long as the cell's runs.
+fn each(c: &mut Criterion, name: &str, run: impl Fn(&mut Bench, &Cell, &[u8], u64) -> Duration) {
+    let mut group = c.benchmark_group(name);
+    settings(&mut group);
+    for cell in cells() {
+        let message = payload(cell.message as usize);
+        let bench = RefCell::new(None);
+        group.throughput(Throughput::Bytes(cell.message));
+        group.bench_function(cell.id(), |b| {
+            b.iter_custom(|iters| {
+                let mut bench = bench.borrow_mut();
+                run(bench.get_or_insert_with(|| Bench::new(&cell)), &cell, &message, iters)
+            });
+        });
+    }
+    group.finish();
+}
+
+fn enqueue(c: &mut Criterion) {
+    each(c, "enqueue", |bench, _, message, iters| {
+        bench.enqueues(iters, |queue| {
+            queue.enqueue(black_box(message)).expect("room");
+        })
+    });
+}
+
+fn enqueue_str(c: &mut Criterion) {
+    each(c, "enqueue_str", |bench, cell, _, iters| {
+        let message = "m".repeat(cell.message as usize);
+        bench.enqueues(iters, |queue| {
+            queue.enqueue(black_box(message.as_str())).expect("room");
+        })
+    });
+}
+
+fn peek(c: &mut Criterion) {
+    each(c, "peek", |bench, _, message, iters| {
+        if bench.held == 0 {
+            (0..16).for_each(|_| assert!(bench.queue.enqueue(message).is_ok()));
+            bench.held = 16;
+        }
+        let mut buffer = Vec::with_capacity(message.len());
+        timed(|| {
+            for _ in 0..iters {
+                bench.queue.peek_into(&mut buffer).expect("intact");
+                black_box(&buffer);
+            }
+        })
+    });
+}
+
+fn skip(c: &mut Criterion) {
+    each(c, "skip", |bench, _, message, iters| {
+        bench.removals(iters, message, |queue| assert!(black_box(queue.skip().expect("intact")).is_some()))
+    });
+}
+
+fn dequeue(c: &mut Criterion) {
+    each(c, "dequeue", |bench, _, message, iters| {
+        let mut buffer = Vec::with_capacity(message.len());
+        bench.removals(iters, message, |queue| {
+            queue.dequeue_into(&mut buffer).expect("intact");
+            black_box(&buffer);
+        })
+    });
+}
+
+fn floor(c: &mut Criterion) {
+    let mut group = c.benchmark_group("floor");
+    settings(&mut group);
+    for len in [128, 4 << 10, 16 << 10, 128 << 10, 1 << 20, 4 << 20] {
+        let message = payload(len);
+        let count = (128 << 20) / len as u64;
+        group.throughput(Throughput::Bytes(len as u64));
+        type Fill = fn(&Fresh, &[u8], u64);
+        for (name, fill) in [("fresh-mapped", Fresh::fill_mapped as Fill), ("fresh-written", Fresh::fill_written)] {
+            group.bench_function(format!("{name}/MessageSize-{}", human(len as u64)), |b| {
+                b.iter_custom(|iters| {
+                    let (mut total, mut left) = (Duration::ZERO, iters);
+                    while left > 0 {
+                        let dir = scratch();
+                        let batch = left.min(count);
+                        let fresh = Fresh::new(dir.path(), batch * len as u64);
+                        total += timed(|| fill(&fresh, &message, batch));
+                        left -= batch;
+                    }
+                    total
+                });
+            });
+        }
+        group.bench_function(format!("recycled-pair/MessageSize-{}", human(len as u64)), |b| {
+            let dir = scratch();
+            let mut ring = Ring::new(dir.path(), 2 * len + 4096);
+            let mut buffer = Vec::with_capacity(len);
+            b.iter(|| {
+                ring.enqueue(black_box(&message));
+                assert!(ring.dequeue_into(len, &mut buffer));
+                black_box(&buffer);
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(matrix, open, enqueue, enqueue_str, peek, skip, dequeue, floor);
+criterion_main!(matrix);

@@ -1,0 +1,64 @@
+//! What the benchmarks share: where they write, the messages, the cells of the matrix, the floors.
+//!
+//! Files go below `MMQ_BENCH_DIR`, else below Cargo's target directory: it must be the disk that is meant, not a tmpfs.
+
+#![allow(dead_code, unreachable_pub, reason = "every benchmark uses a part")]
+
+pub mod cells;
+pub mod floor;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// A directory that is gone when the value is.
+pub fn scratch() -> tempfile::TempDir {
+    let root = std::env::var_os("MMQ_BENCH_DIR").map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), Into::into);
+    std::fs::create_dir_all(&root).expect("a directory for the benchmarks' files");
+    tempfile::Builder::new().prefix("bench").tempdir_in(root).expect("a scratch directory")
+}
+
+/// Bytes that do not compress, the same in every run.
+pub fn payload(len: usize) -> Vec<u8> {
+    let mut x = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut next = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        (x >> 33) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// Time that `work` takes.
+#[inline]
+pub fn timed(work: impl FnOnce()) -> Duration {
+    let began = Instant::now();
+    work();
+    began.elapsed()
+}
+
+/// 4096 -> "4KB", 1310720 -> "1.25MB": as the seeds print sizes.
+pub fn human(bytes: u64) -> String {
+    let (unit, name) = match bytes {
+        0..1024 => (1, "B"),
+        1024..1_048_576 => (1 << 10, "KB"),
+        1_048_576..1_073_741_824 => (1 << 20, "MB"),
+        _ => (1 << 30, "GB"),
+    };
+    format!("{}{name}", bytes as f64 / f64::from(unit))
+}
+
+/// Whether the benchmark is only to show that it works (`cargo test --benches`), or to be short (`--quick`).
+pub fn asked_for(flag: &str) -> bool {
+    std::env::args().any(|argument| argument == flag)
+}
+
+/// The middle value.
+pub fn median(values: &mut [f64]) -> f64 {
+    percentile(values, 0.5)
+}
+
+pub fn percentile(values: &mut [f64], part: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(((values.len() as f64 - 1.0) * part).round() as usize).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,34 @@
+//! One queue, several consumers: each sees every message, from a place of its own that is remembered by name.
+
+use std::error::Error;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let dir = std::env::temp_dir().join(format!("mmq-fan-out-{}", std::process::id()));
+    let queue = mmq::Queue::open(&dir)?;
+    let (mail, audit) = (queue.consumer("mail")?, queue.consumer("audit")?);
+    for order in 1..=6 {
+        queue.enqueue(format!("order {order}"))?;
+    }
+    for message in mail.dequeue_batch(4)? {
+        println!("mail:  {}", message.as_str()?);
+    }
+    while let Some(message) = audit.dequeue()? {
+        println!("audit: {}", message.as_str()?);
+    }
+    // A third one begins where another stands, and looks once more at what that one had.
+    let report = mail.fork("report")?;
+    report.seek(2)?;
+    println!("report goes on from {:?}", report.peek()?.map(|message| message.seq()));
+    queue.close()?;
+
+    // Places are stored by name.
+    let queue = mmq::Queue::open(&dir)?;
+    for name in queue.consumers() {
+        println!("{name} has {} to go", queue.consumer(&name)?.len());
+    }
+    // One that is removed holds nothing back any more.
+    queue.remove_consumer("report")?;
+    queue.close()?;
+    std::fs::remove_dir_all(dir)?;
+    Ok(())
+}

@@ -1,0 +1,486 @@
+//! Sends every line of a file (or of standard input) through a queue on disk and checks that it comes out unchanged.
+//!
+//! One thread puts lines in while another takes them out and writes them. Half way the queue is closed, with messages
+//! left inside, and opened again. One line of figures on standard error ends the run.
+
+use std::error::Error;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, IsTerminal, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const USAGE: &str = "\
+Usage: spool FILE [--keep DIR] [--output FILE] [--arena-size BYTES]
+
+Puts every line of FILE (`-` is standard input; any bytes will do) into a queue on disk from one thread while another
+takes it out and writes it to standard output. Half way the queue is closed and opened again. One line of figures on
+standard error ends the run.
+
+  --keep DIR           keep the queue in DIR (otherwise: a temporary directory, removed at the end)
+  --output FILE        write there instead of standard output
+  --arena-size BYTES   the queue's arena size: a multiple of the OS page, 4096 to 1073741824 (default 134217728)
+  --help               this text
+
+A line longer than 16 MiB goes through in pieces. A run that is interrupted leaves its temporary directory behind
+(mmq-spool-* where temporary files go).
+
+Exit status: 0 everything came out byte for byte and in order (or the reader of standard output asked for no more),
+1 it did not, or something failed, 2 wrong usage.
+";
+
+/// A longer line goes through as several messages, so that memory stays bounded whatever the input is.
+const LONGEST_MESSAGE: u64 = 16 << 20;
+/// The first half of an input of unknown length: so many lines, or all there are.
+const FIRST_LINES: u64 = 1000;
+/// So many messages, the newest, are left in the queue until it has been opened again.
+const KEPT_BACK: u64 = 16;
+/// How long the taking thread sleeps at most before it looks whether the input has ended.
+const TICK: Duration = Duration::from_millis(2);
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+fn main() -> ExitCode {
+    let (code, line) = match Arguments::parse(std::env::args_os().skip(1)) {
+        Ok(None) => {
+            let _ = io::stdout().write_all(USAGE.as_bytes());
+            return ExitCode::SUCCESS;
+        }
+        Ok(Some(arguments)) => match run(&arguments) {
+            Ok(report) => (report.exit_code(), report.to_string()),
+            Err(failure) if is_usage(&failure) => (2, failure.to_string()),
+            Err(failure) => (1, failure.to_string()),
+        },
+        Err(message) => (2, format!("{message} (--help tells more)")),
+    };
+    // Nobody is left to tell when standard error is closed.
+    let _ = writeln!(io::stderr(), "spool: {line}");
+    ExitCode::from(code)
+}
+
+fn is_usage(failure: &Failure) -> bool {
+    matches!(failure.downcast_ref(), Some(mmq::Error::InvalidOption { .. }))
+}
+
+#[derive(Default)]
+struct Arguments {
+    input: OsString,
+    keep: Option<PathBuf>,
+    output: Option<PathBuf>,
+    arena_size: Option<u64>,
+}
+
+impl Arguments {
+    /// `None`: the user asked for help.
+    fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Option<Self>, String> {
+        let mut arguments = Arguments::default();
+        let mut input = None;
+        let mut options_ended = false;
+        while let Some(word) = words.next() {
+            let text = word.to_string_lossy();
+            if options_ended || text == "-" || !text.starts_with('-') {
+                if input.replace(word).is_some() {
+                    return Err("more than one FILE".into());
+                }
+                continue;
+            }
+            let mut value = || words.next().ok_or(format!("{text} needs a value"));
+            match &*text {
+                "--" => options_ended = true,
+                "-h" | "--help" => return Ok(None),
+                "--keep" => arguments.keep = Some(value()?.into()),
+                "--output" => arguments.output = Some(value()?.into()).filter(|path| path != Path::new("-")),
+                "--arena-size" => {
+                    let value = value()?;
+                    let size = value.to_str().and_then(|digits| digits.parse().ok());
+                    arguments.arena_size =
+                        Some(size.ok_or(format!("--arena-size: {value:?} is not a number of bytes"))?);
+                }
+                _ => return Err(format!("unknown option {text}")),
+            }
+        }
+        arguments.input = input.ok_or("no FILE given")?;
+        Ok(Some(arguments))
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<Report, Failure> {
+    let mut source = Source::open(&arguments.input)?;
+    let temporary;
+    let dir = match &arguments.keep {
+        Some(dir) => dir.as_path(),
+        None => {
+            temporary = tempfile::Builder::new().prefix("mmq-spool-").tempdir()?;
+            temporary.path()
+        }
+    };
+    // A full disk is waited for: the other thread gives space back as it takes messages out.
+    let mut options = mmq::Options::new().on_full(mmq::OnFull::Wait(Some(Duration::from_secs(10))));
+    if let Some(bytes) = arguments.arena_size {
+        options = options.arena_size(bytes);
+    }
+
+    let start = Instant::now();
+    let mut queue = options.open(dir)?;
+    if !queue.is_empty() {
+        let held = queue.len();
+        return Err(format!("{} holds {held} messages of an earlier run: name another directory", dir.display()).into());
+    }
+    let mut sink = Sink::open(arguments.output.as_deref(), &source)?;
+    // A bar among the lines themselves would help nobody.
+    let bar = io::stderr().is_terminal() && (arguments.output.is_some() || !io::stdout().is_terminal());
+    let mut progress = Progress { dir, start, size: source.size, most_disk: 0, bar, drawn: false };
+
+    let mut wanted = progress.run_half(&queue, Half::First, &mut source, &mut sink)?;
+    let inside = queue.len();
+    if wanted {
+        queue.close()?;
+        queue = options.open(dir)?;
+        if queue.len() != inside {
+            return Err(format!("{inside} messages were inside at closing, {} after reopening", queue.len()).into());
+        }
+        wanted = progress.run_half(&queue, Half::Second, &mut source, &mut sink)?;
+    }
+    let left = queue.len();
+    queue.close()?;
+    let seconds = start.elapsed().as_secs_f64();
+    Ok(Report {
+        put_in: source.passed,
+        taken_out: sink.passed,
+        inside,
+        left,
+        wanted,
+        seconds,
+        disk: progress.most_disk,
+    })
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Half {
+    First,
+    Second,
+}
+
+/// Where the lines come from: a file, or a stream whose length nobody knows.
+struct Source {
+    name: String,
+    reader: BufReader<File>,
+    /// Length in bytes; `None` for a stream.
+    size: Option<u64>,
+    /// Device and inode of a file.
+    identity: Option<(u64, u64)>,
+    passed: Tally,
+}
+
+impl Source {
+    fn open(path: &OsStr) -> Result<Self, Failure> {
+        let (name, file) = if path == "-" {
+            ("standard input".into(), File::from(io::stdin().as_fd().try_clone_to_owned()?))
+        } else {
+            let name = Path::new(path).display().to_string();
+            let file = File::open(path).map_err(|error| format!("{name}: {error}"))?;
+            (name, file)
+        };
+        let metadata = file.metadata().map_err(|error| format!("{name}: {error}"))?;
+        if metadata.is_dir() {
+            return Err(format!("{name}: is a directory").into());
+        }
+        // Standard input may be a file that was read in part; files of /proc say that they are empty.
+        let size = (path != "-" && metadata.is_file() && metadata.len() > 0).then_some(metadata.len());
+        let identity = metadata.is_file().then_some((metadata.dev(), metadata.ino()));
+        let reader = BufReader::with_capacity(1 << 16, file);
+        Ok(Source { name, reader, size, identity, passed: Tally::default() })
+    }
+
+    /// Replaces `line` by the next one, its newline included; empty at the end of the input.
+    fn next_line(&mut self, line: &mut Vec<u8>) -> Result<(), Failure> {
+        line.clear();
+        let mut piece = (&mut self.reader).take(LONGEST_MESSAGE);
+        piece.read_until(b'\n', line).map_err(|error| format!("{}: {error}", self.name))?;
+        Ok(())
+    }
+
+    /// True when this half has been put in.
+    fn is_over(&self, half: Half) -> bool {
+        match (half, self.size) {
+            (Half::First, Some(size)) => self.passed.bytes >= size.div_ceil(2),
+            (Half::First, None) => self.passed.messages >= FIRST_LINES,
+            (Half::Second, _) => false,
+        }
+    }
+}
+
+/// Where the messages go. Its calls answer false when the other end of a pipe was closed: whoever reads wants no more.
+struct Sink {
+    name: String,
+    writer: BufWriter<File>,
+    passed: Tally,
+}
+
+impl Sink {
+    fn open(path: Option<&Path>, source: &Source) -> Result<Self, Failure> {
+        let (name, file) = match path {
+            None => ("standard output".into(), File::from(io::stdout().as_fd().try_clone_to_owned()?)),
+            Some(path) => {
+                let name = path.display().to_string();
+                let identity = fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
+                if identity.is_some() && identity == source.identity {
+                    return Err(format!("{name}: is the input").into());
+                }
+                let file = File::create(path).map_err(|error| format!("{name}: {error}"))?;
+                (name, file)
+            }
+        };
+        Ok(Sink { name, writer: BufWriter::with_capacity(1 << 16, file), passed: Tally::default() })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<bool, Failure> {
+        let result = self.writer.write_all(bytes);
+        self.settle(result)
+    }
+
+    fn flush(&mut self) -> Result<bool, Failure> {
+        let result = self.writer.flush();
+        self.settle(result)
+    }
+
+    fn settle(&self, result: io::Result<()>) -> Result<bool, Failure> {
+        match result {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+            Err(error) => Err(format!("{}: {error}", self.name).into()),
+        }
+    }
+}
+
+/// What passed one end of the queue: two ends agree when the same messages passed both in the same order.
+#[derive(Default)]
+struct Tally {
+    messages: u64,
+    bytes: u64,
+    /// Sequence number of the last message.
+    last: Option<u64>,
+    /// A sequence number did not follow the one before it.
+    out_of_order: bool,
+    checksum: DefaultHasher,
+}
+
+impl Tally {
+    fn add(&mut self, seq: u64, message: &[u8]) {
+        self.messages += 1;
+        self.bytes += message.len() as u64;
+        self.out_of_order |= self.last.is_some_and(|last| seq != last + 1);
+        self.last = Some(seq);
+        self.checksum.write_u64(message.len() as u64);
+        self.checksum.write(message);
+    }
+
+    fn agrees_with(&self, other: &Tally) -> bool {
+        (self.messages, self.bytes, self.last) == (other.messages, other.bytes, other.last)
+            && !self.out_of_order
+            && !other.out_of_order
+            && self.checksum.finish() == other.checksum.finish()
+    }
+}
+
+/// What the two threads of one half tell each other and the progress bar.
+#[derive(Default)]
+struct Shared {
+    /// No more comes in during this half.
+    input_ended: AtomicBool,
+    /// The other thread has given up.
+    stop: AtomicBool,
+    bytes_out: AtomicU64,
+}
+
+/// Puts lines in until this half is over.
+fn put_in(queue: &mmq::Queue, half: Half, source: &mut Source, shared: &Shared) -> Result<(), Failure> {
+    let mut line = Vec::new();
+    while !source.is_over(half) && !shared.stop.load(Relaxed) {
+        source.next_line(&mut line)?;
+        if line.is_empty() {
+            break;
+        }
+        let seq = queue.enqueue(&line)?;
+        source.passed.add(seq, &line);
+    }
+    Ok(())
+}
+
+/// Takes messages out and writes them until the input has ended and, in the second half, the queue is empty. In the
+/// first half the newest messages are left inside. False when nobody wants more output.
+fn take_out(queue: &mmq::Queue, half: Half, sink: &mut Sink, shared: &Shared) -> Result<bool, Failure> {
+    while !shared.stop.load(Relaxed) {
+        // Read before the queue is looked at: once the input has ended, an empty queue is empty for good.
+        let input_ended = shared.input_ended.load(Acquire);
+        let message = match half {
+            Half::First if input_ended => break,
+            Half::First if queue.len() <= KEPT_BACK => {
+                thread::sleep(TICK);
+                None
+            }
+            _ if input_ended => queue.dequeue()?,
+            _ => queue.dequeue_timeout(TICK)?,
+        };
+        match message {
+            Some(message) => {
+                sink.passed.add(message.seq(), &message);
+                if !sink.write(&message)? {
+                    return Ok(false);
+                }
+                shared.bytes_out.store(sink.passed.bytes, Relaxed);
+            }
+            None if input_ended => break,
+            // The input is slow: show what came.
+            None => {
+                if !sink.flush()? {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+    sink.flush()
+}
+
+/// Drives the two threads, and meanwhile measures the disk and draws the bar.
+struct Progress<'a> {
+    dir: &'a Path,
+    start: Instant,
+    size: Option<u64>,
+    most_disk: u64,
+    bar: bool,
+    drawn: bool,
+}
+
+impl Progress<'_> {
+    /// False when nobody wants more output.
+    fn run_half(
+        &mut self,
+        queue: &mmq::Queue,
+        half: Half,
+        source: &mut Source,
+        sink: &mut Sink,
+    ) -> Result<bool, Failure> {
+        let shared = Shared::default();
+        shared.bytes_out.store(sink.passed.bytes, Relaxed);
+        let (running, finished) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            let shared = &shared;
+            let writer_running = running.clone();
+            let writer = scope.spawn(move || {
+                let _running = writer_running;
+                let result = put_in(queue, half, source, shared);
+                shared.stop.fetch_or(result.is_err(), Relaxed);
+                shared.input_ended.store(true, Release);
+                result
+            });
+            let reader = scope.spawn(move || {
+                let _running = running;
+                let result = take_out(queue, half, sink, shared);
+                shared.stop.fetch_or(!matches!(result, Ok(true)), Relaxed);
+                result
+            });
+            // Disconnected once both threads have let go of their senders.
+            while finished.recv_timeout(Duration::from_millis(100)) == Err(RecvTimeoutError::Timeout) {
+                self.measure_disk();
+                self.draw(shared.bytes_out.load(Relaxed), queue.len());
+            }
+            self.measure_disk();
+            writer.join().map_err(|_| "the thread that puts messages in panicked")??;
+            reader.join().map_err(|_| "the thread that takes messages out panicked")?
+        })
+    }
+
+    /// What the queue's files take on disk, by the file system's own account.
+    fn measure_disk(&mut self) {
+        let files = fs::read_dir(self.dir).into_iter().flatten().flatten();
+        let bytes = files.filter_map(|file| Some(file.metadata().ok()?.blocks() * 512)).sum();
+        self.most_disk = self.most_disk.max(bytes);
+    }
+
+    fn draw(&mut self, bytes_out: u64, inside: u64) {
+        let seconds = self.start.elapsed().as_secs_f64();
+        if !self.bar || seconds < 0.5 {
+            return;
+        }
+        const WIDTH: u64 = 30;
+        let megabytes = bytes_out as f64 / 1e6;
+        let mut line = String::from("\r");
+        if let Some(size) = self.size {
+            let part = (bytes_out as f64 / size as f64).min(1.0);
+            let full = (part * WIDTH as f64) as usize;
+            line += &format!("[{:<30}] {:3.0} %  ", "#".repeat(full), part * 100.0);
+        }
+        line += &format!("{megabytes:.1} MB out, {:.1} MB/s, {inside} messages inside\x1b[K", megabytes / seconds);
+        self.drawn = io::stderr().write_all(line.as_bytes()).is_ok();
+    }
+}
+
+impl Drop for Progress<'_> {
+    /// The line that follows, of figures or of failure, begins on an empty one.
+    fn drop(&mut self) {
+        if self.drawn {
+            let _ = io::stderr().write_all(b"\r\x1b[K");
+        }
+    }
+}
+
+struct Report {
+    put_in: Tally,
+    taken_out: Tally,
+    /// Messages in the queue when it was closed and opened again.
+    inside: u64,
+    /// Messages in the queue at the end.
+    left: u64,
+    /// The output was wanted to its end.
+    wanted: bool,
+    seconds: f64,
+    disk: u64,
+}
+
+impl Report {
+    fn complete(&self) -> bool {
+        self.left == 0 && self.put_in.agrees_with(&self.taken_out)
+    }
+
+    fn exit_code(&self) -> u8 {
+        u8::from(self.wanted && !self.complete())
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Report { put_in, taken_out, inside, left, wanted, seconds, disk } = self;
+        if !wanted {
+            return write!(
+                f,
+                "the output was closed by its reader: {} messages put in, {} taken out, {left} left in the queue",
+                put_in.messages, taken_out.messages
+            );
+        }
+        let rate = if *seconds > 0.0 { put_in.messages as f64 / seconds } else { 0.0 };
+        write!(
+            f,
+            "{} messages, {} bytes, {seconds:.3} s, {rate:.0} messages/s, {disk} bytes of disk at most, \
+             reopened with {inside} inside: ",
+            put_in.messages, put_in.bytes
+        )?;
+        if self.complete() {
+            f.write_str("everything came out, byte for byte and in order")
+        } else {
+            write!(
+                f,
+                "NOT everything came out as it went in ({} messages, {} bytes came out, {left} are left)",
+                taken_out.messages, taken_out.bytes
+            )
+        }
+    }
+}

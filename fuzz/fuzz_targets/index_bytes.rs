@@ -1,0 +1,7 @@
+//! `cargo +nightly fuzz run index_bytes`: the body is an ordinary test as well, in tests/fuzz_corpus.rs.
+#![no_main]
+
+#[path = "../../tests/support/fuzz_bodies.rs"]
+mod fuzz_bodies;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz_bodies::index_bytes(data));

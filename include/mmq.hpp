@@ -1,0 +1,841 @@
+/*
+ * mmq for C++17: handles that free themselves, std::string_view for bytes, std::error_code or exceptions for errors. Header
+ * only; every call is one call of mmq.h, which is the manual: what each function promises is said there.
+ *
+ *     #include <mmq.hpp>
+ *     #include <iostream>
+ *
+ *     int main() {
+ *       mmq::Queue queue("spool");
+ *       queue.enqueue("hello");
+ *       while (auto message = queue.dequeue()) std::cout << message->view() << '\n';
+ *       queue.close();
+ *     }
+ *
+ * Errors. Every call comes twice: one that throws mmq::Error (derived from std::system_error), and one that takes a
+ * std::error_code& as its last argument, is noexcept, and returns an empty value when it fails (where it has to allocate a
+ * string or a vector, want of memory ends the program). With -fno-exceptions only the latter exist. Empty and timed out are no errors but empty optionals. A gap is one: the throwing calls throw
+ * mmq::GapError, the others set MMQ_GAP, and last_gap() tells more; either way the next read goes on behind it.
+ *
+ * Handles move and do not copy. A moved-from or default-constructed one may be destroyed and assigned to; calls on it fail with
+ * MMQ_INVALID_ARGUMENT, and so does a directory or a name with a zero byte in it. Threads: as in mmq.h.
+ */
+#ifndef MMQ_HPP
+#define MMQ_HPP
+
+#include "mmq.h"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+#if __has_include(<version>)
+#include <version>
+#endif
+#if defined(__cpp_lib_span)
+#include <span>
+#endif
+
+#if defined(__cpp_exceptions)
+#define MMQ_HPP_THROWS 1
+#else
+#define MMQ_HPP_THROWS 0
+#endif
+
+namespace mmq {
+
+namespace detail {
+
+class Category final : public std::error_category {
+ public:
+  const char *name() const noexcept override { return "mmq"; }
+  std::string message(int status) const override { return mmq_status_message(static_cast<mmq_status>(status)); }
+};
+
+template <class T, void (*Free)(T *)>
+struct Deleter {
+  void operator()(T *handle) const noexcept { Free(handle); }
+};
+
+/** Text as C has it. With a zero byte in it C would see another, shorter name: it gets NULL, which it refuses. */
+inline const char *c_text(const std::string &text) noexcept {
+  return text.find('\0') == std::string::npos ? text.c_str() : nullptr;
+}
+
+inline void close_queue(mmq_queue *queue) noexcept { mmq_close(queue); }
+
+}  // namespace detail
+
+/** The category of mmq's error codes; their values are mmq_status. */
+inline const std::error_category &category() noexcept {
+  static const detail::Category instance;
+  return instance;
+}
+
+/** This thread's last error text: mmq_last_error. */
+inline std::string last_error() {
+  std::string text(mmq_last_error(nullptr, 0), '\0');
+  if (!text.empty()) mmq_last_error(&text[0], text.size() + 1);
+  return text;
+}
+
+}  // namespace mmq
+
+/** Lets an mmq_status be assigned to and compared with a std::error_code. */
+inline std::error_code make_error_code(mmq_status status) noexcept {
+  return std::error_code(static_cast<int>(status), mmq::category());
+}
+namespace std {
+template <>
+struct is_error_code_enum<mmq_status> : true_type {};
+}  // namespace std
+
+namespace mmq {
+
+using Gap = mmq_gap;
+using Stats = mmq_stats;
+
+/** What the throwing calls throw: code() is the status, what() begins with mmq_last_error's text. */
+class Error : public std::system_error {
+ public:
+  explicit Error(mmq_status status) : std::system_error(make_error_code(status), last_error()) {}
+  mmq_status status() const noexcept { return static_cast<mmq_status>(code().value()); }
+};
+using error = Error;
+
+/** Messages that will never come: thrown once, by the read that meets them. */
+class GapError : public Error {
+ public:
+  explicit GapError(const Gap &gap) : Error(MMQ_GAP), gap_(gap) {}
+  const Gap &gap() const noexcept { return gap_; }
+
+ private:
+  Gap gap_;
+};
+
+namespace detail {
+
+inline void report(mmq_status status, std::error_code &ec) noexcept {
+  if (status == MMQ_OK) {
+    ec.clear();
+  } else {
+    ec = make_error_code(status);
+  }
+}
+
+#if MMQ_HPP_THROWS
+inline void check(mmq_status status) {
+  if (status != MMQ_OK) throw Error(status);
+}
+#endif
+
+}  // namespace detail
+
+/** Bytes lent to a call: text, or a pointer and a length. */
+struct Slice : mmq_slice {
+  Slice(std::string_view bytes) noexcept : mmq_slice{bytes.data(), bytes.size()} {}
+  Slice(const char *text) noexcept : Slice(std::string_view(text)) {}
+  Slice(const std::string &text) noexcept : Slice(std::string_view(text)) {}
+  Slice(const void *bytes, std::size_t count) noexcept : mmq_slice{bytes, count} {}
+};
+static_assert(sizeof(Slice) == sizeof(mmq_slice), "an array of Slice is an array of mmq_slice");
+
+/** A message. Its bytes stay where they are until it is destroyed, whatever becomes of the queue. */
+class Message {
+ public:
+  Message() noexcept = default;
+  explicit Message(mmq_message *handle) noexcept : handle_(handle) {}
+
+  const char *data() const noexcept { return reinterpret_cast<const char *>(mmq_message_data(handle_.get())); }
+  std::size_t size() const noexcept { return mmq_message_len(handle_.get()); }
+  bool empty() const noexcept { return size() == 0; }
+  std::uint64_t seq() const noexcept { return mmq_message_seq(handle_.get()); }
+  std::string_view view() const noexcept { return std::string_view(data(), size()); }
+  operator std::string_view() const noexcept { return view(); }
+  std::string str() const { return std::string(view()); }
+  const char *begin() const noexcept { return data(); }
+  const char *end() const noexcept { return data() + size(); }
+#if defined(__cpp_lib_span)
+  std::span<const std::byte> bytes() const noexcept {
+    return std::as_bytes(std::span<const char>(data(), size()));
+  }
+#endif
+
+  mmq_message *handle() const noexcept { return handle_.get(); }
+  mmq_message *release() noexcept { return handle_.release(); }
+
+ private:
+  std::unique_ptr<mmq_message, detail::Deleter<mmq_message, mmq_message_free>> handle_;
+};
+
+/** A message handed out for work that may fail. Destroying it unacknowledged, in an exception too, gives it back. */
+class Delivery {
+ public:
+  Delivery() noexcept = default;
+  explicit Delivery(mmq_delivery *handle) noexcept : handle_(handle) {}
+
+  const char *data() const noexcept { return reinterpret_cast<const char *>(mmq_delivery_data(handle_.get())); }
+  std::size_t size() const noexcept { return mmq_delivery_len(handle_.get()); }
+  std::uint64_t seq() const noexcept { return mmq_delivery_seq(handle_.get()); }
+  std::uint32_t attempts() const noexcept { return mmq_delivery_attempts(handle_.get()); }
+  std::string_view view() const noexcept { return std::string_view(data(), size()); }
+  operator std::string_view() const noexcept { return view(); }
+  std::string str() const { return std::string(view()); }
+#if defined(__cpp_lib_span)
+  std::span<const std::byte> bytes() const noexcept {
+    return std::as_bytes(std::span<const char>(data(), size()));
+  }
+#endif
+
+  /** The work is done: the message does not come again. The handle is gone whatever comes of it. */
+  void ack(std::error_code &ec) noexcept { detail::report(mmq_delivery_ack(handle_.release()), ec); }
+  /** The work was not done: the message comes again. */
+  void nack() noexcept { handle_.reset(); }
+#if MMQ_HPP_THROWS
+  void ack() { detail::check(mmq_delivery_ack(handle_.release())); }
+#endif
+
+  mmq_delivery *handle() const noexcept { return handle_.get(); }
+  mmq_delivery *release() noexcept { return handle_.release(); }
+
+ private:
+  std::unique_ptr<mmq_delivery, detail::Deleter<mmq_delivery, mmq_delivery_free>> handle_;
+};
+
+class Iter;
+
+/** What peek_into and dequeue_into answer: MMQ_OK (true), MMQ_EMPTY, or MMQ_BUFFER_TOO_SMALL, when len says how many bytes it takes. */
+struct Into {
+  mmq_status status = MMQ_EMPTY;
+  std::size_t len = 0;
+  std::uint64_t seq = 0;
+  explicit operator bool() const noexcept { return status == MMQ_OK; }
+};
+
+/** How a queue is opened: Options().arena_size(4 << 20).flush_every_ops(1). A value that cannot be is told when it is opened. */
+class Options {
+ public:
+  Options() noexcept : handle_(mmq_options_new()) {}
+
+  Options &arena_size(std::uint64_t bytes) & noexcept { return note(mmq_options_set_arena_size(handle(), bytes)); }
+  /** 0: no cap. */
+  Options &max_mapped_arenas(std::uint32_t arenas) & noexcept {
+    return note(mmq_options_set_max_mapped_arenas(handle(), arenas));
+  }
+  /** 0: off. */
+  Options &flush_every_ops(std::uint64_t operations) & noexcept {
+    return note(mmq_options_set_flush_every_ops(handle(), operations));
+  }
+  /** 0 or less: off. */
+  Options &flush_every(std::chrono::milliseconds period) & noexcept {
+    return note(mmq_options_set_flush_every_ms(handle(), positive(period)));
+  }
+  /** 0: no limit. */
+  Options &max_bytes(std::uint64_t bytes) & noexcept { return note(mmq_options_set_max_bytes(handle(), bytes)); }
+  Options &min_free_bytes(std::uint64_t bytes) & noexcept {
+    return note(mmq_options_set_min_free_bytes(handle(), bytes));
+  }
+  /** With MMQ_WAIT, how long; a negative time: for ever. */
+  Options &on_full(mmq_on_full policy, std::chrono::milliseconds wait = std::chrono::milliseconds(-1)) & noexcept {
+    return note(mmq_options_set_on_full(handle(), policy, static_cast<std::int64_t>(wait.count())));
+  }
+  /** 0 or less: no limit. */
+  Options &max_age(std::chrono::milliseconds age) & noexcept {
+    return note(mmq_options_set_max_age_ms(handle(), positive(age)));
+  }
+  Options &create(bool create) & noexcept { return note(mmq_options_set_create(handle(), create)); }
+
+  // The same of a temporary, so that auto options = Options().arena_size(4 << 20) moves.
+  Options &&arena_size(std::uint64_t bytes) && noexcept { return std::move(arena_size(bytes)); }
+  Options &&max_mapped_arenas(std::uint32_t arenas) && noexcept { return std::move(max_mapped_arenas(arenas)); }
+  Options &&flush_every_ops(std::uint64_t operations) && noexcept { return std::move(flush_every_ops(operations)); }
+  Options &&flush_every(std::chrono::milliseconds period) && noexcept { return std::move(flush_every(period)); }
+  Options &&max_bytes(std::uint64_t bytes) && noexcept { return std::move(max_bytes(bytes)); }
+  Options &&min_free_bytes(std::uint64_t bytes) && noexcept { return std::move(min_free_bytes(bytes)); }
+  Options &&on_full(mmq_on_full policy, std::chrono::milliseconds wait = std::chrono::milliseconds(-1)) && noexcept {
+    return std::move(on_full(policy, wait));
+  }
+  Options &&max_age(std::chrono::milliseconds age) && noexcept { return std::move(max_age(age)); }
+  Options &&create(bool wanted) && noexcept { return std::move(create(wanted)); }
+
+  mmq_options *handle() const noexcept { return handle_.get(); }
+  /** The first setter's failure, or MMQ_OK. */
+  mmq_status status() const noexcept { return status_; }
+
+ private:
+  Options &note(mmq_status status) noexcept {
+    if (status_ == MMQ_OK) status_ = status;
+    return *this;
+  }
+  static std::uint64_t positive(std::chrono::milliseconds time) noexcept {
+    return time.count() < 0 ? 0 : static_cast<std::uint64_t>(time.count());
+  }
+
+  std::unique_ptr<mmq_options, detail::Deleter<mmq_options, mmq_options_free>> handle_;
+  mmq_status status_ = handle_ ? MMQ_OK : MMQ_PANIC;
+};
+
+namespace detail {
+
+struct QueueCalls {
+  using Handle = mmq_queue;
+  static constexpr auto free = close_queue;
+  static constexpr auto peek = mmq_peek;
+  static constexpr auto dequeue = mmq_dequeue;
+  static constexpr auto dequeue_timeout = mmq_dequeue_timeout;
+  static constexpr auto dequeue_batch = mmq_dequeue_batch;
+  static constexpr auto iter_open = mmq_iter_open;
+  static constexpr auto is_empty = mmq_is_empty;
+  static constexpr auto peek_into = mmq_peek_into;
+  static constexpr auto dequeue_into = mmq_dequeue_into;
+  static constexpr auto skip = mmq_skip;
+  static constexpr auto len = mmq_len;
+  static constexpr auto last_gap = mmq_last_gap;
+  static constexpr auto receive = mmq_receive;
+  static constexpr auto receive_timeout = mmq_receive_timeout;
+  static constexpr auto set_max_in_flight = mmq_set_max_in_flight;
+  static constexpr auto ready_fd = mmq_ready_fd;
+};
+
+struct ConsumerCalls {
+  using Handle = mmq_consumer;
+  static constexpr auto free = mmq_consumer_free;
+  static constexpr auto peek = mmq_consumer_peek;
+  static constexpr auto dequeue = mmq_consumer_dequeue;
+  static constexpr auto dequeue_timeout = mmq_consumer_dequeue_timeout;
+  static constexpr auto dequeue_batch = mmq_consumer_dequeue_batch;
+  static constexpr auto iter_open = mmq_consumer_iter_open;
+  static constexpr auto is_empty = mmq_consumer_is_empty;
+  static constexpr auto peek_into = mmq_consumer_peek_into;
+  static constexpr auto dequeue_into = mmq_consumer_dequeue_into;
+  static constexpr auto skip = mmq_consumer_skip;
+  static constexpr auto len = mmq_consumer_len;
+  static constexpr auto last_gap = mmq_consumer_last_gap;
+  static constexpr auto receive = mmq_consumer_receive;
+  static constexpr auto receive_timeout = mmq_consumer_receive_timeout;
+  static constexpr auto set_max_in_flight = mmq_consumer_set_max_in_flight;
+  static constexpr auto ready_fd = mmq_consumer_ready_fd;
+};
+
+inline bool is_answer(mmq_status status) noexcept {
+  return status == MMQ_OK || status == MMQ_EMPTY || status == MMQ_TIMED_OUT || status == MMQ_BUFFER_TOO_SMALL;
+}
+inline void report_unless_answer(mmq_status status, std::error_code &ec) noexcept {
+  report(is_answer(status) ? MMQ_OK : status, ec);
+}
+template <class Value, class Raw>
+std::optional<Value> value_or_error(mmq_status status, Raw *raw, std::error_code &ec) noexcept {
+  report_unless_answer(status, ec);
+  if (status != MMQ_OK) return std::nullopt;
+  return std::optional<Value>(std::in_place, raw);
+}
+#if MMQ_HPP_THROWS
+/** Throws what a read met; from is what knows the gap. */
+template <class From>
+void throw_unless_answer(mmq_status status, const From &from) {
+  if (is_answer(status)) return;
+  if (status == MMQ_GAP) {
+    if (const auto gap = from.last_gap()) throw GapError(*gap);
+  }
+  throw Error(status);
+}
+#endif
+
+/** The reads, which a queue and a consumer have in common. */
+template <class Calls>
+class Reader {
+ public:
+  using Handle = typename Calls::Handle;
+  using Milliseconds = std::chrono::milliseconds;
+
+  /** The next message, which stays in the queue; nothing when there is none. */
+  std::optional<Message> peek(std::error_code &ec) const noexcept {
+    mmq_message *message = nullptr;
+    const mmq_status status = Calls::peek(handle(), &message);
+    return value_or_error<Message>(status, message, ec);
+  }
+  /** Takes the next message; nothing when there is none. */
+  std::optional<Message> dequeue(std::error_code &ec) const noexcept {
+    mmq_message *message = nullptr;
+    const mmq_status status = Calls::dequeue(handle(), &message);
+    return value_or_error<Message>(status, message, ec);
+  }
+  /** Takes the next message, waiting for it (a negative time: for ever); nothing when none came. */
+  std::optional<Message> dequeue_timeout(Milliseconds timeout, std::error_code &ec) const noexcept {
+    mmq_message *message = nullptr;
+    const mmq_status status = Calls::dequeue_timeout(handle(), timeout.count(), &message);
+    return value_or_error<Message>(status, message, ec);
+  }
+  /** Copies the next message, which stays in the queue. */
+  Into peek_into(void *buf, std::size_t cap, std::error_code &ec) const noexcept {
+    Into into;
+    into.status = Calls::peek_into(handle(), buf, cap, &into.len, &into.seq);
+    report_unless_answer(into.status, ec);
+    return into;
+  }
+  /** Takes and copies the next message; one that does not fit is not taken. */
+  Into dequeue_into(void *buf, std::size_t cap, std::error_code &ec) const noexcept {
+    Into into;
+    into.status = Calls::dequeue_into(handle(), buf, cap, &into.len, &into.seq);
+    report_unless_answer(into.status, ec);
+    return into;
+  }
+  /** Takes the next message without delivering it and returns its number; nothing when there is none. */
+  std::optional<std::uint64_t> skip(std::error_code &ec) const noexcept {
+    std::uint64_t seq = 0;
+    const mmq_status status = Calls::skip(handle(), &seq);
+    report_unless_answer(status, ec);
+    return status == MMQ_OK ? std::optional<std::uint64_t>(seq) : std::nullopt;
+  }
+  /** Takes up to max messages: as many as there are. */
+  std::vector<Message> dequeue_batch(std::size_t max, std::error_code &ec) const noexcept {
+    std::vector<Message> messages;
+    report_unless_answer(take(max, messages), ec);
+    return messages;
+  }
+  /** Looks ahead from the next message on and consumes nothing. */
+  Iter iter(std::error_code &ec) const noexcept;
+  /** Whether no message waits. */
+  bool empty(std::error_code &ec) const noexcept {
+    bool empty = true;
+    report(Calls::is_empty(handle(), &empty), ec);
+    return empty;
+  }
+  /** How many messages wait. */
+  std::uint64_t len(std::error_code &ec) const noexcept {
+    std::uint64_t len = 0;
+    report(Calls::len(handle(), &len), ec);
+    return len;
+  }
+  /** Hands out the next message, to be acknowledged; nothing when there is none. */
+  std::optional<Delivery> receive(std::error_code &ec) const noexcept {
+    mmq_delivery *delivery = nullptr;
+    const mmq_status status = Calls::receive(handle(), &delivery);
+    return value_or_error<Delivery>(status, delivery, ec);
+  }
+  /** As receive, waiting for a message (a negative time: for ever). */
+  std::optional<Delivery> receive_timeout(Milliseconds timeout, std::error_code &ec) const noexcept {
+    mmq_delivery *delivery = nullptr;
+    const mmq_status status = Calls::receive_timeout(handle(), timeout.count(), &delivery);
+    return value_or_error<Delivery>(status, delivery, ec);
+  }
+  /** 0: no limit. */
+  void set_max_in_flight(std::uint32_t messages, std::error_code &ec) const noexcept {
+    report(Calls::set_max_in_flight(handle(), messages), ec);
+  }
+  /** A descriptor that is readable while something waits to be read; -1 when there is none. */
+  int ready_fd(std::error_code &ec) const noexcept {
+    int descriptor = -1;
+    report(Calls::ready_fd(handle(), &descriptor), ec);
+    return descriptor;
+  }
+  /** The gap behind the latest MMQ_GAP; nothing when there was none. */
+  std::optional<Gap> last_gap() const noexcept {
+    Gap gap{};
+    return Calls::last_gap(handle(), &gap) == MMQ_OK ? std::optional<Gap>(gap) : std::nullopt;
+  }
+
+#if MMQ_HPP_THROWS
+  std::optional<Message> peek() const {
+    mmq_message *message = nullptr;
+    const mmq_status status = Calls::peek(handle(), &message);
+    return value_or_throw<Message>(status, message);
+  }
+  std::optional<Message> dequeue() const {
+    mmq_message *message = nullptr;
+    const mmq_status status = Calls::dequeue(handle(), &message);
+    return value_or_throw<Message>(status, message);
+  }
+  std::optional<Message> dequeue_timeout(Milliseconds timeout) const {
+    mmq_message *message = nullptr;
+    const mmq_status status = Calls::dequeue_timeout(handle(), timeout.count(), &message);
+    return value_or_throw<Message>(status, message);
+  }
+  Into peek_into(void *buf, std::size_t cap) const {
+    Into into;
+    into.status = Calls::peek_into(handle(), buf, cap, &into.len, &into.seq);
+    throw_unless_answer(into.status, *this);
+    return into;
+  }
+  Into dequeue_into(void *buf, std::size_t cap) const {
+    Into into;
+    into.status = Calls::dequeue_into(handle(), buf, cap, &into.len, &into.seq);
+    throw_unless_answer(into.status, *this);
+    return into;
+  }
+  std::optional<std::uint64_t> skip() const {
+    std::uint64_t seq = 0;
+    const mmq_status status = Calls::skip(handle(), &seq);
+    throw_unless_answer(status, *this);
+    return status == MMQ_OK ? std::optional<std::uint64_t>(seq) : std::nullopt;
+  }
+  std::vector<Message> dequeue_batch(std::size_t max) const {
+    std::vector<Message> messages;
+    throw_unless_answer(take(max, messages), *this);
+    return messages;
+  }
+  Iter iter() const;
+  bool empty() const {
+    bool empty = true;
+    check(Calls::is_empty(handle(), &empty));
+    return empty;
+  }
+  std::uint64_t len() const {
+    std::uint64_t len = 0;
+    check(Calls::len(handle(), &len));
+    return len;
+  }
+  std::optional<Delivery> receive() const {
+    mmq_delivery *delivery = nullptr;
+    const mmq_status status = Calls::receive(handle(), &delivery);
+    return value_or_throw<Delivery>(status, delivery);
+  }
+  std::optional<Delivery> receive_timeout(Milliseconds timeout) const {
+    mmq_delivery *delivery = nullptr;
+    const mmq_status status = Calls::receive_timeout(handle(), timeout.count(), &delivery);
+    return value_or_throw<Delivery>(status, delivery);
+  }
+  void set_max_in_flight(std::uint32_t messages) const { check(Calls::set_max_in_flight(handle(), messages)); }
+  int ready_fd() const {
+    int descriptor = -1;
+    check(Calls::ready_fd(handle(), &descriptor));
+    return descriptor;
+  }
+#endif
+
+  Handle *handle() const noexcept { return handle_.get(); }
+  Handle *release() noexcept { return handle_.release(); }
+  explicit operator bool() const noexcept { return handle_ != nullptr; }
+
+ protected:
+  Reader() noexcept = default;
+  explicit Reader(Handle *handle) noexcept : handle_(handle) {}
+
+ private:
+  /** As many as there are now, for max may be any number. What allocates comes first: what was taken must not be lost. */
+  mmq_status take(std::size_t max, std::vector<Message> &messages) const {
+    std::uint64_t len = 0;
+    const mmq_status status = Calls::len(handle(), &len);
+    if (status != MMQ_OK) return status;
+    if (len == 0) len = 1;
+    std::vector<mmq_message *> raw(len < max ? static_cast<std::size_t>(len) : max);
+    messages.reserve(raw.size());
+    std::size_t count = 0;
+    const mmq_status taken = Calls::dequeue_batch(handle(), raw.data(), raw.size(), &count);
+    for (std::size_t at = 0; at < count; at++) messages.emplace_back(raw[at]);
+    return taken;
+  }
+#if MMQ_HPP_THROWS
+  template <class Value, class Raw>
+  std::optional<Value> value_or_throw(mmq_status status, Raw *raw) const {
+    throw_unless_answer(status, *this);
+    if (status != MMQ_OK) return std::nullopt;
+    return std::optional<Value>(std::in_place, raw);
+  }
+#endif
+
+  std::unique_ptr<Handle, Deleter<Handle, Calls::free>> handle_;
+};
+
+}  // namespace detail
+
+/** A look ahead, which consumes nothing: next() until it gives nothing, or for (const mmq::Message &message : queue.iter()). */
+class Iter {
+ public:
+  Iter() noexcept = default;
+  explicit Iter(mmq_iter *handle) noexcept : handle_(handle) {}
+
+  /** The next message ahead; nothing at the end. New messages may come there later. */
+  std::optional<Message> next(std::error_code &ec) noexcept {
+    mmq_message *message = nullptr;
+    const mmq_status status = mmq_iter_next(handle(), &message);
+    return detail::value_or_error<Message>(status, message, ec);
+  }
+  /** The gap behind the latest MMQ_GAP; nothing when there was none. */
+  std::optional<Gap> last_gap() const noexcept {
+    Gap gap{};
+    return mmq_iter_last_gap(handle(), &gap) == MMQ_OK ? std::optional<Gap>(gap) : std::nullopt;
+  }
+#if MMQ_HPP_THROWS
+  std::optional<Message> next() {
+    mmq_message *message = nullptr;
+    const mmq_status status = mmq_iter_next(handle(), &message);
+    detail::throw_unless_answer(status, *this);
+    return status == MMQ_OK ? std::optional<Message>(std::in_place, message) : std::nullopt;
+  }
+
+  struct End {};
+  /** What a range-based for needs. Incrementing throws as next() does. */
+  class Place {
+   public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = Message;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const Message *;
+    using reference = const Message &;
+    explicit Place(Iter &iter) : iter_(&iter), message_(iter.next()) {}
+    const Message &operator*() const noexcept { return *message_; }
+    const Message *operator->() const noexcept { return &*message_; }
+    Place &operator++() {
+      message_ = iter_->next();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator!=(End) const noexcept { return message_.has_value(); }
+    bool operator==(End) const noexcept { return !message_.has_value(); }
+
+   private:
+    Iter *iter_;
+    std::optional<Message> message_;
+  };
+  Place begin() { return Place(*this); }
+  End end() const noexcept { return {}; }
+#endif
+
+  mmq_iter *handle() const noexcept { return handle_.get(); }
+  mmq_iter *release() noexcept { return handle_.release(); }
+  explicit operator bool() const noexcept { return handle_ != nullptr; }
+
+ private:
+  std::unique_ptr<mmq_iter, detail::Deleter<mmq_iter, mmq_iter_free>> handle_;
+};
+
+template <class Calls>
+Iter detail::Reader<Calls>::iter(std::error_code &ec) const noexcept {
+  mmq_iter *iter = nullptr;
+  report(Calls::iter_open(handle(), &iter), ec);
+  return Iter(iter);
+}
+#if MMQ_HPP_THROWS
+template <class Calls>
+Iter detail::Reader<Calls>::iter() const {
+  mmq_iter *iter = nullptr;
+  check(Calls::iter_open(handle(), &iter));
+  return Iter(iter);
+}
+#endif
+
+/** A consumer: a named place of its own in a queue. Its handle may outlive the queue's, and answers MMQ_CLOSED then. */
+class Consumer : public detail::Reader<detail::ConsumerCalls> {
+ public:
+  Consumer() noexcept = default;
+  explicit Consumer(mmq_consumer *handle) noexcept : Reader(handle) {}
+
+  /** Its name; empty when it has no handle. */
+  std::string_view name() const noexcept {
+    const char *name = mmq_consumer_name(handle());
+    return name ? std::string_view(name) : std::string_view();
+  }
+  /** Moves to the message seq. */
+  void seek(std::uint64_t seq, std::error_code &ec) const noexcept { detail::report(mmq_consumer_seek(handle(), seq), ec); }
+  /** How many messages are received, neither acknowledged nor given back. */
+  std::uint64_t in_flight(std::error_code &ec) const noexcept {
+    std::uint64_t count = 0;
+    detail::report(mmq_consumer_in_flight(handle(), &count), ec);
+    return count;
+  }
+  /** A new consumer of that name at this one's place. */
+  Consumer fork(const std::string &name, std::error_code &ec) const noexcept {
+    mmq_consumer *consumer = nullptr;
+    detail::report(mmq_consumer_fork(handle(), detail::c_text(name), &consumer), ec);
+    return Consumer(consumer);
+  }
+#if MMQ_HPP_THROWS
+  std::uint64_t in_flight() const {
+    std::uint64_t count = 0;
+    detail::check(mmq_consumer_in_flight(handle(), &count));
+    return count;
+  }
+  void seek(std::uint64_t seq) const { detail::check(mmq_consumer_seek(handle(), seq)); }
+  Consumer fork(const std::string &name) const {
+    mmq_consumer *consumer = nullptr;
+    detail::check(mmq_consumer_fork(handle(), detail::c_text(name), &consumer));
+    return Consumer(consumer);
+  }
+#endif
+};
+
+/** A queue. Destroying it closes it, with the errors lost; close() tells them. */
+class Queue : public detail::Reader<detail::QueueCalls> {
+ public:
+  Queue() noexcept = default;
+  explicit Queue(mmq_queue *handle) noexcept : Reader(handle) {}
+
+  /** Opens the queue in the directory dir. */
+  static Queue open(const std::string &dir, const Options &options, std::error_code &ec) noexcept {
+    mmq_queue *queue = nullptr;
+    detail::report(opened(dir, options, &queue), ec);
+    return Queue(queue);
+  }
+  static Queue open(const std::string &dir, std::error_code &ec) noexcept {
+    mmq_queue *queue = nullptr;
+    detail::report(mmq_open(detail::c_text(dir), nullptr, &queue), ec);
+    return Queue(queue);
+  }
+
+  /** Puts a message at the tail and returns its sequence number. */
+  std::uint64_t enqueue(std::string_view message, std::error_code &ec) const noexcept {
+    return enqueue(message.data(), message.size(), ec);
+  }
+  std::uint64_t enqueue(const void *data, std::size_t len, std::error_code &ec) const noexcept {
+    std::uint64_t seq = 0;
+    detail::report(mmq_enqueue(handle(), data, len, &seq), ec);
+    return seq;
+  }
+  /** Puts all messages at the tail, or none, and returns the first one's sequence number. */
+  std::uint64_t enqueue_batch(const mmq_slice *messages, std::size_t count, std::error_code &ec) const noexcept {
+    std::uint64_t seq = 0;
+    detail::report(mmq_enqueue_batch(handle(), messages, count, &seq), ec);
+    return seq;
+  }
+  std::uint64_t enqueue_batch(std::initializer_list<Slice> messages, std::error_code &ec) const noexcept {
+    return enqueue_batch(messages.begin(), messages.size(), ec);
+  }
+  /** Puts one message at the tail that lies in several buffers. */
+  std::uint64_t enqueue_parts(const mmq_slice *parts, std::size_t count, std::error_code &ec) const noexcept {
+    std::uint64_t seq = 0;
+    detail::report(mmq_enqueue_parts(handle(), parts, count, &seq), ec);
+    return seq;
+  }
+  std::uint64_t enqueue_parts(std::initializer_list<Slice> parts, std::error_code &ec) const noexcept {
+    return enqueue_parts(parts.begin(), parts.size(), ec);
+  }
+  /** Makes durable what came before. */
+  void flush(std::error_code &ec) const noexcept { detail::report(mmq_flush(handle()), ec); }
+  /** The first sequence number not yet known to be durable. */
+  std::uint64_t durable_seq(std::error_code &ec) const noexcept {
+    std::uint64_t seq = 0;
+    detail::report(mmq_durable_seq(handle(), &seq), ec);
+    return seq;
+  }
+  /** Returns once the message seq is durable. */
+  void wait_durable(std::uint64_t seq, std::error_code &ec) const noexcept {
+    detail::report(mmq_wait_durable(handle(), seq), ec);
+  }
+  /** Figures of this moment. */
+  Stats stats(std::error_code &ec) const noexcept {
+    Stats stats{};
+    stats.struct_size = sizeof stats;
+    detail::report(mmq_read_stats(handle(), &stats), ec);
+    return stats;
+  }
+  /** The consumer of that name. */
+  Consumer consumer(const std::string &name, std::error_code &ec) const noexcept {
+    mmq_consumer *consumer = nullptr;
+    detail::report(mmq_consumer_open(handle(), detail::c_text(name), &consumer), ec);
+    return Consumer(consumer);
+  }
+  /** The directory, as it was opened; empty when it has no handle. */
+  std::string_view path() const noexcept {
+    const char *path = mmq_path(handle());
+    return path ? std::string_view(path) : std::string_view();
+  }
+  /** The names of all consumers, in order. */
+  std::vector<std::string> consumers(std::error_code &ec) const noexcept {
+    std::string names;
+    detail::report(listed(names), ec);
+    return cut(names);
+  }
+  /** Forgets the consumer of that name. */
+  void remove_consumer(const std::string &name, std::error_code &ec) const noexcept {
+    detail::report(mmq_consumer_remove(handle(), detail::c_text(name)), ec);
+  }
+  /** Makes everything durable and lets go of the files; the handle is gone whatever comes of it. */
+  void close(std::error_code &ec) noexcept { detail::report(mmq_close(release()), ec); }
+
+#if MMQ_HPP_THROWS
+  explicit Queue(const std::string &dir) : Queue(open(dir)) {}
+  Queue(const std::string &dir, const Options &options) : Queue(open(dir, options)) {}
+
+  static Queue open(const std::string &dir, const Options &options) {
+    mmq_queue *queue = nullptr;
+    detail::check(opened(dir, options, &queue));
+    return Queue(queue);
+  }
+  static Queue open(const std::string &dir) {
+    mmq_queue *queue = nullptr;
+    detail::check(mmq_open(detail::c_text(dir), nullptr, &queue));
+    return Queue(queue);
+  }
+  std::uint64_t enqueue(std::string_view message) const { return enqueue(message.data(), message.size()); }
+  std::uint64_t enqueue(const void *data, std::size_t len) const {
+    std::uint64_t seq = 0;
+    detail::check(mmq_enqueue(handle(), data, len, &seq));
+    return seq;
+  }
+  std::uint64_t enqueue_batch(const mmq_slice *messages, std::size_t count) const {
+    std::uint64_t seq = 0;
+    detail::check(mmq_enqueue_batch(handle(), messages, count, &seq));
+    return seq;
+  }
+  std::uint64_t enqueue_batch(std::initializer_list<Slice> messages) const {
+    return enqueue_batch(messages.begin(), messages.size());
+  }
+  std::uint64_t enqueue_parts(const mmq_slice *parts, std::size_t count) const {
+    std::uint64_t seq = 0;
+    detail::check(mmq_enqueue_parts(handle(), parts, count, &seq));
+    return seq;
+  }
+  std::uint64_t enqueue_parts(std::initializer_list<Slice> parts) const {
+    return enqueue_parts(parts.begin(), parts.size());
+  }
+  void flush() const { detail::check(mmq_flush(handle())); }
+  std::uint64_t durable_seq() const {
+    std::uint64_t seq = 0;
+    detail::check(mmq_durable_seq(handle(), &seq));
+    return seq;
+  }
+  void wait_durable(std::uint64_t seq) const { detail::check(mmq_wait_durable(handle(), seq)); }
+  Stats stats() const {
+    Stats stats{};
+    stats.struct_size = sizeof stats;
+    detail::check(mmq_read_stats(handle(), &stats));
+    return stats;
+  }
+  Consumer consumer(const std::string &name) const {
+    mmq_consumer *consumer = nullptr;
+    detail::check(mmq_consumer_open(handle(), detail::c_text(name), &consumer));
+    return Consumer(consumer);
+  }
+  std::vector<std::string> consumers() const {
+    std::string names;
+    detail::check(listed(names));
+    return cut(names);
+  }
+  void remove_consumer(const std::string &name) const { detail::check(mmq_consumer_remove(handle(), detail::c_text(name))); }
+  void close() { detail::check(mmq_close(release())); }
+#endif
+
+ private:
+  /** All names, each with the zero byte that ends it. */
+  mmq_status listed(std::string &names) const {
+    for (;;) {
+      std::size_t len = 0;
+      const mmq_status status = mmq_consumers(handle(), names.empty() ? nullptr : &names[0], names.size(), &len);
+      if (status == MMQ_OK || status == MMQ_BUFFER_TOO_SMALL) names.resize(len);
+      // More may have come since the length was asked for.
+      if (status != MMQ_BUFFER_TOO_SMALL) return status;
+    }
+  }
+  static std::vector<std::string> cut(const std::string &names) {
+    std::vector<std::string> list;
+    for (std::size_t at = 0; at < names.size(); at += list.back().size() + 1) list.emplace_back(names.c_str() + at);
+    return list;
+  }
+  static mmq_status opened(const std::string &dir, const Options &options, mmq_queue **queue) noexcept {
+    if (options.status() != MMQ_OK) return options.status();
+    return mmq_open(detail::c_text(dir), options.handle(), queue);
+  }
+};
+
+}  // namespace mmq
+
+#endif  // MMQ_HPP

@@ -1,0 +1,561 @@
+//! Every raw pointer: mapped memory, its references, and copying in and out of it.
+//!
+//! A **window** is a range of mapped bytes (of heap bytes in tests). It lives as long as a [`Lease`] on it; the last one
+//! to be dropped unmaps it.
+//!
+//! Access is bounds-checked in every build. What no check can see is the queue's own protocol, on which the `SAFETY`
+//! comments here rely:
+//!
+//! 1. bytes at and behind the tail, and of a segment that is nobody's yet, belong to one writer at a time;
+//! 2. bytes before the tail do not change until their segment is recycled, and it is recycled only when
+//!    [`Lease::references`] shows that nobody else holds a lease;
+//! 3. words that change while others look at them are reached through the `load_` and `store_` functions alone;
+//! 4. nobody outside changes the files under a running queue: the owner lock keeps other queues away, and a foreign
+//!    program that writes into them anyway is as harmful as with any mapped file.
+//!
+//! So no byte is ever copied or lent while it is being written, and lent bytes never overlap bytes being written.
+
+#![expect(unsafe_code, reason = "mapped memory is reached through raw pointers, all of them here")]
+
+use crate::checksum;
+use memmap2::{MmapOptions, MmapRaw};
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ptr::{self, NonNull};
+#[cfg(test)]
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// A lease with few references takes this many at once, and gives them out one by one without an atomic operation.
+const BULK: u64 = 1 << 16;
+
+/// Whether a window can be cut off from its file while somebody reads from it ([`Lease::detach`]). Where it cannot,
+/// nothing is lent: a message may outlive the queue.
+pub(crate) const CAN_DETACH: bool = cfg!(target_os = "linux");
+
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "the memory is only kept there, for its end"))]
+struct Window {
+    /// The weights of all leases together; zero only when the last one is gone.
+    references: AtomicU64,
+    memory: Memory,
+}
+
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "the mapping is only kept there, for its end"))]
+enum Memory {
+    File(MmapRaw),
+    #[cfg(test)]
+    #[expect(dead_code, reason = "keeps the bytes, no more")]
+    Heap(Arc<HeapMemory>),
+}
+
+/// One or more references to a window.
+pub(crate) struct Lease {
+    // Kept here too, so that the line with the count is touched by counting alone.
+    base: NonNull<u8>,
+    len: usize,
+    window: NonNull<Window>,
+    /// At least 1.
+    weight: u64,
+}
+
+// SAFETY: the window stays until the last lease is gone, wherever that is dropped (its memory, `MmapRaw` or
+// `Arc<HeapMemory>`, may be dropped by any thread); the count is atomic, and the weight is this lease's own.
+unsafe impl Send for Lease {}
+// SAFETY: through `&Lease` the weight is only read and the count only changed atomically; the bytes are reached by the
+// protocol above, which speaks of threads and not of leases.
+unsafe impl Sync for Lease {}
+
+impl Lease {
+    /// Maps `len` bytes of `file`, shared and writable. The window may reach beyond the end of the file; bytes there
+    /// must not be touched before the file has them. `offset` must be a multiple of 8.
+    pub(crate) fn map_file(file: &File, offset: u64, len: usize) -> io::Result<Lease> {
+        if !offset.is_multiple_of(8) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let map = MmapOptions::new().offset(offset).len(len).map_raw(file)?;
+        match NonNull::new(map.as_mut_ptr()) {
+            Some(base) => Ok(Lease::first(base, len, Memory::File(map))),
+            None => Err(io::ErrorKind::OutOfMemory.into()),
+        }
+    }
+
+    /// A window of zeros on no file, for its owner alone.
+    pub(crate) fn private(len: usize) -> io::Result<Lease> {
+        let map = MmapRaw::from(MmapOptions::new().len(len).map_anon()?);
+        match NonNull::new(map.as_mut_ptr()) {
+            Some(base) => Ok(Lease::first(base, len, Memory::File(map))),
+            None => Err(io::ErrorKind::OutOfMemory.into()),
+        }
+    }
+
+    /// A window on heap bytes, for the simulated storage. `offset` must be a multiple of 8.
+    #[cfg(test)]
+    pub(crate) fn heap(memory: &Arc<HeapMemory>, offset: usize, len: usize) -> Lease {
+        assert!(offset.is_multiple_of(8));
+        let base = memory.at(offset, len);
+        Lease::first(base, len, Memory::Heap(Arc::clone(memory)))
+    }
+
+    /// `base` begins `len` bytes of `memory`, at an address that is a multiple of 8.
+    fn first(base: NonNull<u8>, len: usize, memory: Memory) -> Lease {
+        let window = Box::new(Window { references: AtomicU64::new(1), memory });
+        Lease { base, len, window: NonNull::from(Box::leak(window)), weight: 1 }
+    }
+
+    #[inline]
+    fn window(&self) -> &Window {
+        // SAFETY: freed only by the drop that takes the count to zero, and this lease's weight is still in it; nothing
+        // ever makes a `&mut Window` before that.
+        unsafe { self.window.as_ref() }
+    }
+
+    fn same(&self, weight: u64) -> Lease {
+        Lease { weight, ..*self }
+    }
+
+    /// Another lease on the window, by an atomic operation only once in [`BULK`] calls.
+    #[inline]
+    pub(crate) fn share(&mut self) -> Lease {
+        if self.weight == 1 {
+            self.count(BULK);
+            self.weight += BULK;
+        }
+        self.weight -= 1;
+        self.same(1)
+    }
+
+    /// Another lease on the window, where this one is shared itself.
+    #[inline]
+    pub(crate) fn clone_shared(&self) -> Lease {
+        self.count(1);
+        self.same(1)
+    }
+
+    #[inline]
+    fn count(&self, more: u64) {
+        // Relaxed: this lease already keeps the window, and whoever gets the new one gets it through a later,
+        // ordered step.
+        if self.window().references.fetch_add(more, Ordering::Relaxed) > u64::MAX / 2 {
+            // Only leases forgotten for years lead here. A panic would be no help: the count is already wrong.
+            std::process::abort();
+        }
+    }
+
+    /// The weight of all leases on the window. Where it equals [`weight`](Self::weight), nobody else holds one, and
+    /// everything others did with theirs has happened before.
+    #[inline]
+    pub(crate) fn references(&self) -> u64 {
+        self.window().references.load(Ordering::Acquire)
+    }
+
+    /// How many references this lease stands for.
+    #[inline]
+    pub(crate) fn weight(&self) -> u64 {
+        self.weight
+    }
+
+    /// The window's length in bytes.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Where `len` bytes at `offset` begin; panics when they are not all inside the window.
+    #[inline]
+    fn at(&self, offset: usize, len: usize) -> *mut u8 {
+        if len > self.len || offset > self.len - len {
+            outside(offset, len, self.len);
+        }
+        // SAFETY: `offset` is at most `self.len`, and that many bytes from `base` on are one mapping.
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+
+    #[inline]
+    fn word64(&self, offset: usize) -> &AtomicU64 {
+        let word = self.at(offset, 8);
+        if !offset.is_multiple_of(8) {
+            outside(offset, 8, self.len);
+        }
+        // SAFETY: eight bytes inside the window, which outlives `&self`; aligned, since `base` is and `offset` was
+        // checked; while it is such a word it is accessed atomically only (rule 3).
+        unsafe { AtomicU64::from_ptr(word.cast()) }
+    }
+
+    #[inline]
+    fn word32(&self, offset: usize) -> &AtomicU32 {
+        let word = self.at(offset, 4);
+        if !offset.is_multiple_of(4) {
+            outside(offset, 4, self.len);
+        }
+        // SAFETY: as in `word64`, with four bytes.
+        unsafe { AtomicU32::from_ptr(word.cast()) }
+    }
+
+    /// Reads a little-endian word; what was stored before the value by [`store_u64`](Self::store_u64) is seen after.
+    #[cfg(test)]
+    pub(crate) fn load_u64(&self, offset: usize) -> u64 {
+        u64::from_le(self.word64(offset).load(Ordering::Acquire))
+    }
+
+    /// Writes a little-endian word, after everything this thread wrote before.
+    #[inline]
+    pub(crate) fn store_u64(&self, offset: usize, value: u64) {
+        #[cfg(test)]
+        crate::sim::before_store();
+        self.word64(offset).store(value.to_le(), Ordering::Release);
+    }
+
+    /// Reads a little-endian word, without order.
+    #[inline]
+    pub(crate) fn load_u64_relaxed(&self, offset: usize) -> u64 {
+        u64::from_le(self.word64(offset).load(Ordering::Relaxed))
+    }
+
+    /// Writes a little-endian word, without order.
+    #[inline]
+    pub(crate) fn store_u64_relaxed(&self, offset: usize, value: u64) {
+        #[cfg(test)]
+        crate::sim::before_store();
+        self.word64(offset).store(value.to_le(), Ordering::Relaxed);
+    }
+
+    /// Reads a little-endian half word, seeing what was stored before it.
+    #[inline]
+    pub(crate) fn load_u32(&self, offset: usize) -> u32 {
+        u32::from_le(self.word32(offset).load(Ordering::Acquire))
+    }
+
+    /// As [`store_u64`](Self::store_u64), for half a word.
+    #[inline]
+    pub(crate) fn store_u32(&self, offset: usize, value: u32) {
+        #[cfg(test)]
+        crate::sim::before_store();
+        self.word32(offset).store(value.to_le(), Ordering::Release);
+    }
+
+    /// Writes `bytes` at `offset`, into the writer's own range.
+    #[inline]
+    pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) {
+        let to = self.at(offset, bytes.len());
+        #[cfg(test)]
+        self.store_half(offset, bytes);
+        // SAFETY: `to` has as many bytes inside the window; they are this writer's own (rule 1), so that `bytes`, even
+        // if lent from this window, are others.
+        unsafe { copy_bytes(to, bytes.as_ptr(), bytes.len()) }
+    }
+
+    /// Reads as many bytes as `into` has.
+    #[inline]
+    pub(crate) fn copy_out(&self, offset: usize, into: &mut [u8]) {
+        let from = self.at(offset, into.len());
+        // SAFETY: `from` has as many bytes inside the window, which nobody is writing (rules 1 and 2); `into` is
+        // exclusive, hence elsewhere.
+        unsafe { copy_bytes(into.as_mut_ptr(), from, into.len()) }
+    }
+
+    /// Appends `len` bytes to `into`.
+    #[inline]
+    pub(crate) fn append_to(&self, offset: usize, len: usize, into: &mut Vec<u8>) {
+        let from = self.at(offset, len);
+        into.reserve(len);
+        // SAFETY: `from` as in `copy_out`; the vector has room for `len` bytes behind its own, all of them written
+        // before they become its own.
+        unsafe {
+            copy_bytes(into.as_mut_ptr().add(into.len()), from, len);
+            into.set_len(into.len() + len);
+        }
+    }
+
+    /// Continues the raw CRC32C `state` over committed bytes, or the writer's own.
+    #[inline]
+    pub(crate) fn crc32c(&self, state: u32, offset: usize, len: usize) -> u32 {
+        checksum::crc32c(state, self.bytes(offset, len))
+    }
+
+    /// The crash tests look at memory before a copy, and in the middle of it.
+    #[cfg(test)]
+    fn store_half(&self, offset: usize, bytes: &[u8]) {
+        crate::sim::before_store();
+        let half = &bytes[..bytes.len() / 2];
+        // SAFETY: as in `copy_in`, which stores the same bytes again.
+        unsafe { copy_bytes(self.at(offset, half.len()), half.as_ptr(), half.len()) }
+        crate::sim::before_store();
+    }
+
+    /// Writes zeros over the writer's own range.
+    pub(crate) fn zero(&self, offset: usize, len: usize) {
+        let to = self.at(offset, len);
+        // SAFETY: `len` bytes inside the window, this writer's own (rule 1).
+        unsafe { ptr::write_bytes(to, 0, len) }
+    }
+
+    /// Lends the writer's own, uncommitted range for writing: the only `&mut [u8]` there is over a window. `fill` must
+    /// not reach the same range through the lease.
+    #[inline]
+    pub(crate) fn with_mut<R>(&self, offset: usize, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
+        let range = self.at(offset, len);
+        // SAFETY: `len` initialised bytes inside the window, this writer's own (rule 1), of which the slice is the only
+        // use until `fill` returns: it cannot be kept.
+        fill(unsafe { std::slice::from_raw_parts_mut(range, len) })
+    }
+
+    /// Lends committed bytes (or the writer's own, while it does not write).
+    #[inline]
+    pub(crate) fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        let range = self.at(offset, len);
+        // SAFETY: `len` initialised bytes inside the window; `&self` keeps it mapped and, as a reference counted, its
+        // segment from being recycled, so that they do not change (rules 1 and 2).
+        unsafe { std::slice::from_raw_parts(range, len) }
+    }
+
+    /// Writes a fragment into the writer's own range so that whoever sees its first header word sees
+    /// all of it: the payload, then the second word, then the first.
+    #[inline]
+    pub(crate) fn put_fragment(&self, offset: usize, header: [u64; 2], payload: &[u8]) {
+        let to = self.at(offset, 16 + payload.len());
+        #[cfg(test)]
+        self.store_half(offset + 16, payload);
+        // SAFETY: the window has 16 bytes and the payload's from `to` on; for the rest as in `copy_in`.
+        unsafe { copy_bytes(to.add(16), payload.as_ptr(), payload.len()) }
+        self.store_u64_relaxed(offset + 8, header[1]);
+        self.store_u64(offset, header[0]);
+    }
+
+    #[cfg(target_os = "linux")]
+    fn map(&self) -> Option<&MmapRaw> {
+        match &self.window().memory {
+            Memory::File(map) => Some(map),
+            #[cfg(test)]
+            Memory::Heap(_) => None,
+        }
+    }
+
+    /// Makes the pages of the range present and writable; fails where a store would be SIGBUS (no space, beyond the end
+    /// of the file). Where the system has no such call nothing is done and nothing is known.
+    pub(crate) fn populate_write(&self, offset: usize, len: usize) -> io::Result<()> {
+        self.at(offset, len);
+        #[cfg(target_os = "linux")]
+        if let Some(map) = self.map() {
+            return match map.advise_range(memmap2::Advice::PopulateWrite, offset, len) {
+                // Linux before 5.14.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+                result => result,
+            };
+        }
+        Ok(())
+    }
+
+    /// Cuts the window off from its file: the same bytes, private, at the same address. Bytes from `valid` on were never
+    /// lent and become zero. Afterwards the file may be written, truncated or opened by somebody else. Where the system
+    /// cannot do that nothing changes.
+    pub(crate) fn detach(&self, valid: usize) {
+        #[cfg(target_os = "linux")]
+        if self.map().is_some() {
+            use rustix::mm::{MremapFlags, mremap_fixed};
+            let Ok(mut copy) = MmapOptions::new().len(self.len).map_anon() else {
+                return;
+            };
+            copy[..valid].copy_from_slice(self.bytes(0, valid));
+            // SAFETY: both ranges are whole mappings of `len` bytes (rounded up to pages alike), `copy`'s own and this
+            // window's, which stays mapped and with the same committed bytes throughout: the exchange is one step for
+            // whoever reads there. Nobody writes: the queue is closed.
+            let moved = unsafe {
+                mremap_fixed(
+                    copy.as_mut_ptr().cast(),
+                    self.len,
+                    self.len,
+                    MremapFlags::MAYMOVE,
+                    self.base.as_ptr().cast(),
+                )
+            };
+            if moved.is_ok() {
+                // Its pages lie in this window now, whose own mapping unmaps them.
+                std::mem::forget(copy);
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = valid;
+    }
+}
+
+impl Drop for Lease {
+    #[inline]
+    fn drop(&mut self) {
+        let references = &self.window().references;
+        // Release: what was done through this lease happens before the memory is unmapped or written anew.
+        if references.fetch_sub(self.weight, Ordering::Release) == self.weight {
+            // The other half of that. A load, as ThreadSanitizer does not know fences.
+            references.load(Ordering::Acquire);
+            // SAFETY: made by `Box::leak` in `first`; the count is zero, so no other lease is left to use or free it,
+            // and no reference of this one is used from here on.
+            drop(unsafe { Box::from_raw(self.window.as_ptr()) });
+        }
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease").field("len", &self.len).field("weight", &self.weight).finish_non_exhaustive()
+    }
+}
+
+/// A bug in mmq: what comes from disk or from a caller is checked where it comes in.
+#[cold]
+#[inline(never)]
+fn outside(offset: usize, len: usize, window: usize) -> ! {
+    panic!("access of {len} bytes at {offset} is misaligned or outside of a window of {window}")
+}
+
+/// Copies by memcpy, but for two cases: the shortest lengths, where the call is half the cost; and lengths with
+/// a distance at which some processors' string instructions (FSRM; Zen 3) fall to a twentieth of their speed, which
+/// a payload behind a header, copied from or to a malloc'd buffer, meets as a rule.
+///
+/// # Safety
+///
+/// `len` bytes readable at `from`, writable at `to`, not overlapping and not written by others meanwhile.
+#[inline]
+unsafe fn copy_bytes(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: passed on; `copy_ends::<N>` is reached with `N <= len <= 2 * N`.
+    unsafe {
+        match len {
+            8..16 => copy_ends::<8>(to, from, len),
+            16..32 => copy_ends::<16>(to, from, len),
+            32..=64 => copy_ends::<32>(to, from, len),
+            0..=PIECE => ptr::copy_nonoverlapping(from, to, len),
+            _ => copy_long(to, from, len),
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`copy_bytes`], and `len` between `N` and `2 * N`.
+#[inline]
+unsafe fn copy_ends<const N: usize>(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: the first and the last `N` of `len` bytes lie inside, and together they are all.
+    unsafe {
+        ptr::copy_nonoverlapping(from, to, N);
+        ptr::copy_nonoverlapping(from.add(len - N), to.add(len - N), N);
+    }
+}
+
+/// memcpy uses no string instruction up to this length.
+const PIECE: usize = 2048;
+
+/// # Safety
+///
+/// As [`copy_bytes`].
+#[inline(never)]
+unsafe fn copy_long(to: *mut u8, from: *const u8, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_store_si128};
+        /// Up to here pieces are at least as fast as a loop (both fit the first-level cache).
+        const PIECES_TO: usize = 16 << 10;
+        /// From here memcpy does without string instructions again, and better than a loop.
+        const TRAP_TO: usize = 1 << 20;
+
+        let distance = to.addr().wrapping_sub(from.addr()) % 4096;
+        if (1..64).contains(&distance) && len < TRAP_TO {
+            if len <= PIECES_TO {
+                for start in (0..len).step_by(PIECE) {
+                    // SAFETY: `start < len`, and no more than the rest is copied.
+                    unsafe {
+                        let (to, from) = (to.add(start), from.add(start));
+                        ptr::copy_nonoverlapping(from, to, PIECE.min(len - start));
+                    }
+                }
+                return;
+            }
+            // SAFETY: `len` is far above 128. The first 64 bytes, the last 64, and between them blocks that begin
+            // within the first and end before `len`, at addresses of `to` that are multiples of 64.
+            unsafe {
+                ptr::copy_nonoverlapping(from, to, 64);
+                let mut start = 64 - to.addr() % 64;
+                while start + 64 <= len {
+                    let source = from.add(start).cast::<__m128i>();
+                    let target = to.add(start).cast::<__m128i>();
+                    let block = [0, 1, 2, 3].map(|i| _mm_loadu_si128(source.add(i)));
+                    _mm_store_si128(target, block[0]);
+                    _mm_store_si128(target.add(1), block[1]);
+                    _mm_store_si128(target.add(2), block[2]);
+                    _mm_store_si128(target.add(3), block[3]);
+                    start += 64;
+                }
+                ptr::copy_nonoverlapping(from.add(len - 64), to.add(len - 64), 64);
+            }
+            return;
+        }
+    }
+    // SAFETY: passed on.
+    unsafe { ptr::copy_nonoverlapping(from, to, len) }
+}
+
+/// Tells the process it was made in from the children forked later, which share the queue's files but none of its
+/// threads and locks. A child that makes its own finds it whole.
+#[derive(Debug)]
+pub(crate) struct ForkGuard {
+    /// A word that is zero in every forked child until somebody there asks; none where the system cannot do that.
+    word: Option<&'static AtomicU64>,
+    /// The word's value here, or else the process id.
+    token: u64,
+}
+
+impl ForkGuard {
+    pub(crate) fn new() -> ForkGuard {
+        // A child's copy goes on where its parent's stood, so no token is used on both sides.
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        static WORD: OnceLock<Option<&'static AtomicU64>> = OnceLock::new();
+        let word = *WORD.get_or_init(word_wiped_on_fork);
+        let token = match word {
+            Some(word) => {
+                let fresh = NEXT.fetch_add(1, Ordering::Relaxed);
+                match word.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
+                    Ok(_) => fresh,
+                    Err(present) => present,
+                }
+            }
+            None => u64::from(std::process::id()),
+        };
+        ForkGuard { word, token }
+    }
+
+    /// Whether this is a child forked from the guard's process; one load where the system wipes memory on fork.
+    #[inline]
+    pub(crate) fn forked(&self) -> bool {
+        // Relaxed: within one process the word changes once, before there is a guard.
+        let now = match self.word {
+            Some(word) => word.load(Ordering::Relaxed),
+            None => u64::from(std::process::id()),
+        };
+        now != self.token
+    }
+}
+
+#[cold]
+fn word_wiped_on_fork() -> Option<&'static AtomicU64> {
+    // Miri forks nothing and knows no madvise.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        use rustix::mm::{Advice, madvise};
+        let map = MmapRaw::from(MmapOptions::new().len(size_of::<AtomicU64>()).map_anon().ok()?);
+        let word = map.as_mut_ptr();
+        // SAFETY: the page belongs to `map`, is private and anonymous as the advice demands, and does not change in
+        // this process.
+        unsafe { madvise(word.cast(), map.len(), Advice::LinuxWipeOnFork) }.ok()?;
+        std::mem::forget(map);
+        // SAFETY: mapped at the start of a page, never unmapped from here on, and reached as this atomic only.
+        Some(unsafe { AtomicU64::from_ptr(word.cast()) })
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    None
+}
+
+#[cfg(test)]
+mod heap;
+#[cfg(test)]
+pub(crate) use heap::HeapMemory;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,265 @@
+//! A named place in the queue.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::delivery::Delivery;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::layout::MAX_NAME_LEN;
+use crate::message::Message;
+use crate::place::{Read, Standing};
+use crate::reading::{self, Ahead, Iter};
+use crate::storage::FileStorage;
+
+/// A consumer with a name and a place of its own: [`Queue::consumer`](crate::Queue::consumer).
+///
+/// Handles of the same consumer, in any number of threads, share its place: each message goes to exactly one of them.
+/// Consumers of different names each see every message. Space is given back when the slowest has passed it.
+///
+/// ```
+/// # fn main() -> mmq::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let queue = mmq::Queue::open(dir.path())?;
+/// queue.enqueue("event")?;
+/// let audit = queue.consumer("audit")?;
+/// let mail = queue.consumer("mail")?;
+/// assert_eq!(audit.dequeue()?.unwrap().as_str(), Ok("event"));
+/// assert_eq!(mail.len(), 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Consumer {
+    engine: Arc<Engine<FileStorage>>,
+    standing: Arc<Standing<FileStorage>>,
+}
+
+impl Consumer {
+    pub(crate) fn new(engine: Arc<Engine<FileStorage>>, standing: Arc<Standing<FileStorage>>) -> Consumer {
+        Consumer { engine, standing }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.standing.name()
+    }
+
+    #[cfg(feature = "capi")]
+    pub(crate) fn parts(&self) -> (&Arc<Engine<FileStorage>>, &Arc<Standing<FileStorage>>) {
+        (&self.engine, &self.standing)
+    }
+
+    /// The next message, which stays in the queue; `None` when there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::peek`](crate::Queue::peek); [`Error::NotFound`] once the consumer was removed.
+    #[inline]
+    pub fn peek(&self) -> Result<Option<Message>> {
+        reading::next(&self.engine, &self.standing, Read::Look)
+    }
+
+    /// Takes the next message; `None` when there is none.
+    ///
+    /// # Durability
+    ///
+    /// As [`Queue::dequeue`](crate::Queue::dequeue).
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::dequeue`](crate::Queue::dequeue); [`Error::NotFound`] once the consumer was removed.
+    #[inline]
+    pub fn dequeue(&self) -> Result<Option<Message>> {
+        reading::next(&self.engine, &self.standing, Read::Take)
+    }
+
+    /// As [`Queue::peek_into`](crate::Queue::peek_into).
+    ///
+    /// # Errors
+    ///
+    /// As [`peek`](Self::peek).
+    #[inline]
+    pub fn peek_into(&self, buffer: &mut Vec<u8>) -> Result<Option<u64>> {
+        reading::next_into(&self.engine, &self.standing, Read::Look, buffer)
+    }
+
+    /// As [`Queue::dequeue_into`](crate::Queue::dequeue_into).
+    ///
+    /// # Errors
+    ///
+    /// As [`dequeue`](Self::dequeue).
+    #[inline]
+    pub fn dequeue_into(&self, buffer: &mut Vec<u8>) -> Result<Option<u64>> {
+        reading::next_into(&self.engine, &self.standing, Read::Take, buffer)
+    }
+
+    /// As [`Queue::dequeue_batch`](crate::Queue::dequeue_batch).
+    ///
+    /// # Errors
+    ///
+    /// As [`dequeue`](Self::dequeue).
+    pub fn dequeue_batch(&self, max: usize) -> Result<Vec<Message>> {
+        reading::batch(&self.engine, &self.standing, max)
+    }
+
+    /// As [`Queue::dequeue_timeout`](crate::Queue::dequeue_timeout).
+    ///
+    /// # Errors
+    ///
+    /// As [`dequeue`](Self::dequeue); [`Error::Closed`] when the queue is closed meanwhile.
+    pub fn dequeue_timeout(&self, timeout: Duration) -> Result<Option<Message>> {
+        reading::next_waiting(&self.engine, &self.standing, timeout)
+    }
+
+    /// As [`Queue::skip`](crate::Queue::skip).
+    ///
+    /// # Errors
+    ///
+    /// As [`dequeue`](Self::dequeue).
+    #[inline]
+    pub fn skip(&self) -> Result<Option<u64>> {
+        reading::skip(&self.engine, &self.standing)
+    }
+
+    /// Hands out the next message, to be [acknowledged](Delivery::ack) when its work is done; `None` when there is none, or
+    /// when [as many as allowed](Self::set_max_in_flight) are in flight.
+    ///
+    /// Messages given back come first, the oldest before the others. The stored place stays before the first message
+    /// that is not acknowledged; the segments from there on are kept. A gap that is met counts as acknowledged once told.
+    ///
+    /// The other reading methods may be used beside it: `dequeue` is `receive` and `ack` at once (and needs no allowance),
+    /// `peek` and `skip` are about the message that `dequeue` would take. What is in flight they pass over.
+    ///
+    /// # Durability
+    ///
+    /// Nothing is stored before the acknowledgement: a message in flight comes again when the process dies, or the
+    /// queue is closed, before it.
+    ///
+    /// # Errors
+    ///
+    /// As [`dequeue`](Self::dequeue).
+    #[inline]
+    pub fn receive(&self) -> Result<Option<Delivery>> {
+        reading::receive(&self.engine, &self.standing)
+    }
+
+    /// As [`receive`](Self::receive), waiting up to `timeout` for a message (and for an allowance). Does not poll.
+    ///
+    /// # Errors
+    ///
+    /// As [`dequeue_timeout`](Self::dequeue_timeout).
+    pub fn receive_timeout(&self, timeout: Duration) -> Result<Option<Delivery>> {
+        reading::receive_waiting(&self.engine, &self.standing, timeout)
+    }
+
+    /// How many messages may be in flight (received, neither acknowledged nor given back) at a time, over all handles of
+    /// this consumer. `None`, where every opening begins: no limit. At least 1 is allowed, whatever is asked for.
+    pub fn set_max_in_flight(&self, messages: impl Into<Option<u32>>) {
+        self.engine.set_max_in_flight(&self.standing, messages.into());
+    }
+
+    /// Messages received, neither acknowledged nor given back.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        self.standing.in_flight()
+    }
+
+    /// A descriptor that is readable while a message, or the news of a gap, waits for this consumer, and once the queue is
+    /// closed: for `poll`, `epoll`, `kqueue`. Made when first asked for; do not read from it or write to it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when the system has no descriptor left, [`Error::Closed`].
+    pub fn ready_fd(&self) -> Result<BorrowedFd<'_>> {
+        self.engine.ready_fd(&self.standing)
+    }
+
+    /// A future of the next message, which it takes: waits for it without a thread, on any executor.
+    ///
+    /// Dropping the future before it is done changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// It yields those of [`dequeue`](Self::dequeue), and [`Error::Closed`] when the queue is closed meanwhile.
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn recv(&self) -> crate::Recv {
+        crate::Recv::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.standing))))
+    }
+
+    /// A future of the next delivery: [`receive`](Self::receive) that waits.
+    ///
+    /// # Errors
+    ///
+    /// It yields those of [`recv`](Self::recv).
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn recv_delivery(&self) -> crate::RecvDelivery {
+        crate::RecvDelivery::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.standing))))
+    }
+
+    /// A stream of all messages from the next one on, which it takes.
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn messages(&self) -> crate::Messages {
+        crate::Messages::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.standing))))
+    }
+
+    /// As [`Queue::iter`](crate::Queue::iter).
+    pub fn iter(&self) -> Iter {
+        Iter::new(Ok(Ahead::new(&self.engine, &self.standing)))
+    }
+
+    /// Messages that wait for this consumer, those in flight included: what it has not taken or acknowledged.
+    ///
+    /// As exact as [`Queue::len`](crate::Queue::len).
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.standing.len(&self.engine.shared)
+    }
+
+    /// Whether no message waits for this consumer.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Moves to the message `seq`, back or forward. The number after the last one is the end of the queue. A number within a
+    /// gap leads to the gap.
+    ///
+    /// What was received before is called off: to acknowledge it or to give it back changes nothing any more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] when the queue does not hold that message (any more); the place stays.
+    pub fn seek(&self, seq: u64) -> Result<()> {
+        self.engine.seek(&self.standing, seq)
+    }
+
+    /// A new consumer called `name` at this one's place. What this one has not acknowledged comes to the new one too.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] for a bad name or one that is taken, [`Error::Io`] when there is no room for another
+    /// consumer.
+    #[doc(alias = "FromConsumer")]
+    pub fn fork(&self, name: &str) -> Result<Consumer> {
+        check_name(name)?;
+        let standing = self.engine.fork(&self.standing, name)?;
+        Ok(Consumer::new(Arc::clone(&self.engine), standing))
+    }
+}
+
+/// Names are 1 to 255 bytes of UTF-8.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > MAX_NAME_LEN {
+        return Err(Error::InvalidArgument {
+            what: "consumer name",
+            reason: format!("{} bytes long: 1 to {MAX_NAME_LEN} are allowed", name.len()),
+        });
+    }
+    Ok(())
+}

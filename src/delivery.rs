@@ -1,0 +1,154 @@
+//! A message that was handed out and waits to be acknowledged.
+
+use std::fmt;
+use std::ops::Deref;
+use std::str::Utf8Error;
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::message::Message;
+use crate::place::{Handed, Standing};
+use crate::storage::FileStorage;
+
+/// A message handed out by [`Consumer::receive`](crate::Consumer::receive): the consumer's stored place does not pass it before
+/// it is [acknowledged](Self::ack).
+///
+/// Dropping it unacknowledged, in a panic too, [gives it back](Self::nack): it comes again, before any other message. When
+/// the process dies, all that was not acknowledged comes again after the next opening.
+///
+/// It may be acknowledged in any order and from any thread. As a [`Message`], it pins its arena and no lock.
+///
+/// ```
+/// # fn main() -> mmq::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let queue = mmq::Queue::open(dir.path())?;
+/// queue.enqueue("resize picture 7")?;
+/// let workers = queue.consumer("workers")?;
+///
+/// let job = workers.receive()?.expect("there is one");
+/// assert_eq!(&job[..], b"resize picture 7");
+/// drop(job); // the work was not done
+///
+/// let job = workers.receive()?.expect("it comes again");
+/// assert_eq!(job.attempts(), 2);
+/// job.ack()?;
+/// assert!(workers.receive()?.is_none());
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a delivery that is dropped goes back to the queue"]
+pub struct Delivery {
+    message: Message,
+    handed: Handed,
+    /// Taken by the answer that was given.
+    holder: Option<Holder>,
+}
+
+/// Whom an answer goes to.
+#[derive(Debug)]
+struct Holder {
+    engine: Arc<Engine<FileStorage>>,
+    standing: Arc<Standing<FileStorage>>,
+}
+
+impl Delivery {
+    pub(crate) fn new(
+        message: Message,
+        handed: Handed,
+        engine: Arc<Engine<FileStorage>>,
+        standing: Arc<Standing<FileStorage>>,
+    ) -> Delivery {
+        Delivery { message, handed, holder: Some(Holder { engine, standing }) }
+    }
+
+    /// The message's sequence number.
+    #[inline]
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        self.message.seq()
+    }
+
+    /// How often the message was handed out since the queue was opened, this time included: 1 is the first time.
+    #[inline]
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.handed.attempts
+    }
+
+    /// The bytes as text.
+    ///
+    /// # Errors
+    ///
+    /// When they are not UTF-8.
+    pub fn as_str(&self) -> Result<&str, Utf8Error> {
+        self.message.as_str()
+    }
+
+    /// The work is done: the message does not come again to this consumer.
+    ///
+    /// After a [`seek`](crate::Consumer::seek) that was made since it was handed out, this changes nothing: what comes again
+    /// was asked for. Nor does it when the message was dropped or has expired meanwhile.
+    ///
+    /// # Durability
+    ///
+    /// As a [dequeue](crate::Queue::dequeue): when it returns, that survives the death of the process, and once flushed, of
+    /// the machine. Of messages acknowledged out of order that much is remembered as fits 64 ranges of numbers per
+    /// consumer; those beyond come again after a crash. It needs no disk space.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`](crate::Error::Closed) when the queue was closed: the message comes again after the next opening.
+    /// [`Error::NotFound`](crate::Error::NotFound) when the consumer was removed. Those of a flush that
+    /// [`flush_every_ops`](crate::Options::flush_every_ops) asks for; the message is acknowledged all the same.
+    pub fn ack(mut self) -> Result<()> {
+        let seq = self.seq();
+        // The arena is let go of first, so that the segment can be used again.
+        self.message = Message::owned(seq, Vec::new());
+        match self.holder.take() {
+            Some(holder) => holder.engine.ack(&holder.standing, seq, self.handed),
+            None => Ok(()),
+        }
+    }
+
+    /// The work was not done: the message goes back to the front of the line. Dropping the delivery does the same.
+    pub fn nack(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        if let Some(holder) = self.holder.take() {
+            let seq = self.seq();
+            self.message = Message::owned(seq, Vec::new());
+            holder.engine.nack(&holder.standing, seq, self.handed);
+        }
+    }
+}
+
+impl Deref for Delivery {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.message
+    }
+}
+
+impl AsRef<[u8]> for Delivery {
+    fn as_ref(&self) -> &[u8] {
+        &self.message
+    }
+}
+
+/// The number, the length and the attempts; never the bytes, which may be secret or long.
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delivery")
+            .field("seq", &self.seq())
+            .field("len", &self.len())
+            .field("attempts", &self.handed.attempts)
+            .finish()
+    }
+}

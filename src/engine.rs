@@ -1,0 +1,746 @@
+//! One open queue, whatever its files live in: what [`Queue`](crate::Queue) and [`Consumer`](crate::Consumer) call.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::error::{Error, Result};
+use crate::events;
+use crate::keeper::Keeper;
+use crate::layout::{Geometry, Place};
+use crate::ledger::Ledger;
+use crate::options::{OnFull, Options, page_size};
+use crate::place::{Handed, Read, Standing};
+use crate::pool::Pool;
+use crate::reader::{Cursor, Record};
+use crate::ready::Ready;
+use crate::recovery::{Recovered, recover};
+use crate::segment::{Limits, Segments};
+use crate::shared::{CLOSED, Parts, PlaceCell, Shared, Spot, grain_of, thread_number};
+use crate::storage::Storage;
+use crate::waiting::{Signal, Ticket};
+use crate::writer::{Batch, Writer};
+
+/// The name under which the default consumer is kept; no user's name is empty.
+pub(crate) const DEFAULT: &str = "";
+
+#[derive(Debug)]
+pub(crate) struct Engine<S: Storage> {
+    pub(crate) shared: Arc<Shared<S>>,
+    pub(crate) options: Options,
+    pub(crate) consumers: Mutex<BTreeMap<String, Arc<Standing<S>>>>,
+    default: OnceLock<Arc<Standing<S>>>,
+    operations: AtomicU64,
+    keeper: Keeper<S>,
+    /// Consumers come and go one at a time; true once the queue is closed.
+    pub(crate) registry: Mutex<bool>,
+}
+
+impl<S: Storage> Engine<S> {
+    /// Opens the queue in `storage`. Without `threads` all that a thread would do in the background is done by the calls.
+    pub(crate) fn open(storage: S, options: &Options, threads: bool) -> Result<Engine<S>> {
+        options.validate()?;
+        let path = storage.path().to_path_buf();
+        if !storage.try_lock().map_err(|error| Error::io("lock", &path, error))? {
+            let (pid, since) = crate::index::holder(&storage);
+            return Err(Error::Locked { path, pid, since });
+        }
+        let recovered = recover(&storage, options.create, options.max_bytes.is_some());
+        let recovered = recovered.inspect_err(|_| storage.unlock())?;
+        recovered.index.set_since(storage.now());
+        Engine::start(storage, options, threads, recovered)
+    }
+
+    fn start(storage: S, options: &Options, threads: bool, recovered: Recovered<S>) -> Result<Engine<S>> {
+        let geometry = Geometry::new(options.arena_size, options.max_mapped_arenas, options.max_bytes, page_size());
+        let durable_only = options.flush_every_ops == Some(1);
+        let small_flushes = options.flush_every_ops.is_some_and(|operations| operations < 10_000)
+            || options.flush_every.is_some_and(|period| period.as_millis() < 100);
+        let lease = (!durable_only).then_some(recovered.lease);
+        // What recovery found may be read at once. It must not be undone by a power cut where that was promised, nor may its
+        // numbers be given out again, which no lease keeps from it when the run before needed none (R4). After a power cut it
+        // holds what was flushed before.
+        let undurable = durable_only || recovered.found_anew || recovered.tail.seq > recovered.lease;
+        let oldest_seq = recovered.found.live.first().map_or(recovered.tail.seq, |row| row.header.first_seq);
+        let oldest_seq = oldest_seq.max(recovered.given_up.end()).min(recovered.tail.seq);
+        let max_age = options.max_age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+        let grain = max_age.map(grain_of);
+        let shared = Shared::new(Parts {
+            segments: Segments::new(recovered.found),
+            pool: Pool::new(geometry),
+            limits: Limits { max_bytes: options.max_bytes, min_free_bytes: options.min_free_bytes },
+            durable_only,
+            fills: !small_flushes,
+            max_age,
+            writer: Writer::new(recovered.tail, recovered.next, lease, grain.map(|grain| (grain, recovered.latest))),
+            tail: recovered.tail,
+            durable: recovered.durable,
+            // Only where there is such a thing: what this run writes need not be stored twice.
+            suspect: recovered.suspect || (undurable && recovered.durable.position < recovered.tail.position),
+            places_cached: recovered.places_cached,
+            oldest_seq,
+            known_gaps: recovered.known_gaps,
+            given_up: recovered.given_up,
+            index: recovered.index,
+            storage,
+        });
+        let shared = Arc::new(shared);
+        shared.note_oldest();
+        let engine = Engine {
+            keeper: Keeper::new(&shared, options.flush_every, threads),
+            shared,
+            options: options.clone(),
+            consumers: Mutex::new(BTreeMap::new()),
+            default: OnceLock::new(),
+            operations: AtomicU64::new(0),
+            registry: Mutex::new(false),
+        };
+        events::opened(
+            engine.shared.storage.path(),
+            recovered.tail.seq,
+            engine.shared.oldest_seq.load(Ordering::Relaxed),
+            engine.shared.segments.list().live.len(),
+            recovered.clean,
+            engine.shared.known_gaps.lock().len(),
+        );
+        for row in recovered.consumers {
+            let known = (row.row != u32::MAX).then_some(row.row);
+            engine.take_up(known, &row.name, row.place, &row.acks)?;
+        }
+        if undurable {
+            engine.shared.flush_to(recovered.tail.position)?;
+        }
+        Ok(engine)
+    }
+
+    fn take_up(&self, known: Option<u32>, name: &str, place: Place, acks: &[(u64, u64)]) -> Result<Arc<Standing<S>>> {
+        let shared = &self.shared;
+        let (row, slot) =
+            shared.with_index_room(|room| shared.index.add_consumer(&shared.storage, known, name, place, room))?;
+        let cell = Arc::new(PlaceCell::default());
+        cell.position.store(place.position, Ordering::Release);
+        cell.seq.store(place.seq, Ordering::Release);
+        cell.moves.store(u64::from(known.is_none()), Ordering::Release);
+        let spot = Spot { position: place.position, seq: place.seq };
+        // With ranges beyond its place the consumer goes on where it was.
+        let ledger = (!acks.is_empty()).then(|| Ledger::new(acks, shared.acks_slot(row, name)));
+        let ages = shared.max_age.is_some();
+        let standing = Arc::new(Standing::new(name, row, spot, slot, Arc::clone(&cell), ledger, ages));
+        shared.places.write().push(cell);
+        self.consumers.lock().insert(name.to_owned(), Arc::clone(&standing));
+        if name == DEFAULT {
+            let _ = self.default.set(Arc::clone(&standing));
+        }
+        Ok(standing)
+    }
+
+    /// The default consumer, which comes into being here when it never was.
+    #[inline]
+    pub(crate) fn default_consumer(&self) -> Result<&Arc<Standing<S>>> {
+        match self.default.get() {
+            Some(standing) => Ok(standing),
+            None => self.begin_default(),
+        }
+    }
+
+    #[cold]
+    fn begin_default(&self) -> Result<&Arc<Standing<S>>> {
+        self.shared.check_readable()?;
+        self.consumer(DEFAULT)?;
+        self.default.get().ok_or(Error::Closed)
+    }
+
+    /// The default consumer, if it ever read.
+    pub(crate) fn existing_default(&self) -> Option<&Arc<Standing<S>>> {
+        self.default.get()
+    }
+
+    /// The consumer of that name, which comes into being at the oldest message held.
+    pub(crate) fn consumer(&self, name: &str) -> Result<Arc<Standing<S>>> {
+        self.shared.check_readable()?;
+        let consumers = self.consumers.lock();
+        if let Some(standing) = consumers.get(name) {
+            return Ok(Arc::clone(standing));
+        }
+        drop(consumers);
+        self.begin_consumer(name, None)
+    }
+
+    /// A new consumer at that place, or at the oldest message held.
+    pub(crate) fn begin_consumer(&self, name: &str, spot: Option<Spot>) -> Result<Arc<Standing<S>>> {
+        self.shared.check_readable()?;
+        let _one_at_a_time = self.registry.lock();
+        if let Some(standing) = self.consumers.lock().get(name) {
+            return Ok(Arc::clone(standing));
+        }
+        self.add_consumer(name, spot)
+    }
+
+    /// The registry's lock is held.
+    fn add_consumer(&self, name: &str, spot: Option<Spot>) -> Result<Arc<Standing<S>>> {
+        // A stand-in keeps the segments from the place on until the consumer itself does.
+        let stand_in = Arc::new(PlaceCell::default());
+        let end = self.shared.visible_end();
+        let spot = {
+            let mut places = self.shared.places.write();
+            let spot = spot.unwrap_or_else(|| self.shared.oldest(end));
+            stand_in.position.store(spot.position, Ordering::Release);
+            places.push(Arc::clone(&stand_in));
+            spot
+        };
+        let place = Place { number: 0, position: spot.position, seq: spot.seq };
+        let taken = self.take_up(None, name, place, &[]);
+        self.shared.places.write().retain(|place| !Arc::ptr_eq(place, &stand_in));
+        taken
+    }
+
+    pub(crate) fn fork(&self, from: &Standing<S>, name: &str) -> Result<Arc<Standing<S>>> {
+        self.shared.check_readable()?;
+        let _one_at_a_time = self.registry.lock();
+        if self.consumers.lock().contains_key(name) {
+            return Err(Error::InvalidArgument { what: "consumer name", reason: format!("{name:?} exists already") });
+        }
+        // Under the lock of the other one its place holds the segments.
+        let (made, done) = from.with_state(|state| {
+            let made = self.add_consumer(name, Some(state.stored))?;
+            let done = state.ledger.as_ref().map(|ledger| ledger.ranges()).unwrap_or_default();
+            Ok::<_, Error>((made, done))
+        })?;
+        if !done.is_empty() {
+            made.adopt(&self.shared, &done);
+        }
+        Ok(made)
+    }
+
+    /// Moves a consumer to the message `seq`.
+    pub(crate) fn seek(&self, standing: &Standing<S>, seq: u64) -> Result<()> {
+        let shared = &*self.shared;
+        shared.check_readable()?;
+        // A fork takes the same locks in another order.
+        let one_at_a_time = self.registry.lock();
+        let not_found = || Error::NotFound { what: "message", name: seq.to_string() };
+        let end = shared.visible_end();
+        {
+            // Nothing is given back while the place is looked for and taken.
+            let _places = shared.places.write();
+            let rows: Vec<_> = shared.segments.list().live.iter().copied().collect();
+            let spot = match seq.cmp(&end.seq) {
+                std::cmp::Ordering::Greater => return Err(not_found()),
+                // What came behind it since may be gone already.
+                std::cmp::Ordering::Equal => Spot::max(end, shared.oldest(end)),
+                // The end of one whose beginning is gone is not held.
+                std::cmp::Ordering::Less if seq < shared.oldest(end).seq => return Err(not_found()),
+                std::cmp::Ordering::Less => Cursor::seek(shared, &rows, seq)?.ok_or_else(not_found)?,
+            };
+            standing.move_to(shared, spot)?;
+        }
+        drop(one_at_a_time);
+        self.give_back();
+        shared.wake_readers(u64::MAX);
+        Ok(())
+    }
+
+    /// Names of the consumers that exist, the default one left out, in order.
+    pub(crate) fn consumer_names(&self) -> Vec<String> {
+        self.consumers.lock().keys().filter(|name| *name != DEFAULT).cloned().collect()
+    }
+
+    pub(crate) fn remove_consumer(&self, name: &str) -> Result<()> {
+        self.shared.check_readable()?;
+        let one_at_a_time = self.registry.lock();
+        let removed = if name == DEFAULT { None } else { self.consumers.lock().remove(name) };
+        let Some(standing) = removed else {
+            return Err(Error::NotFound { what: "consumer", name: name.to_owned() });
+        };
+        standing.remove(&self.shared);
+        if self.shared.waiters.remove_ready(standing.row) {
+            self.shared.message_waiters.fetch_sub(1, Ordering::SeqCst);
+        }
+        drop(one_at_a_time);
+        self.give_back();
+        self.shared.wake_readers(u64::MAX);
+        Ok(())
+    }
+
+    /// What follows when a consumer has left a segment behind, or had to do without a window.
+    #[cold]
+    fn crossed(&self, standing: &Standing<S>) {
+        self.give_back();
+        if self.shared.window_wanted.swap(false, Ordering::Relaxed) {
+            // Under a tight cap, one that only stands there must not make the others copy.
+            for other in self.consumers.lock().values() {
+                if !std::ptr::eq(&**other, standing) {
+                    other.let_go_if_idle();
+                }
+            }
+            standing.reconsider_window();
+        }
+    }
+
+    /// Hands segments that everybody has passed to the keeper.
+    #[cold]
+    pub(crate) fn give_back(&self) {
+        if self.shared.reclaim() {
+            self.settle_soon();
+        }
+    }
+
+    pub(crate) fn settle_soon(&self) {
+        if !self.shared.bell.ring(|wishes| wishes.settle = true) {
+            // No thread: here and now. A failed sync poisons the queue: the next call that writes is told.
+            let _ = self.shared.settle();
+            self.shared.wake_writers();
+        }
+    }
+
+    /// The producers' lock. A thread that is filling a message in place holds it already.
+    #[inline]
+    fn writer(&self) -> Result<MutexGuard<'_, Writer<S::File>>> {
+        match self.shared.writer.0.try_lock() {
+            Some(writer) => Ok(writer),
+            None => self.writer_slow(),
+        }
+    }
+
+    #[cold]
+    fn writer_slow(&self) -> Result<MutexGuard<'_, Writer<S::File>>> {
+        if self.shared.filler.load(Ordering::Relaxed) == thread_number() {
+            return Err(Error::InvalidArgument {
+                what: "enqueue",
+                reason: "called from within enqueue_with's closure".into(),
+            });
+        }
+        Ok(self.shared.writer.0.lock())
+    }
+
+    #[inline]
+    pub(crate) fn enqueue(&self, payload: &[u8]) -> Result<u64> {
+        self.shared.check_writable()?;
+        let mut writer = self.writer()?;
+        let seq = writer.committed().seq;
+        if let Err(error) = writer.push(&self.shared, payload, Batch::default()) {
+            return self.enqueue_again(writer, error, payload);
+        }
+        writer.commit(&self.shared);
+        let waiters = self.shared.message_waiters.load(Ordering::Relaxed);
+        let end = writer.committed().position;
+        drop(writer);
+        if waiters != 0 || self.options.flush_every_ops.is_some() {
+            self.written(end, 1, waiters)?;
+        }
+        Ok(seq)
+    }
+
+    #[cold]
+    fn enqueue_again(&self, mut writer: MutexGuard<'_, Writer<S::File>>, error: Error, payload: &[u8]) -> Result<u64> {
+        writer.roll_back(&self.shared);
+        drop(writer);
+        if !error.is_full() {
+            return Err(error);
+        }
+        let range = self.write(1, |writer, shared| writer.push(shared, payload, Batch::default()))?;
+        Ok(range.0.start)
+    }
+
+    /// Writes by `push` under the producers' lock and commits; when there is no room does what the options say.
+    pub(crate) fn write<R>(
+        &self,
+        count: u64,
+        mut push: impl FnMut(&mut Writer<S::File>, &Shared<S>) -> Result<R>,
+    ) -> Result<(Range<u64>, R)> {
+        let shared = &*self.shared;
+        let mut deadline = None;
+        loop {
+            shared.check_writable()?;
+            let mut writer = self.writer()?;
+            let seen = *shared.space_gate.lock();
+            let first = writer.committed().seq;
+            let error = match push(&mut writer, shared) {
+                Ok(result) => {
+                    writer.commit(shared);
+                    let waiters = shared.message_waiters.load(Ordering::Relaxed);
+                    let end = writer.committed();
+                    drop(writer);
+                    self.written(end.position, count, waiters)?;
+                    return Ok((first..end.seq, result));
+                }
+                Err(error) => error,
+            };
+            writer.roll_back(shared);
+            if !error.is_full() {
+                return Err(error);
+            }
+            events::full(&error);
+            if self.find_room(&mut writer)? {
+                continue;
+            }
+            match self.options.on_full {
+                OnFull::Reject => return Err(error),
+                OnFull::DropOldest => {
+                    if !self.drop_oldest(&mut writer)? {
+                        return Err(error);
+                    }
+                }
+                OnFull::Wait(limit) => {
+                    drop(writer);
+                    let until =
+                        *deadline.get_or_insert_with(|| limit.and_then(|limit| Instant::now().checked_add(limit)));
+                    if !shared.wait_for_space(seen, until) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes all messages, or none.
+    pub(crate) fn enqueue_batch<M: AsRef<[u8]>>(&self, messages: &[M]) -> Result<Range<u64>> {
+        let written = self.write(messages.len() as u64, |writer, shared| {
+            for (index, message) in messages.iter().enumerate() {
+                writer.push(shared, message.as_ref(), Batch::of(index, messages.len()))?;
+            }
+            Ok(())
+        })?;
+        Ok(written.0)
+    }
+
+    /// Fills a message in place under the producers' lock.
+    pub(crate) fn enqueue_with<R>(&self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> Result<(u64, R)> {
+        /// Says who holds the producers' lock, and stops saying so, also when the closure panics.
+        struct Filling<'a>(&'a AtomicU64);
+        impl Drop for Filling<'_> {
+            fn drop(&mut self) {
+                self.0.store(0, Ordering::Relaxed);
+            }
+        }
+        let mut fill = Some(fill);
+        let (range, result) = self.write(1, |writer, shared| {
+            // Room is made before the closure runs, which can run only once.
+            writer.reserve(shared, len)?;
+            let Some(fill) = fill.take() else {
+                return Err(Error::Closed);
+            };
+            shared.filler.store(thread_number(), Ordering::Relaxed);
+            let _filling = Filling(&shared.filler);
+            writer.push_with(shared, len, fill)
+        })?;
+        Ok((range.start, result))
+    }
+
+    /// What follows a write that cannot simply return: waking readers, flushing.
+    #[cold]
+    fn written(&self, end: u64, count: u64, waiters: usize) -> Result<()> {
+        if waiters != 0 && !self.shared.durable_only {
+            self.shared.wake_readers(count);
+        }
+        match self.options.flush_every_ops {
+            Some(1) => {
+                self.shared.flush_to(end)?;
+                self.shared.checkpoint_if_due()
+            }
+            Some(every) => self.count(every, count),
+            None => Ok(()),
+        }
+    }
+
+    /// The operation that completes the number does the flush.
+    #[cold]
+    fn count(&self, every: u64, count: u64) -> Result<()> {
+        let before = self.operations.fetch_add(count, Ordering::Relaxed);
+        if (before + count) / every > before / every { self.shared.flush() } else { Ok(()) }
+    }
+
+    /// Gives up the oldest segment; false when there is none but the one the tail stands in and that has today's length. The
+    /// producers' lock is held.
+    #[cold]
+    fn drop_oldest(&self, writer: &mut Writer<S::File>) -> Result<bool> {
+        let shared = &*self.shared;
+        let first_held = match shared.segments.drop_oldest(&shared.context()) {
+            Some(first_held) => first_held,
+            None => {
+                let Some(end) = shared.segments.retire_tail(&shared.context(), writer.committed().seq) else {
+                    return Ok(false);
+                };
+                writer.begin_anew(shared, end);
+                writer.committed().seq
+            }
+        };
+        shared.oldest_seq.fetch_max(first_held, Ordering::AcqRel);
+        shared.note_given_up();
+        self.let_go_of_dropped();
+        shared.settle()?;
+        Ok(true)
+    }
+
+    /// Consumers that stand in segments which are no longer part of the queue let go of them.
+    fn let_go_of_dropped(&self) {
+        for standing in self.consumers.lock().values() {
+            standing.let_go_of_dropped(&self.shared);
+        }
+    }
+
+    /// Gives back at once what is too old, or what everybody has read; true when there was something. The producers' lock is
+    /// held.
+    ///
+    /// A queue that was opened with a smaller limit may consist of one long segment, which stays as the tail although
+    /// everybody has read it: it is given back for shorter ones.
+    #[cold]
+    fn find_room(&self, writer: &mut Writer<S::File>) -> Result<bool> {
+        let shared = &*self.shared;
+        if shared.max_age.is_some() && shared.expire(shared.expired_before()) {
+            self.let_go_of_dropped();
+            shared.settle()?;
+            return Ok(true);
+        }
+        // Never waits for it: a seek holds it and wants the producers' lock.
+        let Some(places) = shared.places.try_read() else {
+            return Ok(false);
+        };
+        let Some(lowest) = places.iter().map(|place| place.position.load(Ordering::Acquire)).min() else {
+            return Ok(false);
+        };
+        let drained = shared.segments.drain(lowest);
+        let retired = if lowest >= writer.committed().position {
+            shared.segments.retire_tail(&shared.context(), 0)
+        } else {
+            None
+        };
+        drop(places);
+        if let Some(end) = retired {
+            writer.begin_anew(shared, end);
+            shared.oldest_seq.fetch_max(writer.committed().seq, Ordering::AcqRel);
+        }
+        if !drained && retired.is_none() {
+            return Ok(false);
+        }
+        shared.note_oldest();
+        self.let_go_of_dropped();
+        shared.settle()?;
+        Ok(true)
+    }
+
+    /// One read by a consumer, and what follows from it: giving segments back, flushing.
+    #[inline]
+    pub(crate) fn read<R>(
+        &self,
+        standing: &Standing<S>,
+        what: Read,
+        deliver: impl FnOnce(&Shared<S>, &mut Cursor<S::File>, &Record) -> Result<R, Box<Error>>,
+    ) -> Result<Option<R>> {
+        self.read_boxed(standing, what, deliver).map_err(|error| *error)
+    }
+
+    /// As [`read`](Self::read), for those who have no use for an error in its full size.
+    #[inline]
+    pub(crate) fn read_boxed<R>(
+        &self,
+        standing: &Standing<S>,
+        what: Read,
+        deliver: impl FnOnce(&Shared<S>, &mut Cursor<S::File>, &Record) -> Result<R, Box<Error>>,
+    ) -> Result<Option<R>, Box<Error>> {
+        let step = standing.step(&self.shared, what, deliver);
+        if step.crossed {
+            self.crossed(standing);
+        }
+        if step.moved
+            && self.options.flush_every_ops.is_some()
+            && let Err(error) = self.count_read()
+            && !matches!(step.outcome, Ok(Some(_)))
+        {
+            // A message that was taken is handed over: it would be lost with the error. The flush that failed has poisoned
+            // the queue, and the next call that writes says so.
+            return Err(Box::new(error));
+        }
+        step.outcome
+    }
+
+    #[cold]
+    fn count_read(&self) -> Result<()> {
+        if self.shared.is_poisoned() {
+            // Reading goes on; that nothing is made durable any more the writing calls say.
+            return Ok(());
+        }
+        match self.options.flush_every_ops {
+            Some(1) => self.shared.flush_places(false),
+            Some(every) => self.count(every, 1),
+            None => Ok(()),
+        }
+    }
+
+    /// Hands the next message out.
+    pub(crate) fn receive<R>(
+        &self,
+        standing: &Standing<S>,
+        deliver: impl FnOnce(&Shared<S>, &mut Cursor<S::File>, &Record) -> Result<R, Box<Error>>,
+    ) -> Result<Option<(R, Handed)>> {
+        let (step, handed) = standing.receive(&self.shared, deliver);
+        if step.crossed {
+            self.crossed(standing);
+        }
+        Ok(step.outcome.map_err(|error| *error)?.map(|message| (message, handed)))
+    }
+
+    pub(crate) fn ack(&self, standing: &Standing<S>, seq: u64, handed: Handed) -> Result<()> {
+        let Some(crossed) = standing.acknowledge(&self.shared, seq, handed)? else {
+            return Ok(());
+        };
+        if crossed {
+            self.give_back();
+        }
+        self.shared.wake_reader(standing.row, None);
+        if self.options.flush_every_ops.is_some() { self.count_read() } else { Ok(()) }
+    }
+
+    pub(crate) fn nack(&self, standing: &Standing<S>, seq: u64, handed: Handed) {
+        if !self.shared.forked() && standing.give_back(&self.shared, seq, handed) {
+            self.shared.wake_reader(standing.row, None);
+        }
+    }
+
+    pub(crate) fn set_max_in_flight(&self, standing: &Standing<S>, limit: Option<u32>) {
+        standing.set_max_in_flight(&self.shared, limit);
+        self.shared.wake_readers(u64::MAX);
+    }
+
+    /// Messages that wait for the default consumer; before it first reads, all that are held.
+    pub(crate) fn len(&self) -> u64 {
+        match self.default.get() {
+            Some(standing) => standing.len(&self.shared),
+            None => self.shared.len_from(None),
+        }
+    }
+
+    /// The consumer's descriptor, which is made when first asked for.
+    pub(crate) fn ready_fd<'a>(&self, standing: &'a Standing<S>) -> Result<BorrowedFd<'a>> {
+        if let Some(ready) = standing.ready.get() {
+            return Ok(ready.descriptor());
+        }
+        self.shared.check_readable()?;
+        let _one_at_a_time = self.registry.lock();
+        if standing.ready.get().is_none() {
+            let path = self.shared.storage.path();
+            let ready = Arc::new(Ready::new().map_err(|error| Error::io("make a descriptor for", path, error))?);
+            self.shared.waiters.add_ready(standing.row, &ready);
+            // From here on producers tell it of news; what came before is seen when it is set.
+            self.count_waiter();
+            standing.set_ready(&self.shared, ready);
+        }
+        standing.ready.get().map(|ready| ready.descriptor()).ok_or(Error::Closed)
+    }
+
+    /// Makes producers tell of news. Counted under the locks that messages become visible under: whoever publishes later
+    /// sees the count, whoever published before is seen by the read that follows.
+    fn count_waiter(&self) {
+        let _writer = self.shared.lock_writer();
+        let _durable = self.shared.durable.0.lock();
+        self.shared.message_waiters.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Stands in line for news of the consumer.
+    pub(crate) fn join(&self, standing: &Standing<S>, signal: Signal) -> Result<Ticket> {
+        let ticket = self.shared.waiters.join(standing.row, signal);
+        self.count_waiter();
+        Ok(ticket)
+    }
+
+    /// Leaves the line. With `news` not looked at, or more of them, the next in line is told.
+    pub(crate) fn leave(&self, standing: &Standing<S>, ticket: Ticket) {
+        if self.shared.forked() {
+            return;
+        }
+        self.shared.waiters.leave(ticket);
+        self.shared.message_waiters.fetch_sub(1, Ordering::SeqCst);
+        if self.shared.message_waiters.load(Ordering::Relaxed) != 0 && standing.has_news(&self.shared) {
+            self.shared.waiters.wake_one(standing.row, None);
+        }
+    }
+
+    /// Tries until there is a result, until `deadline` (`None`: for ever), without polling.
+    pub(crate) fn wait<R>(
+        &self,
+        standing: &Standing<S>,
+        deadline: Option<Instant>,
+        mut attempt: impl FnMut() -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
+        if let Some(result) = attempt()? {
+            return Ok(Some(result));
+        }
+        let ticket = self.join(standing, Signal::Thread(std::thread::current()))?;
+        let _leave = InLine { engine: self, standing, ticket };
+        loop {
+            self.shared.waiters.rearm(ticket, None);
+            if let Some(result) = attempt()? {
+                return Ok(Some(result));
+            }
+            while !self.shared.waiters.is_woken(ticket) {
+                match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                    None => std::thread::park(),
+                    Some(left) if left.is_zero() => return Ok(None),
+                    Some(left) => std::thread::park_timeout(left),
+                }
+            }
+        }
+    }
+
+    /// Ends the run: wakes and refuses everybody, makes all durable, lets go of the files. Done once.
+    pub(crate) fn close(&self) -> Result<()> {
+        if self.shared.forked() {
+            // The files belong to the process that opened them; and a lock that another of its threads held is held for ever.
+            return Ok(());
+        }
+        let mut closed = self.registry.lock();
+        if *closed {
+            return Ok(());
+        }
+        *closed = true;
+        let shared = &*self.shared;
+        self.keeper.stop(&self.shared.bell);
+        let begun = {
+            // Whoever is within a write finishes it; nobody begins another.
+            let writer = shared.writer.0.lock();
+            shared.status.fetch_or(CLOSED, Ordering::Release);
+            writer.has_begun()
+        };
+        shared.wake_readers(u64::MAX);
+        shared.wake_writers();
+        for standing in self.consumers.lock().values() {
+            standing.release(shared);
+        }
+        shared.reclaim();
+        let settled = shared.settle();
+        if settled.is_ok() && !shared.is_poisoned() {
+            shared.segments.trim(&shared.context());
+        }
+        let flushed = shared.flush_finally(begun);
+        shared.writer.0.lock().release();
+        shared.pool.detach();
+        shared.index.set_pid(0);
+        shared.storage.unlock();
+        flushed.and(settled)
+    }
+}
+
+impl<S: Storage> Drop for Engine<S> {
+    fn drop(&mut self) {
+        // Whoever wants to know of errors calls `close`.
+        let _ = self.close();
+    }
+}
+
+/// Leaves the line whatever happens.
+struct InLine<'a, S: Storage> {
+    engine: &'a Engine<S>,
+    standing: &'a Standing<S>,
+    ticket: Ticket,
+}
+
+impl<S: Storage> Drop for InLine<'_, S> {
+    fn drop(&mut self) {
+        self.engine.leave(self.standing, self.ticket);
+    }
+}

@@ -1,0 +1,184 @@
+//! What calls do when the disk refuses, and how often they ask it: by a simulated disk that fails and counts.
+
+use rustix::io::Errno;
+use std::time::{Duration, Instant};
+
+use byteorder::{ByteOrder, LittleEndian};
+
+use crate::checksum::crc32c;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::layout::FORMAT_VERSION;
+use crate::options::Options;
+use crate::place::Read;
+use crate::reading;
+use crate::sim::{Call, SimStorage};
+
+fn options() -> Options {
+    Options::new().arena_size(16 << 10).max_bytes(512 << 10)
+}
+
+fn open(storage: &SimStorage, options: &Options, threads: bool) -> Engine<SimStorage> {
+    Engine::open(storage.clone(), options, threads).unwrap()
+}
+
+fn new() -> SimStorage {
+    SimStorage::new(7).with_file_capacity(4 << 20)
+}
+
+fn take(engine: &Engine<SimStorage>) -> Result<Option<u64>, Error> {
+    let standing = engine.consumer("").unwrap();
+    Ok(reading::next(engine, &standing, Read::Take)?.map(|message| message.seq()))
+}
+
+/// The first number that is not known to be durable.
+fn durable(engine: &Engine<SimStorage>) -> u64 {
+    engine.shared.durable.0.lock().spot.seq
+}
+
+/// Waits for another thread.
+#[track_caller]
+fn eventually(mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(60), "not after a minute");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_durable_enqueue_costs_one_sync_and_no_other_call_that_waits_for_the_disk() {
+    let storage = new();
+    let engine = open(&storage, &options().flush_every_ops(1), false);
+    let waiting = [Call::SyncFile, Call::SyncDirectory, Call::Rename, Call::Create, Call::Allocate];
+    let counts = || waiting.map(|call| storage.call_count(call));
+    let mut one_sync = 0;
+    for seq in 0..200 {
+        let before = counts();
+        assert_eq!(engine.enqueue(&[9; 50]).unwrap(), seq);
+        let now = counts();
+        let made: Vec<u64> = now.iter().zip(&before).map(|(now, before)| now - before).collect();
+        assert_eq!(durable(&engine), seq + 1);
+        one_sync += u64::from(made == [1, 0, 0, 0, 0]);
+    }
+    // The first one makes the segment; 200 of them are too few for another or for a checkpoint.
+    assert_eq!(one_sync, 199);
+}
+
+#[test]
+fn a_batch_is_made_durable_by_one_sync() {
+    let storage = new();
+    let engine = open(&storage, &options().flush_every_ops(1), false);
+    engine.enqueue(b"the segment is made").unwrap();
+    let before = storage.call_count(Call::SyncFile);
+    engine.enqueue_batch(&[[1; 30]; 100]).unwrap();
+    assert_eq!(storage.call_count(Call::SyncFile) - before, 1);
+    assert_eq!(durable(&engine), 101);
+}
+
+#[test]
+fn a_message_that_was_taken_is_handed_over_although_the_flush_after_it_fails() {
+    let storage = new();
+    let engine = open(&storage, &options().flush_every_ops(2), false);
+    for _ in 0..3 {
+        engine.enqueue(b"a message").unwrap();
+    }
+    engine.shared.flush().unwrap();
+    storage.fail_after(Call::SyncFile, 1, Errno::IO, true);
+    // The fourth operation: its flush fails.
+    assert_eq!(take(&engine).unwrap(), Some(0), "it would be lost with the error");
+    assert!(engine.shared.is_poisoned());
+    assert!(matches!(engine.enqueue(b"another"), Err(Error::Poisoned { reason }) if reason.contains("flush")));
+    assert!(matches!(engine.shared.flush(), Err(Error::Poisoned { .. })));
+    // Reading goes on, to the end.
+    assert_eq!((take(&engine).unwrap(), take(&engine).unwrap(), take(&engine).unwrap()), (Some(1), Some(2), None));
+}
+
+#[test]
+fn a_failed_sync_is_told_to_every_thread_that_waits_for_it() {
+    let storage = new();
+    let engine = open(&storage, &options().flush_every_ops(1), false);
+    engine.enqueue(b"the segment is made").unwrap();
+    storage.fail_after(Call::SyncFile, 1, Errno::IO, false);
+    let refused = std::thread::scope(|scope| {
+        let producers: Vec<_> = (0..6).map(|_| scope.spawn(|| engine.enqueue(b"a message"))).collect();
+        producers.into_iter().map(|producer| producer.join().unwrap()).collect::<Vec<_>>()
+    });
+    // One sync failed and the next would not: all the same nobody is told that a message is durable.
+    for answer in refused {
+        assert!(matches!(answer, Err(Error::Io { .. } | Error::Poisoned { .. })), "{answer:?}");
+    }
+    assert_eq!(durable(&engine), 1);
+}
+
+#[test]
+fn a_flush_that_fails_in_the_background_reaches_the_next_call() {
+    let storage = new();
+    let engine = open(&storage, &options().flush_every(Duration::from_millis(1)), true);
+    engine.enqueue(b"a message").unwrap();
+    eventually(|| durable(&engine) == 1);
+    storage.fail_after(Call::SyncFile, 1, Errno::IO, true);
+    // The one that the timer fails to flush, unless it came after the failure of an idle flush.
+    let _ = engine.enqueue(b"another");
+    eventually(|| engine.shared.is_poisoned());
+    for _ in 0..2 {
+        match engine.enqueue(b"a third") {
+            Err(Error::Poisoned { reason }) => assert!(reason.contains("Input/output error"), "{reason}"),
+            answer => panic!("{answer:?}"),
+        }
+        assert!(matches!(engine.shared.flush(), Err(Error::Poisoned { .. })));
+    }
+    assert!(engine.close().is_err(), "closing tells it as well");
+}
+
+#[test]
+fn a_segment_of_a_later_version_is_named_and_not_touched() {
+    for lost_index in [false, true] {
+        let storage = new();
+        let engine = open(&storage, &options(), false);
+        engine.consumer("").unwrap();
+        while storage.file_names().len() < 6 {
+            engine.enqueue(&[3; 900]).unwrap();
+        }
+        engine.close().unwrap();
+        // Neither the first nor the last, which an opening looks at.
+        let name = crate::layout::segment_name(2);
+        let mut bytes = storage.read_file(&name);
+        LittleEndian::write_u32(&mut bytes[8..], FORMAT_VERSION + 1);
+        let checksum = !crc32c(u32::MAX, &bytes[..124]);
+        LittleEndian::write_u32(&mut bytes[124..], checksum);
+        storage.write_file(&name, &bytes);
+        if lost_index {
+            storage.remove_file("index");
+        }
+        // With the index, the first to meet the file is the reader.
+        let opened = Engine::open(storage.clone(), &options(), false);
+        let told = match opened {
+            Ok(engine) => {
+                assert!(!lost_index);
+                let told = loop {
+                    match take(&engine) {
+                        Ok(Some(_)) => {}
+                        Ok(None) => panic!("the messages of {name} were passed over"),
+                        Err(error) => break error,
+                    }
+                };
+                assert!(
+                    matches!(take(&engine), Err(Error::UnsupportedFormat { .. })),
+                    "it is told again: nothing is passed"
+                );
+                let _ = engine.close();
+                told
+            }
+            Err(error) => error,
+        };
+        match told {
+            Error::UnsupportedFormat { path, found, supported } => {
+                assert!(path.ends_with(&name), "{}", path.display());
+                assert_eq!((found, supported), (FORMAT_VERSION + 1, FORMAT_VERSION));
+            }
+            other => panic!("{other}"),
+        }
+        assert!(storage.read_file(&name) == bytes, "{name} was touched");
+    }
+}

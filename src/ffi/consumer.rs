@@ -1,0 +1,322 @@
+//! Consumers with a name and a place of their own.
+
+use std::ffi::{CString, c_char, c_void};
+
+use parking_lot::Mutex;
+
+use super::gap::mmq_gap;
+use super::guard::{Answer, guard, guard_or, invalid};
+use super::handle::{Handle, Retired, body, free, give};
+use super::message::mmq_message;
+use super::pointers::{Buffer, out, text};
+use super::queue::mmq_queue;
+use super::reads::{self, ReaderBody};
+use super::status::mmq_status;
+use crate::consumer::Consumer;
+use crate::place::Read;
+
+/// A consumer: a named, remembered place in a queue. Handles of the same consumer share its place: each message goes to
+/// exactly one of them. Consumers of different names each see every message.
+pub struct mmq_consumer {
+    _opaque: (),
+}
+
+impl Handle for mmq_consumer {
+    type Body = ReaderBody<Consumer>;
+    const MAGIC: u64 = 0x6d6d_7120_636f_6e73;
+    const NAME: &'static str = "consumer";
+
+    fn retired<R>(with: impl FnOnce(&mut Retired<Self::Body>) -> R) -> Option<R> {
+        static RETIRED: Mutex<Retired<ReaderBody<Consumer>>> = Mutex::new(Retired::new());
+        Some(with(&mut RETIRED.lock()))
+    }
+}
+
+/// # Safety
+///
+/// As [`text`].
+unsafe fn name<'a>(name: *const c_char) -> Answer<&'a str> {
+    // SAFETY: the caller's promise.
+    let name = unsafe { text(name, "consumer name") }?;
+    name.to_str().map_err(|_| invalid("consumer name", "not UTF-8"))
+}
+
+fn give_consumer(consumer: Consumer) -> *mut mmq_consumer {
+    // It came from C, so no zero byte is in it.
+    let name = CString::new(consumer.name()).unwrap_or_default();
+    give(ReaderBody::new(consumer, name))
+}
+
+/// The consumer of that name. It comes into being when first asked for, at the oldest message still held, and is remembered:
+/// space is given back when every consumer that exists has passed it.
+///
+/// @param queue Not NULL.
+/// @param name 1 to 255 bytes of UTF-8. Not NULL.
+/// @param out Where the handle goes; free it with mmq_consumer_free. Not NULL.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT, MMQ_FULL or MMQ_IO when there is no room for another consumer, MMQ_FORKED.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_consumer_open(
+    queue: *mut mmq_queue,
+    name: *const c_char,
+    out: *mut *mut mmq_consumer,
+) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL, or as the header says.
+        let (queue, name, out) = unsafe { (body(queue)?, self::name(name)?, self::out(out, "out")?) };
+        out.write(give_consumer(queue.reader.consumer(name)?));
+        Ok(mmq_status::MMQ_OK)
+    })
+}
+
+/// A new consumer at the place of another one.
+///
+/// @param consumer Not NULL.
+/// @param name Of the new one: 1 to 255 bytes of UTF-8, not taken yet. Not NULL.
+/// @param out Where the handle goes; free it with mmq_consumer_free. Not NULL.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT (also for a name that is taken), MMQ_FULL or MMQ_IO when there is no room for another
+/// consumer, MMQ_CLOSED once the queue was closed, MMQ_FORKED.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_consumer_fork(
+    consumer: *const mmq_consumer,
+    name: *const c_char,
+    out: *mut *mut mmq_consumer,
+) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL, or as the header says.
+        let (consumer, name, out) = unsafe { (body(consumer)?, self::name(name)?, self::out(out, "out")?) };
+        out.write(give_consumer(consumer.reader.fork(name)?));
+        Ok(mmq_status::MMQ_OK)
+    })
+}
+
+/// Gives a handle back. The consumer goes on existing: see mmq_consumer_remove. Allowed after mmq_close.
+///
+/// @param consumer From mmq_consumer_open or mmq_consumer_fork, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_consumer_free(consumer: *mut mmq_consumer) {
+    // SAFETY: the contract: NULL or a handle given out, which nobody else uses now.
+    guard(|| unsafe { free(consumer) });
+}
+
+/// Forgets a consumer: nothing is kept for it any more. Its handles answer MMQ_NOT_FOUND from now on and are freed as usual.
+///
+/// @param queue Not NULL.
+/// @param name Its name. Not NULL.
+/// @return MMQ_OK, MMQ_NOT_FOUND when there is none of that name, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_consumer_remove(queue: *mut mmq_queue, name: *const c_char) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL, or as the header says.
+        let (queue, name) = unsafe { (body(queue)?, self::name(name)?) };
+        queue.reader.remove_consumer(name)?;
+        Ok(mmq_status::MMQ_OK)
+    })
+}
+
+/// As mmq_peek, for this consumer.
+///
+/// @param consumer Not NULL.
+/// @param out Where the message goes; free it with mmq_message_free. Not NULL.
+/// @return As mmq_peek; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_consumer_peek(consumer: *mut mmq_consumer, out: *mut *mut mmq_message) -> mmq_status {
+    // SAFETY: the contract: NULL, or as the header says.
+    guard(|| unsafe { reads::next(consumer, Read::Look, out) })
+}
+
+/// As mmq_dequeue, for this consumer.
+///
+/// @param consumer Not NULL.
+/// @param out Where the message goes; free it with mmq_message_free. Not NULL.
+/// @return As mmq_dequeue; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_consumer_dequeue(consumer: *mut mmq_consumer, out: *mut *mut mmq_message) -> mmq_status {
+    // SAFETY: the contract: NULL, or as the header says.
+    guard(|| unsafe { reads::next(consumer, Read::Take, out) })
+}
+
+/// As mmq_dequeue_timeout, for this consumer.
+///
+/// @param consumer Not NULL.
+/// @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
+/// @param out Where the message goes; free it with mmq_message_free. Not NULL.
+/// @return As mmq_dequeue_timeout; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was
+/// closed, also to a call that waits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_consumer_dequeue_timeout(
+    consumer: *mut mmq_consumer,
+    timeout_ms: i64,
+    out: *mut *mut mmq_message,
+) -> mmq_status {
+    // SAFETY: the contract: NULL, or as the header says.
+    guard(|| unsafe { reads::next_waiting(consumer, timeout_ms, out) })
+}
+
+/// As mmq_peek_into, for this consumer.
+///
+/// @param consumer Not NULL.
+/// @param buf Where the bytes go. May be NULL when cap is 0.
+/// @param cap Size of buf in bytes.
+/// @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
+/// @param seq_out Where the sequence number goes. May be NULL.
+/// @return As mmq_peek_into; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_consumer_peek_into(
+    consumer: *mut mmq_consumer,
+    buf: *mut c_void,
+    cap: usize,
+    len_out: *mut usize,
+    seq_out: *mut u64,
+) -> mmq_status {
+    // SAFETY: the contract: NULL, or as the header says.
+    guard(|| unsafe { reads::next_into(consumer, Read::Look, buf, cap, len_out, seq_out) })
+}
+
+/// As mmq_dequeue_into, for this consumer.
+///
+/// @param consumer Not NULL.
+/// @param buf Where the bytes go. May be NULL when cap is 0.
+/// @param cap Size of buf in bytes.
+/// @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
+/// @param seq_out Where the sequence number goes. May be NULL.
+/// @return As mmq_dequeue_into; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_consumer_dequeue_into(
+    consumer: *mut mmq_consumer,
+    buf: *mut c_void,
+    cap: usize,
+    len_out: *mut usize,
+    seq_out: *mut u64,
+) -> mmq_status {
+    // SAFETY: the contract: NULL, or as the header says.
+    guard(|| unsafe { reads::next_into(consumer, Read::Take, buf, cap, len_out, seq_out) })
+}
+
+/// As mmq_skip, for this consumer.
+///
+/// @param consumer Not NULL.
+/// @param seq_out Where the sequence number goes. May be NULL.
+/// @return As mmq_skip; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_consumer_skip(consumer: *mut mmq_consumer, seq_out: *mut u64) -> mmq_status {
+    // SAFETY: the contract: NULL, or as the header says.
+    guard(|| unsafe { reads::skip(consumer, seq_out) })
+}
+
+/// As mmq_last_gap, for this consumer's handle.
+///
+/// @param consumer Not NULL.
+/// @param out Where the gap goes. Not NULL.
+/// @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_consumer_last_gap(consumer: *mut mmq_consumer, out: *mut mmq_gap) -> mmq_status {
+    // SAFETY: the contract: NULL, or as the header says.
+    guard(|| unsafe { reads::last_gap(consumer, out) })
+}
+
+/// As mmq_dequeue_batch, for this consumer.
+///
+/// @param consumer Not NULL.
+/// @param out An array of max places, where the messages go; free each with mmq_message_free. May be NULL when max is 0.
+/// @param max How many to take at most.
+/// @param count_out Where their number goes. Not NULL.
+/// @return As mmq_dequeue_batch; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_consumer_dequeue_batch(
+    consumer: *mut mmq_consumer,
+    out: *mut *mut mmq_message,
+    max: usize,
+    count_out: *mut usize,
+) -> mmq_status {
+    // SAFETY: the contract: NULL, or as the header says.
+    guard(|| unsafe { reads::batch(consumer, out, max, count_out) })
+}
+
+/// The name of a consumer.
+///
+/// @param consumer Not NULL.
+/// @return UTF-8 text, valid until mmq_consumer_free. NULL when consumer is not a live handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_consumer_name(consumer: *const mmq_consumer) -> *const c_char {
+    // SAFETY: the contract: NULL or a handle given out, which nobody frees now.
+    guard_or(std::ptr::null(), || unsafe { body(consumer) }.map_or(std::ptr::null(), |body| body.called.as_ptr()))
+}
+
+/// The names of all consumers that exist, in the order of their bytes. The queue's own (default) consumer has none. (A name with a
+/// zero byte in it, which only a Rust program can have given, is left out.)
+///
+/// @param queue Not NULL.
+/// @param buf Where the names go, one behind the other, each ended by a zero byte. May be NULL when cap is 0.
+/// @param cap Size of buf in bytes.
+/// @param len_out Where the length of all names together goes, in bytes with the zero bytes, also with
+/// MMQ_BUFFER_TOO_SMALL. Not NULL.
+/// @return MMQ_OK, MMQ_BUFFER_TOO_SMALL (buf is as it was), MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_consumers(
+    queue: *const mmq_queue,
+    buf: *mut c_char,
+    cap: usize,
+    len_out: *mut usize,
+) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL, or as the header says.
+        let (queue, len_out) = unsafe { (body(queue)?, self::out(len_out, "len_out")?) };
+        let buffer = Buffer::new(buf.cast(), cap)?;
+        let names = queue.reader.consumers().into_iter().filter_map(|name| CString::new(name).ok());
+        let names: Vec<u8> = names.flat_map(CString::into_bytes_with_nul).collect();
+        // SAFETY: the contract: the buffer has that much room.
+        let room = unsafe { buffer.room(names.len()) };
+        len_out.write(names.len());
+        let Some(room) = room else {
+            return Ok(mmq_status::MMQ_BUFFER_TOO_SMALL);
+        };
+        room.copy_from_slice(&names);
+        Ok(mmq_status::MMQ_OK)
+    })
+}
+
+/// How many messages wait for this consumer, those in flight included.
+///
+/// @param consumer Not NULL.
+/// @param out Where the number goes. Not NULL.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_consumer_len(consumer: *const mmq_consumer, out: *mut u64) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL, or as the header says.
+        let (consumer, out) = unsafe { (body(consumer)?, self::out(out, "out")?) };
+        out.write(consumer.reader.len());
+        Ok(mmq_status::MMQ_OK)
+    })
+}
+
+/// Whether no message waits for this consumer, and none is in flight.
+///
+/// @param consumer Not NULL.
+/// @param out Where the answer goes. Not NULL.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_consumer_is_empty(consumer: *const mmq_consumer, out: *mut bool) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL, or as the header says.
+        let (consumer, out) = unsafe { (body(consumer)?, self::out(out, "out")?) };
+        out.write(consumer.reader.is_empty());
+        Ok(mmq_status::MMQ_OK)
+    })
+}
+
+/// Moves a consumer to a message, back or forward. The number after the last one is the end of the queue; a number within a
+/// gap leads to the gap. What was received before is called off: to acknowledge it or to give it back changes nothing any more.
+///
+/// @param consumer Not NULL.
+/// @param seq The message's sequence number.
+/// @return MMQ_OK, MMQ_NOT_FOUND when the queue does not hold that message (any more; the place stays) or the consumer was removed,
+/// MMQ_IO, MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_consumer_seek(consumer: *mut mmq_consumer, seq: u64) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL or a handle given out.
+        unsafe { body(consumer) }?.reader.seek(seq)?;
+        Ok(mmq_status::MMQ_OK)
+    })
+}

@@ -1,0 +1,101 @@
+//! Gaps: what C is told of them, and which was the latest.
+
+use std::borrow::Borrow;
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::guard::{Answer, Failed};
+use super::status::mmq_status;
+use crate::error::{Error, Gap, GapCause};
+
+/// A range of sequence numbers that will never come, and why.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct mmq_gap {
+    /// The first missing sequence number.
+    pub first: u64,
+    /// The last missing sequence number.
+    pub last: u64,
+    /// Why they are missing.
+    pub cause: mmq_gap_cause,
+}
+
+/// Why messages are missing. Later versions may add causes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub enum mmq_gap_cause {
+    /// The bytes that held them are not what was written: a damaged, replaced or missing file.
+    MMQ_GAP_DAMAGED = 1,
+    /// They had not been flushed when the machine lost power. The range is an upper bound then: how many of its numbers had
+    /// been given out cannot be known.
+    MMQ_GAP_UNFLUSHED = 2,
+    /// They were given up to make room (MMQ_DROP_OLDEST).
+    MMQ_GAP_DROPPED = 3,
+    /// They were older than the maximum age.
+    MMQ_GAP_EXPIRED = 4,
+}
+
+impl From<Gap> for mmq_gap {
+    fn from(gap: Gap) -> mmq_gap {
+        let cause = match gap.cause {
+            GapCause::Damaged => mmq_gap_cause::MMQ_GAP_DAMAGED,
+            GapCause::Unflushed => mmq_gap_cause::MMQ_GAP_UNFLUSHED,
+            GapCause::Dropped => mmq_gap_cause::MMQ_GAP_DROPPED,
+            GapCause::Expired => mmq_gap_cause::MMQ_GAP_EXPIRED,
+        };
+        mmq_gap { first: gap.first, last: gap.last, cause }
+    }
+}
+
+/// Gaps told through one handle. A thread that asks is told of its own latest one, or else of any thread's latest.
+pub(super) struct Gaps {
+    /// Never used twice: a new handle may lie where an old one did.
+    number: u64,
+    latest: Mutex<Option<Gap>>,
+}
+
+thread_local! {
+    static LATEST: Cell<Option<(u64, Gap)>> = const { Cell::new(None) };
+}
+
+impl Gaps {
+    pub(super) fn new() -> Gaps {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Gaps { number: NEXT.fetch_add(1, Ordering::Relaxed), latest: Mutex::new(None) }
+    }
+
+    /// What a read through the handle came to; a gap, if that is what it met, is remembered.
+    #[inline]
+    pub(super) fn note<T, E: Borrow<Error> + Into<Failed>>(&self, read: Result<T, E>) -> Answer<T> {
+        read.map_err(|error| self.failed(error))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn failed<E: Borrow<Error> + Into<Failed>>(&self, error: E) -> Failed {
+        if let Error::Gap(gap) = error.borrow() {
+            *self.latest.lock() = Some(*gap);
+            LATEST.set(Some((self.number, *gap)));
+        }
+        error.into()
+    }
+
+    /// Tells the latest, if there was one.
+    pub(super) fn write(&self, out: &mut MaybeUninit<mmq_gap>) -> mmq_status {
+        match self.latest() {
+            Some(gap) => {
+                out.write(gap.into());
+                mmq_status::MMQ_OK
+            }
+            None => mmq_status::MMQ_EMPTY,
+        }
+    }
+
+    fn latest(&self) -> Option<Gap> {
+        let own = LATEST.get().filter(|(number, _)| *number == self.number).map(|(_, gap)| gap);
+        own.or_else(|| *self.latest.lock())
+    }
+}

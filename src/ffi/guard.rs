@@ -1,0 +1,86 @@
+//! The panic guard, and how a failure becomes a status and a text.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::status::{mmq_status, remember};
+use crate::error::Error;
+use crate::layout::MAX_MESSAGE_LEN;
+
+/// A failure that was told: by the time there is one, its text is this thread's last error. One word long, so that a call
+/// that succeeds moves no room for an [`Error`] about.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Failed(mmq_status);
+
+/// What the bodies of exported functions come to.
+pub(super) type Answer<T = mmq_status> = Result<T, Failed>;
+
+impl From<Error> for Failed {
+    #[cold]
+    #[inline(never)]
+    fn from(error: Error) -> Failed {
+        remember(&error);
+        Failed(mmq_status::of(&error))
+    }
+}
+
+impl From<Box<Error>> for Failed {
+    #[cold]
+    #[inline(never)]
+    fn from(error: Box<Error>) -> Failed {
+        Failed::from(*error)
+    }
+}
+
+/// Runs the body of an exported function: an error becomes its status and this thread's text, a panic `MMQ_PANIC`.
+#[inline]
+pub(super) fn guard(body: impl FnOnce() -> Answer) -> mmq_status {
+    guard_or(mmq_status::MMQ_PANIC, || body().unwrap_or_else(|Failed(status)| status))
+}
+
+/// As [`guard`], for functions that answer something else than a status.
+#[inline]
+pub(super) fn guard_or<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
+    let body = || {
+        panic_when_tested();
+        body()
+    };
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(answer) => answer,
+        Err(payload) => {
+            caught(payload);
+            otherwise
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn caught(payload: Box<dyn std::any::Any + Send>) {
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text");
+    remember(&format_args!("a bug in mmq: {text}"));
+    // A payload may panic once more when it is dropped.
+    std::mem::forget(payload);
+}
+
+/// A library built with `--cfg mmq_test_panic` panics in every call while the variable is set, so that a C program can see
+/// what becomes of it.
+#[inline]
+fn panic_when_tested() {
+    #[cfg(mmq_test_panic)]
+    if std::env::var_os("MMQ_TEST_PANIC").is_some() {
+        panic!("on purpose");
+    }
+}
+
+#[cold]
+#[inline(never)]
+pub(super) fn invalid(what: &'static str, reason: &str) -> Failed {
+    Failed::from(Error::InvalidArgument { what, reason: reason.to_owned() })
+}
+
+#[cold]
+#[inline(never)]
+pub(super) fn too_large(len: u64) -> Failed {
+    Failed::from(Error::MessageTooLarge { len, max: MAX_MESSAGE_LEN })
+}

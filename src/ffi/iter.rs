@@ -1,0 +1,109 @@
+//! Looking ahead without consuming.
+
+use parking_lot::Mutex;
+
+use super::consumer::mmq_consumer;
+use super::gap::{Gaps, mmq_gap};
+use super::guard::guard;
+use super::handle::{Handle, Retired, body, free};
+use super::message::{give_message, mmq_message};
+use super::pointers::out;
+use super::queue::mmq_queue;
+use super::reads;
+use super::status::mmq_status;
+use crate::reading::Ahead;
+use crate::storage::FileStorage;
+
+/// A look ahead over the messages of a queue or a consumer, which consumes nothing.
+pub struct mmq_iter {
+    _opaque: (),
+}
+
+pub(super) struct IterBody {
+    /// Threads that share the handle take turns.
+    ahead: Mutex<Ahead<FileStorage>>,
+    gaps: Gaps,
+}
+
+impl IterBody {
+    pub(super) fn new(ahead: Ahead<FileStorage>) -> IterBody {
+        IterBody { ahead: Mutex::new(ahead), gaps: Gaps::new() }
+    }
+}
+
+impl Handle for mmq_iter {
+    type Body = IterBody;
+    const MAGIC: u64 = 0x6d6d_7120_6974_6572;
+    const NAME: &'static str = "iterator";
+
+    fn retired<R>(with: impl FnOnce(&mut Retired<IterBody>) -> R) -> Option<R> {
+        static RETIRED: Mutex<Retired<IterBody>> = Mutex::new(Retired::new());
+        Some(with(&mut RETIRED.lock()))
+    }
+}
+
+/// Begins to look at the messages that wait for the queue's own (default) consumer, from the next one on. Nothing is consumed,
+/// and nothing is held back: what is taken meanwhile is passed over.
+///
+/// @param queue Not NULL.
+/// @param out Where the iterator goes; free it with mmq_iter_free. Not NULL.
+/// @return MMQ_OK, MMQ_FULL or MMQ_IO when there is no room for the queue's own consumer, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_iter_open(queue: *mut mmq_queue, out: *mut *mut mmq_iter) -> mmq_status {
+    // SAFETY: the contract: NULL, or as the header says.
+    guard(|| unsafe { reads::iter(queue, out) })
+}
+
+/// As mmq_iter_open, for this consumer.
+///
+/// @param consumer Not NULL.
+/// @param out Where the iterator goes; free it with mmq_iter_free. Not NULL.
+/// @return MMQ_OK, MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_consumer_iter_open(consumer: *mut mmq_consumer, out: *mut *mut mmq_iter) -> mmq_status {
+    // SAFETY: the contract: NULL, or as the header says.
+    guard(|| unsafe { reads::iter(consumer, out) })
+}
+
+/// The next message ahead. At the end it answers MMQ_EMPTY, and goes on when it is asked again after new messages came. After an
+/// error (16 and above) it is at its end for good.
+///
+/// @param iter Not NULL.
+/// @param out Where the message goes; free it with mmq_message_free. Not NULL.
+/// @return MMQ_OK, MMQ_EMPTY, MMQ_GAP (not counted in the figures: the consumer is told when it comes there), MMQ_IO, MMQ_NOT_FOUND
+/// once the consumer was removed, MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_iter_next(iter: *mut mmq_iter, out: *mut *mut mmq_message) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL, or as the header says.
+        let (iter, out) = unsafe { (body(iter)?, self::out(out, "out")?) };
+        let Some(message) = iter.gaps.note(iter.ahead.lock().next().transpose())? else {
+            return Ok(mmq_status::MMQ_EMPTY);
+        };
+        out.write(give_message(message));
+        Ok(mmq_status::MMQ_OK)
+    })
+}
+
+/// As mmq_last_gap, for this iterator.
+///
+/// @param iter Not NULL.
+/// @param out Where the gap goes. Not NULL.
+/// @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_iter_last_gap(iter: *mut mmq_iter, out: *mut mmq_gap) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL, or as the header says.
+        let (iter, out) = unsafe { (body(iter)?, self::out(out, "out")?) };
+        Ok(iter.gaps.write(out))
+    })
+}
+
+/// Frees an iterator. Allowed after mmq_close.
+///
+/// @param iter From mmq_iter_open or mmq_consumer_iter_open, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_iter_free(iter: *mut mmq_iter) {
+    // SAFETY: the contract: NULL or a handle given out, which nobody else uses now.
+    guard(|| unsafe { free(iter) });
+}

@@ -1,0 +1,118 @@
+//! Messages lent to C.
+
+use std::cell::RefCell;
+
+use super::guard::{guard, guard_or};
+use super::handle::{Empty, Handle, Retired, body, free, give};
+use crate::error::Error;
+use crate::message::Message;
+use crate::reader::{Cursor, Record};
+use crate::reading;
+use crate::shared::Shared;
+use crate::storage::Storage;
+
+/// A message taken or looked at. Its bytes are lent in place where that is possible; free it with mmq_message_free when done.
+pub struct mmq_message {
+    _opaque: (),
+}
+
+/// The place of the bytes is worked out once: they do not move while the message lives, the queue's closing included.
+pub(super) struct MessageBody {
+    message: Message,
+    data: *const u8,
+    len: usize,
+}
+
+thread_local! {
+    /// Each thread's own: a message costs no lock, and, once a few have been freed, no allocation.
+    static RETIRED: RefCell<Retired<MessageBody>> = const { RefCell::new(Retired::new()) };
+}
+
+impl Handle for mmq_message {
+    type Body = MessageBody;
+    const MAGIC: u64 = 0x6d6d_7120_6d65_7373;
+    const EXCHANGED: bool = false;
+    const NAME: &'static str = "message";
+
+    #[inline]
+    fn retired<R>(with: impl FnOnce(&mut Retired<MessageBody>) -> R) -> Option<R> {
+        RETIRED.try_with(|retired| with(&mut retired.borrow_mut())).ok()
+    }
+}
+
+pub(super) fn give_message(message: Message) -> *mut mmq_message {
+    let (data, len) = (message.as_ptr(), message.len());
+    give(MessageBody { message, data, len })
+}
+
+/// The message that was found, as a handle.
+#[inline(always)]
+pub(super) fn give_found<S: Storage>(
+    shared: &Shared<S>,
+    cursor: &mut Cursor<S::File>,
+    record: &Record,
+) -> Result<*mut mmq_message, Box<Error>> {
+    if let Some(offset) = record.in_window
+        && cursor.may_lend()
+    {
+        // Its fields go straight to where they stay: moving the message costs more than finding it.
+        let shell = Empty::new();
+        if let Some(window) = cursor.window() {
+            let len = record.len as usize;
+            let data = window.bytes(offset, len).as_ptr();
+            let message = Message::lent(record.seq, window.share(), offset, len);
+            return Ok(shell.fill(MessageBody { message, data, len }));
+        }
+    }
+    give_copied(shared, cursor, record)
+}
+
+#[cold]
+#[inline(never)]
+fn give_copied<S: Storage>(
+    shared: &Shared<S>,
+    cursor: &mut Cursor<S::File>,
+    record: &Record,
+) -> Result<*mut mmq_message, Box<Error>> {
+    Ok(give_message(reading::message(shared, cursor, record)?))
+}
+
+/// The bytes of a message. They stay where they are, unchanged, until mmq_message_free, whatever else is done to the queue.
+///
+/// @param message Not NULL.
+/// @return The first byte; not to be read when the length is 0. NULL when message is not a live handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_message_data(message: *const mmq_message) -> *const u8 {
+    // SAFETY: the contract: NULL or a handle given out, which nobody frees now.
+    guard_or(std::ptr::null(), || unsafe { body(message) }.map_or(std::ptr::null(), |body| body.data))
+}
+
+/// The length of a message.
+///
+/// @param message Not NULL.
+/// @return Bytes. 0 when message is not a live handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_message_len(message: *const mmq_message) -> usize {
+    // SAFETY: the contract: NULL or a handle given out, which nobody frees now.
+    guard_or(0, || unsafe { body(message) }.map_or(0, |body| body.len))
+}
+
+/// The sequence number of a message: what mmq_enqueue gave it, its identity, never used twice in the life of a queue.
+///
+/// @param message Not NULL.
+/// @return The number. UINT64_MAX, which no message has, when message is not a live handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_message_seq(message: *const mmq_message) -> u64 {
+    // SAFETY: the contract: NULL or a handle given out, which nobody frees now.
+    guard_or(u64::MAX, || unsafe { body(message) }.map_or(u64::MAX, |body| body.message.seq()))
+}
+
+/// Gives a message back. Allowed from any thread, and after mmq_close. It does not consume: mmq_dequeue has done that, and
+/// mmq_peek does not.
+///
+/// @param message From mmq_peek, mmq_dequeue or the like, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_message_free(message: *mut mmq_message) {
+    // SAFETY: the contract: NULL or a handle given out, which nobody else uses now.
+    guard(|| unsafe { free(message) });
+}

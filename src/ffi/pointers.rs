@@ -1,0 +1,181 @@
+//! The helpers that turn pointers of the caller's into references.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::mem::MaybeUninit;
+
+use super::guard::{Answer, invalid, too_large};
+use crate::layout::MAX_MESSAGE_LEN;
+
+/// Where an output goes; NULL is refused.
+///
+/// # Safety
+///
+/// `pointer` is NULL, or may be written to for as long as the reference is used.
+#[inline]
+pub(super) unsafe fn out<'a, T>(pointer: *mut T, what: &'static str) -> Answer<&'a mut MaybeUninit<T>> {
+    // SAFETY: the caller's promise.
+    unsafe { out_or_null(pointer, what) }?.ok_or_else(|| invalid(what, "NULL"))
+}
+
+/// Where an output goes that may be left out.
+///
+/// # Safety
+///
+/// As for [`out`].
+#[inline]
+pub(super) unsafe fn out_or_null<'a, T>(pointer: *mut T, what: &'static str) -> Answer<Option<&'a mut MaybeUninit<T>>> {
+    if pointer.is_null() {
+        return Ok(None);
+    }
+    if !pointer.is_aligned() {
+        return Err(invalid(what, "not aligned"));
+    }
+    // SAFETY: not NULL, aligned, writable by the caller's promise; `MaybeUninit` asks nothing of what is there now.
+    Ok(Some(unsafe { &mut *pointer.cast::<MaybeUninit<T>>() }))
+}
+
+/// Bytes that the caller lends. NULL is allowed with no bytes.
+///
+/// # Safety
+///
+/// `data` is NULL, or `len` bytes can be read there for as long as the reference is used.
+#[inline]
+pub(super) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Answer<&'a [u8]> {
+    if len == 0 {
+        return Ok(&[]);
+    }
+    if data.is_null() {
+        return Err(invalid("data", "NULL, but the length is not 0"));
+    }
+    if len as u64 > MAX_MESSAGE_LEN {
+        return Err(too_large(len as u64));
+    }
+    // SAFETY: not NULL, readable by the caller's promise, shorter than `isize::MAX`; bytes need no alignment.
+    Ok(unsafe { std::slice::from_raw_parts(data.cast(), len) })
+}
+
+/// A buffer of the caller's that is filled from its beginning.
+#[derive(Clone, Copy)]
+pub(super) struct Buffer {
+    start: *mut u8,
+    cap: usize,
+}
+
+impl Buffer {
+    /// NULL is allowed with no room.
+    pub(super) fn new(start: *mut c_void, cap: usize) -> Answer<Buffer> {
+        if start.is_null() && cap != 0 {
+            return Err(invalid("buf", "NULL, but cap is not 0"));
+        }
+        Ok(Buffer { start: start.cast(), cap })
+    }
+
+    /// The first `len` bytes, when there are so many. Not more are touched: callers who know that a message fits have been
+    /// seen to pass the largest number there is for the room.
+    ///
+    /// # Safety
+    ///
+    /// The buffer may be written to, up to its capacity, for as long as the reference is used.
+    #[inline]
+    pub(super) unsafe fn room<'a>(self, len: usize) -> Option<&'a mut [u8]> {
+        if len > self.cap {
+            return None;
+        }
+        if len == 0 {
+            return Some(&mut []);
+        }
+        // SAFETY: not NULL, for its capacity is not 0; writable by the caller's promise.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.start, len) })
+    }
+}
+
+/// An array of the caller's that is filled from its beginning. Not more is touched than is filled.
+#[derive(Clone, Copy)]
+pub(super) struct Array<T> {
+    start: *mut T,
+    max: usize,
+}
+
+impl<T> Array<T> {
+    /// NULL is allowed with no room.
+    pub(super) fn new(start: *mut T, max: usize, what: &'static str) -> Answer<Array<T>> {
+        if max != 0 && (start.is_null() || !start.is_aligned()) {
+            return Err(invalid(what, "NULL, or not aligned, but there is to be room"));
+        }
+        Ok(Array { start, max })
+    }
+
+    /// Writes as many values as there is room for; returns how many that were.
+    ///
+    /// # Safety
+    ///
+    /// The array may be written to, up to its length.
+    pub(super) unsafe fn fill(self, values: impl Iterator<Item = T>) -> usize {
+        let mut count = 0;
+        for value in values.take(self.max) {
+            // SAFETY: not NULL and aligned, for there is room; within the array, which is writable by the caller's promise.
+            unsafe { self.start.add(count).write(value) };
+            count += 1;
+        }
+        count
+    }
+}
+
+/// Items of an array that the caller lends. NULL is allowed with none.
+///
+/// # Safety
+///
+/// `items` is NULL, or `count` items can be read there for as long as the reference is used.
+#[inline]
+pub(super) unsafe fn array<'a, T>(items: *const T, count: usize, what: &'static str) -> Answer<&'a [T]> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if items.is_null() {
+        return Err(invalid(what, "NULL, but the count is not 0"));
+    }
+    if !items.is_aligned() || count > isize::MAX as usize / size_of::<T>() {
+        return Err(invalid(what, "no such array can be: not aligned, or too many"));
+    }
+    // SAFETY: not NULL, aligned, not longer than memory can be, readable by the caller's promise.
+    Ok(unsafe { std::slice::from_raw_parts(items, count) })
+}
+
+/// Text that ends with a zero byte.
+///
+/// # Safety
+///
+/// `text` is NULL, or a zero byte ends it, and it can be read for as long as the reference is used.
+pub(super) unsafe fn text<'a>(text: *const c_char, what: &'static str) -> Answer<&'a CStr> {
+    if text.is_null() {
+        return Err(invalid(what, "NULL"));
+    }
+    // SAFETY: not NULL, and ended by a zero byte by the caller's promise.
+    Ok(unsafe { CStr::from_ptr(text) })
+}
+
+/// Writes text and a zero byte behind it. NULL and no room are allowed.
+///
+/// # Safety
+///
+/// `buf` is NULL or has `cap` writable bytes; `text` is shorter than `cap`, or empty.
+pub(super) unsafe fn out_text(buf: *mut c_char, cap: usize, text: &[u8]) {
+    if buf.is_null() || cap == 0 || text.len() >= cap {
+        return;
+    }
+    // SAFETY: `text.len() + 1` bytes fit `cap`, which are writable by the caller's promise; `text` is this thread's.
+    unsafe {
+        std::ptr::copy_nonoverlapping(text.as_ptr().cast(), buf, text.len());
+        buf.add(text.len()).write(0);
+    }
+}
+
+/// Writes the first `len` bytes of a struct, which may be longer than the caller's idea of it.
+///
+/// # Safety
+///
+/// `pointer` is not NULL and has `len` writable bytes; `len` is at most the size of `T`, which has no padding.
+pub(super) unsafe fn out_prefix<T>(pointer: *mut T, value: &T, len: usize) {
+    // SAFETY: the caller's promise; bytes are copied, so no alignment is needed.
+    unsafe { std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast::<u8>(), pointer.cast::<u8>(), len) };
+}

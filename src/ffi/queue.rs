@@ -1,0 +1,423 @@
+//! The queue itself.
+
+use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use parking_lot::Mutex;
+
+use super::gap::mmq_gap;
+use super::guard::{Answer, guard, guard_or, invalid, too_large};
+use super::handle::{Handle, Retired, body, give, take};
+use super::message::mmq_message;
+use super::options::mmq_options;
+use super::pointers::{array, bytes, out, out_or_null, text};
+use super::reads::{self, ReaderBody};
+use super::status::mmq_status;
+use crate::layout::MAX_MESSAGE_LEN;
+use crate::options::Options;
+use crate::place::Read;
+use crate::queue::Queue;
+
+/// An open queue.
+pub struct mmq_queue {
+    _opaque: (),
+}
+
+impl Handle for mmq_queue {
+    type Body = ReaderBody<Queue>;
+    const MAGIC: u64 = 0x6d6d_7120_7175_6575;
+    const NAME: &'static str = "queue";
+
+    fn retired<R>(with: impl FnOnce(&mut Retired<Self::Body>) -> R) -> Option<R> {
+        static RETIRED: Mutex<Retired<ReaderBody<Queue>>> = Mutex::new(Retired::new());
+        Some(with(&mut RETIRED.lock()))
+    }
+}
+
+/// Bytes that the caller lends for the length of a call.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct mmq_slice {
+    /// The first byte; may be NULL when len is 0.
+    pub data: *const c_void,
+    /// How many bytes.
+    pub len: usize,
+}
+
+/// Opens the queue in a directory, creating what is missing (see mmq_options_set_create). It takes milliseconds whatever the
+/// backlog, also after a crash: see "What survives what" at the top.
+///
+/// @param dir Path of the directory: not NULL, not empty, any bytes a path may have. The directory belongs to the queue.
+/// @param options How; NULL for the defaults. Not needed any more afterwards.
+/// @param out Where the queue goes. Not NULL. Close it with mmq_close.
+/// @return MMQ_OK, MMQ_INVALID_OPTION, MMQ_LOCKED (mmq_last_error names the holder's process), MMQ_NOT_FOUND (only when nothing
+/// is to be created), MMQ_UNSUPPORTED_FORMAT, MMQ_FULL, MMQ_IO, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_open(
+    dir: *const c_char,
+    options: *const mmq_options,
+    out: *mut *mut mmq_queue,
+) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL, or as the header says.
+        let (dir, out) = unsafe { (text(dir, "dir")?, self::out(out, "out")?) };
+        if dir.is_empty() {
+            return Err(invalid("dir", "empty"));
+        }
+        let options = if options.is_null() {
+            Options::new()
+        } else {
+            // SAFETY: the contract: a handle given out.
+            unsafe { body(options) }?.lock().clone()
+        };
+        let queue = options.open(Path::new(OsStr::from_bytes(CStr::to_bytes(dir))))?;
+        out.write(give(ReaderBody::new(queue, dir.to_owned())));
+        Ok(mmq_status::MMQ_OK)
+    })
+}
+
+/// Makes everything durable, lets go of the files and frees the handle: it is gone whatever is returned. Threads that wait in
+/// a call of a consumer of this queue get MMQ_CLOSED; no other thread may be in a call with this very handle. Messages
+/// stay readable until they are freed; consumers' handles can only be freed.
+///
+/// @param queue The queue, or NULL.
+/// @return MMQ_OK; MMQ_IO or MMQ_FULL when the last flush failed, MMQ_POISONED when an earlier one had: what was enqueued survives
+/// the process all the same; MMQ_INVALID_ARGUMENT when it is not a live handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_close(queue: *mut mmq_queue) -> mmq_status {
+    guard(|| {
+        if queue.is_null() {
+            return Ok(mmq_status::MMQ_OK);
+        }
+        // SAFETY: the contract: a handle given out, which nobody else uses now.
+        unsafe { take(queue) }?.reader.close()?;
+        Ok(mmq_status::MMQ_OK)
+    })
+}
+
+/// Puts a message at the tail. When it returns MMQ_OK, the message survives the death of the process; a power cut, once a
+/// flush has covered it.
+///
+/// @param queue Not NULL.
+/// @param data The bytes, which are copied. May be NULL when len is 0: a message of no bytes is a message.
+/// @param len Bytes; at most 4294967295.
+/// @param seq_out Where the sequence number goes. May be NULL.
+/// @return MMQ_OK; MMQ_FULL (also after waiting, with MMQ_WAIT), MMQ_MESSAGE_TOO_LARGE, MMQ_POISONED, MMQ_IO, MMQ_FORKED,
+/// MMQ_INVALID_ARGUMENT: nothing was changed. With mmq_options_set_flush_every_ops MMQ_IO may come from the flush instead: then
+/// the message is in the queue, and the queue MMQ_POISONED.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_enqueue(
+    queue: *mut mmq_queue,
+    data: *const c_void,
+    len: usize,
+    seq_out: *mut u64,
+) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL, or as the header says.
+        let (queue, data, seq_out) = unsafe { (body(queue)?, bytes(data, len)?, out_or_null(seq_out, "seq_out")?) };
+        let seq = queue.reader.engine().enqueue(data)?;
+        if let Some(seq_out) = seq_out {
+            seq_out.write(seq);
+        }
+        Ok(mmq_status::MMQ_OK)
+    })
+}
+
+/// Puts several messages at the tail, or none, also across a crash.
+///
+/// @param queue Not NULL.
+/// @param messages The messages, whose bytes are copied. May be NULL when count is 0.
+/// @param count How many.
+/// @param first_seq_out Where the sequence number of the first goes (the others follow without a gap); with no messages, the
+/// number the next message will get. May be NULL.
+/// @return As mmq_enqueue, for all messages together: all are in the queue, or none is.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_enqueue_batch(
+    queue: *mut mmq_queue,
+    messages: *const mmq_slice,
+    count: usize,
+    first_seq_out: *mut u64,
+) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL, or as the header says.
+        let (queue, messages, first_seq_out) = unsafe {
+            (body(queue)?, slices(messages, count, "messages")?, out_or_null(first_seq_out, "first_seq_out")?)
+        };
+        let range = queue.reader.engine().enqueue_batch(&messages)?;
+        if let Some(first_seq_out) = first_seq_out {
+            first_seq_out.write(range.start);
+        }
+        Ok(mmq_status::MMQ_OK)
+    })
+}
+
+/// Puts one message at the tail that lies in several buffers, one behind the other.
+///
+/// @param queue Not NULL.
+/// @param parts The buffers, whose bytes are copied. May be NULL when count is 0 (a message of no bytes).
+/// @param count How many.
+/// @param seq_out Where the sequence number goes. May be NULL.
+/// @return As mmq_enqueue; MMQ_MESSAGE_TOO_LARGE also when the parts are too long together.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_enqueue_parts(
+    queue: *mut mmq_queue,
+    parts: *const mmq_slice,
+    count: usize,
+    seq_out: *mut u64,
+) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL, or as the header says.
+        let (queue, parts, seq_out) =
+            unsafe { (body(queue)?, slices(parts, count, "parts")?, out_or_null(seq_out, "seq_out")?) };
+        let seq = enqueue_parts(&queue.reader, &parts)?;
+        if let Some(seq_out) = seq_out {
+            seq_out.write(seq);
+        }
+        Ok(mmq_status::MMQ_OK)
+    })
+}
+
+/// Parts of together so many bytes are gathered before the producers' lock is taken.
+const GATHERED: usize = 1024;
+
+fn enqueue_parts(queue: &Queue, parts: &[&[u8]]) -> Answer<u64> {
+    let len = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.len() as u64));
+    if len > MAX_MESSAGE_LEN {
+        return Err(too_large(len));
+    }
+    let gather = |message: &mut [u8]| {
+        let mut rest = message;
+        for part in parts {
+            let (now, later) = rest.split_at_mut(part.len());
+            now.copy_from_slice(part);
+            rest = later;
+        }
+    };
+    let len = len as usize;
+    if len <= GATHERED {
+        let mut message = [0; GATHERED];
+        gather(&mut message[..len]);
+        return Ok(queue.engine().enqueue(&message[..len])?);
+    }
+    Ok(queue.enqueue_with(len, gather)?)
+}
+
+/// # Safety
+///
+/// `items` is NULL or an array of `count`, and each of them NULL or that many bytes, for as long as the result is used.
+unsafe fn slices<'a>(items: *const mmq_slice, count: usize, what: &'static str) -> Answer<Vec<&'a [u8]>> {
+    // SAFETY: the caller's promise.
+    let items = unsafe { array(items, count, what) }?;
+    // SAFETY: the caller's promise.
+    items.iter().map(|item| unsafe { bytes(item.data, item.len) }).collect()
+}
+
+/// Looks at the next message, which stays in the queue. The queue's own (default) consumer comes into being with its first read,
+/// at the oldest message held.
+///
+/// @param queue Not NULL.
+/// @param out Where the message goes; free it with mmq_message_free. Not NULL.
+/// @return MMQ_OK, MMQ_EMPTY, MMQ_GAP, MMQ_FULL (only from the very first read: no room for the queue's own consumer), MMQ_IO,
+/// MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_peek(queue: *mut mmq_queue, out: *mut *mut mmq_message) -> mmq_status {
+    // SAFETY: the contract: NULL, or as the header says.
+    guard(|| unsafe { reads::next(queue, Read::Look, out) })
+}
+
+/// Takes the next message. Once it has returned, the message does not come again after the death of the process; after a
+/// power cut those may that were taken since the last flush. MMQ_IO means that it was not taken: when a flush that the options
+/// ask for fails behind it, the message is handed over all the same, and the next call that writes answers MMQ_POISONED.
+///
+/// @param queue Not NULL.
+/// @param out Where the message goes; free it with mmq_message_free. Not NULL.
+/// @return As mmq_peek.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_dequeue(queue: *mut mmq_queue, out: *mut *mut mmq_message) -> mmq_status {
+    // SAFETY: the contract: NULL, or as the header says.
+    guard(|| unsafe { reads::next(queue, Read::Take, out) })
+}
+
+/// Takes the next message, waiting for one. Does not poll.
+///
+/// @param queue Not NULL.
+/// @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
+/// @param out Where the message goes; free it with mmq_message_free. Not NULL.
+/// @return As mmq_dequeue, but MMQ_TIMED_OUT where that answers MMQ_EMPTY.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_dequeue_timeout(
+    queue: *mut mmq_queue,
+    timeout_ms: i64,
+    out: *mut *mut mmq_message,
+) -> mmq_status {
+    // SAFETY: the contract: NULL, or as the header says.
+    guard(|| unsafe { reads::next_waiting(queue, timeout_ms, out) })
+}
+
+/// Looks at the next message, which stays in the queue, and copies it.
+///
+/// @param queue Not NULL.
+/// @param buf Where the bytes go. May be NULL when cap is 0.
+/// @param cap Size of buf in bytes.
+/// @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
+/// @param seq_out Where the sequence number goes. May be NULL.
+/// @return As mmq_peek; MMQ_BUFFER_TOO_SMALL (buf is as it was).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_peek_into(
+    queue: *mut mmq_queue,
+    buf: *mut c_void,
+    cap: usize,
+    len_out: *mut usize,
+    seq_out: *mut u64,
+) -> mmq_status {
+    // SAFETY: the contract: NULL, or as the header says.
+    guard(|| unsafe { reads::next_into(queue, Read::Look, buf, cap, len_out, seq_out) })
+}
+
+/// Takes the next message and copies it. A message that does not fit is not taken: its length is written to len_out, and it
+/// comes with the next call.
+///
+/// @param queue Not NULL.
+/// @param buf Where the bytes go. May be NULL when cap is 0.
+/// @param cap Size of buf in bytes.
+/// @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
+/// @param seq_out Where the sequence number goes. May be NULL.
+/// @return As mmq_dequeue; MMQ_BUFFER_TOO_SMALL (nothing was consumed, buf is as it was).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_dequeue_into(
+    queue: *mut mmq_queue,
+    buf: *mut c_void,
+    cap: usize,
+    len_out: *mut usize,
+    seq_out: *mut u64,
+) -> mmq_status {
+    // SAFETY: the contract: NULL, or as the header says.
+    guard(|| unsafe { reads::next_into(queue, Read::Take, buf, cap, len_out, seq_out) })
+}
+
+/// Takes several messages: as many as there are, up to a number.
+///
+/// @param queue Not NULL.
+/// @param out An array of max places, where the messages go; free each with mmq_message_free. May be NULL when max is 0.
+/// @param max How many to take at most.
+/// @param count_out Where their number goes. Not NULL.
+/// @return As mmq_dequeue; MMQ_OK means at least one message, unless max is 0. A gap or an error that is met behind the first
+/// message comes with the next call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_dequeue_batch(
+    queue: *mut mmq_queue,
+    out: *mut *mut mmq_message,
+    max: usize,
+    count_out: *mut usize,
+) -> mmq_status {
+    // SAFETY: the contract: NULL, or as the header says.
+    guard(|| unsafe { reads::batch(queue, out, max, count_out) })
+}
+
+/// Takes the next message without delivering it. Its bytes are not read, nor checked.
+///
+/// @param queue Not NULL.
+/// @param seq_out Where the sequence number goes. May be NULL.
+/// @return As mmq_dequeue.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_skip(queue: *mut mmq_queue, seq_out: *mut u64) -> mmq_status {
+    // SAFETY: the contract: NULL, or as the header says.
+    guard(|| unsafe { reads::skip(queue, seq_out) })
+}
+
+/// The gap behind the latest MMQ_GAP that a read through this handle answered: to this thread, or, if there was none, to any.
+///
+/// @param queue Not NULL.
+/// @param out Where the gap goes. Not NULL.
+/// @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_last_gap(queue: *mut mmq_queue, out: *mut mmq_gap) -> mmq_status {
+    // SAFETY: the contract: NULL, or as the header says.
+    guard(|| unsafe { reads::last_gap(queue, out) })
+}
+
+/// The directory of a queue, as it was given to mmq_open.
+///
+/// @param queue Not NULL.
+/// @return Text, valid until mmq_close. NULL when queue is not a live handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_path(queue: *const mmq_queue) -> *const c_char {
+    // SAFETY: the contract: NULL or a handle given out, which nobody closes now.
+    guard_or(std::ptr::null(), || unsafe { body(queue) }.map_or(std::ptr::null(), |body| body.called.as_ptr()))
+}
+
+/// How many messages wait for the queue's own (default) consumer, those in flight included; before it first reads, all that
+/// are held.
+///
+/// @param queue Not NULL.
+/// @param out Where the number goes. Not NULL.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_len(queue: *const mmq_queue, out: *mut u64) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL, or as the header says.
+        let (queue, out) = unsafe { (body(queue)?, self::out(out, "out")?) };
+        out.write(queue.reader.len());
+        Ok(mmq_status::MMQ_OK)
+    })
+}
+
+/// Whether no message waits for the queue's own (default) consumer.
+///
+/// @param queue Not NULL.
+/// @param out Where the answer goes. Not NULL.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_is_empty(queue: *const mmq_queue, out: *mut bool) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL, or as the header says.
+        let (queue, out) = unsafe { (body(queue)?, self::out(out, "out")?) };
+        out.write(queue.reader.is_empty());
+        Ok(mmq_status::MMQ_OK)
+    })
+}
+
+/// Makes everything durable that was enqueued and taken before the call: when it returns MMQ_OK, that survives a power cut.
+/// Threads that flush at the same time share one sync.
+///
+/// @param queue Not NULL.
+/// @return MMQ_OK; MMQ_IO: then all writing answers MMQ_POISONED until the queue is opened again; MMQ_POISONED (mmq_last_error has
+/// the reason), MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_flush(queue: *mut mmq_queue) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL or a handle given out.
+        unsafe { body(queue) }?.reader.flush()?;
+        Ok(mmq_status::MMQ_OK)
+    })
+}
+
+/// The first sequence number not yet known to be durable.
+///
+/// @param queue Not NULL.
+/// @param out Where the number goes. Not NULL.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_durable_seq(queue: *const mmq_queue, out: *mut u64) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL, or as the header says.
+        let (queue, out) = unsafe { (body(queue)?, self::out(out, "out")?) };
+        out.write(queue.reader.durable_seq());
+        Ok(mmq_status::MMQ_OK)
+    })
+}
+
+/// Returns once a message is durable, flushing when it is not. Threads that wait at the same time share one sync.
+///
+/// @param queue Not NULL.
+/// @param seq The message's sequence number.
+/// @return As mmq_flush, but MMQ_OK for what is durable already; MMQ_NOT_FOUND for a number that was not given out yet.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_wait_durable(queue: *mut mmq_queue, seq: u64) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL or a handle given out.
+        unsafe { body(queue) }?.reader.wait_durable(seq)?;
+        Ok(mmq_status::MMQ_OK)
+    })
+}

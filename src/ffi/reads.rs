@@ -1,0 +1,310 @@
+//! The reads, written once: a queue's own (its default consumer's) and a named consumer's are the same.
+
+use std::ffi::{CString, c_int, c_void};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::delivery::{give_delivery, mmq_delivery};
+use super::gap::{Gaps, mmq_gap};
+use super::guard::Answer;
+use super::handle::{Handle, body, free, give};
+use super::iter::{IterBody, mmq_iter};
+use super::message::{give_found, give_message, mmq_message};
+use super::pointers::{Array, Buffer, out, out_or_null};
+use super::status::mmq_status;
+use crate::consumer::Consumer;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::place::{Read, Standing};
+use crate::queue::Queue;
+use crate::reading::{self, Ahead, Fit};
+use crate::storage::FileStorage;
+
+type Parts<'a> = (&'a Arc<Engine<FileStorage>>, &'a Arc<Standing<FileStorage>>);
+
+/// What reads: a queue or a consumer.
+pub(super) trait Reader {
+    fn parts(&self) -> Result<Parts<'_>>;
+}
+
+impl Reader for Queue {
+    #[inline]
+    fn parts(&self) -> Result<Parts<'_>> {
+        let engine = self.engine();
+        Ok((engine, engine.default_consumer()?))
+    }
+}
+
+impl Reader for Consumer {
+    #[inline]
+    fn parts(&self) -> Result<Parts<'_>> {
+        Ok(Consumer::parts(self))
+    }
+}
+
+/// The body of a handle that reads.
+pub(super) struct ReaderBody<R> {
+    pub(super) reader: R,
+    pub(super) gaps: Gaps,
+    /// The directory of a queue, the name of a consumer: lent to C.
+    pub(super) called: CString,
+}
+
+impl<R: Reader> ReaderBody<R> {
+    pub(super) fn new(reader: R, called: CString) -> ReaderBody<R> {
+        ReaderBody { reader, gaps: Gaps::new(), called }
+    }
+}
+
+/// A message that C has not got yet: freed when what follows fails.
+struct Given(*mut mmq_message);
+
+impl Given {
+    #[inline]
+    fn keep(mut self) -> *mut mmq_message {
+        std::mem::replace(&mut self.0, std::ptr::null_mut())
+    }
+}
+
+impl Drop for Given {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: NULL, or given a moment ago and known to nobody else.
+        let _ = unsafe { free(self.0) };
+    }
+}
+
+/// # Safety
+///
+/// As [`body`] and [`out`].
+#[inline(always)]
+pub(super) unsafe fn next<H, R>(handle: *const H, what: Read, message: *mut *mut mmq_message) -> Answer
+where
+    H: Handle<Body = ReaderBody<R>>,
+    R: Reader,
+{
+    // SAFETY: the caller's promise.
+    let (body, out) = unsafe { (body(handle)?, out(message, "out")?) };
+    let (engine, standing) = body.reader.parts()?;
+    let mut given = Given(std::ptr::null_mut());
+    let read = engine.read_boxed(standing, what, |shared, cursor, record| {
+        given.0 = give_found(shared, cursor, record)?;
+        Ok(())
+    });
+    if body.gaps.note(read)?.is_none() {
+        return Ok(mmq_status::MMQ_EMPTY);
+    }
+    out.write(given.keep());
+    Ok(mmq_status::MMQ_OK)
+}
+
+/// # Safety
+///
+/// As [`body`] and [`out`].
+pub(super) unsafe fn next_waiting<H, R>(handle: *const H, timeout_ms: i64, message: *mut *mut mmq_message) -> Answer
+where
+    H: Handle<Body = ReaderBody<R>>,
+    R: Reader,
+{
+    // SAFETY: the caller's promise.
+    let (body, out) = unsafe { (body(handle)?, out(message, "out")?) };
+    let (engine, standing) = body.reader.parts()?;
+    let Some(message) = body.gaps.note(reading::next_waiting(engine, standing, timeout(timeout_ms)))? else {
+        return Ok(mmq_status::MMQ_TIMED_OUT);
+    };
+    out.write(give_message(message));
+    Ok(mmq_status::MMQ_OK)
+}
+
+/// # Safety
+///
+/// As [`body`], [`out`] and [`Buffer::room`].
+#[inline(always)]
+pub(super) unsafe fn next_into<H, R>(
+    handle: *const H,
+    what: Read,
+    buf: *mut c_void,
+    cap: usize,
+    len_out: *mut usize,
+    seq_out: *mut u64,
+) -> Answer
+where
+    H: Handle<Body = ReaderBody<R>>,
+    R: Reader,
+{
+    // SAFETY: the caller's promise.
+    let (body, len_out, seq_out) =
+        unsafe { (body(handle)?, out(len_out, "len_out")?, out_or_null(seq_out, "seq_out")?) };
+    let buffer = Buffer::new(buf, cap)?;
+    let (engine, standing) = body.reader.parts()?;
+    // SAFETY: the caller's promise.
+    let fit = reading::next_fitting(engine, standing, what, |len| unsafe { buffer.room(len) });
+    match body.gaps.note(fit)? {
+        Fit::Copied { seq, len } => {
+            len_out.write(len);
+            if let Some(seq_out) = seq_out {
+                seq_out.write(seq);
+            }
+            Ok(mmq_status::MMQ_OK)
+        }
+        Fit::TooSmall { len } => {
+            len_out.write(len);
+            Ok(mmq_status::MMQ_BUFFER_TOO_SMALL)
+        }
+        Fit::Empty => Ok(mmq_status::MMQ_EMPTY),
+    }
+}
+
+/// # Safety
+///
+/// As [`body`], [`out`] and [`Array::fill`].
+pub(super) unsafe fn batch<H, R>(
+    handle: *const H,
+    messages: *mut *mut mmq_message,
+    max: usize,
+    count_out: *mut usize,
+) -> Answer
+where
+    H: Handle<Body = ReaderBody<R>>,
+    R: Reader,
+{
+    // SAFETY: the caller's promise.
+    let (body, count_out) = unsafe { (body(handle)?, out(count_out, "count_out")?) };
+    let array = Array::new(messages, max, "out")?;
+    let (engine, standing) = body.reader.parts()?;
+    let batch = body.gaps.note(reading::batch(engine, standing, max))?;
+    if batch.is_empty() && max != 0 {
+        return Ok(mmq_status::MMQ_EMPTY);
+    }
+    // SAFETY: the caller's promise.
+    count_out.write(unsafe { array.fill(batch.into_iter().map(give_message)) });
+    Ok(mmq_status::MMQ_OK)
+}
+
+/// # Safety
+///
+/// As [`body`] and [`out`].
+pub(super) unsafe fn iter<H, R>(handle: *const H, iter: *mut *mut mmq_iter) -> Answer
+where
+    H: Handle<Body = ReaderBody<R>>,
+    R: Reader,
+{
+    // SAFETY: the caller's promise.
+    let (body, iter) = unsafe { (body(handle)?, out(iter, "out")?) };
+    let (engine, standing) = body.reader.parts()?;
+    engine.shared.check_readable()?;
+    iter.write(give(IterBody::new(Ahead::new(engine, standing))));
+    Ok(mmq_status::MMQ_OK)
+}
+
+/// # Safety
+///
+/// As [`body`] and [`out_or_null`].
+#[inline]
+pub(super) unsafe fn skip<H, R>(handle: *const H, seq_out: *mut u64) -> Answer
+where
+    H: Handle<Body = ReaderBody<R>>,
+    R: Reader,
+{
+    // SAFETY: the caller's promise.
+    let (body, seq_out) = unsafe { (body(handle)?, out_or_null(seq_out, "seq_out")?) };
+    let (engine, standing) = body.reader.parts()?;
+    let Some(seq) = body.gaps.note(reading::skip(engine, standing))? else {
+        return Ok(mmq_status::MMQ_EMPTY);
+    };
+    if let Some(seq_out) = seq_out {
+        seq_out.write(seq);
+    }
+    Ok(mmq_status::MMQ_OK)
+}
+
+/// # Safety
+///
+/// As [`body`] and [`out`].
+pub(super) unsafe fn last_gap<H, R>(handle: *const H, gap: *mut mmq_gap) -> Answer
+where
+    H: Handle<Body = ReaderBody<R>>,
+{
+    // SAFETY: the caller's promise.
+    let (body, gap) = unsafe { (body(handle)?, out(gap, "out")?) };
+    Ok(body.gaps.write(gap))
+}
+
+/// What C says of a time to wait. Longer than the clock can say is for ever.
+fn timeout(ms: i64) -> Duration {
+    u64::try_from(ms).map_or(Duration::MAX, Duration::from_millis)
+}
+
+/// # Safety
+///
+/// As [`body`] and [`out`].
+pub(super) unsafe fn receive<H, R>(handle: *const H, delivery: *mut *mut mmq_delivery) -> Answer
+where
+    H: Handle<Body = ReaderBody<R>>,
+    R: Reader,
+{
+    // SAFETY: the caller's promise.
+    let (body, delivery) = unsafe { (body(handle)?, out(delivery, "out")?) };
+    let (engine, standing) = body.reader.parts()?;
+    let Some(received) = body.gaps.note(reading::receive(engine, standing))? else {
+        return Ok(mmq_status::MMQ_EMPTY);
+    };
+    delivery.write(give_delivery(received));
+    Ok(mmq_status::MMQ_OK)
+}
+
+/// # Safety
+///
+/// As [`body`] and [`out`].
+pub(super) unsafe fn receive_waiting<H, R>(
+    handle: *const H,
+    timeout_ms: i64,
+    delivery: *mut *mut mmq_delivery,
+) -> Answer
+where
+    H: Handle<Body = ReaderBody<R>>,
+    R: Reader,
+{
+    // SAFETY: the caller's promise.
+    let (body, delivery) = unsafe { (body(handle)?, out(delivery, "out")?) };
+    let (engine, standing) = body.reader.parts()?;
+    let received = reading::receive_waiting(engine, standing, timeout(timeout_ms));
+    let Some(received) = body.gaps.note(received)? else {
+        return Ok(mmq_status::MMQ_TIMED_OUT);
+    };
+    delivery.write(give_delivery(received));
+    Ok(mmq_status::MMQ_OK)
+}
+
+/// # Safety
+///
+/// As [`body`].
+pub(super) unsafe fn set_max_in_flight<H, R>(handle: *const H, messages: u32) -> Answer
+where
+    H: Handle<Body = ReaderBody<R>>,
+    R: Reader,
+{
+    // SAFETY: the caller's promise.
+    let body = unsafe { body(handle) }?;
+    let (engine, standing) = body.reader.parts()?;
+    engine.set_max_in_flight(standing, (messages != 0).then_some(messages));
+    Ok(mmq_status::MMQ_OK)
+}
+
+/// # Safety
+///
+/// As [`body`] and [`out`].
+pub(super) unsafe fn ready_fd<H, R>(handle: *const H, descriptor: *mut c_int) -> Answer
+where
+    H: Handle<Body = ReaderBody<R>>,
+    R: Reader,
+{
+    // SAFETY: the caller's promise.
+    let (body, descriptor) = unsafe { (body(handle)?, out(descriptor, "out")?) };
+    let (engine, standing) = body.reader.parts()?;
+    // What was made before the end would be given out still: C has no lifetime that says how long.
+    engine.shared.check_readable()?;
+    descriptor.write(engine.ready_fd(standing)?.as_raw_fd());
+    Ok(mmq_status::MMQ_OK)
+}

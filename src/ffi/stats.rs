@@ -1,0 +1,124 @@
+//! Figures of a queue.
+
+use super::guard::{guard, invalid};
+use super::handle::body;
+use super::pointers::out_prefix;
+use super::queue::mmq_queue;
+use super::status::mmq_status;
+use crate::stats::Stats;
+
+/// Figures of a queue at one moment. Totals count this opening of the queue only. Later versions append fields: set struct_size
+/// to sizeof(mmq_stats) before every call of mmq_read_stats.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct mmq_stats {
+    /// In: sizeof(mmq_stats) of the caller. Out: how many bytes of it were filled; fields behind them are as they were.
+    pub struct_size: usize,
+    /// Messages that wait for the default consumer (before it first reads: all that are held).
+    pub messages: u64,
+    /// Bytes of the segments they take, headers included.
+    pub bytes: u64,
+    /// Segments that hold messages.
+    pub segments: u64,
+    /// Drained segments kept for reuse.
+    pub spare_segments: u64,
+    /// Arenas mapped now.
+    pub mapped_arenas: u64,
+    /// Bytes mapped now, without the index file.
+    pub mapped_bytes: u64,
+    /// Bytes of disk taken, every file counted.
+    pub disk_bytes: u64,
+    /// The sequence number the next message will get.
+    pub next_seq: u64,
+    /// The first sequence number still held.
+    pub oldest_seq: u64,
+    /// The first sequence number not yet known to be durable.
+    pub durable_seq: u64,
+    /// Messages enqueued since the queue was opened.
+    pub enqueued: u64,
+    /// Messages taken or skipped by all consumers since the queue was opened.
+    pub dequeued: u64,
+    /// Consumers that exist, the default one included.
+    pub consumers: u64,
+    /// Gaps told to consumers since the queue was opened.
+    pub gaps: u64,
+    /// Sequence numbers in those gaps.
+    pub lost_messages: u64,
+    /// Of these, those whose bytes were damaged.
+    pub lost_damaged: u64,
+    /// Of these, those a power cut took (an upper bound).
+    pub lost_unflushed: u64,
+    /// Of these, those dropped to make room.
+    pub lost_dropped: u64,
+    /// Of these, those that were too old.
+    pub lost_expired: u64,
+    /// Flushes of messages since the queue was opened.
+    pub flushes: u64,
+    /// Time they took, in nanoseconds.
+    pub flush_ns: u64,
+    /// 1 when a flush has failed, so that writing is refused (mmq_flush then answers MMQ_POISONED with the reason); else 0.
+    pub poisoned: u64,
+    /// How long ago, at most, the oldest message that waits for the default consumer was enqueued, in milliseconds; 0 when none
+    /// waits.
+    pub oldest_age_ms: u64,
+}
+
+/// Larger than the struct will ever be: a size beyond it was never set.
+const LARGEST: usize = 4096;
+
+impl From<Stats> for mmq_stats {
+    fn from(stats: Stats) -> mmq_stats {
+        mmq_stats {
+            struct_size: size_of::<mmq_stats>(),
+            messages: stats.messages,
+            bytes: stats.bytes,
+            segments: stats.segments,
+            spare_segments: stats.spare_segments,
+            mapped_arenas: stats.mapped_arenas,
+            mapped_bytes: stats.mapped_bytes,
+            disk_bytes: stats.disk_bytes,
+            next_seq: stats.next_seq,
+            oldest_seq: stats.oldest_seq,
+            durable_seq: stats.durable_seq,
+            enqueued: stats.enqueued,
+            dequeued: stats.dequeued,
+            consumers: stats.consumers,
+            gaps: stats.gaps,
+            lost_messages: stats.lost_messages,
+            lost_damaged: stats.lost_damaged,
+            lost_unflushed: stats.lost_unflushed,
+            lost_dropped: stats.lost_dropped,
+            lost_expired: stats.lost_expired,
+            flushes: stats.flushes,
+            flush_ns: u64::try_from(stats.flush_time.as_nanos()).unwrap_or(u64::MAX),
+            poisoned: u64::from(stats.last_flush_error.is_some()),
+            oldest_age_ms: stats.oldest_age.map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+        }
+    }
+}
+
+/// Figures of this moment.
+///
+/// @param queue Not NULL.
+/// @param out Where they go; out->struct_size was set before. Not NULL.
+/// @return MMQ_OK; MMQ_INVALID_ARGUMENT, also when struct_size was not set.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_read_stats(queue: *const mmq_queue, out: *mut mmq_stats) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL or a handle given out.
+        let queue = unsafe { body(queue) }?;
+        if out.is_null() || !out.is_aligned() {
+            return Err(invalid("out", "NULL, or not aligned"));
+        }
+        // SAFETY: not NULL, aligned; the contract says that the caller has set this field, its first.
+        let struct_size = unsafe { out.cast::<usize>().read() };
+        if !(size_of::<usize>() + size_of::<u64>()..=LARGEST).contains(&struct_size) {
+            return Err(invalid("out", "struct_size was not set to sizeof(mmq_stats)"));
+        }
+        let mut stats = mmq_stats::from(queue.reader.stats());
+        stats.struct_size = struct_size.min(size_of::<mmq_stats>());
+        // SAFETY: so many bytes the caller has by its own word, and so many the struct has, all of them of its fields.
+        unsafe { out_prefix(out, &stats, stats.struct_size) };
+        Ok(mmq_status::MMQ_OK)
+    })
+}

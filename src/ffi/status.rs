@@ -1,0 +1,210 @@
+//! Status codes, the text behind them, and this thread's last error.
+
+use std::cell::RefCell;
+use std::ffi::{c_char, c_int};
+use std::fmt::{self, Write};
+
+use super::guard::guard_or;
+use super::pointers::out_text;
+use crate::error::{Error, no_space};
+
+/// What a call answers. 0 is success, 1 to 15 are ordinary answers, 16 and above are errors. The numbers never change;
+/// later versions may add some, so treat an unknown number from 16 on as an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub enum mmq_status {
+    /// Done.
+    MMQ_OK = 0,
+    /// There is no message (or no gap) to give.
+    MMQ_EMPTY = 1,
+    /// The buffer is too small for the message: its length was written, nothing was consumed.
+    MMQ_BUFFER_TOO_SMALL = 2,
+    /// No message came in time.
+    MMQ_TIMED_OUT = 3,
+    /// Messages are missing here and will never come. Told once; the next read goes on behind them. See mmq_last_gap.
+    MMQ_GAP = 4,
+    /// An argument cannot be: NULL where it is not allowed, a handle that is closed or of another kind, an unknown number for
+    /// an enum, a bad consumer name.
+    MMQ_INVALID_ARGUMENT = 16,
+    /// An option has a value that cannot be; mmq_last_error names it. Options are checked when the queue is opened.
+    MMQ_INVALID_OPTION = 17,
+    /// The message is longer than this queue, or any queue, can hold.
+    MMQ_MESSAGE_TOO_LARGE = 18,
+    /// There is no room: a limit of the queue is reached, or the disk is full. Nothing was changed; the call works again when
+    /// there is space.
+    MMQ_FULL = 19,
+    /// The queue is open already, in this process or in another.
+    MMQ_LOCKED = 20,
+    /// There is no queue, consumer or message of that name or number.
+    MMQ_NOT_FOUND = 21,
+    /// The files were written by a later version of mmq. They were not touched.
+    MMQ_UNSUPPORTED_FORMAT = 22,
+    /// The operating system refused a call; mmq_last_error says which, and on what file.
+    MMQ_IO = 23,
+    /// An earlier flush failed: writing is refused until the queue is opened again. Reading goes on.
+    MMQ_POISONED = 24,
+    /// The queue was closed: its consumers' handles can only be freed.
+    MMQ_CLOSED = 25,
+    /// The queue was opened before a fork; a child process cannot use its parent's queue.
+    MMQ_FORKED = 26,
+    /// A bug in mmq. The queue may be used on; please report it with mmq_last_error's text.
+    MMQ_PANIC = 31,
+}
+
+/// `mmq_status` as it comes from C.
+type raw_status = c_int;
+
+impl mmq_status {
+    const ALL: [mmq_status; 17] = [
+        mmq_status::MMQ_OK,
+        mmq_status::MMQ_EMPTY,
+        mmq_status::MMQ_BUFFER_TOO_SMALL,
+        mmq_status::MMQ_TIMED_OUT,
+        mmq_status::MMQ_GAP,
+        mmq_status::MMQ_INVALID_ARGUMENT,
+        mmq_status::MMQ_INVALID_OPTION,
+        mmq_status::MMQ_MESSAGE_TOO_LARGE,
+        mmq_status::MMQ_FULL,
+        mmq_status::MMQ_LOCKED,
+        mmq_status::MMQ_NOT_FOUND,
+        mmq_status::MMQ_UNSUPPORTED_FORMAT,
+        mmq_status::MMQ_IO,
+        mmq_status::MMQ_POISONED,
+        mmq_status::MMQ_CLOSED,
+        mmq_status::MMQ_FORKED,
+        mmq_status::MMQ_PANIC,
+    ];
+
+    fn text(self) -> &'static std::ffi::CStr {
+        match self {
+            mmq_status::MMQ_OK => c"success",
+            mmq_status::MMQ_EMPTY => c"the queue is empty",
+            mmq_status::MMQ_BUFFER_TOO_SMALL => c"the buffer is too small for the message",
+            mmq_status::MMQ_TIMED_OUT => c"no message came in time",
+            mmq_status::MMQ_GAP => c"messages are missing and will never come",
+            mmq_status::MMQ_INVALID_ARGUMENT => c"invalid argument",
+            mmq_status::MMQ_INVALID_OPTION => c"invalid option",
+            mmq_status::MMQ_MESSAGE_TOO_LARGE => c"the message is too large",
+            mmq_status::MMQ_FULL => c"the queue or the disk is full",
+            mmq_status::MMQ_LOCKED => c"the queue is open already",
+            mmq_status::MMQ_NOT_FOUND => c"not found",
+            mmq_status::MMQ_UNSUPPORTED_FORMAT => c"the files are of a later format version",
+            mmq_status::MMQ_IO => c"the operating system refused a call",
+            mmq_status::MMQ_POISONED => c"writing is refused since a flush failed",
+            mmq_status::MMQ_CLOSED => c"the queue is closed",
+            mmq_status::MMQ_FORKED => c"the queue was opened before a fork",
+            mmq_status::MMQ_PANIC => c"a bug in mmq",
+        }
+    }
+
+    /// No wildcard: whoever adds an error says what C is told.
+    pub(super) fn of(error: &Error) -> mmq_status {
+        match error {
+            // A failed flush is not cured by space: see the rule of the first failed sync.
+            Error::Io { op, source, .. } if no_space(source) && *op != "flush" => mmq_status::MMQ_FULL,
+            Error::Io { .. } => mmq_status::MMQ_IO,
+            Error::Gap(_) => mmq_status::MMQ_GAP,
+            Error::MessageTooLarge { .. } => mmq_status::MMQ_MESSAGE_TOO_LARGE,
+            Error::Full { .. } => mmq_status::MMQ_FULL,
+            Error::InvalidOption { .. } => mmq_status::MMQ_INVALID_OPTION,
+            Error::InvalidArgument { .. } => mmq_status::MMQ_INVALID_ARGUMENT,
+            Error::Locked { .. } => mmq_status::MMQ_LOCKED,
+            Error::NotFound { .. } => mmq_status::MMQ_NOT_FOUND,
+            Error::UnsupportedFormat { .. } => mmq_status::MMQ_UNSUPPORTED_FORMAT,
+            Error::Poisoned { .. } => mmq_status::MMQ_POISONED,
+            Error::Closed => mmq_status::MMQ_CLOSED,
+            Error::Forked => mmq_status::MMQ_FORKED,
+        }
+    }
+}
+
+/// The longest error text kept: a path of the longest length and what is said about it.
+const TEXT_LEN: usize = 5120;
+
+/// An error text in a fixed place: it is copied out, so no pointer to it is ever given away.
+struct Text {
+    len: usize,
+    bytes: [u8; TEXT_LEN],
+}
+
+impl Write for Text {
+    /// Keeps what fits, cut between characters.
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = TEXT_LEN - self.len;
+        let end = if text.len() <= room { text.len() } else { text.floor_char_boundary_at(room) };
+        self.bytes[self.len..self.len + end].copy_from_slice(&text.as_bytes()[..end]);
+        self.len += end;
+        if end < text.len() { Err(fmt::Error) } else { Ok(()) }
+    }
+}
+
+/// `str::floor_char_boundary`, which is younger than the oldest compiler this crate takes.
+trait FloorCharBoundary {
+    fn floor_char_boundary_at(&self, index: usize) -> usize;
+}
+
+impl FloorCharBoundary for str {
+    fn floor_char_boundary_at(&self, index: usize) -> usize {
+        (0..=index.min(self.len())).rev().find(|&at| self.is_char_boundary(at)).unwrap_or(0)
+    }
+}
+
+thread_local! {
+    static LAST_ERROR: RefCell<Text> = const { RefCell::new(Text { len: 0, bytes: [0; TEXT_LEN] }) };
+}
+
+/// Remembers what went wrong, for this thread.
+#[cold]
+pub(super) fn remember(what: &dyn fmt::Display) {
+    LAST_ERROR.with(|text| {
+        // Not to be had only while this very text is written, by a `Display` that calls back: there is none.
+        if let Ok(mut text) = text.try_borrow_mut() {
+            text.len = 0;
+            let _ = write!(text, "{what}");
+        }
+    });
+}
+
+/// The version of the library that is running, as "MAJOR.MINOR.PATCH". MMQ_VERSION_MAJOR, _MINOR and _PATCH say what the
+/// program was compiled with.
+///
+/// @return Static text, never NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn mmq_version() -> *const c_char {
+    guard_or(c"".as_ptr(), || concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast())
+}
+
+/// What a status means, in a few words. mmq_last_error says more about a particular failure.
+///
+/// @param status Any number; unknown ones have a text too.
+/// @return Static text, never NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn mmq_status_message(status: raw_status) -> *const c_char {
+    guard_or(c"".as_ptr(), || {
+        let known = mmq_status::ALL.into_iter().find(|known| *known as c_int == status);
+        known.map_or(c"unknown status", mmq_status::text).as_ptr()
+    })
+}
+
+/// The last error of this thread in full: what was tried, on which file, what the system said. UTF-8. The text is that of the
+/// latest call of this thread that answered MMQ_GAP or an error (16 and above), or that has no status and was given no live
+/// handle; calls that succeed leave it as it is, like errno. Empty when there was none. At most 5120 bytes are kept.
+///
+/// @param buf Where the text goes, cut off where it does not fit, and always ended by a zero byte. NULL to ask for the length.
+/// @param cap Size of buf in bytes.
+/// @return Length of the whole text in bytes, without the zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_last_error(buf: *mut c_char, cap: usize) -> usize {
+    guard_or(0, || {
+        LAST_ERROR.with(|text| {
+            let Ok(text) = text.try_borrow() else {
+                return 0;
+            };
+            let whole = String::from_utf8_lossy(&text.bytes[..text.len]);
+            let fits = whole.floor_char_boundary_at(cap.saturating_sub(1));
+            // SAFETY: the contract says that `buf` is NULL or has `cap` writable bytes.
+            unsafe { out_text(buf, cap, &whole.as_bytes()[..fits]) };
+            whole.len()
+        })
+    })
+}

@@ -1,0 +1,139 @@
+//! What a C program cannot show: the guard itself, and texts at their limits.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, c_char};
+use std::rc::Rc;
+
+use super::guard::{guard, guard_or};
+use super::handle::{Handle, Retired, body, free, give, take};
+use super::status::{mmq_last_error, mmq_status, mmq_status_message, remember};
+use crate::error::Error;
+
+fn last_error() -> String {
+    let mut text = [0x7f; 6000];
+    // SAFETY: the buffer has that many bytes.
+    let len = unsafe { mmq_last_error(text.as_mut_ptr(), text.len()) };
+    // SAFETY: the text was ended by a zero byte.
+    let text = unsafe { CStr::from_ptr(text.as_ptr()) }.to_str().unwrap().to_owned();
+    assert_eq!(text.len(), len);
+    text
+}
+
+#[test]
+fn a_panic_becomes_a_status_and_a_text() {
+    assert_eq!(guard(|| panic!("number {}", 7)), mmq_status::MMQ_PANIC);
+    assert_eq!(last_error(), "a bug in mmq: number 7");
+    assert_eq!(guard_or(5, || panic!("static text")), 5);
+    assert_eq!(last_error(), "a bug in mmq: static text");
+    assert_eq!(guard_or(5, || std::panic::panic_any(7u8)), 5);
+    assert_eq!(last_error(), "a bug in mmq: no text");
+}
+
+#[test]
+fn an_error_becomes_a_status_and_a_text_and_success_leaves_it() {
+    assert_eq!(guard(|| Err(Error::Closed.into())), mmq_status::MMQ_CLOSED);
+    assert_eq!(last_error(), "the queue is closed");
+    assert_eq!(guard(|| Ok(mmq_status::MMQ_EMPTY)), mmq_status::MMQ_EMPTY);
+    assert_eq!(last_error(), "the queue is closed");
+}
+
+#[test]
+fn a_text_is_cut_between_characters_and_always_ended() {
+    remember(&"aä".repeat(4000));
+    let whole = last_error();
+    assert!(whole.len() <= 5120 && whole.len() > 5110);
+    for cap in 1..40 {
+        let mut text: [c_char; 64] = [0x7f; 64];
+        // SAFETY: the buffer has at least that many bytes.
+        assert_eq!(unsafe { mmq_last_error(text.as_mut_ptr(), cap) }, whole.len());
+        // SAFETY: the text was ended by a zero byte.
+        let cut = unsafe { CStr::from_ptr(text.as_ptr()) }.to_str().expect("cut between characters");
+        assert!(whole.starts_with(cut) && cut.len() < cap && cut.len() + 2 >= cap);
+        assert!(text[cap..].iter().all(|byte| *byte == 0x7f));
+    }
+}
+
+#[test]
+fn every_number_has_a_text() {
+    let text = |status| {
+        // SAFETY: static text, ended by a zero byte.
+        unsafe { CStr::from_ptr(mmq_status_message(status)) }.to_str().unwrap()
+    };
+    assert_eq!(text(0), "success");
+    assert_eq!(text(31), "a bug in mmq");
+    for unknown in [-1, 5, 15, 27, 32, i32::MIN, i32::MAX] {
+        assert_eq!(text(unknown), "unknown status");
+    }
+}
+
+/// A kind of handle of the tests' own.
+struct Probe {
+    _opaque: (),
+}
+
+thread_local! {
+    static PROBES: RefCell<Retired<Rc<u64>>> = const { RefCell::new(Retired::new()) };
+}
+
+impl Handle for Probe {
+    type Body = Rc<u64>;
+    const MAGIC: u64 = 7;
+    const NAME: &'static str = "probe";
+
+    fn retired<R>(with: impl FnOnce(&mut Retired<Rc<u64>>) -> R) -> Option<R> {
+        PROBES.try_with(|retired| with(&mut retired.borrow_mut())).ok()
+    }
+}
+
+/// Another kind.
+struct Other {
+    _opaque: (),
+}
+
+impl Handle for Other {
+    type Body = Rc<u64>;
+    const MAGIC: u64 = 8;
+    const NAME: &'static str = "other";
+
+    fn retired<R>(_: impl FnOnce(&mut Retired<Rc<u64>>) -> R) -> Option<R> {
+        None
+    }
+}
+
+#[test]
+fn a_handle_that_is_gone_is_told_until_32_others_are() {
+    let first: *mut Probe = give(Rc::new(1));
+    // SAFETY: a handle that was given out, as everywhere below.
+    assert_eq!(unsafe { body(first) }.map(|number| **number), Ok(1));
+    let other = first.cast::<Other>();
+    // SAFETY: as above.
+    assert!(unsafe { body(other) }.is_err() && unsafe { free(other) }.is_err());
+    // SAFETY: as above.
+    assert_eq!(unsafe { free(first) }, Ok(mmq_status::MMQ_OK));
+    for number in 0..32 {
+        // SAFETY: its shell is not used again before 32 others are retired.
+        assert!(unsafe { body(first) }.is_err() && unsafe { free(first) }.is_err() && unsafe { take(first) }.is_err());
+        assert_eq!(last_error(), "probe: not a live handle (closed or freed already, or of another kind)");
+        let next: *mut Probe = give(Rc::new(number));
+        assert_ne!(next, first);
+        // SAFETY: as above.
+        assert_eq!(unsafe { take(next) }.map(|body| *body), Ok(number));
+    }
+    assert_eq!(give::<Probe>(Rc::new(5)), first, "shells are used again");
+    // SAFETY: as above.
+    assert!(unsafe { free(first) }.is_ok());
+}
+
+#[test]
+fn a_body_is_dropped_once_and_shells_are_not_kept_without_end() {
+    let body = Rc::new(9);
+    let handles: Vec<*mut Probe> = (0..200).map(|_| give(Rc::clone(&body))).collect();
+    assert_eq!(Rc::strong_count(&body), 201);
+    for (index, handle) in handles.into_iter().enumerate() {
+        // SAFETY: a handle that was given out.
+        let gone = unsafe { if index % 2 == 0 { free(handle).is_ok() } else { take(handle).is_ok() } };
+        assert!(gone && Rc::strong_count(&body) == 200 - index);
+    }
+    // SAFETY: NULL is fine.
+    assert!(unsafe { free(std::ptr::null_mut::<Probe>()) }.is_ok());
+}

@@ -1,0 +1,174 @@
+//! mmq: an embedded, durable first-in first-out queue on memory-mapped files.
+//!
+//! A queue is a directory. A *message* is bytes; any number of threads put messages in at the *tail* and take them out at the
+//! *head*. The queue may be far larger than memory, and what was put in survives the process, and, once flushed, the
+//! machine. There is no server and no background process.
+//!
+//! ```
+//! # fn main() -> mmq::Result<()> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let dir = dir.path();
+//! let queue = mmq::Queue::open(dir.join("spool"))?;
+//! let seq = queue.enqueue("a message")?;
+//! assert_eq!(seq, 0);
+//! while let Some(message) = queue.dequeue()? {
+//!     println!("{}: {:?}", message.seq(), message.as_str());
+//! }
+//! queue.close()
+//! # }
+//! ```
+//!
+//! # The model
+//!
+//! - Every message has a **sequence number**, from 0, never used twice. It is what `enqueue` returns, what a [`Gap`] speaks
+//!   of, and what a receiver can remove duplicates by.
+//! - A **consumer** is a place in the queue, with a name, that is remembered. The queue's own read methods are its *default
+//!   consumer*. Consumers see every message, independently of each other; space is given back when the slowest has
+//!   passed.
+//! - Messages lie in **segments**, files of fixed length that are used again and again. What is mapped into memory at a time
+//!   are **arenas**, at most [`Options::max_mapped_arenas`] of them.
+//! - A **flush** makes durable what came before it. Without one the kernel writes when it likes.
+//!
+//! # What survives what
+//!
+//! | | death of the process | power cut |
+//! |---|---|---|
+//! | a message whose `enqueue` returned | survives | survives once a flush has passed it |
+//! | a batch | whole or absent | whole or absent |
+//! | a consumer's place | exactly where it was | a place it had, at or behind the last flushed one |
+//! | order, content | kept, checked | kept, checked |
+//!
+//! What is damaged costs the damaged messages alone: a read that meets it returns [`Error::Gap`] with the numbers that are
+//! missing and why, once, and the next read goes on behind them. How each crash recovers is argued in the source, in
+//! `recovery.rs`; every byte of the files is described in `layout.rs`.
+//!
+//! # Working, waiting, limits
+//!
+//! To do work at least once, [`Consumer::receive`] a [`Delivery`] and acknowledge it when the work is done; what is not
+//! acknowledged comes again. Readers wait without polling ([`Queue::dequeue_timeout`], [`Queue::ready_fd`], and with the
+//! feature `async` futures and streams). [`Options::max_bytes`] bounds the disk, [`Options::max_age`] the messages' age;
+//! what is given up for either is told to each consumer that missed it.
+//!
+//! # What mapping costs
+//!
+//! The files must not be truncated or overwritten by anybody else while the queue is open: the kernel answers a read of a page
+//! that is gone with SIGBUS. Network file systems do not keep their promises about locks and mappings; use a local one.
+//!
+//! # Fork
+//!
+//! A queue belongs to the process that opened it. In a child made by `fork` every call on it is refused with
+//! [`Error::Forked`] and changes nothing; a [`Message`] lent before can still be read, and handles may be dropped (closing
+//! there does nothing: the parent's queue stays open and locked). What has no error to return, like [`Queue::len`] and
+//! [`Queue::stats`], is the parent's last state, and may wait for ever on a lock that another of its threads held. The child
+//! shares the parent's lock: should the parent die, the queue stays [`Error::Locked`] until the child ends as well, or runs
+//! another program. (Programs started by `std::process::Command` inherit nothing.)
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(not(all(unix, target_pointer_width = "64")))]
+compile_error!("mmq needs a 64-bit Unix: it maps files larger than a 32-bit address space and locks directories");
+
+// What the caller chooses.
+mod options;
+
+// The door.
+mod queue;
+
+mod consumer;
+mod delivery;
+mod message;
+mod snapshot;
+mod stats;
+
+// One open queue, whatever its files live in.
+mod engine;
+
+mod bell;
+mod deliveries;
+mod keeper;
+mod ledger;
+mod place;
+mod reading;
+mod ready;
+#[cfg(feature = "async")]
+mod recv;
+mod waiting;
+
+// The way in.
+mod writer;
+
+// The bytes.
+mod layout;
+
+// The memory.
+mod arena;
+
+mod pool;
+
+// The disk.
+mod segment;
+
+mod storage;
+
+// What is durable.
+mod index;
+
+mod image;
+
+mod given_up;
+
+mod flush;
+
+// The way out.
+mod reader;
+
+mod scan;
+
+// After a crash.
+mod recovery;
+
+// What all parts share.
+mod shared;
+
+// The C door.
+#[cfg(feature = "capi")]
+mod ffi;
+
+// Tools.
+mod checksum;
+
+mod error;
+
+mod events;
+
+#[cfg(test)]
+mod sim;
+
+#[cfg(test)]
+mod ages_tests;
+
+#[cfg(test)]
+mod consumer_tests;
+
+#[cfg(test)]
+mod crash_tests;
+
+#[cfg(test)]
+mod engine_tests;
+
+pub use consumer::Consumer;
+pub use delivery::Delivery;
+pub use error::{Error, Gap, GapCause, Result};
+pub use layout::{FORMAT_VERSION, MAX_MESSAGE_LEN};
+pub use message::Message;
+pub use options::{OnFull, Options};
+pub use queue::Queue;
+pub use reading::Iter;
+#[cfg(feature = "async")]
+#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+pub use recv::{Messages, Recv, RecvDelivery};
+pub use stats::Stats;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,105 @@
+//! A message as a reader gets it.
+
+use std::fmt;
+use std::ops::Deref;
+use std::str::Utf8Error;
+
+use crate::arena::Lease;
+
+/// A message taken or looked at.
+///
+/// Its bytes are lent in place where they lie in one piece in mapped memory that may be kept, and copied otherwise;
+/// which of the two never shows. A message that lends pins its arena, never a lock: any call may be made while it is held,
+/// other messages included, and it outlives the queue. A queue with a memory cap lends from `cap - 2` arenas at most and
+/// copies from then on, so holding messages for long costs copies, not memory.
+///
+/// ```
+/// # fn main() -> mmq::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let queue = mmq::Queue::open(dir.path())?;
+/// queue.enqueue("hello")?;
+/// let message = queue.dequeue()?.expect("there is one");
+/// assert_eq!(&message[..], b"hello");
+/// assert_eq!(message.as_str(), Ok("hello"));
+/// assert_eq!(message.seq(), 0);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Message {
+    seq: u64,
+    body: Body,
+}
+
+enum Body {
+    Lent { lease: Lease, offset: usize, len: usize },
+    Owned(Vec<u8>),
+}
+
+impl Message {
+    #[inline]
+    pub(crate) fn lent(seq: u64, lease: Lease, offset: usize, len: usize) -> Message {
+        Message { seq, body: Body::Lent { lease, offset, len } }
+    }
+
+    #[inline]
+    pub(crate) fn owned(seq: u64, bytes: Vec<u8>) -> Message {
+        Message { seq, body: Body::Owned(bytes) }
+    }
+
+    /// The sequence number [`enqueue`](crate::Queue::enqueue) gave it: its identity, never used again in this queue.
+    #[inline]
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_lent(&self) -> bool {
+        matches!(self.body, Body::Lent { .. })
+    }
+
+    /// The bytes, on their own. Copies them when they were lent.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<u8> {
+        match self.body {
+            Body::Lent { .. } => self.to_vec(),
+            Body::Owned(bytes) => bytes,
+        }
+    }
+
+    /// The bytes as text.
+    ///
+    /// # Errors
+    ///
+    /// When they are not UTF-8.
+    #[doc(alias = "DequeueString")]
+    #[doc(alias = "PeekString")]
+    pub fn as_str(&self) -> Result<&str, Utf8Error> {
+        std::str::from_utf8(self)
+    }
+}
+
+impl Deref for Message {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.body {
+            Body::Lent { lease, offset, len } => lease.bytes(*offset, *len),
+            Body::Owned(bytes) => bytes,
+        }
+    }
+}
+
+impl AsRef<[u8]> for Message {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+/// The number and the length; never the bytes, which may be secret or long.
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message").field("seq", &self.seq).field("len", &self.len()).finish()
+    }
+}

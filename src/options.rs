@@ -1,0 +1,235 @@
+//! What the caller chooses. Setters only store; everything is validated once, in [`Options::open`](crate::Options::open).
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::layout;
+
+/// What to do with a new message when the queue has reached [`Options::max_bytes`] or [`Options::min_free_bytes`], or
+/// the disk is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum OnFull {
+    /// Refuse it with [`Error::Full`] (or [`Error::Io`] from a full disk).
+    #[default]
+    Reject,
+    /// Wait until there is room, at most that long (`None`: for ever), then refuse it.
+    Wait(Option<Duration>),
+    /// Give up the oldest messages, whole segments at a time. Every consumer that had not read them is told by a
+    /// [`Gap`](crate::Gap) with [`GapCause::Dropped`](crate::GapCause::Dropped).
+    DropOldest,
+}
+
+/// How a queue is opened. Options may differ at every opening; files that exist keep their own geometry.
+///
+/// | option | default | unit, bounds |
+/// |---|---|---|
+/// | [`arena_size`](Self::arena_size) | 128 MiB | bytes; a multiple of the OS page, 4 KiB to 1 GiB |
+/// | [`max_mapped_arenas`](Self::max_mapped_arenas) | 3 | arenas; at least 3, `None` = no cap |
+/// | [`flush_every_ops`](Self::flush_every_ops) | `None` | operations; at least 1 |
+/// | [`flush_every`](Self::flush_every) | `None` | time; above zero |
+/// | [`max_bytes`](Self::max_bytes) | `None` | bytes of disk, every file counted; at least 64 KiB |
+/// | [`min_free_bytes`](Self::min_free_bytes) | 0 | bytes of the file system left free |
+/// | [`on_full`](Self::on_full) | [`OnFull::Reject`] | |
+/// | [`max_age`](Self::max_age) | `None` | time; at least 1 ms |
+/// | [`create`](Self::create) | `true` | |
+///
+/// ```
+/// # fn main() -> mmq::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let queue = mmq::Options::new()
+///     .arena_size(4 << 20)
+///     .max_bytes(64 << 20)
+///     .on_full(mmq::OnFull::DropOldest)
+///     .open(dir.path().join("spool"))?;
+/// # queue.close()
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "options do nothing until `open` is called"]
+pub struct Options {
+    pub(crate) arena_size: u64,
+    pub(crate) max_mapped_arenas: Option<u32>,
+    pub(crate) flush_every_ops: Option<u64>,
+    pub(crate) flush_every: Option<Duration>,
+    pub(crate) max_bytes: Option<u64>,
+    pub(crate) min_free_bytes: u64,
+    pub(crate) on_full: OnFull,
+    pub(crate) max_age: Option<Duration>,
+    pub(crate) create: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Options {
+    /// The defaults of the table above.
+    pub const fn new() -> Self {
+        Options {
+            arena_size: 128 << 20,
+            max_mapped_arenas: Some(3),
+            flush_every_ops: None,
+            flush_every: None,
+            max_bytes: None,
+            min_free_bytes: 0,
+            on_full: OnFull::Reject,
+            max_age: None,
+            create: true,
+        }
+    }
+
+    /// Size of an arena in bytes, the unit of mapping and of the memory cap: a multiple of the OS page, 4 KiB to 1 GiB.
+    /// Default 128 MiB. Arenas below 4 MiB are slices of a shared segment file of 4 MiB.
+    #[doc(alias = "SetArenaSize")]
+    pub const fn arena_size(mut self, bytes: u64) -> Self {
+        self.arena_size = bytes;
+        self
+    }
+
+    /// How many arenas may be mapped at a time: at least 3, or `None` for no cap. Default 3.
+    ///
+    /// Mapped memory stays within `max_mapped_arenas * arena_size` (plus the index file, at most a few hundred KiB),
+    /// whatever the backlog, the length of the messages, and the number of [`Message`](crate::Message)s held.
+    #[doc(alias = "SetMaxInMemArenas")]
+    pub fn max_mapped_arenas(mut self, arenas: impl Into<Option<u32>>) -> Self {
+        self.max_mapped_arenas = arenas.into();
+        self
+    }
+
+    /// Flush after every so many operations (messages in, messages out). `None`, the default: never because of a count.
+    ///
+    /// The operation that completes the number does not return until the flush is done, and returns its error (a read that
+    /// took a message returns the message; the next call that writes answers [`Error::Poisoned`]). With 1,
+    /// every enqueue is durable when it returns, and consumers see a message only once it is durable; threads that wait
+    /// at the same time share one flush.
+    #[doc(alias = "SetPeriodicFlushOps")]
+    pub fn flush_every_ops(mut self, operations: impl Into<Option<u64>>) -> Self {
+        self.flush_every_ops = operations.into();
+        self
+    }
+
+    /// Flush so often from a thread of its own, whether or not there are operations. `None`, the default: no timer and
+    /// no thread. A failed flush reaches the next call that writes.
+    #[doc(alias = "SetPeriodicFlushDuration")]
+    pub fn flush_every(mut self, period: impl Into<Option<Duration>>) -> Self {
+        self.flush_every = period.into();
+        self
+    }
+
+    /// The most bytes of disk the queue may take, every file counted: index, messages, and space allocated ahead.
+    /// `None`, the default: no limit. At least 64 KiB.
+    pub fn max_bytes(mut self, bytes: impl Into<Option<u64>>) -> Self {
+        self.max_bytes = bytes.into();
+        self
+    }
+
+    /// Bytes of the file system that the queue leaves free for others. Default 0.
+    pub const fn min_free_bytes(mut self, bytes: u64) -> Self {
+        self.min_free_bytes = bytes;
+        self
+    }
+
+    /// What to do with a new message when there is no room for it. Default [`OnFull::Reject`].
+    pub const fn on_full(mut self, policy: OnFull) -> Self {
+        self.on_full = policy;
+        self
+    }
+
+    /// Messages older than that are passed over, and told as a [`Gap`](crate::Gap) with
+    /// [`GapCause::Expired`](crate::GapCause::Expired). `None`, the default: messages never expire.
+    pub fn max_age(mut self, age: impl Into<Option<Duration>>) -> Self {
+        self.max_age = age.into();
+        self
+    }
+
+    /// Whether a queue that does not exist is created, with its directory and the directories above it. Default `true`;
+    /// with `false`, opening it gives [`Error::NotFound`].
+    pub const fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Checks every value; the one place that does.
+    pub(crate) fn validate(&self) -> Result<()> {
+        let page = page_size();
+        let invalid = |name, reason: String| Err(Error::InvalidOption { name, reason });
+        if !(layout::MIN_ARENA..=layout::MAX_ARENA).contains(&self.arena_size) {
+            return invalid(
+                "arena_size",
+                format!("{} bytes is outside {} to {} bytes", self.arena_size, layout::MIN_ARENA, layout::MAX_ARENA),
+            );
+        }
+        if !self.arena_size.is_multiple_of(page) {
+            return invalid(
+                "arena_size",
+                format!("{} bytes is not a multiple of the OS page ({page} bytes)", self.arena_size),
+            );
+        }
+        if let Some(arenas) = self.max_mapped_arenas
+            && arenas < 3
+        {
+            return invalid("max_mapped_arenas", format!("{arenas} is too few: at least 3 (head, tail, one more)"));
+        }
+        if self.flush_every_ops == Some(0) {
+            return invalid("flush_every_ops", "0 operations: use None for no flush by count".into());
+        }
+        if self.flush_every == Some(Duration::ZERO) {
+            return invalid("flush_every", "zero time: use None for no timer".into());
+        }
+        if let Some(bytes) = self.max_bytes
+            && bytes < layout::MIN_MAX_BYTES
+        {
+            return invalid("max_bytes", format!("{bytes} bytes is below {}", layout::MIN_MAX_BYTES));
+        }
+        if let Some(age) = self.max_age
+            && age < Duration::from_millis(1)
+        {
+            return invalid("max_age", "below one millisecond".into());
+        }
+        Ok(())
+    }
+}
+
+/// The OS page in bytes.
+pub(crate) fn page_size() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name_of(options: Options) -> &'static str {
+        match options.validate() {
+            Err(Error::InvalidOption { name, .. }) => name,
+            other => panic!("expected a refusal, got {other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_bad_value_is_refused_by_its_name() {
+        assert_eq!(name_of(Options::new().arena_size(0)), "arena_size");
+        assert_eq!(name_of(Options::new().arena_size(4095)), "arena_size");
+        assert_eq!(name_of(Options::new().arena_size(4097)), "arena_size");
+        assert_eq!(name_of(Options::new().arena_size((1 << 30) + page_size())), "arena_size");
+        assert_eq!(name_of(Options::new().arena_size(u64::MAX)), "arena_size");
+        for arenas in 0..3 {
+            assert_eq!(name_of(Options::new().max_mapped_arenas(arenas)), "max_mapped_arenas");
+        }
+        assert_eq!(name_of(Options::new().flush_every_ops(0)), "flush_every_ops");
+        assert_eq!(name_of(Options::new().flush_every(Duration::ZERO)), "flush_every");
+        assert_eq!(name_of(Options::new().max_bytes(65535)), "max_bytes");
+        assert_eq!(name_of(Options::new().max_age(Duration::from_nanos(1))), "max_age");
+    }
+
+    #[test]
+    fn the_bounds_themselves_are_accepted() {
+        let smallest = Options::new().arena_size(4096.max(page_size())).max_mapped_arenas(3).max_bytes(65536);
+        smallest.validate().unwrap();
+        Options::new().arena_size(1 << 30).max_mapped_arenas(None).validate().unwrap();
+        Options::new().validate().unwrap();
+    }
+}

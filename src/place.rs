@@ -1,0 +1,322 @@
+//! A consumer's standing in the queue: its cursor and its stored place, under its own lock.
+//!
+//! As long as nothing else is asked of it, the place follows the cursor. A consumer with deliveries has a
+//! [`Ledger`] besides, and its place stays behind what is not acknowledged: see `deliveries.rs` for how such a one reads.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use crate::error::{Error, Gap, Result};
+use crate::index::PlaceSlot;
+use crate::layout::INDEX_NAME;
+use crate::ledger::Ledger;
+use crate::reader::{Cursor, Record};
+use crate::ready::Ready;
+use crate::shared::{Padded, PlaceCell, Shared, Spot};
+use crate::storage::Storage;
+
+/// What a read does with the message it finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// Looks at it.
+    Look,
+    /// Takes it.
+    Take,
+    /// Steps over it, unseen.
+    Skip,
+    /// Takes it, to be acknowledged.
+    Receive,
+}
+
+/// What a delivery needs to know of its being handed out.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Handed {
+    pub(crate) attempts: u32,
+    pub(crate) epoch: u64,
+}
+
+/// The outcome of a read, and what the caller has to follow up.
+#[derive(Debug)]
+pub(crate) struct Step<R> {
+    pub(crate) outcome: Result<Option<R>, Box<Error>>,
+    /// A segment was left behind: it may be given back.
+    pub(crate) crossed: bool,
+    /// The place moved over a message.
+    pub(crate) moved: bool,
+}
+
+/// A gap to be told by the next read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pending {
+    pub(crate) gap: Gap,
+    /// A read has told it already, to a batch.
+    pub(crate) counted: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct State<S: Storage> {
+    pub(crate) cursor: Cursor<S::File>,
+    slot: PlaceSlot,
+    pub(crate) stored: Spot,
+    /// There is one of the things below, or messages have an age: reading takes the long way.
+    pub(crate) special: bool,
+    /// Met behind something else that was told or delivered first.
+    pub(crate) pending: Option<Pending>,
+    pub(crate) removed: bool,
+    pub(crate) ledger: Option<Box<Ledger<S::File>>>,
+    pub(crate) ready: Option<Arc<Ready>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Standing<S: Storage> {
+    name: String,
+    pub(crate) row: u32,
+    pub(crate) cell: Arc<PlaceCell>,
+    /// There is a ledger: the number of messages does not follow from the place alone.
+    pub(crate) has_ledger: AtomicBool,
+    /// Moves it had made when another consumer last looked for one that only stands there.
+    looked_at: AtomicU64,
+    /// The descriptor that was asked for; the state has it too.
+    pub(crate) ready: OnceLock<Arc<Ready>>,
+    pub(crate) state: Padded<Mutex<State<S>>>,
+}
+
+impl<S: Storage> Standing<S> {
+    /// With `ages` every read looks at the messages' age.
+    pub(crate) fn new(
+        name: &str,
+        row: u32,
+        spot: Spot,
+        slot: PlaceSlot,
+        cell: Arc<PlaceCell>,
+        ledger: Option<Ledger<S::File>>,
+        ages: bool,
+    ) -> Standing<S> {
+        Standing {
+            name: name.to_owned(),
+            row,
+            cell,
+            has_ledger: AtomicBool::new(ledger.is_some()),
+            looked_at: AtomicU64::new(u64::MAX),
+            ready: OnceLock::new(),
+            state: Padded(Mutex::new(State {
+                cursor: Cursor::new(spot),
+                slot,
+                stored: spot,
+                special: ages || ledger.is_some(),
+                pending: None,
+                removed: false,
+                ledger: ledger.map(Box::new),
+                ready: None,
+            })),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    #[cold]
+    pub(crate) fn unknown(&self) -> Error {
+        Error::NotFound { what: "consumer", name: self.name.clone() }
+    }
+
+    /// The place as last stored.
+    pub(crate) fn seq(&self) -> u64 {
+        self.cell.seq.load(Ordering::Acquire)
+    }
+
+    /// Finds the next message and hands it to `deliver`; then steps over it if that is what is wanted and it succeeded.
+    #[inline(always)]
+    pub(crate) fn step<R>(
+        &self,
+        shared: &Shared<S>,
+        what: Read,
+        deliver: impl FnOnce(&Shared<S>, &mut Cursor<S::File>, &Record) -> Result<R, Box<Error>>,
+    ) -> Step<R> {
+        // A lock that another thread held when this process was forked off is held for ever.
+        if shared.forked() {
+            return Step { outcome: Err(Error::Forked.into()), crossed: false, moved: false };
+        }
+        let mut state = self.state.0.lock();
+        let state = &mut *state;
+        if state.special {
+            return self.step_specially(state, shared, what, deliver).0;
+        }
+        let mut moved = false;
+        let outcome = (|| {
+            shared.check_readable()?;
+            let found = state.cursor.meet(shared, what != Read::Skip)?;
+            let Some(record) = found else {
+                return Ok(None);
+            };
+            let delivered = deliver(shared, &mut state.cursor, &record)?;
+            if what != Read::Look {
+                state.cursor.advance();
+                moved = true;
+            }
+            Ok(Some(delivered))
+        })();
+        let spot = state.cursor.spot();
+        if spot.position != state.stored.position || spot.seq != state.stored.seq {
+            self.cell.begin_move();
+            if moved {
+                self.cell.count_taken();
+            } else if let Some(gap) = told(&outcome) {
+                shared.count_gap(&gap);
+            }
+            state.store(&self.cell, spot);
+            self.cell.end_move();
+        }
+        Step { outcome, crossed: state.cursor.take_crossed(), moved }
+    }
+
+    /// The gap is told by the next read: a batch has messages to deliver first.
+    pub(crate) fn keep_for_later(&self, gap: Gap) {
+        let mut state = self.state.0.lock();
+        state.pending = Some(Pending { gap, counted: true });
+        state.special = true;
+    }
+
+    /// Runs `look` under the lock, so that nothing it looks at is given back meanwhile.
+    pub(crate) fn with_state<R>(&self, look: impl FnOnce(&State<S>) -> R) -> R {
+        look(&self.state.0.lock())
+    }
+
+    /// Goes to another place; what is in flight is called off.
+    pub(crate) fn move_to(&self, shared: &Shared<S>, spot: Spot) -> Result<()> {
+        shared.check_readable()?;
+        let mut state = self.state.0.lock();
+        shared.check_readable()?;
+        if state.removed {
+            return Err(self.unknown());
+        }
+        // Before the place moves: the ranges that are done, of this run or of one before it, must not be believed of what
+        // comes again.
+        shared
+            .index
+            .clear_acks(self.row, false)
+            .map_err(|error| Error::io("flush", shared.storage.path().join(INDEX_NAME), error))?;
+        if let Some(ledger) = &mut state.ledger {
+            ledger.clear();
+        }
+        state.cursor.move_to(spot);
+        state.pending = None;
+        self.cell.begin_move();
+        state.store(&self.cell, spot);
+        self.cell.end_move();
+        state.note_ready(shared);
+        Ok(())
+    }
+
+    /// Lets go of what is mapped and open for it, when its segment is no longer part of the queue. Never waits: a consumer
+    /// that is busy lets go by itself.
+    pub(crate) fn let_go_of_dropped(&self, shared: &Shared<S>) {
+        if let Some(mut state) = self.state.0.try_lock()
+            && let Some(life) = state.cursor.holds()
+            && !shared.segments.list().live.iter().any(|row| row.header.life == life)
+        {
+            state.cursor.release();
+        }
+    }
+
+    /// Lets go of the window when it has not moved since this was last asked of it. Never waits for a consumer that is busy.
+    pub(crate) fn let_go_if_idle(&self) {
+        let moves = self.cell.moves.load(Ordering::Acquire);
+        if self.looked_at.swap(moves, Ordering::AcqRel) == moves
+            && let Some(mut state) = self.state.0.try_lock()
+        {
+            state.cursor.release();
+        }
+    }
+
+    /// Others may have let go of a window meanwhile.
+    pub(crate) fn reconsider_window(&self) {
+        self.state.0.lock().cursor.reconsider_window();
+    }
+
+    /// Lets go of everything, at the end of a run. Whoever waits on its descriptor learns of it.
+    pub(crate) fn release(&self, shared: &Shared<S>) {
+        let mut state = self.state.0.lock();
+        state.cursor.release();
+        state.note_ready(shared);
+    }
+
+    /// Takes the consumer out of the queue: its place holds nothing back any more.
+    pub(crate) fn remove(&self, shared: &Shared<S>) {
+        {
+            let mut state = self.state.0.lock();
+            state.removed = true;
+            state.special = true;
+            state.cursor.release();
+            if let Some(ledger) = &mut state.ledger {
+                ledger.clear();
+            }
+            state.note_ready(shared);
+        }
+        // Best effort: what is left says so much of numbers that were acknowledged indeed.
+        let _ = shared.index.clear_acks(self.row, true);
+        shared.index.remove_consumer(self.row);
+        let moves = self.cell.moves.load(Ordering::Acquire);
+        let mut places = shared.places.write();
+        shared.retired_moves.fetch_add(moves + 1, Ordering::AcqRel);
+        shared.retired_taken.fetch_add(self.cell.taken.load(Ordering::Acquire), Ordering::AcqRel);
+        places.retain(|cell| !Arc::ptr_eq(cell, &self.cell));
+    }
+}
+
+/// The gap that a read tells of.
+#[inline]
+pub(crate) fn told<R>(outcome: &Result<Option<R>, Box<Error>>) -> Option<Gap> {
+    match outcome {
+        Err(error) => match **error {
+            Error::Gap(gap) => Some(gap),
+            _ => None,
+        },
+        Ok(_) => None,
+    }
+}
+
+impl<S: Storage> State<S> {
+    /// Publishes the place: in the index for the next opening, in the cell for everybody in this one. A move of the cell
+    /// has begun.
+    #[inline(always)]
+    pub(crate) fn store(&mut self, cell: &PlaceCell, spot: Spot) {
+        self.slot.store(spot.position, spot.seq);
+        self.stored = spot;
+        cell.seq.store(spot.seq, Ordering::Release);
+        cell.position.store(spot.position, Ordering::Release);
+    }
+
+    pub(crate) fn is_special(&self, shared: &Shared<S>) -> bool {
+        self.pending.is_some()
+            || self.removed
+            || self.ledger.is_some()
+            || self.ready.is_some()
+            || shared.max_age.is_some()
+    }
+
+    /// Whether a read has something to tell.
+    pub(crate) fn has_news(&self, shared: &Shared<S>) -> bool {
+        let waits = self.pending.is_some()
+            || self.removed
+            || shared.check_readable().is_err()
+            || self.cursor.spot().position < shared.visible.0.position.load(Ordering::Acquire);
+        match &self.ledger {
+            None => waits,
+            Some(ledger) => {
+                ledger.may_hand_out() && (waits || !ledger.gaps.is_empty() || ledger.first_returned().is_some())
+            }
+        }
+    }
+
+    /// Sets the descriptor, if there is one, to what it should tell.
+    #[inline]
+    pub(crate) fn note_ready(&self, shared: &Shared<S>) {
+        if let Some(ready) = &self.ready {
+            ready.tell(|| self.has_news(shared));
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! The door: [`Queue`].
+
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::consumer::{Consumer, check_name};
+use crate::delivery::Delivery;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::layout::MAX_MESSAGE_LEN;
+use crate::message::Message;
+use crate::options::Options;
+use crate::place::Read;
+use crate::reading::{self, Ahead, Iter};
+use crate::stats::Stats;
+use crate::storage::{FileStorage, Storage};
+
+/// An embedded, durable first-in first-out queue in a directory.
+///
+/// Any number of threads may call any method at the same time. See the [crate's front page](crate) for what survives what.
+///
+/// ```
+/// # fn main() -> mmq::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let queue = mmq::Queue::open(dir.path().join("jobs"))?;
+/// queue.enqueue("first")?;
+/// queue.enqueue(b"second")?;
+/// assert_eq!(queue.dequeue()?.unwrap().as_str(), Ok("first"));
+/// assert_eq!(queue.len(), 1);
+/// queue.close()
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Queue {
+    engine: Arc<Engine<FileStorage>>,
+}
+
+impl Options {
+    /// Opens the queue in the directory `dir`, creating what is missing unless [`create(false)`](Options::create) was said.
+    ///
+    /// It takes milliseconds whatever the backlog. After a crash the queue is as it was: see the front page's table.
+    /// Damaged and foreign files of the queue's own names are set aside as `*.damaged`; other files are left alone.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOption`], [`Error::NotFound`] with `create(false)`, [`Error::Locked`] when the queue is open already,
+    /// here or elsewhere, [`Error::UnsupportedFormat`] for files of a later version, which are not touched, and
+    /// [`Error::Io`].
+    #[doc(alias = "NewMmapQueue")]
+    #[doc(alias = "NewQueue")]
+    pub fn open(&self, dir: impl AsRef<Path>) -> Result<Queue> {
+        let dir = dir.as_ref();
+        self.validate()?;
+        let storage = FileStorage::open(dir, self.create).map_err(|error| {
+            if error.kind() == std::io::ErrorKind::NotFound && !self.create {
+                Error::NotFound { what: "queue", name: dir.display().to_string() }
+            } else {
+                Error::io("open", dir, error)
+            }
+        })?;
+        Ok(Queue { engine: Arc::new(Engine::open(storage, self, true)?) })
+    }
+}
+
+impl Queue {
+    /// Opens the queue in `dir` with the default [`Options`], creating it when there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Options::open`].
+    pub fn open(dir: impl AsRef<Path>) -> Result<Queue> {
+        Options::new().open(dir)
+    }
+
+    /// The default options, to be changed and opened.
+    pub const fn options() -> Options {
+        Options::new()
+    }
+
+    /// Puts a message (bytes or text) at the tail and returns its sequence number.
+    ///
+    /// # Durability
+    ///
+    /// When it returns, the message survives the death of the process at any instruction. It survives a power cut once
+    /// [flushed](Self::flush); with [`flush_every_ops(1)`](Options::flush_every_ops) when it returns.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MessageTooLarge`], [`Error::Full`] or [`Error::Io`] when there is no room (nothing was changed),
+    /// [`Error::Poisoned`] after a failed flush. An error of a flush this call has to do comes although the message is in
+    /// the queue.
+    #[inline]
+    #[doc(alias = "EnqueueString")]
+    pub fn enqueue(&self, message: impl AsRef<[u8]>) -> Result<u64> {
+        let message = message.as_ref();
+        check_len(message.len())?;
+        self.engine.enqueue(message)
+    }
+
+    /// Puts all messages at the tail, or none, and returns their sequence numbers.
+    ///
+    /// # Durability
+    ///
+    /// All or none also after a crash, of the process or the machine.
+    ///
+    /// # Errors
+    ///
+    /// As [`enqueue`](Self::enqueue); then none of the messages is in the queue.
+    ///
+    /// ```
+    /// # fn main() -> mmq::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// assert_eq!(queue.enqueue_batch(["a", "b", "c"])?, 0..3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "EnqueueBatch")]
+    pub fn enqueue_batch<M: AsRef<[u8]>>(&self, messages: impl IntoIterator<Item = M>) -> Result<Range<u64>> {
+        // The caller's iterator runs before any lock is taken.
+        let messages: Vec<M> = messages.into_iter().collect();
+        // And so does its `as_ref`, once: one that panics, enqueues, or answers otherwise the next time finds no lock held.
+        let messages: Vec<&[u8]> = messages.iter().map(AsRef::as_ref).collect();
+        for message in &messages {
+            check_len(message.len())?;
+        }
+        self.engine.enqueue_batch(&messages)
+    }
+
+    /// Puts a message of `len` bytes at the tail, which `fill` writes in place. The bytes are zero before.
+    ///
+    /// Other producers wait while `fill` runs. It may read from the queue but not write to it: an enqueue from within is
+    /// refused with [`Error::InvalidArgument`]. A panic in it leaves no trace in the queue.
+    ///
+    /// # Durability
+    ///
+    /// As [`enqueue`](Self::enqueue).
+    ///
+    /// # Errors
+    ///
+    /// As [`enqueue`](Self::enqueue); when there is no room, `fill` was not called.
+    ///
+    /// ```
+    /// # fn main() -> mmq::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.enqueue_with(4, |bytes| bytes.copy_from_slice(&7u32.to_le_bytes()))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn enqueue_with(&self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<u64> {
+        check_len(len)?;
+        self.engine.enqueue_with(len, fill).map(|(seq, ())| seq)
+    }
+
+    /// The next message, which stays in the queue; `None` when there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gap`] when messages are missing here, once: the next call goes on behind them. [`Error::Io`].
+    #[inline]
+    #[doc(alias = "PeekString")]
+    pub fn peek(&self) -> Result<Option<Message>> {
+        reading::next(&self.engine, self.engine.default_consumer()?, Read::Look)
+    }
+
+    /// Takes the next message; `None` when there is none.
+    ///
+    /// # Durability
+    ///
+    /// A message that was returned does not come again after the process died. After a power cut those may that were taken
+    /// since the last flush.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gap`] when messages are missing here, once: the next call goes on behind them. [`Error::Io`].
+    #[inline]
+    #[doc(alias = "DequeueString")]
+    pub fn dequeue(&self) -> Result<Option<Message>> {
+        reading::next(&self.engine, self.engine.default_consumer()?, Read::Take)
+    }
+
+    /// As [`peek`](Self::peek), into a buffer whose content is replaced; returns the sequence number. No allocation once
+    /// the buffer is large enough.
+    ///
+    /// # Errors
+    ///
+    /// As [`peek`](Self::peek).
+    #[inline]
+    pub fn peek_into(&self, buffer: &mut Vec<u8>) -> Result<Option<u64>> {
+        reading::next_into(&self.engine, self.engine.default_consumer()?, Read::Look, buffer)
+    }
+
+    /// As [`dequeue`](Self::dequeue), into a buffer whose content is replaced; returns the sequence number. No allocation
+    /// once the buffer is large enough.
+    ///
+    /// # Errors
+    ///
+    /// As [`dequeue`](Self::dequeue).
+    #[inline]
+    pub fn dequeue_into(&self, buffer: &mut Vec<u8>) -> Result<Option<u64>> {
+        reading::next_into(&self.engine, self.engine.default_consumer()?, Read::Take, buffer)
+    }
+
+    /// Takes up to `max` messages: as many as there are.
+    ///
+    /// # Errors
+    ///
+    /// As [`dequeue`](Self::dequeue), when nothing was taken before; an error met behind the first message comes with the
+    /// next call.
+    pub fn dequeue_batch(&self, max: usize) -> Result<Vec<Message>> {
+        reading::batch(&self.engine, self.engine.default_consumer()?, max)
+    }
+
+    /// Takes the next message, waiting for one up to `timeout`; `None` when none came. Does not poll.
+    ///
+    /// # Errors
+    ///
+    /// As [`dequeue`](Self::dequeue); [`Error::Closed`] when the queue is closed meanwhile.
+    pub fn dequeue_timeout(&self, timeout: Duration) -> Result<Option<Message>> {
+        reading::next_waiting(&self.engine, self.engine.default_consumer()?, timeout)
+    }
+
+    /// Takes the next message without delivering it and returns its sequence number. Its payload is not read, nor checked.
+    ///
+    /// # Errors
+    ///
+    /// As [`dequeue`](Self::dequeue).
+    #[inline]
+    pub fn skip(&self) -> Result<Option<u64>> {
+        reading::skip(&self.engine, self.engine.default_consumer()?)
+    }
+
+    /// Hands out the next message, to be [acknowledged](Delivery::ack) when its work is done: see
+    /// [`Consumer::receive`](Consumer::receive), which this is for the queue's own (default) consumer.
+    ///
+    /// # Errors
+    ///
+    /// As [`dequeue`](Self::dequeue).
+    #[inline]
+    pub fn receive(&self) -> Result<Option<Delivery>> {
+        reading::receive(&self.engine, self.engine.default_consumer()?)
+    }
+
+    /// As [`receive`](Self::receive), waiting up to `timeout` for a message. Does not poll.
+    ///
+    /// # Errors
+    ///
+    /// As [`dequeue_timeout`](Self::dequeue_timeout).
+    pub fn receive_timeout(&self, timeout: Duration) -> Result<Option<Delivery>> {
+        reading::receive_waiting(&self.engine, self.engine.default_consumer()?, timeout)
+    }
+
+    /// As [`Consumer::set_max_in_flight`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when the default consumer cannot be made, [`Error::Closed`].
+    pub fn set_max_in_flight(&self, messages: impl Into<Option<u32>>) -> Result<()> {
+        self.engine.set_max_in_flight(self.engine.default_consumer()?, messages.into());
+        Ok(())
+    }
+
+    /// A descriptor that is readable while a message, or the news of a gap, waits for the queue's own (default) consumer,
+    /// and once the queue is closed: see [`Consumer::ready_fd`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Consumer::ready_fd`].
+    pub fn ready_fd(&self) -> Result<BorrowedFd<'_>> {
+        self.engine.ready_fd(self.engine.default_consumer()?)
+    }
+
+    /// A future of the next message, which it takes: waits for it without a thread, on any executor.
+    ///
+    /// Dropping the future before it is done changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// It yields those of [`dequeue`](Self::dequeue), and [`Error::Closed`] when the queue is closed meanwhile.
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn recv(&self) -> crate::Recv {
+        crate::Recv::new(self.of_default())
+    }
+
+    /// A future of the next delivery: [`receive`](Self::receive) that waits.
+    ///
+    /// # Errors
+    ///
+    /// It yields those of [`recv`](Self::recv).
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn recv_delivery(&self) -> crate::RecvDelivery {
+        crate::RecvDelivery::new(self.of_default())
+    }
+
+    /// A stream of all messages from the next one on, which it takes.
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn messages(&self) -> crate::Messages {
+        crate::Messages::new(self.of_default())
+    }
+
+    /// Looks at the messages from the next one on and consumes nothing. Ends at the end of the queue; goes on when asked
+    /// again after new ones came. Gaps come as errors between the messages.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when the default consumer cannot be made, [`Error::Closed`].
+    pub fn iter(&self) -> Iter {
+        Iter::new(self.engine.default_consumer().map(|standing| Ahead::new(&self.engine, standing)))
+    }
+
+    /// The consumer called `name` (1 to 255 bytes), which has its own place in the queue. It comes into being when first
+    /// asked for, at the oldest message still held, and is remembered by name.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] for a bad name, [`Error::Io`] when there is no room for another consumer.
+    #[doc(alias = "NewConsumer")]
+    pub fn consumer(&self, name: &str) -> Result<Consumer> {
+        check_name(name)?;
+        let standing = self.engine.consumer(name)?;
+        Ok(Consumer::new(Arc::clone(&self.engine), standing))
+    }
+
+    /// The names of all consumers that exist, in order. The queue's own (default) consumer has none.
+    #[must_use]
+    pub fn consumers(&self) -> Vec<String> {
+        self.engine.consumer_names()
+    }
+
+    /// Forgets the consumer called `name`: nothing is kept for it any more. Its handles answer [`Error::NotFound`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] when there is none of that name.
+    pub fn remove_consumer(&self, name: &str) -> Result<()> {
+        check_name(name)?;
+        self.engine.remove_consumer(name)
+    }
+
+    /// Messages that wait for the queue's own (default) consumer; before it first reads, all that are held.
+    ///
+    /// It follows from sequence numbers, so it is right at once after a reopening, and after the death of a process at any
+    /// instruction: so many come. Only what nobody has met yet is counted: messages whose bytes are damaged, those a power cut
+    /// took from the middle of a segment, and (with [`max_age`](Options::max_age)) those too old that were not passed over yet.
+    /// Then so many come at most, and it is right again from the moment the gap is told.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.engine.len()
+    }
+
+    /// Whether no message waits for the queue's own (default) consumer.
+    #[must_use]
+    #[doc(alias = "IsEmpty")]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Makes everything durable that was enqueued and taken before the call.
+    ///
+    /// # Durability
+    ///
+    /// When it returns, that survives a power cut. Enqueues go on meanwhile; threads that flush at the same time share one
+    /// sync.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when the system could not: then nothing more can be promised for this opening and all writing answers
+    /// [`Error::Poisoned`] until the queue is opened again.
+    pub fn flush(&self) -> Result<()> {
+        self.engine.shared.flush()
+    }
+
+    /// The first sequence number not yet known to be durable.
+    #[must_use]
+    pub fn durable_seq(&self) -> u64 {
+        self.engine.shared.durable.0.lock().spot.seq
+    }
+
+    /// Returns once the message `seq` is durable, flushing when it is not. Threads that wait at the same time share one
+    /// sync.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Self::flush); [`Error::NotFound`] for a number that was never given out.
+    pub fn wait_durable(&self, seq: u64) -> Result<()> {
+        let shared = &*self.engine.shared;
+        if shared.forked() {
+            return Err(Error::Forked);
+        }
+        if self.durable_seq() > seq {
+            return Ok(());
+        }
+        shared.check_writable()?;
+        let tail = shared.committed_spot();
+        if seq >= tail.seq {
+            return Err(Error::NotFound { what: "message", name: seq.to_string() });
+        }
+        shared.flush_to(tail.position)
+    }
+
+    /// Figures of one moment: what belongs together was read together, while everybody went on.
+    ///
+    /// It costs producers and consumers nothing but, on a queue that never keeps still, a wait for a few words to be read.
+    /// With messages [in flight](Consumer::receive) they are counted: they wait until they are acknowledged.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.engine.stats()
+    }
+
+    /// The queue's directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.engine.shared.storage.path()
+    }
+
+    /// Makes everything durable and lets go of the files. Consumers' handles answer [`Error::Closed`] from now on, and so do
+    /// calls that wait; messages that are held stay readable.
+    ///
+    /// Dropping the queue does the same, with its errors lost.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Self::flush). The files are let go of whatever it returns.
+    #[doc(alias = "Close")]
+    pub fn close(self) -> Result<()> {
+        self.engine.close()
+    }
+
+    #[cfg(feature = "capi")]
+    pub(crate) fn engine(&self) -> &Arc<Engine<FileStorage>> {
+        &self.engine
+    }
+
+    #[cfg(feature = "async")]
+    fn of_default(&self) -> Result<crate::recv::Whose> {
+        let standing = self.engine.default_consumer()?;
+        Ok((Arc::clone(&self.engine), Arc::clone(standing)))
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // Consumers' handles may outlive the queue; its files must not stay locked for them.
+        let _ = self.engine.close();
+    }
+}
+
+#[inline]
+fn check_len(len: usize) -> Result<()> {
+    if len as u64 > MAX_MESSAGE_LEN {
+        return Err(Error::MessageTooLarge { len: len as u64, max: MAX_MESSAGE_LEN });
+    }
+    Ok(())
+}

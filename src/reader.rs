@@ -1,0 +1,803 @@
+//! The way out: find the next record, verify it, hand it on, step over it.
+//!
+//! A [`Cursor`] is a place in the queue with what is at hand there: the open segment, the mapped window, the record that
+//! was found last. A consumer owns one under its lock; an iterator owns one that moves ahead of its consumer's.
+//!
+//! What a cursor meets at its place is one of: the end of what is visible; the end of a segment; an intact record; padding;
+//! a recorded gap; or something that is none of these. Then the bytes are damaged, and the cursor searches forward for
+//! the next intact record, reports the numbers between as a gap, and goes on: damage costs what it touched.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::arena::Lease;
+use crate::checksum::crc32c;
+use crate::error::{Error, Gap, GapCause, Result};
+use crate::layout::{
+    self, FRAGMENT_HEADER_LEN, Fragment, FragmentWords, Kind, SEGMENT_HEADER_LEN, SegmentHeader, segment_name,
+};
+use crate::scan::Scan;
+use crate::segment::{Lost, Row, Segment};
+use crate::shared::{Shared, Spot, grain_of};
+use crate::storage::{Storage, StorageFile};
+
+/// Bytes that are read ahead at a time.
+const READ_AHEAD: usize = 64 << 10;
+
+/// Room for the pieces of a record that a cursor keeps for the next such record: a few of the lengths that are common.
+const SCRATCH_KEPT: usize = 2 << 20;
+
+/// A record that was found at a cursor's place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Record {
+    pub(crate) seq: u64,
+    /// Payload bytes, all fragments together.
+    pub(crate) len: u64,
+    /// Offset of the payload in the cursor's window, when it lies there in one piece.
+    pub(crate) in_window: Option<usize>,
+    /// The position behind the record.
+    end: u64,
+}
+
+/// A place in the queue, and what is at hand there.
+#[derive(Debug)]
+pub(crate) struct Cursor<F> {
+    position: u64,
+    seq: u64,
+    /// Positions below it are known to be visible.
+    limit: u64,
+    segment: Option<Arc<Segment<F>>>,
+    window: Option<Lease>,
+    window_base: u64,
+    /// A record that ends at or below lies in the window.
+    window_end: u64,
+    lending: bool,
+    /// The window's place for which others were asked to let go of theirs.
+    asked_at: u64,
+    found: Option<Record>,
+    /// The payload of what was found was checked. (Not a part of the record, whose fields all are words: copying bytes that
+    /// were just stored as others waits for the store.)
+    verified: bool,
+    /// A segment was left behind since it was last asked.
+    crossed: bool,
+    /// When messages have an age: the life of a segment, and when the records at the place in it were written at the earliest.
+    time: Option<(u64, u64)>,
+    /// Where a backlog is read ahead to when only short windows may be mapped.
+    ahead: Option<Lease>,
+    /// `window` is that.
+    is_ahead: bool,
+    /// Bytes of a record that does not lie in one window.
+    scratch: Vec<u8>,
+    /// What `scratch` holds.
+    scratch_seq: Option<u64>,
+}
+
+impl<F: StorageFile> Cursor<F> {
+    pub(crate) fn new(spot: Spot) -> Cursor<F> {
+        Cursor {
+            position: spot.position,
+            seq: spot.seq,
+            limit: 0,
+            segment: None,
+            window: None,
+            window_base: 0,
+            window_end: 0,
+            lending: false,
+            asked_at: u64::MAX,
+            found: None,
+            verified: false,
+            crossed: false,
+            time: None,
+            ahead: None,
+            is_ahead: false,
+            scratch: Vec::new(),
+            scratch_seq: None,
+        }
+    }
+
+    pub(crate) fn spot(&self) -> Spot {
+        Spot { position: self.position, seq: self.seq }
+    }
+
+    /// End of the segment the place lies in.
+    pub(crate) fn segment_end(&self) -> u64 {
+        self.segment.as_ref().map_or(self.position, |segment| segment.header.end())
+    }
+
+    /// Steps over messages that were written before `time`, told as a gap. An error met behind them, a gap mostly, is
+    /// the second one.
+    pub(crate) fn pass_expired<S: Storage<File = F>>(
+        &mut self,
+        shared: &Shared<S>,
+        time: u64,
+    ) -> (Option<Gap>, Option<Error>) {
+        let Some(age) = shared.max_age else {
+            return (None, None);
+        };
+        // What was written up to so much later bears the same time.
+        let before = time.saturating_sub(grain_of(age));
+        if self.segment.is_some() && self.time.is_some_and(|(_, time)| time >= before) {
+            // What follows is not older.
+            return (None, None);
+        }
+        let mut passed: Option<Gap> = None;
+        let met = loop {
+            match self.find_header(shared) {
+                Ok(None) => break None,
+                Ok(Some(record)) => {
+                    if self.time.is_none_or(|(_, time)| time >= before) {
+                        break None;
+                    }
+                    let first = passed.map_or(record.seq, |gap| gap.first);
+                    passed = Some(Gap { first, last: record.seq, cause: GapCause::Expired });
+                    self.advance();
+                }
+                Err(error) => break Some(error),
+            }
+        };
+        (passed, met)
+    }
+
+    /// Learns when the records at the place were written, once it is in the segment: what was said last before it.
+    fn learn_time<S: Storage<File = F>>(&mut self, shared: &Shared<S>, segment: &Segment<F>) -> Result<()> {
+        let life = segment.header.life;
+        if shared.max_age.is_none() || self.time.is_some_and(|(of, _)| of == life) {
+            return Ok(());
+        }
+        let io = |error| Error::io("read", shared.storage.path().join(segment.name()), error);
+        let mut time = segment.header.created;
+        let mut scan = Scan::new(&segment.file, &segment.header, self.position.min(segment.allocated_end()));
+        let mut at = segment.header.base;
+        while at < self.position {
+            let Some(seen) = scan.header_at(at).map_err(io)? else {
+                // Damaged, or the last record before the place: what is known so far makes messages older than they may be,
+                // so they are taken for as young as the next segment.
+                if at + FRAGMENT_HEADER_LEN <= self.position {
+                    time = u64::MAX;
+                }
+                break;
+            };
+            if seen.fragment.kind == Kind::Time
+                && let Some(said) = scan.time(&seen).map_err(io)?
+            {
+                time = time.max(said);
+            }
+            at = seen.end();
+        }
+        self.time = Some((life, time));
+        Ok(())
+    }
+
+    pub(crate) fn may_lend(&self) -> bool {
+        self.lending
+    }
+
+    /// The record at the place, checked; `None` when there is none yet.
+    pub(crate) fn find<S: Storage<File = F>>(&mut self, shared: &Shared<S>) -> Result<Option<Record>> {
+        self.meet(shared, true).map_err(|error| *error)
+    }
+
+    /// The record at the place by its header alone.
+    pub(crate) fn find_header<S: Storage<File = F>>(&mut self, shared: &Shared<S>) -> Result<Option<Record>> {
+        self.meet(shared, false).map_err(|error| *error)
+    }
+
+    /// The record at the place, its payload checked when `verify` says so.
+    ///
+    /// The error is boxed: a result that fits registers spares the quick way a detour through memory.
+    #[inline(always)]
+    pub(crate) fn meet<S: Storage<File = F>>(
+        &mut self,
+        shared: &Shared<S>,
+        verify: bool,
+    ) -> Result<Option<Record>, Box<Error>> {
+        if let Some(record) = self.found
+            && (self.verified || !verify)
+        {
+            return Ok(Some(record));
+        }
+        if let Some(record) = self.find_quickly(shared, verify) {
+            return Ok(Some(record));
+        }
+        let found = self.find_slowly(shared, verify)?;
+        Ok(if found { self.found } else { None })
+    }
+
+    /// A whole record that lies in the window. Anything else is left to [`find_slowly`](Self::find_slowly).
+    #[inline(always)]
+    fn find_quickly<S: Storage<File = F>>(&mut self, shared: &Shared<S>, verify: bool) -> Option<Record> {
+        if self.position >= self.limit {
+            self.limit = shared.visible.0.position.load(Ordering::Acquire);
+            if self.position >= self.limit {
+                return None;
+            }
+        }
+        if self.position + FRAGMENT_HEADER_LEN > self.window_end {
+            return None;
+        }
+        let (window, segment) = (self.window.as_ref()?, self.segment.as_ref()?);
+        let offset = self.position.wrapping_sub(self.window_base) as usize;
+        let words = FragmentWords(window.load_u64_relaxed(offset), window.load_u64_relaxed(offset + 8));
+        let (fragment, state) = Fragment::decode(words, segment.seed, self.position - segment.header.base)?;
+        let end = self.position + fragment.total_len();
+        if fragment.kind != Kind::Whole || end > self.window_end || end > self.limit || !fragment.is_numbered(self.seq)
+        {
+            return None;
+        }
+        let payload = offset + FRAGMENT_HEADER_LEN as usize;
+        if verify && !Fragment::holds(words, window.crc32c(state, payload, fragment.len as usize)) {
+            return None;
+        }
+        let record = Record { seq: self.seq, len: u64::from(fragment.len), in_window: Some(payload), end };
+        self.found = Some(record);
+        self.verified = verify;
+        Some(record)
+    }
+
+    /// Steps over the record that was found.
+    #[inline]
+    pub(crate) fn advance(&mut self) {
+        if let Some(record) = self.found.take() {
+            self.position = record.end;
+            self.seq = record.seq + 1;
+            if record.in_window.is_none() && self.segment.as_ref().is_some_and(|s| s.header.end() <= record.end) {
+                // A record in several pieces: the segments of the first ones are behind.
+                self.leave(record.end);
+            }
+        }
+    }
+
+    /// The window the record lies in.
+    pub(crate) fn window(&mut self) -> Option<&mut Lease> {
+        self.window.as_mut()
+    }
+
+    /// Appends the record's payload to `out`.
+    #[inline(always)]
+    pub(crate) fn copy_to<S: Storage<File = F>>(
+        &mut self,
+        shared: &Shared<S>,
+        record: &Record,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Box<Error>> {
+        match (record.in_window, &self.window) {
+            (Some(offset), Some(window)) => {
+                window.append_to(offset, record.len as usize, out);
+                Ok(())
+            }
+            _ => self.copy_gathered(shared, record, out),
+        }
+    }
+
+    /// Puts the payload of the record, which is being taken, in place of what `out` holds.
+    #[inline(always)]
+    pub(crate) fn move_to_buffer<S: Storage<File = F>>(
+        &mut self,
+        shared: &Shared<S>,
+        record: &Record,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Box<Error>> {
+        if let (Some(offset), Some(window)) = (record.in_window, &self.window) {
+            out.clear();
+            window.append_to(offset, record.len as usize, out);
+            return Ok(());
+        }
+        self.swap_gathered(shared, record, out)
+    }
+
+    /// Spares the copy: the buffers change hands.
+    #[cold]
+    fn swap_gathered<S: Storage<File = F>>(
+        &mut self,
+        shared: &Shared<S>,
+        record: &Record,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Box<Error>> {
+        self.gather(shared, record).inspect_err(|_| out.clear())?;
+        std::mem::swap(&mut self.scratch, out);
+        self.scratch_seq = None;
+        self.trim_scratch();
+        Ok(())
+    }
+
+    #[cold]
+    fn copy_gathered<S: Storage<File = F>>(
+        &mut self,
+        shared: &Shared<S>,
+        record: &Record,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Box<Error>> {
+        self.gather(shared, record)?;
+        out.extend_from_slice(&self.scratch);
+        self.trim_scratch();
+        Ok(())
+    }
+
+    /// Copies the record's payload into `out`, which is as long as it.
+    #[cfg(feature = "capi")]
+    #[inline(always)]
+    pub(crate) fn copy_into<S: Storage<File = F>>(
+        &mut self,
+        shared: &Shared<S>,
+        record: &Record,
+        out: &mut [u8],
+    ) -> Result<(), Box<Error>> {
+        match (record.in_window, &self.window) {
+            (Some(offset), Some(window)) => {
+                window.copy_out(offset, out);
+                Ok(())
+            }
+            _ => self.copy_gathered_into(shared, record, out),
+        }
+    }
+
+    #[cfg(feature = "capi")]
+    #[cold]
+    fn copy_gathered_into<S: Storage<File = F>>(
+        &mut self,
+        shared: &Shared<S>,
+        record: &Record,
+        out: &mut [u8],
+    ) -> Result<(), Box<Error>> {
+        self.gather(shared, record)?;
+        out.copy_from_slice(&self.scratch);
+        self.trim_scratch();
+        Ok(())
+    }
+
+    /// The payload of a record in several pieces, on its own.
+    pub(crate) fn take_gathered<S: Storage<File = F>>(
+        &mut self,
+        shared: &Shared<S>,
+        record: &Record,
+    ) -> Result<Vec<u8>> {
+        self.gather(shared, record)?;
+        self.scratch_seq = None;
+        Ok(std::mem::take(&mut self.scratch))
+    }
+
+    /// A long message must not leave its length behind in memory for ever.
+    fn trim_scratch(&mut self) {
+        if self.scratch.capacity() > SCRATCH_KEPT {
+            self.scratch = Vec::new();
+            self.scratch_seq = None;
+        }
+    }
+
+    fn gather<S: Storage<File = F>>(&mut self, shared: &Shared<S>, record: &Record) -> Result<()> {
+        if self.scratch_seq == Some(record.seq) && self.scratch.len() as u64 == record.len {
+            return Ok(());
+        }
+        match self.assemble(shared, true)? {
+            Some(_) => Ok(()),
+            None => Err(Error::Closed),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_slowly<S: Storage<File = F>>(&mut self, shared: &Shared<S>, verify: bool) -> Result<bool, Box<Error>> {
+        Ok(self.search(shared, verify)?.is_some())
+    }
+
+    /// Whatever lies at the place; a record is left in `found`.
+    fn search<S: Storage<File = F>>(&mut self, shared: &Shared<S>, verify: bool) -> Result<Option<Record>> {
+        self.found = None;
+        loop {
+            self.limit = shared.visible.0.position.load(Ordering::Acquire);
+            if self.position >= self.limit {
+                return Ok(None);
+            }
+            if !self.enter_segment(shared)? {
+                // Nothing holds the place: all before the end of what is visible is gone, unless a segment came meanwhile.
+                let end = shared.visible_end();
+                if self.enter_segment(shared)? {
+                    continue;
+                }
+                self.position = end.position;
+                self.step_to(shared, end.seq, None)?;
+                continue;
+            }
+            let Some(segment) = self.segment.clone() else {
+                continue;
+            };
+            let end = segment.header.end().min(self.limit);
+            if self.position + FRAGMENT_HEADER_LEN > segment.header.end() {
+                self.leave(segment.header.end());
+                continue;
+            }
+            self.learn_time(shared, &segment)?;
+            self.take_window(shared, &segment)?;
+            if let Some(record) = self.find_quickly(shared, verify) {
+                return Ok(Some(record));
+            }
+            let mut scan = Scan::new(&segment.file, &segment.header, end.min(segment.allocated_end()));
+            let io = |error| Error::io("read", shared.storage.path().join(segment.name()), error);
+            let seen = scan.header_at(self.position).map_err(io)?;
+            let Some(seen) = seen else {
+                self.resynchronise(shared, &mut scan, end)?;
+                continue;
+            };
+            let number = seen.fragment.seq_from(self.seq);
+            match seen.fragment.kind {
+                Kind::Padding if scan.payload_holds(&seen).map_err(io)? && number == self.seq => {
+                    self.position = seen.end();
+                }
+                Kind::Time if number == self.seq => match scan.time(&seen).map_err(io)? {
+                    Some(said) => {
+                        self.position = seen.end();
+                        let life = segment.header.life;
+                        self.time = self.time.map(|(_, time)| (life, time.max(said)));
+                    }
+                    None => self.resynchronise(shared, &mut scan, end)?,
+                },
+                Kind::Middle | Kind::Last
+                    if self.position == segment.header.base && seen.fragment.is_numbered(self.seq.wrapping_sub(1)) =>
+                {
+                    // The rest of a record that was taken, or told to be missing, with what came before.
+                    self.position = seen.end();
+                }
+                Kind::Gap if scan.payload_holds(&seen).map_err(io)? => {
+                    self.position = seen.end();
+                    self.step_to(shared, number, Some(GapCause::Unflushed))?;
+                }
+                Kind::Whole | Kind::First if seen.fragment.is_numbered(self.seq) => {
+                    drop(scan);
+                    match self.assemble(shared, verify)? {
+                        Some(record) => {
+                            self.found = Some(record);
+                            self.verified = verify;
+                            return Ok(Some(record));
+                        }
+                        None => {
+                            let mut scan = Scan::new(&segment.file, &segment.header, end.min(segment.allocated_end()));
+                            self.resynchronise(shared, &mut scan, end)?;
+                        }
+                    }
+                }
+                _ => self.resynchronise(shared, &mut scan, end)?,
+            }
+        }
+    }
+
+    /// Opens the segment that holds the place, or the next one behind it; false when there is none. Tells of numbers
+    /// missing before it.
+    fn enter_segment<S: Storage<File = F>>(&mut self, shared: &Shared<S>) -> Result<bool> {
+        loop {
+            if let Some(segment) = &self.segment {
+                let header = segment.header;
+                if self.position == header.base && self.seq < header.first_seq {
+                    // The rest of what is missing before it, for another cause than what was told of it.
+                    self.step_before(shared, &header)?;
+                }
+                if self.position < header.end() {
+                    return Ok(true);
+                }
+                let end = header.end();
+                self.leave(end);
+            }
+            let mut list = shared.segments.list();
+            let Some(row) = list.at(self.position) else {
+                return Ok(false);
+            };
+            let opened = list.open(&shared.storage, &row);
+            match opened {
+                Ok(segment) => {
+                    // What was given up may end in the first segment there is: told as one gap.
+                    let whole = (self.position < row.header.base && row.header.gap_before == 0)
+                        .then(|| list.first_whole(&shared.storage))
+                        .flatten()
+                        .filter(|(position, _)| (row.header.base + 1..row.header.end()).contains(position));
+                    drop(list);
+                    self.segment = Some(segment);
+                    self.position = self.position.max(row.header.base);
+                    if let Some((position, seq)) = whole
+                        && self.seq < seq
+                        && shared.cause_of(self.seq).1 == seq
+                    {
+                        self.position = position;
+                        self.step_to(shared, seq, None)?;
+                    }
+                    if self.position == row.header.base && self.seq < row.header.first_seq {
+                        self.step_before(shared, &row.header)?;
+                    }
+                    return Ok(true);
+                }
+                Err(Lost::Io(error)) => {
+                    let path = shared.storage.path().join(segment_name(row.slot));
+                    return Err(Error::io("open", path, error));
+                }
+                Err(Lost::Gone) => {
+                    list.look_for(&shared.storage, &shared.index, row.header.life);
+                }
+            }
+        }
+    }
+
+    /// The numbers before a segment's first one: lost with what was before them, and those the segment itself says were
+    /// never to come.
+    fn step_before<S: Storage<File = F>>(&mut self, shared: &Shared<S>, header: &SegmentHeader) -> Result<()> {
+        let stated_from = header.first_seq - header.gap_before;
+        if self.seq < stated_from {
+            // The next read meets the rest, still at the segment's base.
+            return self.step_to(shared, stated_from, None);
+        }
+        self.step_to(shared, header.first_seq, Some(GapCause::from_number(header.cause)))
+    }
+
+    /// Moves to the number `seq`, telling of those passed over. Numbers whose cause nobody stored are dropped or expired
+    /// when they lie below those marks, else damaged; where the cause changes, the rest is told by the next read.
+    fn step_to<S: Storage<File = F>>(&mut self, shared: &Shared<S>, seq: u64, cause: Option<GapCause>) -> Result<()> {
+        if seq <= self.seq {
+            return Ok(());
+        }
+        let (cause, below) = cause.map_or_else(|| shared.cause_of(self.seq), |cause| (cause, u64::MAX));
+        let next = seq.min(below);
+        let gap = Gap { first: self.seq, last: next - 1, cause };
+        self.seq = next;
+        Err(Error::Gap(gap))
+    }
+
+    /// What lies at the place is damaged: goes to the next intact record of the segment, or behind the segment.
+    #[cold]
+    fn resynchronise<S: Storage<File = F>>(
+        &mut self,
+        shared: &Shared<S>,
+        scan: &mut Scan<'_, F>,
+        end: u64,
+    ) -> Result<()> {
+        let segment_end = self.segment.as_ref().map_or(end, |segment| segment.header.end());
+        let below = shared.visible.0.seq.load(Ordering::Acquire);
+        let from = self.position + layout::ALIGN;
+        let found = scan
+            .search(from, self.seq, below)
+            .map_err(|error| Error::io("read", shared.storage.path().to_path_buf(), error))?;
+        match found {
+            Some((seen, number)) => {
+                self.position = seen.position;
+                self.step_to(shared, number, None)
+            }
+            None if segment_end <= self.limit => {
+                self.leave(segment_end);
+                Ok(())
+            }
+            None => {
+                // The damage reaches to the tail.
+                let tail = shared.visible_end();
+                if tail.position > segment_end {
+                    self.leave(segment_end);
+                    return Ok(());
+                }
+                self.position = tail.position;
+                self.step_to(shared, tail.seq, None)
+            }
+        }
+    }
+
+    /// The record at the place, read without a window: it lies in several pieces, or where no window can be had. With
+    /// `verify` its payload is gathered in `scratch`. `None` when it is damaged.
+    fn assemble<S: Storage<File = F>>(&mut self, shared: &Shared<S>, verify: bool) -> Result<Option<Record>> {
+        let mut position = self.position;
+        let mut len = 0;
+        let (mut first, mut chain) = (true, 0);
+        let Some(mut segment) = self.segment.clone() else {
+            return Ok(None);
+        };
+        // What the buffer held is overwritten, not cleared first.
+        let mut filled = 0;
+        self.scratch_seq = None;
+        loop {
+            let limit = self.limit.min(segment.header.end()).min(segment.allocated_end());
+            let io = |error| Error::io("read", shared.storage.path().join(segment.name()), error);
+            if position + FRAGMENT_HEADER_LEN > limit {
+                return Ok(None);
+            }
+            let offset = segment.offset(position);
+            let mut head = [0; FRAGMENT_HEADER_LEN as usize];
+            crate::index::read_full(&segment.file, &mut head, offset).map_err(io)?;
+            let decoded = crate::scan::words(&head)
+                .and_then(|words| Some((words, Fragment::decode(words, segment.seed, offset - SEGMENT_HEADER_LEN)?)));
+            let Some((words, (fragment, state))) = decoded else {
+                return Ok(None);
+            };
+            let fits = position + fragment.total_len() <= limit;
+            let expected = if first {
+                matches!(fragment.kind, Kind::Whole | Kind::First)
+            } else {
+                matches!(fragment.kind, Kind::Middle | Kind::Last)
+            };
+            if !fits || !expected || !fragment.is_numbered(self.seq) {
+                return Ok(None);
+            }
+            if verify {
+                let end = filled + fragment.len as usize;
+                // Bounded by the bytes the file really has.
+                if self.scratch.len() < end {
+                    self.scratch.resize(end, 0);
+                }
+                let piece = &mut self.scratch[filled..end];
+                filled = end;
+                let read = crate::index::read_full(&segment.file, piece, offset + FRAGMENT_HEADER_LEN).map_err(io)?;
+                if read < piece.len() || !Fragment::holds(words, crc32c(state ^ chain, piece)) {
+                    return Ok(None);
+                }
+            }
+            chain = words.crc();
+            len += u64::from(fragment.len);
+            position += fragment.total_len();
+            if matches!(fragment.kind, Kind::Whole | Kind::Last) {
+                break;
+            }
+            first = false;
+            let mut list = shared.segments.list();
+            let Some(row) = list.at(position.max(segment.header.end())) else {
+                return Ok(None);
+            };
+            if row.header.base != segment.header.end() {
+                // The segment between is lost, and with it a piece of the record.
+                return Ok(None);
+            }
+            position = row.header.base;
+            segment = match list.open_anywhere(&shared.storage, &shared.index, &row) {
+                Ok(segment) => segment,
+                Err(Lost::Gone) => return Ok(None),
+                Err(Lost::Io(error)) => {
+                    return Err(Error::io("open", shared.storage.path().join(segment_name(row.slot)), error));
+                }
+            };
+        }
+        if verify {
+            self.scratch.truncate(filled);
+            self.scratch_seq = Some(self.seq);
+        }
+        Ok(Some(Record { seq: self.seq, len, in_window: None, end: position }))
+    }
+
+    /// Goes on behind the segment.
+    fn leave(&mut self, end: u64) {
+        self.position = self.position.max(end);
+        self.crossed = true;
+        self.release();
+    }
+
+    /// Whether a segment was left behind since the last call.
+    #[inline]
+    pub(crate) fn take_crossed(&mut self) -> bool {
+        std::mem::take(&mut self.crossed)
+    }
+
+    /// The life of the segment that is held open.
+    pub(crate) fn holds(&self) -> Option<u64> {
+        self.segment.as_ref().map(|segment| segment.header.life)
+    }
+
+    /// Lets go of a window that messages cannot be lent from: the next read asks for a better one.
+    pub(crate) fn reconsider_window(&mut self) {
+        if !self.lending && !self.is_ahead {
+            self.window = None;
+            self.window_end = 0;
+            self.found = None;
+        }
+    }
+
+    /// Lets go of the segment and the window; the place stays.
+    pub(crate) fn release(&mut self) {
+        self.keep_ahead();
+        self.segment = None;
+        self.window = None;
+        self.window_end = 0;
+        self.lending = false;
+        self.found = None;
+    }
+
+    /// Goes to another place.
+    pub(crate) fn move_to(&mut self, spot: Spot) {
+        self.release();
+        self.position = spot.position;
+        self.seq = spot.seq;
+        self.limit = 0;
+        self.time = None;
+        self.scratch_seq = None;
+    }
+
+    /// The window the place lies in. Without one, records are read by read calls.
+    fn take_window<S: Storage<File = F>>(&mut self, shared: &Shared<S>, segment: &Arc<Segment<F>>) -> Result<()> {
+        let geometry = shared.pool.geometry();
+        if geometry.window_len < geometry.segment_len && self.limit - self.position >= geometry.window_len {
+            return self.read_ahead(shared, segment);
+        }
+        self.keep_ahead();
+        let offset = segment.offset(self.position);
+        let window_len = shared.pool.geometry().window_len;
+        let number = offset / window_len;
+        let start = number * window_len;
+        let base = segment.header.base.wrapping_sub(SEGMENT_HEADER_LEN).wrapping_add(start);
+        let valid_end =
+            |len: u64| base.wrapping_add((start + len).min(segment.allocated()) - start).min(segment.header.end());
+        if let Some(window) = &self.window
+            && self.window_base == base
+        {
+            // The same window: only more of it may be allocated by now.
+            self.window_end = valid_end(window.len() as u64);
+            return Ok(());
+        }
+        self.window = None;
+        self.window_end = 0;
+        self.lending = false;
+        if start >= segment.allocated() {
+            return Ok(());
+        }
+        let granted = shared
+            .pool
+            .get(&segment.file, segment.header.life, number, segment.header.length, segment.allocated(), true)
+            .map_err(|error| Error::io("map", shared.storage.path().join(segment.name()), error))?;
+        if !granted.as_ref().is_some_and(|granted| granted.lending) && self.asked_at != base {
+            // Consumers that only stand there may have what is wanted here: the engine sees to it.
+            self.asked_at = base;
+            shared.window_wanted.store(true, Ordering::Relaxed);
+            self.crossed = true;
+        }
+        if let Some(granted) = granted {
+            self.window_base = base;
+            self.window_end = valid_end(granted.lease.len() as u64);
+            self.lending = granted.lending;
+            self.window = Some(granted.lease);
+        }
+        Ok(())
+    }
+
+    /// Reads what comes next, committed all, into a window of the cursor's own: mapping and unmapping a short window at a time
+    /// costs ten times as much.
+    fn read_ahead<S: Storage<File = F>>(&mut self, shared: &Shared<S>, segment: &Arc<Segment<F>>) -> Result<()> {
+        self.keep_ahead();
+        self.window = None;
+        self.window_end = 0;
+        self.lending = false;
+        let end = segment.header.end().min(self.limit).min(segment.allocated_end());
+        let ahead = match self.ahead.take() {
+            Some(ahead) => ahead,
+            None => Lease::private(READ_AHEAD).map_err(|error| Error::io("map", shared.storage.path(), error))?,
+        };
+        let len = end.saturating_sub(self.position).min(ahead.len() as u64) as usize;
+        let offset = segment.offset(self.position);
+        let read = ahead
+            .with_mut(0, len, |bytes| crate::index::read_full(&segment.file, bytes, offset))
+            .map_err(|error| Error::io("read", shared.storage.path().join(segment.name()), error))?;
+        self.window_base = self.position;
+        self.window_end = self.position + read as u64;
+        self.window = Some(ahead);
+        self.is_ahead = true;
+        Ok(())
+    }
+
+    /// Keeps the window of the cursor's own for the next time.
+    fn keep_ahead(&mut self) {
+        if std::mem::take(&mut self.is_ahead) {
+            self.ahead = self.window.take();
+            self.window_end = 0;
+        }
+    }
+
+    /// The place of the message `seq`, if it is still held: from the beginning of its segment over the headers.
+    pub(crate) fn seek<S: Storage<File = F>>(shared: &Shared<S>, rows: &[Row], seq: u64) -> Result<Option<Spot>> {
+        // A segment whose first number it is may begin with the end of it: the message itself begins before.
+        let at = rows.partition_point(|row| row.header.first_seq < seq);
+        let row = at.checked_sub(1).map_or_else(|| rows.first(), |at| rows.get(at));
+        let Some(row) = row.filter(|row| row.header.first_seq <= seq) else {
+            return Ok(None);
+        };
+        let mut cursor: Cursor<F> = Cursor::new(Spot { position: row.header.base, seq: row.header.first_seq });
+        loop {
+            if cursor.seq >= seq {
+                return Ok(Some(cursor.spot()));
+            }
+            match cursor.find_header(shared) {
+                Ok(Some(_)) => cursor.advance(),
+                // It lies in a gap that reaches to the tail.
+                Ok(None) => return Ok(Some(cursor.spot())),
+                Err(Error::Gap(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

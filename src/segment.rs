@@ -1,0 +1,536 @@
+//! The segment allocator: makes segments, hands drained ones out again, removes the surplus.
+//!
+//! Invariants:
+//!
+//! - live segments are kept in the order of their positions; each message lies in exactly one;
+//! - space is really allocated before anybody may store to it, in steps ahead of the tail;
+//! - a drained segment waits in `drained` until a *synced* place of every consumer stands behind it (rule R8); only then
+//!   may it be used again or removed;
+//! - a segment that anybody still reads from is never used again: it is removed, and its bytes live until it is let go;
+//! - taking space back never needs space.
+
+mod files;
+mod list;
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::error::{Error, GapCause, Result};
+use crate::events;
+use crate::given_up::GivenUp;
+use crate::index::Index;
+use crate::layout::{self, SegmentHeader, SegmentState};
+use crate::pool::Pool;
+use crate::storage::{Storage, StorageFile};
+
+pub(crate) use files::{Segment, open_life, overhead, set_aside};
+use files::{disk_bytes, salt};
+pub(crate) use list::List;
+use list::{Drained, Handing, Spare};
+
+/// Spare segments kept for reuse while nothing happens, when a segment is at most this long ...
+const SMALL_SEGMENT: u64 = 16 << 20;
+/// ... and when it is longer.
+const SPARES_SMALL: usize = 2;
+const SPARES_LARGE: usize = 1;
+/// Short segments kept while messages pass: a drained one is free only after a sync, and what is written meanwhile must find
+/// others. With fewer, new files are made and removed at full speed, at ten times the cost.
+const SPARES_BUSY: usize = 6;
+const BUSY_SEGMENT: u64 = 4 << 20;
+
+/// A live segment as the list keeps it: no file, no mapping.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row {
+    pub(crate) slot: u32,
+    /// `allocated` and `disk` (that and what the filesystem needs to find it) are kept up to date here.
+    pub(crate) header: SegmentHeader,
+}
+
+impl Row {
+    pub(crate) fn new(slot: u32, header: SegmentHeader) -> Row {
+        Row { slot, header }
+    }
+}
+
+/// What the list is made from at opening.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) live: Vec<Row>,
+    pub(crate) spares: Vec<Row>,
+    /// Live by their headers but of no use: passed by everybody, or begun for a record that was never committed.
+    pub(crate) drained: Vec<Row>,
+    /// Slots whose names are taken by something else.
+    pub(crate) foreign_slots: Vec<u32>,
+    pub(crate) next_life: u64,
+    pub(crate) other_bytes: u64,
+    /// Every one of them has its row in the index.
+    pub(crate) rows_complete: bool,
+}
+
+/// Why a live segment cannot be opened.
+#[derive(Debug)]
+pub(crate) enum Lost {
+    /// Its file is gone, or is not that segment any more.
+    Gone,
+    Io(io::Error),
+}
+
+/// What a new segment begins with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plan {
+    pub(crate) base: u64,
+    pub(crate) first_seq: u64,
+    pub(crate) gap_before: u64,
+    pub(crate) cause: u8,
+    /// Bytes behind the header that are wanted at once.
+    pub(crate) need: u64,
+    /// The segment says that it was made no earlier, whatever the clock says: milliseconds since 1970.
+    pub(crate) not_before: u64,
+}
+
+/// Limits on disk space.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) max_bytes: Option<u64>,
+    pub(crate) min_free_bytes: u64,
+}
+
+impl Limits {
+    /// Whether nobody counts the bytes.
+    fn none(&self) -> bool {
+        self.max_bytes.is_none() && self.min_free_bytes == 0
+    }
+}
+
+/// How many segments of that length are kept for reuse.
+fn spares_wanted(length: u64, busy: bool) -> usize {
+    match length {
+        0..=BUSY_SEGMENT if busy => SPARES_BUSY,
+        0..=SMALL_SEGMENT => SPARES_SMALL,
+        _ => SPARES_LARGE,
+    }
+}
+
+/// What the allocator works with.
+#[derive(Debug)]
+pub(crate) struct Context<'a, S: Storage> {
+    pub(crate) storage: &'a S,
+    pub(crate) index: &'a Index<S>,
+    pub(crate) pool: &'a Pool,
+    pub(crate) limits: Limits,
+    /// Position and sequence number up to which everything is on disk.
+    pub(crate) durable: (u64, u64),
+    /// What was given up and why. Noted before a segment with such messages can be seen to be drained, and known on disk before
+    /// it goes.
+    pub(crate) given_up: &'a Mutex<GivenUp>,
+    /// Fresh space may be filled ahead: no flush of a few bytes will write it out.
+    pub(crate) fills: bool,
+}
+
+impl<S: Storage> Context<'_, S> {
+    /// Fresh space is filled with zeros in pieces of so many bytes before records are stored in it; `None` when it is not:
+    /// where a few bytes are flushed often, a sync would write the zeros too.
+    ///
+    /// A write call of that length has the kernel allocate one folio for it, and the first store into a window at least
+    /// as long maps the whole folio. Measured on ext4 (Linux 6.18), for each 4 KiB: stores into fresh space 4.1 us,
+    /// `MADV_POPULATE_WRITE` 4.0, with huge pages 0.73; zeros first 0.57 (pieces of 2 MiB) to 0.95 (of 128 KiB). A
+    /// folio longer than the window is mapped page by page, at 3 to 13 us: so a piece is no longer than a window.
+    pub(crate) fn fill_step(&self) -> Option<u64> {
+        let window = self.pool.geometry().window_len;
+        (self.fills && window >= FILL_FROM).then(|| window.min(HUGE_PAGE))
+    }
+
+    /// Whether a payload of `len` bytes goes into fresh space by a write call: the kernel then clears nothing that is
+    /// overwritten whole, and is called no more often than for each piece.
+    pub(crate) fn prefers_call(&self, len: u64) -> bool {
+        let least = match self.fill_step() {
+            Some(HUGE_PAGE) => CALL_FROM_HUGE,
+            Some(_) => CALL_FROM_FILLED,
+            None => CALL_FROM,
+        };
+        len >= least
+    }
+
+    /// Fills the beginning of a new file. Returns up to where. The page of the header is left out: a write call into a long
+    /// folio looks at all of it (100 us), and the header is written anew in every life.
+    fn begin_filled(&self, file: &S::File, allocated: u64, need: u64) -> u64 {
+        let Some(step) = self.fill_step() else {
+            return 0;
+        };
+        let (page, end) = (crate::options::page_size(), step.min(allocated));
+        if self.prefers_call(need)
+            || !file.stores_are_safe()
+            || end <= page
+            || file.write_zeros_at(page, end - page).is_err()
+        {
+            return 0;
+        }
+        end
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Segments<S: Storage> {
+    list: Mutex<List<S::File>>,
+    /// One thread at a time hands drained segments on and makes spares; whoever needs their space waits for it.
+    settling: Mutex<()>,
+}
+
+impl<S: Storage> Segments<S> {
+    pub(crate) fn new(found: Found) -> Segments<S> {
+        let rows = found.live.iter().chain(&found.spares).chain(&found.drained);
+        let slots = rows.map(|row| row.slot).chain(found.foreign_slots.iter().copied()).collect();
+        Segments {
+            list: Mutex::new(List {
+                live: found.live.into(),
+                open: Vec::new(),
+                drained_files: Vec::new(),
+                drained: found.drained.into_iter().map(|row| Drained { row }).collect(),
+                spares: found.spares.into_iter().map(|row| Spare { row, file: None, is_fresh: false }).collect(),
+                in_transit: Vec::new(),
+                removed: Vec::new(),
+                slots,
+                next_life: found.next_life,
+                other_bytes: found.other_bytes,
+                directory_changed: true,
+                rows_complete: found.rows_complete,
+            }),
+            settling: Mutex::new(()),
+        }
+    }
+
+    pub(crate) fn list(&self) -> MutexGuard<'_, List<S::File>> {
+        self.list.lock()
+    }
+
+    /// Makes the next segment of the queue: from a spare when there is one, else as a new file.
+    pub(crate) fn append(&self, context: &Context<'_, S>, plan: Plan) -> Result<Arc<Segment<S::File>>> {
+        let short = {
+            let list = self.list();
+            list.spares.is_empty()
+                && !(context.limits.none() && list.drained.len() + list.in_transit.len() < SPARES_BUSY)
+        };
+        if short {
+            self.settle(context)?;
+        }
+        // Otherwise the keeper is about to settle: a new file now is another spare later, and waits for no sync.
+        match self.append_now(context, plan) {
+            // What is drained gives its space back first.
+            Err(error) if error.is_full() && self.list().has_drained() => {
+                self.settle(context)?;
+                self.append_now(context, plan)
+            }
+            made => made,
+        }
+    }
+
+    fn append_now(&self, context: &Context<'_, S>, plan: Plan) -> Result<Arc<Segment<S::File>>> {
+        let mut list = self.list();
+        let list = &mut *list;
+        let header = SegmentHeader {
+            state: SegmentState::Live,
+            cause: plan.cause,
+            queue_id: context.index.queue_id,
+            life: list.next_life,
+            base: plan.base,
+            first_seq: plan.first_seq,
+            gap_before: plan.gap_before,
+            created: context.storage.now().max(plan.not_before),
+            length: context.pool.geometry().segment_len,
+            allocated: 0,
+            disk: 0,
+            salt: salt(context.storage),
+        };
+        list.next_life += 1;
+        context.index.set_next_life(list.next_life);
+        context.index.set_changing(true);
+        let made = match list.take_spare(context, &header) {
+            Some(segment) => Ok(segment),
+            None => list.create(context, header, plan.need),
+        };
+        if let Ok(segment) = &made {
+            events::segment_begun(segment.slot, header.first_seq, segment.allocated() == header.length);
+            let mut row = Row::new(segment.slot, segment.header);
+            row.header.disk = disk_bytes(&segment.file, segment.allocated());
+            row.header.allocated = segment.allocated();
+            list.live.push_back(row);
+            list.open.retain(|(_, open)| open.strong_count() > 0);
+            list.open.push((row.header.life, Arc::downgrade(segment)));
+            let room = list.index_room(context);
+            list.rows_complete &= context.index.write_segment_row(row.slot, Some(&row.header), room);
+        }
+        context.index.set_changing(list.is_changing());
+        made
+    }
+
+    /// Allocates space up to file offset `end`, and some ahead while there is room.
+    pub(crate) fn extend(&self, context: &Context<'_, S>, segment: &Segment<S::File>, end: u64) -> Result<()> {
+        if end.min(segment.header.length) <= segment.allocated() {
+            return Ok(());
+        }
+        let mut list = self.list();
+        let have = segment.allocated();
+        let length = segment.header.length;
+        let end = end.min(length);
+        if end <= have {
+            return Ok(());
+        }
+        let page = crate::options::page_size();
+        let exact = end.next_multiple_of(page).min(length);
+        let generous = exact.max((4 * have).clamp(FIRST_STEP, have + LARGEST_STEP)).min(length);
+        let full = |got: &Result<u64>| matches!(got, Err(error) if error.is_full());
+        let mut got = list.allocate(context, &segment.file, &segment.name(), have, generous);
+        if full(&got) && list.has_drained() {
+            // What is drained gives its space back first.
+            drop(list);
+            self.settle(context)?;
+            list = self.list();
+            got = list.allocate(context, &segment.file, &segment.name(), have, generous);
+        }
+        if full(&got) {
+            context.index.set_changing(true);
+            while full(&got) {
+                got = list.allocate(context, &segment.file, &segment.name(), have, exact);
+                if full(&got) && !list.discard_spare(context) {
+                    break;
+                }
+            }
+            context.index.set_changing(list.is_changing());
+        }
+        let allocated = got?;
+        segment.allocated.store(allocated, Ordering::Release);
+        if let Some(row) = list.live.iter_mut().rev().find(|row| row.header.life == segment.header.life) {
+            row.header.allocated = allocated;
+            row.header.disk = disk_bytes(&segment.file, allocated);
+            let row = *row;
+            let room = list.index_room(context);
+            list.rows_complete &= context.index.write_segment_row(row.slot, Some(&row.header), room);
+            if !list.rows_complete {
+                context.index.set_changing(true);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets go of every live segment that ends at or before `position`; the last one stays, it takes new records. True
+    /// when there was any.
+    pub(crate) fn drain(&self, position: u64) -> bool {
+        let mut list = self.list();
+        let mut any = false;
+        while list.live.len() > 1 && list.live[0].header.end() <= position {
+            list.drain_front();
+            any = true;
+        }
+        any
+    }
+
+    /// Gives up the oldest live segment, if it is not the last one. Returns the first sequence number still held.
+    pub(crate) fn drop_oldest(&self, context: &Context<'_, S>) -> Option<u64> {
+        let mut list = self.list();
+        if list.live.len() < 2 {
+            return None;
+        }
+        list.drain_front();
+        let first_held = list.first_whole(context.storage).map(|(_, seq)| seq)?;
+        context.given_up.lock().note(GapCause::Dropped, first_held);
+        Some(first_held)
+    }
+
+    /// Makes every place stored so far durable, then hands the drained segments on: to the spares, or out of the
+    /// directory.
+    pub(crate) fn settle(&self, context: &Context<'_, S>) -> Result<()> {
+        let _settling = self.settling.lock();
+        // They stay in the list meanwhile: their bytes count.
+        let lives: Vec<u64> = self.list().drained.iter().map(|drained| drained.row.header.life).collect();
+        if lives.is_empty() {
+            return Ok(());
+        }
+        self.sync_directory(context.storage)
+            .and_then(|()| context.index.sync_for_change(context.durable, context.given_up))
+            .map_err(|error| Error::io(FLUSH, context.storage.path().join(layout::INDEX_NAME), error))?;
+        let mut list = self.list();
+        context.index.set_changing(true);
+        let mut handing: Vec<Handing<S::File>> = Vec::with_capacity(lives.len());
+        for life in lives {
+            let at = list.drained.iter().position(|drained| drained.row.header.life == life);
+            if let Some(at) = at {
+                let drained = list.drained.swap_remove(at);
+                let kept = handing.iter().filter(|handing| handing.keep).count();
+                handing.push(list.take_drained(context, drained, kept));
+            }
+        }
+        drop(list);
+        self.hand_on(context, handing);
+        Ok(())
+    }
+
+    /// Gives back the spares that were kept for busy times only.
+    pub(crate) fn trim(&self, context: &Context<'_, S>) {
+        let _settling = self.settling.lock();
+        let mut list = self.list();
+        let surplus = list.spares.len().saturating_sub(spares_wanted(context.pool.geometry().segment_len, false));
+        if surplus == 0 {
+            return;
+        }
+        context.index.set_changing(true);
+        // Those that were used the longest time ago.
+        let handing: Vec<_> = list.spares.drain(..surplus).map(|spare| Handing::out(spare.row, Weak::new())).collect();
+        list.in_transit.extend(handing.iter().map(|handing| handing.row));
+        drop(list);
+        self.hand_on(context, handing);
+    }
+
+    /// What is done to the files is done without the list's lock: a producer that begins a segment does not wait for it.
+    fn hand_on(&self, context: &Context<'_, S>, mut handing: Vec<Handing<S::File>>) {
+        for handing in &mut handing {
+            handing.work(context);
+        }
+        let mut list = self.list();
+        for handing in handing {
+            list.put_down(context, handing);
+        }
+        context.index.set_changing(list.is_changing());
+    }
+
+    /// Makes a spare ahead of need, when there is none and nobody counts the bytes. Best effort.
+    pub(crate) fn prepare(&self, context: &Context<'_, S>) {
+        let _settling = self.settling.lock();
+        let mut list = self.list();
+        if !context.limits.none() || !list.spares.is_empty() || list.has_drained() || list.live.is_empty() {
+            return;
+        }
+        let slot = list.slots.lowest_free();
+        list.slots.insert(slot);
+        let header = SegmentHeader {
+            state: SegmentState::Spare,
+            cause: 0,
+            queue_id: context.index.queue_id,
+            life: list.next_life,
+            base: 0,
+            first_seq: 0,
+            gap_before: 0,
+            created: 0,
+            length: context.pool.geometry().segment_len,
+            allocated: 0,
+            disk: 0,
+            salt: salt(context.storage),
+        };
+        list.next_life += 1;
+        context.index.set_next_life(list.next_life);
+        context.index.set_changing(true);
+        // Its bytes are not known yet, and counted by nobody.
+        let mut row = Row::new(slot, header);
+        list.in_transit.push(row);
+        drop(list);
+
+        let name = layout::segment_name(slot);
+        let length = LARGEST_STEP.min(header.length);
+        let created = context.storage.create(&name);
+        // What nobody could remove again keeps its name, as something foreign does.
+        let mut name_is_free = !matches!(&created, Err(error) if error.kind() == io::ErrorKind::AlreadyExists);
+        let made = created.and_then(|file| {
+            file.allocate(0, length)
+                .and_then(|()| file.write_at(&header.encode(), 0))
+                .map(|()| file)
+                .inspect_err(|_| name_is_free = context.storage.remove(&name).is_ok())
+        });
+
+        let mut list = self.list();
+        list.in_transit.retain(|other| other.header.life != header.life);
+        match made {
+            Ok(file) => {
+                row.header.allocated = length;
+                row.header.disk = disk_bytes(&file, length);
+                list.directory_changed = true;
+                let room = list.index_room(context);
+                list.rows_complete &= context.index.write_segment_row(slot, Some(&row.header), room);
+                list.spares.push(Spare { row, file: Some(file), is_fresh: true });
+            }
+            Err(_) if name_is_free => list.slots.remove(&slot),
+            Err(_) => {}
+        }
+        context.index.set_changing(list.is_changing());
+    }
+
+    /// Lets go of every live segment that begins behind `position`: a record was begun there and given up.
+    pub(crate) fn cut(&self, position: u64) -> bool {
+        let mut list = self.list();
+        let mut any = false;
+        while list.live.back().is_some_and(|row| row.header.base > position) {
+            let Some(row) = list.live.pop_back() else {
+                break;
+            };
+            list.let_go(row);
+            any = true;
+        }
+        any
+    }
+
+    pub(crate) fn next_life(&self) -> u64 {
+        self.list().next_life
+    }
+
+    /// Lets go of every live segment that was followed by another before `time`: what it holds was written earlier. Returns
+    /// the first sequence number still held, when there was any, and when to look again.
+    pub(crate) fn expire(&self, context: &Context<'_, S>, time: u64) -> (Option<u64>, u64) {
+        let mut list = self.list();
+        let mut any = false;
+        while list.live.len() > 1 && list.live[1].header.created < time {
+            list.drain_front();
+            any = true;
+        }
+        let next = list.live.get(1).map_or(u64::MAX, |row| row.header.created);
+        let first_held = if any { list.first_whole(context.storage).map(|(_, seq)| seq) } else { None };
+        if let Some(first_held) = first_held {
+            context.given_up.lock().note(GapCause::Expired, first_held);
+        }
+        (first_held, next)
+    }
+
+    /// Lets go of the only live segment when its length is not today's: its space may be all there is. Messages below
+    /// `dropped` are given up with it. Returns where it ends.
+    pub(crate) fn retire_tail(&self, context: &Context<'_, S>, dropped: u64) -> Option<u64> {
+        let mut list = self.list();
+        let header = list.live.front()?.header;
+        if list.live.len() != 1 || header.length <= context.pool.geometry().segment_len {
+            return None;
+        }
+        context.given_up.lock().note(GapCause::Dropped, dropped);
+        list.drain_front();
+        Some(header.end())
+    }
+
+    /// Makes creations and removals durable, if there were any.
+    pub(crate) fn sync_directory(&self, storage: &S) -> io::Result<()> {
+        #[cfg(test)]
+        if crate::sim::Mutant::DirectoryNotSynced.is_planted() {
+            return Ok(());
+        }
+        let changed = std::mem::take(&mut self.list().directory_changed);
+        if changed && let Err(error) = storage.sync_directory() {
+            self.list().directory_changed = true;
+            return Err(error);
+        }
+        Ok(())
+    }
+}
+
+/// What an error of a failed sync says was tried.
+pub(crate) const FLUSH: &str = "flush";
+/// What one huge page covers where there are any, and the longest folio.
+const HUGE_PAGE: u64 = 2 << 20;
+/// Windows shorter than that are faulted in by being used.
+const FILL_FROM: u64 = 64 << 10;
+/// A payload at least that long goes into fresh space by a call: where nothing is filled, ...
+pub(crate) const CALL_FROM: u64 = 64 << 10;
+/// ... where it would be filled in short pieces, ...
+const CALL_FROM_FILLED: u64 = 96 << 10;
+/// ... and in long ones.
+const CALL_FROM_HUGE: u64 = 256 << 10;
+/// Bytes a new segment file is given at first ...
+const FIRST_STEP: u64 = 256 << 10;
+/// ... and at most at a time, when it grows.
+const LARGEST_STEP: u64 = 8 << 20;

@@ -1,0 +1,128 @@
+//! Moments that storage calls do not show: between two stores through a mapping. And the planted bugs.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{SimStorage, State};
+
+/// What happens before the store that was waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    /// What is stored so far may have reached the disk.
+    Snapshot,
+    /// The process dies in [`SimStorage::frozen`]'s world.
+    Freeze,
+}
+
+#[derive(Debug)]
+struct Awaited {
+    disk: Arc<Mutex<State>>,
+    left: u64,
+    moment: Moment,
+}
+
+thread_local! {
+    static ARMED: Cell<bool> = const { Cell::new(false) };
+    static AWAITED: RefCell<Vec<Awaited>> = const { RefCell::new(Vec::new()) };
+    static MUTANT: Cell<Option<Mutant>> = const { Cell::new(None) };
+}
+
+/// Called before every store through a mapping, and in the middle of those that are not one instruction.
+#[inline]
+pub(crate) fn before_store() {
+    if ARMED.get() {
+        arrive();
+    }
+}
+
+#[cold]
+fn arrive() {
+    AWAITED.with_borrow_mut(|awaited| {
+        awaited.retain_mut(|waiting| {
+            waiting.left = waiting.left.saturating_sub(1);
+            if waiting.left > 0 {
+                return true;
+            }
+            let mut state = waiting.disk.lock();
+            match waiting.moment {
+                Moment::Snapshot => state.snapshot(),
+                Moment::Freeze => {
+                    if state.frozen.is_none() {
+                        state.frozen = Some(state.killed());
+                    }
+                    // One death is enough.
+                    state.freeze = None;
+                }
+            }
+            false
+        });
+        ARMED.set(!awaited.is_empty());
+    });
+}
+
+impl SimStorage {
+    /// Takes a `process_kill` right before the `nth` store from now of this thread, for [`SimStorage::frozen`].
+    pub(crate) fn freeze_at_store(&self, nth: u64) {
+        self.wait_for_store(nth, Moment::Freeze);
+    }
+
+    /// Takes a snapshot right before the `nth` store from now of this thread.
+    pub(crate) fn snapshot_at_store(&self, nth: u64) {
+        self.wait_for_store(nth, Moment::Snapshot);
+    }
+
+    fn wait_for_store(&self, nth: u64, moment: Moment) {
+        AWAITED.with_borrow_mut(|awaited| awaited.push(Awaited { disk: self.disk.clone(), left: nth, moment }));
+        ARMED.set(true);
+    }
+
+    /// Waits for nothing any more.
+    pub(crate) fn disarm(&self) {
+        AWAITED.with_borrow_mut(Vec::clear);
+        ARMED.set(false);
+        self.disk.lock().freeze = None;
+    }
+}
+
+/// Bugs that can be planted, so that the crash tests can be seen to find them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mutant {
+    /// The checkpoint is on disk before the messages it speaks of.
+    CheckpointBeforeData,
+    /// Checksums do not depend on the queue, the life and the place of the segment.
+    ChecksumNotSeeded,
+    /// New and removed names are never made durable.
+    DirectoryNotSynced,
+    /// Recovery takes what there is of a batch.
+    TornBatchAccepted,
+    /// Recovery takes records of two tries at a batch for one.
+    SealNotChecked,
+    /// Segments are used again before the places behind them are on disk.
+    RecycledBeforePlacesAreSynced,
+    /// A checkpoint slot is overwritten while the other one may exist in the page cache alone.
+    SlotOverwrittenWithoutR1,
+}
+
+impl Mutant {
+    pub(crate) const ALL: [Mutant; 7] = [
+        Mutant::CheckpointBeforeData,
+        Mutant::ChecksumNotSeeded,
+        Mutant::DirectoryNotSynced,
+        Mutant::TornBatchAccepted,
+        Mutant::SealNotChecked,
+        Mutant::RecycledBeforePlacesAreSynced,
+        Mutant::SlotOverwrittenWithoutR1,
+    ];
+
+    /// Whether this bug is planted in what the calling thread does.
+    pub(crate) fn is_planted(self) -> bool {
+        MUTANT.get() == Some(self)
+    }
+
+    /// Plants a bug, or pulls it out again.
+    pub(crate) fn plant(mutant: Option<Mutant>) {
+        MUTANT.set(mutant);
+    }
+}

@@ -1,0 +1,114 @@
+//! Figures of a queue.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::GapCause;
+
+/// Figures of a queue at one moment: [`Queue::stats`](crate::Queue::stats).
+///
+/// Counts are derived from sequence numbers and positions, never kept by adding and subtracting, so they are right at once
+/// after reopening, also after a crash; what no read has met yet (damage, say) is counted as held: see
+/// [`Queue::len`](crate::Queue::len). Totals count this opening of the queue only.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Messages that wait for the default consumer (before it first reads: all that are held).
+    pub messages: u64,
+    /// Bytes of the segments they take, headers included.
+    pub bytes: u64,
+    /// Segments that hold messages.
+    pub segments: u64,
+    /// Drained segments kept for reuse.
+    pub spare_segments: u64,
+    /// Arenas mapped now.
+    pub mapped_arenas: u64,
+    /// Bytes mapped now, without the index file.
+    pub mapped_bytes: u64,
+    /// Bytes of disk taken, every file counted.
+    pub disk_bytes: u64,
+    /// The sequence number the next message will get.
+    pub next_seq: u64,
+    /// The first sequence number still held.
+    pub oldest_seq: u64,
+    /// How long ago, at most, the oldest message that waits for the default consumer was enqueued: the time since its segment
+    /// was begun. `None` when none waits.
+    pub oldest_age: Option<Duration>,
+    /// The first sequence number not yet known to be durable.
+    pub durable_seq: u64,
+    /// Messages enqueued since the queue was opened.
+    pub enqueued: u64,
+    /// Messages taken or skipped by all consumers since the queue was opened.
+    pub dequeued: u64,
+    /// Consumers that exist, the default one included.
+    pub consumers: u64,
+    /// Gaps told to consumers since the queue was opened.
+    pub gaps: u64,
+    /// Sequence numbers in those gaps.
+    pub lost_messages: u64,
+    /// Of these, those whose bytes were damaged.
+    pub lost_damaged: u64,
+    /// Of these, those a power cut took (an upper bound: see [`Gap::count`](crate::Gap::count)).
+    pub lost_unflushed: u64,
+    /// Of these, those dropped to make room.
+    pub lost_dropped: u64,
+    /// Of these, those that were too old.
+    pub lost_expired: u64,
+    /// Flushes of messages since the queue was opened.
+    pub flushes: u64,
+    /// Time they took.
+    pub flush_time: Duration,
+    /// What the last failed flush said; writing is refused since.
+    pub last_flush_error: Option<String>,
+}
+
+impl Stats {
+    pub(crate) fn set_lost(&mut self, cause: GapCause, count: u64) {
+        match cause {
+            GapCause::Damaged => self.lost_damaged = count,
+            GapCause::Unflushed => self.lost_unflushed = count,
+            GapCause::Dropped => self.lost_dropped = count,
+            GapCause::Expired => self.lost_expired = count,
+        }
+        self.lost_messages += count;
+    }
+}
+
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} messages in {} bytes, oldest {}, next {}, durable below {}, {} segments and {} spare, {} bytes of disk, \
+             {} arenas mapped ({} bytes), {} gaps ({} messages lost), {} flushes",
+            self.messages,
+            self.bytes,
+            Age(self.oldest_age),
+            self.next_seq,
+            self.durable_seq,
+            self.segments,
+            self.spare_segments,
+            self.disk_bytes,
+            self.mapped_arenas,
+            self.mapped_bytes,
+            self.gaps,
+            self.lost_messages,
+            self.flushes
+        )?;
+        match &self.last_flush_error {
+            Some(error) => write!(f, ", last flush failed: {error}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whole seconds are enough for a line that is read.
+struct Age(Option<Duration>);
+
+impl fmt::Display for Age {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(age) => write!(f, "{} s", age.as_secs()),
+            None => f.write_str("none"),
+        }
+    }
+}

@@ -1,0 +1,745 @@
+//! The way in: reserve, copy fragments, commit.
+//!
+//! One [`Writer`] per queue, under the producers' lock. A record is written behind the committed tail, where nobody looks,
+//! and becomes visible by one release store of the tail. So a record is either committed whole or was never there:
+//! whatever fails on the way leaves the tail where it was.
+//!
+//! The quick path (`Writer::push`, first branch) is a copy and a checksum into a window that is mapped and allocated. All
+//! else is in cold functions below: opening the tail's segment, allocating ahead, sealing a segment, splitting a record.
+
+use std::sync::Arc;
+
+use crate::arena::Lease;
+use crate::checksum::crc32c;
+use crate::error::{Error, Result};
+use crate::layout::{
+    self, FRAGMENT_HEADER_LEN, Fragment, FragmentWords, Kind, SEAL_LEN, SEGMENT_HEADER_LEN, Seal, SegmentHeader,
+    fragment_len,
+};
+use crate::segment::{CALL_FROM, Lost, Plan, Segment};
+use crate::shared::{Shared, Spot};
+use crate::storage::{Storage, StorageFile};
+
+/// At the latest after so many bytes the slow path runs and looks after what must be kept ahead (space, the lease).
+const STRIDE: u64 = 8 << 20;
+/// Bytes filled with zeros at a time where every record is synced.
+const SYNCED_FILL: u64 = 256 << 10;
+/// Sequence numbers reserved on disk ahead of their use, so that none is used twice after a power cut.
+pub(crate) const LEASE: u64 = 1 << 20;
+/// Bytes behind the tail that are faulted in at a time when a segment is new and is not filled ahead. One call does in
+/// bulk what each page would do by a fault of its own.
+const POPULATE: u64 = 256 << 10;
+/// A window shorter than this is faulted in by being used.
+const POPULATE_FROM: u64 = 64 << 10;
+
+/// The producers' state.
+#[derive(Debug)]
+pub(crate) struct Writer<F> {
+    /// Where the next record begins, and its number.
+    position: u64,
+    seq: u64,
+    /// What was last committed: where a failed record goes back to.
+    committed: Spot,
+    segment: Option<Arc<Segment<F>>>,
+    window: Option<Lease>,
+    /// Position of the window's first byte (wrapping: the segment's header lies before its base).
+    window_base: u64,
+    seed: u32,
+    base: u64,
+    /// A record that ends at or below goes the quick way ...
+    quick_end: u64,
+    /// ... when its payload is at most so long.
+    quick_len: u64,
+    /// Where the next segment must begin, the numbers missing before it and their cause, when the last one takes no more.
+    next: Option<Next>,
+    /// What `next` was when it was last followed.
+    followed: Option<Next>,
+    /// No number at or above it may be given out yet; `u64::MAX` when numbers need no lease.
+    lease: u64,
+    /// The checkpoint on disk says that this run has begun.
+    begun: bool,
+    /// Messages have an age: how far the time that readers take for theirs may be off, in milliseconds ...
+    grain: Option<u64>,
+    /// ... and the time they take for that of the next record.
+    marked: u64,
+    /// The latest time that was ever said: that of the next segment is no earlier.
+    latest: u64,
+    /// Of the batch that is being pushed.
+    seal: Seal,
+}
+
+/// How the next segment follows the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Next {
+    pub(crate) base: u64,
+    pub(crate) gap: u64,
+    pub(crate) cause: u8,
+}
+
+/// Whether a record belongs to a batch.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Batch {
+    pub(crate) more: bool,
+    pub(crate) continues: bool,
+}
+
+impl Batch {
+    /// For the record at `index` of so many.
+    pub(crate) fn of(index: usize, records: usize) -> Batch {
+        Batch { more: index + 1 < records, continues: index > 0 }
+    }
+
+    fn is_sealed(self) -> bool {
+        self.continues && !self.more
+    }
+
+    fn is_single(self) -> bool {
+        !self.continues && !self.more
+    }
+
+    /// Bytes a record in one piece takes.
+    #[inline]
+    fn record_len(self, payload: u64) -> u64 {
+        fragment_len(payload) + if self.is_sealed() { SEAL_LEN } else { 0 }
+    }
+}
+
+impl<F: StorageFile> Writer<F> {
+    /// With `ages`: how exactly times are said, and the latest one that ever was.
+    pub(crate) fn new(tail: Spot, next: Option<Next>, lease: Option<u64>, ages: Option<(u64, u64)>) -> Writer<F> {
+        Writer {
+            position: tail.position,
+            seq: tail.seq,
+            committed: tail,
+            segment: None,
+            window: None,
+            window_base: 0,
+            seed: 0,
+            base: 0,
+            quick_end: 0,
+            quick_len: 0,
+            next,
+            followed: None,
+            lease: lease.unwrap_or(u64::MAX),
+            begun: false,
+            grain: ages.map(|(grain, _)| grain),
+            marked: 0,
+            latest: ages.map_or(0, |(_, latest)| latest),
+            seal: Seal::NEW,
+        }
+    }
+
+    pub(crate) fn committed(&self) -> Spot {
+        self.committed
+    }
+
+    /// Whether this run has stored anything that the next opening must know of.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// Writes a record behind the tail; nobody sees it before [`commit`](Self::commit).
+    #[inline]
+    pub(crate) fn push<S: Storage<File = F>>(
+        &mut self,
+        shared: &Shared<S>,
+        payload: &[u8],
+        batch: Batch,
+    ) -> Result<()> {
+        let len = payload.len() as u64;
+        let total = batch.record_len(len);
+        if let Some(grain) = self.grain {
+            self.mark_time(shared, grain, total)?;
+        }
+        if !batch.continues && batch.more {
+            self.seal = Seal::NEW;
+        }
+        if self.position + total <= self.quick_end
+            && len <= self.quick_len
+            && let Some(window) = &self.window
+        {
+            let header = fragment(self.seq, payload, batch);
+            let state = header.state(self.seed, self.position - self.base);
+            let words = header.encode(state, crc32c(state, payload));
+            let offset = self.position.wrapping_sub(self.window_base) as usize;
+            if !batch.is_single() {
+                self.seal.add(words.crc());
+                if batch.is_sealed() {
+                    window.store_u64(offset + fragment_len(len) as usize, self.seal.word());
+                }
+            }
+            window.put_fragment(offset, [words.0, words.1], payload);
+            self.position += total;
+            self.seq += 1;
+            return Ok(());
+        }
+        self.push_slow(shared, payload, batch)
+    }
+
+    /// Makes room for a message of `len` bytes in one piece, when it can lie in one piece.
+    pub(crate) fn reserve<S: Storage<File = F>>(&mut self, shared: &Shared<S>, len: usize) -> Result<()> {
+        let total = fragment_len(len as u64);
+        if let Some(grain) = self.grain {
+            self.mark_time(shared, grain, total)?;
+        }
+        if self.position + total <= self.quick_end {
+            return Ok(());
+        }
+        check_fits(shared, len as u64)?;
+        self.prepare(shared, total, true)
+    }
+
+    /// Has `fill` write the message in place where it can be; a panic in it leaves everything as it was.
+    pub(crate) fn push_with<S: Storage<File = F>, R>(
+        &mut self,
+        shared: &Shared<S>,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R> {
+        let total = fragment_len(len as u64);
+        let offset = self.position.wrapping_sub(self.window_base) as usize + FRAGMENT_HEADER_LEN as usize;
+        match &self.window {
+            Some(window) if self.position + total <= self.quick_end => {
+                let result = window.with_mut(offset, len, |bytes| {
+                    bytes.fill(0);
+                    fill(bytes)
+                });
+                let header = Fragment { len: len as u32, ..fragment(self.seq, &[], Batch::default()) };
+                let state = header.state(self.seed, self.position - self.base);
+                let words = header.encode(state, window.crc32c(state, offset, len));
+                window.put_fragment(offset - FRAGMENT_HEADER_LEN as usize, [words.0, words.1], &[]);
+                self.position += total;
+                self.seq += 1;
+                Ok(result)
+            }
+            _ => {
+                let mut bytes = vec![0; len];
+                let result = fill(&mut bytes);
+                self.push(shared, &bytes, Batch::default())?;
+                Ok(result)
+            }
+        }
+    }
+
+    /// Says when the next record, of `total` bytes, is written, unless what was said last is still exact enough. A new segment
+    /// says it by itself. A clock that goes back makes messages younger than they are, never older.
+    #[inline(never)]
+    fn mark_time<S: Storage<File = F>>(&mut self, shared: &Shared<S>, grain: u64, total: u64) -> Result<()> {
+        let now = shared.storage.now();
+        if self.segment.is_some() && now < self.marked.saturating_add(grain) {
+            return Ok(());
+        }
+        check_fits(shared, total - FRAGMENT_HEADER_LEN)?;
+        let mark = fragment_len(8);
+        if self.position + mark > self.quick_end {
+            self.prepare(shared, mark + total, true)?;
+            if self.opened()?.header.end() - self.position < mark {
+                self.next_segment(shared, total, false)?;
+            }
+            if now < self.marked.saturating_add(grain) {
+                return Ok(());
+            }
+        }
+        let payload = now.to_le_bytes();
+        let header = Fragment { kind: Kind::Time, ..fragment(self.seq, &payload, Batch::default()) };
+        match &self.window {
+            Some(window) if self.position + mark <= self.quick_end => {
+                let state = header.state(self.seed, self.position - self.base);
+                let words = header.encode(state, crc32c(state, &payload));
+                window.put_fragment(
+                    self.position.wrapping_sub(self.window_base) as usize,
+                    [words.0, words.1],
+                    &payload,
+                );
+                self.position += mark;
+            }
+            _ => {
+                self.write(shared, header, &payload, 0)?;
+            }
+        }
+        self.marked = now;
+        if now > self.latest {
+            self.latest = now;
+            shared.index.set_latest(now);
+        }
+        Ok(())
+    }
+
+    /// Makes everything pushed visible, at once.
+    #[inline]
+    pub(crate) fn commit<S: Storage<File = F>>(&mut self, shared: &Shared<S>) {
+        self.committed = Spot { position: self.position, seq: self.seq };
+        shared.committed.0.publish(self.committed);
+        if !shared.durable_only {
+            shared.visible.0.publish(self.committed);
+        }
+        shared.index.set_tail(self.position, self.seq);
+    }
+
+    /// Forgets everything pushed since the last commit.
+    #[cold]
+    pub(crate) fn roll_back<S: Storage<File = F>>(&mut self, shared: &Shared<S>) {
+        if self.position == self.committed.position {
+            return;
+        }
+        self.position = self.committed.position;
+        self.seq = self.committed.seq;
+        // What was said since may be gone.
+        self.marked = 0;
+        self.release();
+        if let Some(next) = self.followed.take_if(|next| next.base > self.committed.position) {
+            // The segment that was begun there goes; the next one begins there all the same: what lies before was given up.
+            shared.index.set_next_base(next.base, next.gap);
+            self.next = Some(next);
+        }
+        if shared.segments.cut(self.position) {
+            // Best effort: an unsettled segment is settled when the next one is wanted.
+            let _ = shared.settle();
+        }
+        // What was begun there has no end and would be cut off by any recovery; clear its beginning all the same.
+        let row = shared.segments.list().at(self.position);
+        if let Some(row) = row
+            && row.header.base <= self.position
+            && let Ok(segment) = shared.segments.list().open(&shared.storage, &row)
+            && self.position + FRAGMENT_HEADER_LEN <= segment.allocated_end()
+        {
+            let (offset, header) = (segment.offset(self.position), [0; FRAGMENT_HEADER_LEN as usize]);
+            // The write that failed may have stored the whole record all the same, and this one may fail like it.
+            if segment.file.write_at(&header, offset).is_err()
+                && segment.file.stores_are_safe()
+                && let Ok(window) = segment.file.map(offset, header.len())
+            {
+                window.copy_in(0, &header);
+            }
+        }
+    }
+
+    /// The next record begins a new segment, at that position: the segment the tail stood in is given up.
+    pub(crate) fn begin_anew<S: Storage<File = F>>(&mut self, shared: &Shared<S>, base: u64) {
+        self.release();
+        if self.next.is_none() {
+            shared.index.set_next_base(base, 0);
+            self.next = Some(Next { base, gap: 0, cause: 0 });
+        }
+    }
+
+    /// Lets go of the tail's segment and window.
+    pub(crate) fn release(&mut self) {
+        self.segment = None;
+        self.window = None;
+        self.quick_end = 0;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_slow<S: Storage<File = F>>(&mut self, shared: &Shared<S>, payload: &[u8], batch: Batch) -> Result<()> {
+        let len = payload.len() as u64;
+        check_fits(shared, len)?;
+        let total = batch.record_len(len);
+        self.prepare(shared, total, false)?;
+        let segment = self.opened()?;
+        if self.position + total <= segment.header.end() {
+            let header = fragment(self.seq, payload, batch);
+            self.write(shared, header, payload, 0)?;
+        } else {
+            self.split(shared, payload, batch)?;
+        }
+        self.seq += 1;
+        Ok(())
+    }
+
+    /// Cuts a record into fragments at segment ends.
+    fn split<S: Storage<File = F>>(&mut self, shared: &Shared<S>, payload: &[u8], batch: Batch) -> Result<()> {
+        let mut rest = payload;
+        let (mut first, mut chain) = (true, 0);
+        while !rest.is_empty() {
+            let room = self.opened()?.header.end() - self.position;
+            if room <= FRAGMENT_HEADER_LEN {
+                self.next_segment(shared, batch.record_len(rest.len() as u64), !first)?;
+                continue;
+            }
+            let mut piece = rest.len().min((room - FRAGMENT_HEADER_LEN) as usize);
+            if piece == rest.len() && batch.record_len(rest.len() as u64) > room {
+                // The seal would not fit behind it: it goes with the last byte.
+                piece -= 1;
+            }
+            let (now, later) = rest.split_at(piece);
+            let whole = fragment(self.seq, now, batch);
+            let header = Fragment {
+                kind: match (first, later.is_empty()) {
+                    (true, true) => Kind::Whole,
+                    (true, false) => Kind::First,
+                    (false, false) => Kind::Middle,
+                    (false, true) => Kind::Last,
+                },
+                sealed: whole.sealed && later.is_empty(),
+                ..whole
+            };
+            chain = self.write(shared, header, now, chain)?;
+            rest = later;
+            first = false;
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the tail stands in an open segment where a record of `total` bytes should begin, and that a
+    /// mapped, allocated window lies there when one can be had.
+    #[cold]
+    fn prepare<S: Storage<File = F>>(&mut self, shared: &Shared<S>, total: u64, in_place: bool) -> Result<()> {
+        self.begin_run(shared)?;
+        self.renew_lease(shared)?;
+        if self.segment.is_none() {
+            self.open_tail(shared, total)?;
+        }
+        let segment = self.opened()?;
+        let room = segment.header.end() - self.position;
+        if room < total && room <= segment.header.capacity() / 8 {
+            // Little is wasted: the record stays in one piece. Where much would be, it is split.
+            self.next_segment(shared, total, false)?;
+        }
+        let segment = self.opened()?;
+        let wanted = segment.offset(self.position) + total.min(segment.header.end() - self.position);
+        shared.segments.extend(&shared.context(), &segment, wanted)?;
+        if !in_place && by_call(shared, &segment, segment.offset(self.position), total - FRAGMENT_HEADER_LEN) {
+            // It passes by the window.
+            return Ok(());
+        }
+        self.take_window(shared, &segment, total)
+    }
+
+    /// The window the tail stands in, ready for a fragment of `total` bytes. Without one, records go by write calls.
+    fn take_window<S: Storage<File = F>>(
+        &mut self,
+        shared: &Shared<S>,
+        segment: &Arc<Segment<F>>,
+        total: u64,
+    ) -> Result<()> {
+        self.window = None;
+        self.quick_end = 0;
+        // Where every record is synced, a write call beats a store: the sync writes what the call touched, and not the whole
+        // of each large folio a store made dirty; nor is there a fault in every page that the last sync has cleaned.
+        if shared.durable_only || !segment.file.stores_are_safe() {
+            return Ok(());
+        }
+        let window_len = shared.pool.geometry().window_len;
+        let offset = segment.offset(self.position);
+        let number = offset / window_len;
+        let granted = shared
+            .pool
+            .get(&segment.file, segment.header.life, number, segment.header.length, segment.allocated(), false)
+            .map_err(|error| Error::io("map", shared.storage.path().join(segment.name()), error))?;
+        let Some(granted) = granted else {
+            return Ok(());
+        };
+        let window = granted.lease;
+        let start = number * window_len;
+        let end = (start + window.len() as u64).min(segment.allocated());
+        let mut usable = end.min(offset + STRIDE);
+        self.quick_len = u64::MAX;
+        match shared.context().fill_step() {
+            Some(step) if usable > segment.filled() => {
+                // To the next multiple of the step, and beyond it when little is left before.
+                let wanted = (offset + total.max(step / 4)).next_multiple_of(step);
+                segment.fill(wanted.min(end));
+                usable = usable.min(segment.filled());
+                // The next segment may be ready by then. (A queue of a few messages needs no thread for that.)
+                if offset >= step || segment.header.base != 0 {
+                    shared.bell.ring(|wishes| wishes.ahead = true);
+                }
+            }
+            None if segment.is_fresh(offset) => {
+                self.quick_len = CALL_FROM - 1;
+                if window.len() as u64 >= POPULATE_FROM {
+                    usable = end.min((offset + total.max(POPULATE / 4)).next_multiple_of(POPULATE));
+                    let _ = window.populate_write((offset - start) as usize, (usable - offset) as usize);
+                }
+            }
+            _ => {}
+        }
+        self.window_base = segment.header.base.wrapping_sub(SEGMENT_HEADER_LEN).wrapping_add(start);
+        self.quick_end = self.window_base.wrapping_add(usable - start).min(segment.header.end());
+        self.window = Some(window);
+        Ok(())
+    }
+
+    /// Puts a fragment that fits the segment at the tail.
+    ///
+    /// `chain` is the checksum of the fragment before it in the same record, else zero; its own is returned.
+    fn write<S: Storage<File = F>>(
+        &mut self,
+        shared: &Shared<S>,
+        header: Fragment,
+        payload: &[u8],
+        chain: u32,
+    ) -> Result<u32> {
+        let segment = self.opened()?;
+        let total = header.total_len();
+        let offset = segment.offset(self.position);
+        shared.segments.extend(&shared.context(), &segment, offset + total)?;
+        let len = payload.len() as u64;
+        let by_call = by_call(shared, &segment, offset, len);
+        if !by_call && (self.window.is_none() || self.position + total > self.quick_end) {
+            self.take_window(shared, &segment, total)?;
+        }
+        let position = self.position;
+        let state = header.state(self.seed, position - self.base);
+        let words = header.encode(state, crc32c(state ^ chain, payload));
+        if header.more || header.continues {
+            self.seal.add(words.crc());
+        }
+        // Before the header: one that validates means that all of it was stored.
+        let seal = header.seal_at().map(|at| (at, self.seal.word()));
+        // Before anything is stored: a call that fails may have stored all of it, which is to be rolled back.
+        self.position += total;
+        match &self.window {
+            Some(window) if !by_call && self.position <= self.quick_end => {
+                let offset = position.wrapping_sub(self.window_base) as usize;
+                if let Some((at, word)) = seal {
+                    window.store_u64(offset + at as usize, word);
+                }
+                window.put_fragment(offset, [words.0, words.1], payload);
+            }
+            _ => {
+                let io = |error| Error::io("write", shared.storage.path().join(segment.name()), error);
+                match shared.context().fill_step() {
+                    // The end of a window falls into it, not the beginning of large ones: what follows goes on in a window.
+                    Some(step) if !by_call => {
+                        segment.fill((offset + total).next_multiple_of(step).min(segment.allocated()));
+                    }
+                    // A sync of space that was never written changes the file's metadata too, and takes twice as long: short
+                    // records find theirs written. (Long ones would write everything twice.)
+                    None if shared.durable_only && total <= SYNCED_FILL / 16 => {
+                        segment.fill((offset + total).next_multiple_of(SYNCED_FILL).min(segment.allocated()));
+                    }
+                    _ => segment.claim(offset + total),
+                }
+                let mut bytes = [0; 4096];
+                bytes[..8].copy_from_slice(&words.0.to_le_bytes());
+                bytes[8..16].copy_from_slice(&words.1.to_le_bytes());
+                let head = FRAGMENT_HEADER_LEN as usize;
+                if let Some((at, word)) = seal {
+                    segment.file.write_at(&word.to_le_bytes(), offset + at).map_err(io)?;
+                }
+                if payload.len() <= bytes.len() - head {
+                    bytes[head..head + payload.len()].copy_from_slice(payload);
+                    segment.file.write_at(&bytes[..head + payload.len()], offset).map_err(io)?;
+                } else {
+                    // The payload first, for the same reason.
+                    segment.file.write_at(payload, offset + FRAGMENT_HEADER_LEN).map_err(io)?;
+                    segment.file.write_at(&bytes[..head], offset).map_err(io)?;
+                }
+            }
+        }
+        Ok(words.crc())
+    }
+
+    fn opened(&self) -> Result<Arc<Segment<F>>> {
+        // `prepare` opened it; without it there is nothing sound to write to.
+        self.segment.clone().ok_or(Error::Closed)
+    }
+
+    /// Opens the segment the tail stands in, or begins the queue's first or next one.
+    fn open_tail<S: Storage<File = F>>(&mut self, shared: &Shared<S>, total: u64) -> Result<()> {
+        if let Some(next) = self.next {
+            return self.begin_segment(shared, next, total, false);
+        }
+        let row = shared.segments.list().live.back().copied();
+        let Some(row) = row.filter(|row| row.header.base <= self.position && self.position <= row.header.end()) else {
+            return self.begin_segment(shared, self.follow(None), total, false);
+        };
+        let opened = shared.segments.list().open(&shared.storage, &row);
+        match opened {
+            Ok(segment) => {
+                self.adopt(segment);
+                Ok(())
+            }
+            Err(Lost::Io(error)) => {
+                Err(Error::io("open", shared.storage.path().join(layout::segment_name(row.slot)), error))
+            }
+            Err(Lost::Gone) => {
+                let found = shared.segments.list().look_for(&shared.storage, &shared.index, row.header.life);
+                if found {
+                    self.open_tail(shared, total)
+                } else {
+                    self.begin_segment(shared, self.follow(Some(row.header.end())), total, false)
+                }
+            }
+        }
+    }
+
+    /// The next segment right behind this position, and behind every live one.
+    fn follow(&self, end: Option<u64>) -> Next {
+        Next { base: end.unwrap_or(0).max(layout::align_up(self.position)), gap: 0, cause: 0 }
+    }
+
+    /// Fills what is left of the segment with padding and goes on in the next one, perhaps with the record that was begun.
+    fn next_segment<S: Storage<File = F>>(&mut self, shared: &Shared<S>, total: u64, within: bool) -> Result<()> {
+        let segment = self.opened()?;
+        let room = segment.header.end() - self.position;
+        let next = Next { base: segment.header.end(), gap: 0, cause: 0 };
+        // Without room on the disk for the padding's header the file simply ends there, which says the same.
+        if room >= FRAGMENT_HEADER_LEN && self.position + FRAGMENT_HEADER_LEN <= segment.allocated_end() {
+            let words = filler(&segment.header, Kind::Padding, self.position, segment.header.end(), self.seq);
+            match &self.window {
+                Some(window) if self.position + FRAGMENT_HEADER_LEN <= self.quick_end => {
+                    let offset = self.position.wrapping_sub(self.window_base) as usize;
+                    window.put_fragment(offset, [words.0, words.1], &[]);
+                }
+                _ => {
+                    let offset = segment.offset(self.position);
+                    segment.claim(offset + FRAGMENT_HEADER_LEN);
+                    segment
+                        .file
+                        .write_at(&bytes_of(words), offset)
+                        .map_err(|error| Error::io("write", shared.storage.path().join(segment.name()), error))?;
+                }
+            }
+        }
+        self.begin_segment(shared, next, total, within)
+    }
+
+    fn begin_segment<S: Storage<File = F>>(
+        &mut self,
+        shared: &Shared<S>,
+        next: Next,
+        total: u64,
+        within: bool,
+    ) -> Result<()> {
+        if self.grain.is_some() && shared.expire(shared.expired_before()) {
+            shared.settle()?;
+        }
+        // What goes on here began before: the first message that begins here is the one after it.
+        let first_seq = self.seq + u64::from(within);
+        let plan = Plan {
+            base: next.base,
+            first_seq,
+            gap_before: next.gap,
+            cause: next.cause,
+            need: total,
+            not_before: self.latest,
+        };
+        let made = shared.segments.append(&shared.context(), plan);
+        let segment = made.inspect_err(|error| shared.poison_by(error))?;
+        if let Some(next) = self.next.take() {
+            shared.index.set_next_base(0, 0);
+            self.followed = Some(next);
+        }
+        self.position = next.base;
+        self.adopt(segment);
+        shared.index.set_latest(self.latest);
+        Ok(())
+    }
+
+    fn adopt(&mut self, segment: Arc<Segment<F>>) {
+        self.window = None;
+        self.quick_end = 0;
+        self.seed = segment.seed;
+        self.base = segment.header.base;
+        self.marked = self.marked.max(segment.header.created);
+        self.latest = self.latest.max(segment.header.created);
+        self.segment = Some(segment);
+    }
+
+    /// Before the first change of a run: the checkpoint on disk must not say that nothing has happened since.
+    fn begin_run<S: Storage<File = F>>(&mut self, shared: &Shared<S>) -> Result<()> {
+        if self.begun {
+            return Ok(());
+        }
+        let lease = if self.lease == u64::MAX { 0 } else { self.lease.max(self.seq + LEASE) };
+        let (checkpoint, durable) = shared.index.durable_checkpoint();
+        // One that an opening before this one had stored, and was killed before it was synced, says nothing.
+        if !durable || checkpoint.clean || checkpoint.number == 0 || lease > checkpoint.lease {
+            self.write_lease(shared, lease)?;
+        }
+        self.begun = true;
+        Ok(())
+    }
+
+    fn renew_lease<S: Storage<File = F>>(&mut self, shared: &Shared<S>) -> Result<()> {
+        // A stride holds at most so many records; the lease must outlast the next one.
+        if self.lease != u64::MAX && self.lease < self.seq + STRIDE / FRAGMENT_HEADER_LEN + 1 {
+            self.write_lease(shared, self.seq + LEASE)?;
+        }
+        Ok(())
+    }
+
+    fn write_lease<S: Storage<File = F>>(&mut self, shared: &Shared<S>, lease: u64) -> Result<()> {
+        shared.sync_directory()?;
+        // Never lower: the numbers below were given out, or told to be missing.
+        let lease = lease.max(shared.index.checkpoint().lease);
+        let next_life = shared.segments.next_life();
+        let written = shared.index.write_checkpoint(|checkpoint| {
+            checkpoint.clean = false;
+            checkpoint.lease = lease;
+            checkpoint.next_life = checkpoint.next_life.max(next_life);
+        });
+        if let Err(error) = written {
+            let error = Error::io("flush", shared.storage.path().join(layout::INDEX_NAME), error);
+            shared.poison(&error);
+            return Err(error);
+        }
+        shared.index.set_lease(lease);
+        if self.lease != u64::MAX {
+            self.lease = lease;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses at once what could never fit.
+fn check_fits<S: Storage>(shared: &Shared<S>, len: u64) -> Result<()> {
+    let max = shared.max_message();
+    if len > max { Err(Error::MessageTooLarge { len, max }) } else { Ok(()) }
+}
+
+/// Whether a fragment goes by a write call even where there is a window.
+fn by_call<S: Storage>(shared: &Shared<S>, segment: &Segment<S::File>, offset: u64, len: u64) -> bool {
+    let context = shared.context();
+    let fresh = match context.fill_step() {
+        Some(_) => offset + fragment_len(len) > segment.filled(),
+        None => segment.is_fresh(offset),
+    };
+    fresh && context.prefers_call(len)
+}
+
+#[inline]
+fn fragment(seq: u64, payload: &[u8], batch: Batch) -> Fragment {
+    Fragment {
+        kind: Kind::Whole,
+        more: batch.more,
+        continues: batch.continues,
+        sealed: batch.is_sealed(),
+        len: payload.len() as u32,
+        seq,
+    }
+}
+
+/// Fills `from .. to` of a segment with a fragment that holds nothing.
+pub(crate) fn fill<F: StorageFile>(
+    file: &F,
+    segment: &SegmentHeader,
+    kind: Kind,
+    from: u64,
+    to: u64,
+    seq: u64,
+) -> std::io::Result<()> {
+    if to < from + FRAGMENT_HEADER_LEN {
+        return Ok(());
+    }
+    file.write_at(&bytes_of(filler(segment, kind, from, to, seq)), SEGMENT_HEADER_LEN + (from - segment.base))
+}
+
+/// The header of a fragment that fills `from .. to` of a segment and holds nothing.
+fn filler(segment: &SegmentHeader, kind: Kind, from: u64, to: u64, seq: u64) -> FragmentWords {
+    let len = (to - from - FRAGMENT_HEADER_LEN) as u32;
+    let header = Fragment { kind, len, ..fragment(seq, &[], Batch::default()) };
+    let state = header.state(segment.seed(), from - segment.base);
+    header.encode(state, state)
+}
+
+fn bytes_of(words: FragmentWords) -> [u8; FRAGMENT_HEADER_LEN as usize] {
+    let mut bytes = [0; FRAGMENT_HEADER_LEN as usize];
+    bytes[..8].copy_from_slice(&words.0.to_le_bytes());
+    bytes[8..].copy_from_slice(&words.1.to_le_bytes());
+    bytes
+}

@@ -1,0 +1,74 @@
+/* Work that may fail: what is not acknowledged comes again, also after closing; and the descriptor that says when to read. */
+#define _POSIX_C_SOURCE 200809L
+#include "check.h"
+
+#include <poll.h>
+
+#define REFUSED(call) ANSWERS(MMQ_INVALID_ARGUMENT, call)
+
+static int readable(int descriptor, int ms) {
+  struct pollfd poll_for;
+  poll_for.fd = descriptor;
+  poll_for.events = POLLIN;
+  return poll(&poll_for, 1, ms) == 1;
+}
+
+int main(int argc, char **argv) {
+  mmq_queue *queue;
+  mmq_consumer *workers;
+  mmq_delivery *first, *second, *third, *none = NULL;
+  uint64_t count;
+  int ready = -1, own = -1;
+  BEGIN(argc, argv);
+  OK(mmq_open(path_of("deliveries"), NULL, &queue));
+  OK(mmq_consumer_open(queue, "workers", &workers));
+  OK(mmq_consumer_ready_fd(workers, &ready));
+  OK(mmq_ready_fd(queue, &own));
+  CHECK(ready >= 0 && own >= 0 && !readable(ready, 0) && !readable(own, 0));
+  OK(mmq_enqueue(queue, "a", 1, NULL));
+  CHECK(readable(ready, 2000) && readable(own, 2000));
+  OK(mmq_enqueue(queue, "bb", 2, NULL));
+  OK(mmq_enqueue(queue, "ccc", 3, NULL));
+
+  OK(mmq_consumer_receive(workers, &first));
+  OK(mmq_consumer_receive_timeout(workers, 0, &second));
+  CHECK(mmq_delivery_seq(first) == 0 && mmq_delivery_len(second) == 2 && memcmp(mmq_delivery_data(second), "bb", 2) == 0);
+  OK(mmq_consumer_in_flight(workers, &count));
+  CHECK(count == 2);
+  OK(mmq_consumer_set_max_in_flight(workers, 2));
+  ANSWERS(MMQ_EMPTY, mmq_consumer_receive(workers, &none));
+  ANSWERS(MMQ_TIMED_OUT, mmq_consumer_receive_timeout(workers, 1, &none));
+  OK(mmq_consumer_set_max_in_flight(workers, 0));
+  OK(mmq_consumer_receive_timeout(workers, -1, &third));
+  CHECK(mmq_delivery_seq(third) == 2 && mmq_delivery_attempts(third) == 1);
+  OK(mmq_delivery_ack(second));
+  REFUSED(mmq_delivery_ack(second));
+  CHECK(mmq_delivery_data(second) == NULL);
+  OK(mmq_delivery_nack(first));
+  OK(mmq_consumer_receive(workers, &first));
+  CHECK(mmq_delivery_seq(first) == 0 && mmq_delivery_attempts(first) == 2);
+  mmq_delivery_free(first);
+  mmq_consumer_free(workers);
+  OK(mmq_close(queue));
+  CHECK(memcmp(mmq_delivery_data(third), "ccc", 3) == 0);
+  ANSWERS(MMQ_CLOSED, mmq_delivery_ack(third));
+
+  OK(mmq_open(path_of("deliveries"), NULL, &queue));
+  OK(mmq_consumer_open(queue, "workers", &workers));
+  OK(mmq_consumer_receive(workers, &first));
+  OK(mmq_consumer_receive(workers, &third));
+  CHECK(mmq_delivery_seq(first) == 0 && mmq_delivery_seq(third) == 2);
+  ANSWERS(MMQ_EMPTY, mmq_consumer_receive(workers, &none));
+  OK(mmq_delivery_ack(third));
+  OK(mmq_delivery_ack(first));
+  OK(mmq_consumer_len(workers, &count));
+  CHECK(count == 0);
+
+  OK(mmq_receive(queue, &first));
+  OK(mmq_set_max_in_flight(queue, 1));
+  ANSWERS(MMQ_TIMED_OUT, mmq_receive_timeout(queue, 0, &none));
+  OK(mmq_delivery_ack(first));
+  mmq_consumer_free(workers);
+  OK(mmq_close(queue));
+  return 0;
+}

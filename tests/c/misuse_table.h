@@ -1,0 +1,113 @@
+/* What the table of misuse needs: it is made from the header, by tests/c_api/misuse.rs. */
+#include "check.h"
+
+static mmq_options *options, *gone_options;
+static mmq_queue *queue, *gone_queue;
+static mmq_consumer *consumer, *gone_consumer;
+static mmq_message *message, *gone_message;
+static mmq_delivery *delivery, *gone_delivery;
+static mmq_iter *iter, *gone_iter;
+static mmq_slice slice = {"x", 1};
+static char buf[16];
+
+/* Where outputs go. What is refused leaves it as it was. */
+struct outs {
+  uint64_t number;
+  size_t size;
+  bool truth;
+  int descriptor;
+  mmq_gap gap;
+  mmq_stats stats;
+  mmq_queue *queue;
+  mmq_consumer *consumer;
+  mmq_message *message;
+  mmq_delivery *delivery;
+  mmq_iter *iter;
+};
+static struct outs outs, before;
+
+static void reset(void) {
+  memset(&outs, 0, sizeof outs);
+  outs.number = outs.size = 42;
+  outs.stats.struct_size = sizeof outs.stats;
+  memcpy(&before, &outs, sizeof outs);
+  memset(buf, 'b', sizeof buf);
+}
+
+static void untouched(void) {
+  size_t at;
+  CHECK(memcmp(&outs, &before, sizeof outs) == 0);
+  for (at = 0; at < sizeof buf; at++) CHECK(buf[at] == 'b');
+}
+
+#define REFUSED(call)                   \
+  do {                                  \
+    reset();                            \
+    ANSWERS(MMQ_INVALID_ARGUMENT, call); \
+    untouched();                        \
+  } while (0)
+
+#define REFUSES(value, call) \
+  do {                       \
+    reset();                 \
+    CHECK((call) == (value)); \
+    untouched();             \
+  } while (0)
+
+/* Here NULL is no mistake. */
+#define ALLOWED(call)                                               \
+  do {                                                              \
+    char allowed_before[200], allowed_after[200];                   \
+    REFUSED(mmq_len(NULL, NULL));                                   \
+    mmq_last_error(allowed_before, sizeof allowed_before);          \
+    reset();                                                        \
+    (void)(call);                                                   \
+    mmq_last_error(allowed_after, sizeof allowed_after);            \
+    CHECK(strcmp(allowed_before, allowed_after) == 0);              \
+    OK(mmq_close(outs.queue));                                      \
+    mmq_consumer_free(outs.consumer);                               \
+    mmq_message_free(outs.message);                                 \
+    mmq_delivery_free(outs.delivery);                               \
+    mmq_iter_free(outs.iter);                                       \
+  } while (0)
+
+static void begin(int argc, char **argv) {
+  BEGIN(argc, argv);
+  options = mmq_options_new();
+  OK(mmq_open(path_of("one"), options, &queue));
+  OK(mmq_enqueue(queue, "first", 5, NULL));
+  OK(mmq_enqueue(queue, "second", 6, NULL));
+  OK(mmq_consumer_open(queue, "one", &consumer));
+  OK(mmq_peek(queue, &message));
+  OK(mmq_consumer_receive(consumer, &delivery));
+  OK(mmq_iter_open(queue, &iter));
+
+  gone_options = mmq_options_new();
+  mmq_options_free(gone_options);
+  OK(mmq_open(path_of("gone"), NULL, &gone_queue));
+  OK(mmq_close(gone_queue));
+  OK(mmq_consumer_open(queue, "gone", &gone_consumer));
+  mmq_consumer_free(gone_consumer);
+  OK(mmq_peek(queue, &gone_message));
+  mmq_message_free(gone_message);
+  OK(mmq_receive(queue, &gone_delivery));
+  OK(mmq_delivery_nack(gone_delivery));
+  OK(mmq_iter_open(queue, &gone_iter));
+  mmq_iter_free(gone_iter);
+}
+
+/* Nothing that lives was harmed. */
+static int end(void) {
+  CHECK(mmq_message_len(message) == 5 && memcmp(mmq_message_data(message), "first", 5) == 0);
+  CHECK(mmq_delivery_len(delivery) == 5 && memcmp(mmq_delivery_data(delivery), "first", 5) == 0);
+  mmq_message_free(message);
+  OK(mmq_iter_next(iter, &message));
+  mmq_message_free(message);
+  mmq_iter_free(iter);
+  OK(mmq_delivery_ack(delivery));
+  mmq_consumer_free(consumer);
+  mmq_options_free(options);
+  OK(mmq_flush(queue));
+  OK(mmq_close(queue));
+  return 0;
+}

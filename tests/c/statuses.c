@@ -1,0 +1,335 @@
+/* Every status is reached, with a text that says what happened. */
+#define _GNU_SOURCE
+#include "check.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#endif
+
+/* Where the checksum lies in the index header. */
+#define CRC_AT 60
+
+static const char *text(void) {
+  static char buf[5200];
+  size_t len = mmq_last_error(buf, sizeof buf);
+  CHECK(len == strlen(buf));
+  return buf;
+}
+
+static mmq_queue *open_at(const char *name) {
+  mmq_queue *queue = NULL;
+  OK(mmq_open(path_of(name), NULL, &queue));
+  return queue;
+}
+
+static void answers(void) {
+  mmq_queue *queue = open_at("answers");
+  mmq_message *message = NULL;
+  char buf[4];
+  size_t len = 0;
+  CHECK(mmq_last_error(NULL, 0) == 0);
+  ANSWERS(MMQ_EMPTY, mmq_dequeue(queue, &message));
+  ANSWERS(MMQ_TIMED_OUT, mmq_dequeue_timeout(queue, 1, &message));
+  ANSWERS(MMQ_TIMED_OUT, mmq_dequeue_timeout(queue, 0, &message));
+  OK(mmq_enqueue(queue, "hello", 5, NULL));
+  ANSWERS(MMQ_BUFFER_TOO_SMALL, mmq_dequeue_into(queue, buf, sizeof buf, &len, NULL));
+  CHECK(len == 5);
+  CHECK(mmq_last_error(NULL, 0) == 0);
+  OK(mmq_close(queue));
+}
+
+static void gap_and_full(void) {
+  mmq_options *options = mmq_options_new();
+  mmq_queue *queue;
+  mmq_message *message;
+  mmq_gap gap = {7, 7, MMQ_GAP_DAMAGED};
+  char bytes[1000] = {0};
+  mmq_status status;
+  uint64_t seq = 0, refused = 0;
+  OK(mmq_options_set_arena_size(options, 4096));
+  OK(mmq_options_set_max_bytes(options, 128 * 1024));
+  OK(mmq_open(path_of("gap"), options, &queue));
+  while ((status = mmq_enqueue(queue, bytes, sizeof bytes, &seq)) == MMQ_OK) refused = seq + 1;
+  ANSWERS(MMQ_FULL, status);
+  CHECK(seq + 1 == refused && strstr(text(), "full"));
+  ANSWERS(MMQ_MESSAGE_TOO_LARGE, mmq_enqueue_batch(queue, &(mmq_slice){bytes, (size_t)1 << 33}, 1, NULL));
+  CHECK(strstr(text(), "8589934592"));
+  OK(mmq_close(queue));
+
+  OK(mmq_options_set_on_full(options, MMQ_DROP_OLDEST, 0));
+  OK(mmq_open(path_of("gap"), options, &queue));
+  ANSWERS(MMQ_EMPTY, mmq_last_gap(queue, &gap));
+  CHECK(gap.first == 7);
+  OK(mmq_enqueue(queue, bytes, sizeof bytes, &seq));
+  CHECK(seq == refused);
+  /* A consumer is told of what was dropped from when it exists. */
+  OK(mmq_peek(queue, &message));
+  mmq_message_free(message);
+  while (seq < 3 * refused) OK(mmq_enqueue(queue, bytes, sizeof bytes, &seq));
+  ANSWERS(MMQ_GAP, mmq_dequeue(queue, &message));
+  CHECK(strstr(text(), "dropped"));
+  OK(mmq_last_gap(queue, &gap));
+  CHECK(gap.first < refused && gap.last > gap.first && gap.last < seq && gap.cause == MMQ_GAP_DROPPED);
+  OK(mmq_dequeue(queue, &message));
+  CHECK(mmq_message_seq(message) == gap.last + 1);
+  mmq_message_free(message);
+  OK(mmq_close(queue));
+
+  OK(mmq_options_set_on_full(options, MMQ_WAIT, 20));
+  OK(mmq_open(path_of("gap"), options, &queue));
+  do status = mmq_enqueue(queue, bytes, sizeof bytes, NULL);
+  while (status == MMQ_OK);
+  ANSWERS(MMQ_FULL, status);
+  OK(mmq_close(queue));
+  mmq_options_free(options);
+}
+
+/* A message that is too old, and one whose bytes on disk were changed. */
+static void expired_and_damaged(void) {
+  static const char secret[] = "these very bytes are looked for in the file";
+  static unsigned char file[1 << 20];
+  mmq_options *options = mmq_options_new();
+  mmq_queue *queue;
+  mmq_message *message = NULL;
+  mmq_gap gap;
+  FILE *segment;
+  size_t len, at;
+  OK(mmq_options_set_max_age_ms(options, 20));
+  OK(mmq_open(path_of("expired"), options, &queue));
+  mmq_options_free(options);
+  OK(mmq_enqueue(queue, "old", 3, NULL));
+  usleep(300 * 1000);
+  ANSWERS(MMQ_GAP, mmq_dequeue(queue, &message));
+  OK(mmq_last_gap(queue, &gap));
+  CHECK(gap.first == 0 && gap.last == 0 && gap.cause == MMQ_GAP_EXPIRED);
+  OK(mmq_close(queue));
+
+  queue = open_at("damaged");
+  OK(mmq_enqueue(queue, "before", 6, NULL));
+  OK(mmq_enqueue(queue, secret, sizeof secret, NULL));
+  OK(mmq_enqueue(queue, "after", 5, NULL));
+  OK(mmq_close(queue));
+  segment = fopen(path_of("damaged/segment-00000000"), "r+b");
+  CHECK(segment);
+  len = fread(file, 1, sizeof file, segment);
+  for (at = 0; at + sizeof secret <= len && memcmp(file + at, secret, sizeof secret) != 0; at++) continue;
+  CHECK(at + sizeof secret <= len && fseek(segment, (long)at, SEEK_SET) == 0 && fputc('T', segment) == 'T');
+  CHECK(fclose(segment) == 0);
+  queue = open_at("damaged");
+  OK(mmq_skip(queue, NULL));
+  ANSWERS(MMQ_GAP, mmq_dequeue(queue, &message));
+  OK(mmq_last_gap(queue, &gap));
+  CHECK(gap.first == 1 && gap.last == 1 && gap.cause == MMQ_GAP_DAMAGED && message == NULL);
+  OK(mmq_dequeue(queue, &message));
+  CHECK(mmq_message_seq(message) == 2 && memcmp(mmq_message_data(message), "after", 5) == 0);
+  mmq_message_free(message);
+  OK(mmq_close(queue));
+}
+
+static void refused_openings(void) {
+  mmq_options *options = mmq_options_new();
+  mmq_queue *queue = open_at("refused"), *none = NULL;
+  char pid[32];
+  FILE *file;
+  snprintf(pid, sizeof pid, "process %ld", (long)getpid());
+  ANSWERS(MMQ_LOCKED, mmq_open(path_of("refused"), NULL, &none));
+  CHECK(strstr(text(), pid) && strstr(text(), "refused"));
+  OK(mmq_close(queue));
+
+  OK(mmq_options_set_create(options, false));
+  ANSWERS(MMQ_NOT_FOUND, mmq_open(path_of("nowhere"), options, &none));
+  OK(mmq_options_set_create(options, true));
+  OK(mmq_options_set_arena_size(options, 5000));
+  ANSWERS(MMQ_INVALID_OPTION, mmq_open(path_of("refused"), options, &none));
+  CHECK(strstr(text(), "arena_size"));
+  OK(mmq_options_set_arena_size(options, 4096));
+  OK(mmq_options_set_max_mapped_arenas(options, 2));
+  ANSWERS(MMQ_INVALID_OPTION, mmq_open(path_of("refused"), options, &none));
+  CHECK(strstr(text(), "max_mapped_arenas"));
+  mmq_options_free(options);
+
+  file = fopen(path_of("file"), "w");
+  CHECK(file && fclose(file) == 0);
+  ANSWERS(MMQ_IO, mmq_open(path_of("file"), NULL, &none));
+  CHECK(strstr(text(), "file"));
+  ANSWERS(MMQ_INVALID_ARGUMENT, mmq_open("", NULL, &none));
+  CHECK(none == NULL);
+}
+
+/* Any bytes that a path may have. */
+static void path_of_any_bytes(void) {
+  mmq_queue *queue = open_at("not \xff\xfe UTF-8 \xc3");
+  struct stat status;
+  CHECK(stat(path_of("not \xff\xfe UTF-8 \xc3/index"), &status) == 0);
+  OK(mmq_close(queue));
+}
+
+static uint32_t crc32c(const unsigned char *bytes, size_t len) {
+  uint32_t crc = UINT32_MAX;
+  size_t at;
+  int bit;
+  for (at = 0; at < len; at++) {
+    crc ^= bytes[at];
+    for (bit = 0; bit < 8; bit++) crc = crc & 1 ? crc >> 1 ^ 0x82f63b78u : crc >> 1;
+  }
+  return ~crc;
+}
+
+/* The index says that a later version wrote it. */
+static void later_format(void) {
+  mmq_queue *queue = open_at("later");
+  unsigned char header[64];
+  uint32_t crc;
+  FILE *index;
+  int at;
+  OK(mmq_enqueue(queue, "x", 1, NULL));
+  OK(mmq_close(queue));
+  index = fopen(path_of("later/index"), "r+b");
+  CHECK(index && fread(header, 1, sizeof header, index) == sizeof header);
+  crc = crc32c(header, CRC_AT);
+  for (at = 0; at < 4; at++) CHECK(header[CRC_AT + at] == (unsigned char)(crc >> 8 * at));
+  header[8] = 77;
+  crc = crc32c(header, CRC_AT);
+  for (at = 0; at < 4; at++) header[CRC_AT + at] = (unsigned char)(crc >> 8 * at);
+  rewind(index);
+  CHECK(fwrite(header, 1, sizeof header, index) == sizeof header && fclose(index) == 0);
+  queue = NULL;
+  ANSWERS(MMQ_UNSUPPORTED_FORMAT, mmq_open(path_of("later"), NULL, &queue));
+  CHECK(strstr(text(), "77") && queue == NULL);
+}
+
+static void closed_and_removed(void) {
+  mmq_queue *queue = open_at("closed");
+  mmq_consumer *one, *two, *none = NULL;
+  mmq_message *message = NULL;
+  uint64_t seq;
+  int ready = -1;
+  OK(mmq_consumer_open(queue, "one", &one));
+  OK(mmq_consumer_open(queue, "two", &two));
+  ANSWERS(MMQ_INVALID_ARGUMENT, mmq_consumer_open(queue, "", &none));
+  ANSWERS(MMQ_INVALID_ARGUMENT, mmq_consumer_open(queue, "\xff", &none));
+  ANSWERS(MMQ_INVALID_ARGUMENT, mmq_consumer_fork(one, "two", &none));
+  ANSWERS(MMQ_NOT_FOUND, mmq_consumer_remove(queue, "three"));
+  OK(mmq_consumer_remove(queue, "two"));
+  ANSWERS(MMQ_NOT_FOUND, mmq_consumer_peek(two, &message));
+  ANSWERS(MMQ_NOT_FOUND, mmq_consumer_seek(one, 5));
+  ANSWERS(MMQ_NOT_FOUND, mmq_wait_durable(queue, 5));
+  OK(mmq_consumer_ready_fd(one, &ready));
+  OK(mmq_close(queue));
+  ANSWERS(MMQ_CLOSED, mmq_consumer_ready_fd(one, &ready));
+  ANSWERS(MMQ_CLOSED, mmq_consumer_dequeue(one, &message));
+  ANSWERS(MMQ_CLOSED, mmq_consumer_dequeue_timeout(one, -1, &message));
+  ANSWERS(MMQ_CLOSED, mmq_consumer_skip(one, &seq));
+  ANSWERS(MMQ_CLOSED, mmq_consumer_fork(one, "three", &none));
+  ANSWERS(MMQ_INVALID_ARGUMENT, mmq_enqueue(queue, "x", 1, NULL));
+  mmq_consumer_free(one);
+  mmq_consumer_free(two);
+}
+
+static void forked(void) {
+  mmq_queue *queue = open_at("forked");
+  mmq_message *message = NULL;
+  pid_t child;
+  int status = -1;
+  OK(mmq_enqueue(queue, "x", 1, NULL));
+  child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    ANSWERS(MMQ_FORKED, mmq_enqueue(queue, "x", 1, NULL));
+    ANSWERS(MMQ_FORKED, mmq_dequeue(queue, &message));
+    OK(mmq_close(queue));
+    _exit(0);
+  }
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  OK(mmq_enqueue(queue, "y", 1, NULL));
+  OK(mmq_close(queue));
+}
+
+/* The system refuses every sync from now on: what a failing disk does. */
+static void poisoned(void) {
+#if defined(__linux__)
+  struct sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_fdatasync, 3, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_fsync, 2, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_msync, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EIO),
+  };
+  struct sock_fprog program = {sizeof code / sizeof code[0], code};
+  mmq_queue *queue = open_at("poisoned"), *reads, *writes;
+  mmq_options *options = mmq_options_new();
+  mmq_message *message;
+  uint64_t len = 0;
+  OK(mmq_enqueue(queue, "x", 1, NULL));
+  OK(mmq_options_set_flush_every_ops(options, 2));
+  OK(mmq_open(path_of("poisoned-by-a-read"), options, &reads));
+  OK(mmq_open(path_of("poisoned-by-a-write"), options, &writes));
+  mmq_options_free(options);
+  OK(mmq_enqueue(reads, "taken", 5, NULL));
+  OK(mmq_enqueue(writes, "first", 5, NULL));
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+    printf("SKIPPED MMQ_POISONED: no seccomp here\n");
+    OK(mmq_close(queue));
+    OK(mmq_close(reads));
+    OK(mmq_close(writes));
+    return;
+  }
+  ANSWERS(MMQ_IO, mmq_flush(queue));
+  ANSWERS(MMQ_POISONED, mmq_enqueue(queue, "y", 1, NULL));
+  CHECK(strstr(text(), "flush"));
+  ANSWERS(MMQ_POISONED, mmq_flush(queue));
+  {
+    mmq_stats stats;
+    stats.struct_size = sizeof stats;
+    OK(mmq_read_stats(queue, &stats));
+    CHECK(stats.poisoned == 1);
+  }
+  OK(mmq_dequeue(queue, &message));
+  mmq_message_free(message);
+  ANSWERS(MMQ_POISONED, mmq_close(queue));
+
+  /* What was taken is handed over although the flush after it failed. */
+  OK(mmq_dequeue(reads, &message));
+  CHECK(memcmp(mmq_message_data(message), "taken", 5) == 0);
+  mmq_message_free(message);
+  ANSWERS(MMQ_POISONED, mmq_enqueue(reads, "x", 1, NULL));
+  ANSWERS(MMQ_POISONED, mmq_close(reads));
+  /* What was put in is in the queue although the flush after it failed. */
+  ANSWERS(MMQ_IO, mmq_enqueue(writes, "second", 6, NULL));
+  OK(mmq_len(writes, &len));
+  CHECK(len == 2);
+  ANSWERS(MMQ_POISONED, mmq_enqueue(writes, "third", 5, NULL));
+  ANSWERS(MMQ_POISONED, mmq_close(writes));
+#else
+  printf("SKIPPED MMQ_POISONED: needs seccomp\n");
+#endif
+}
+
+int main(int argc, char **argv) {
+  int status;
+  BEGIN(argc, argv);
+  for (status = -2; status < 40; status++) CHECK(strlen(mmq_status_message((mmq_status)status)) > 3);
+  CHECK(MMQ_OK == 0 && MMQ_EMPTY == 1 && MMQ_BUFFER_TOO_SMALL == 2 && MMQ_TIMED_OUT == 3 && MMQ_GAP == 4);
+  CHECK(MMQ_INVALID_ARGUMENT == 16 && MMQ_INVALID_OPTION == 17 && MMQ_MESSAGE_TOO_LARGE == 18 && MMQ_FULL == 19);
+  CHECK(MMQ_LOCKED == 20 && MMQ_NOT_FOUND == 21 && MMQ_UNSUPPORTED_FORMAT == 22 && MMQ_IO == 23);
+  CHECK(MMQ_POISONED == 24 && MMQ_PANIC == 31);
+  answers();
+  gap_and_full();
+  expired_and_damaged();
+  refused_openings();
+  path_of_any_bytes();
+  later_format();
+  closed_and_removed();
+  forked();
+  poisoned();
+  return 0;
+}

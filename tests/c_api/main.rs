@@ -1,0 +1,162 @@
+//! The C and C++ faces, as C and C++ programs see them: the programs in `tests/c/` are built with the system's compilers
+//! against the real shared library, and run.
+//!
+//! Plain `cargo test` builds nothing of that but checks that the headers compile. `cargo test --features capi` builds the
+//! library once (in a directory of its own under `target/tmp`) and runs everything; the sanitizers, which need a nightly
+//! compiler and minutes, run with `-- --include-ignored`. A tool that is missing is named, and what needs it is skipped.
+
+mod binary;
+mod checkers;
+mod installed;
+mod library;
+mod misuse;
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::library::{STRICT, library, panicking, present, root, run, scratch};
+
+#[test]
+fn the_headers_compile_alone_and_twice_without_a_warning() {
+    let dir = scratch("headers");
+    let check = |compiler: &str, language: &str, standard: &str, header: &str, more: &[&str]| {
+        let extension = if language == "c" { "c" } else { "cpp" };
+        let name = format!("{compiler}-{}-{header}.{extension}", standard.replace('+', "p"));
+        let source = dir.join(name);
+        let include = format!("#include <{header}>\n");
+        std::fs::write(
+            &source,
+            format!("{include}{include}int main({}) {{ return 0; }}\n", if language == "c" { "void" } else { "" }),
+        )
+        .unwrap();
+        let mut command = Command::new(compiler);
+        command.args(["-x", language, &format!("-std={standard}"), "-fsyntax-only"]).args(STRICT).args(more);
+        run(command.arg("-I").arg(root().join("include")).arg(source));
+    };
+    for compiler in present(&["gcc", "clang"]) {
+        for standard in ["c99", "c11", "c17", "c2x"] {
+            check(compiler, "c", standard, "mmq.h", &["-Wundef", "-Wstrict-prototypes", "-Wshadow"]);
+        }
+    }
+    for compiler in present(&["g++", "clang++"]) {
+        for standard in ["c++11", "c++14", "c++17", "c++20"] {
+            check(compiler, "c++", standard, "mmq.h", &[]);
+        }
+        for standard in ["c++17", "c++20"] {
+            check(compiler, "c++", standard, "mmq.hpp", &["-Wshadow", "-Wconversion"]);
+            check(compiler, "c++", standard, "mmq.hpp", &["-fno-exceptions", "-fno-rtti"]);
+        }
+    }
+}
+
+/// Compiles the program with every C compiler there is and runs it.
+#[track_caller]
+fn passes(source: impl AsRef<Path>) {
+    for compiler in present(&["gcc", "clang"]) {
+        let program = library().compile(compiler, source.as_ref(), &["-std=c11"]);
+        print!("{}", library().run(&program));
+    }
+}
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
+fn messages_of_every_size_come_back_through_arenas_of_every_size() {
+    passes("tests/c/round_trip.c");
+}
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
+fn every_status_is_reached_and_says_what_happened() {
+    passes("tests/c/statuses.c");
+    let read = |name: &str| std::fs::read_to_string(root().join(name)).unwrap();
+    let header = read("include/mmq.h");
+    let (_, values) = header.split_once("enum mmq_status").expect("the statuses");
+    let (values, _) = values.split_once("};").expect("their end");
+    let names = values.lines().filter_map(|line| Some(line.trim().split_once(" = ")?.0));
+    let reached = read("tests/c/statuses.c") + &read("tests/c/panic.c");
+    let missing: Vec<_> =
+        names.filter(|name| *name != "MMQ_OK" && !reached.contains(&format!("ANSWERS({name}, "))).collect();
+    assert!(missing.is_empty(), "no program reaches {missing:?}");
+}
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
+fn a_message_outlives_later_reads_and_the_queue() {
+    passes("tests/c/lifetime.c");
+}
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
+fn eight_threads_share_a_queue() {
+    passes("tests/c/threads.c");
+}
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
+fn impossible_lengths_and_numbers_are_answers_and_never_a_crash() {
+    passes("tests/c/misuse.c");
+}
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
+fn what_is_not_acknowledged_comes_again() {
+    passes("tests/c/deliveries.c");
+}
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
+fn batches_come_whole_iterators_consume_nothing_and_consumers_are_listed() {
+    passes("tests/c/ahead.c");
+}
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
+fn a_forked_child_is_refused_and_harms_nothing() {
+    passes("tests/c/fork.c");
+}
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
+fn a_million_calls_leave_no_memory_behind() {
+    passes("tests/c/million.c");
+}
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
+fn a_panic_is_an_answer() {
+    library();
+    let program = panicking().compile("cc", "tests/c/panic.c", &["-std=c11"]);
+    panicking().run(&program);
+}
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
+fn the_program_in_the_header_runs() {
+    let program = library().compile("cc", "tests/c/header_example.c", &["-std=c99"]);
+    assert_eq!(library().run(&program), "hello\n");
+}
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
+fn the_wrapper_for_cpp_works_with_and_without_exceptions() {
+    for compiler in present(&["g++", "clang++"]) {
+        for flags in [["-std=c++17", "-fexceptions"], ["-std=c++20", "-O2"], ["-std=c++17", "-fno-exceptions"]] {
+            let program = library().compile(compiler, "tests/c/wrapper.cpp", &flags);
+            library().run(&program);
+        }
+    }
+}
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
+fn the_programs_in_the_readme_run() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    for (language, compiler, said) in [("c", "cc", "hello\n"), ("cpp", "c++", "0: hello\n")] {
+        let (_, rest) = readme.split_once(&format!("```{language}\n")).expect("a program in that language");
+        let source = library().dir.join(format!("readme.{language}"));
+        std::fs::write(&source, rest.split_once("```").unwrap().0).unwrap();
+        let standard = if language == "c" { "-std=c99" } else { "-std=c++17" };
+        let program = library().compile(compiler, &source, &[standard]);
+        assert_eq!(library().run(&program), said);
+    }
+}

@@ -1,0 +1,327 @@
+//! What `open` accepts and refuses, and promise P7: one owner, by a lock that dies with its holder.
+//!
+//! Fork itself is tried in C (`tests/c/fork.c`): every way to it from Rust (`CommandExt::pre_exec`, `rustix::runtime`) is an
+//! unsafe call, and unsafe code has its few places in `src`. What a child started by `Command` inherits is tried below.
+
+#![cfg(unix)]
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use mmq::{Error, Options, Queue};
+use support::{itself, names};
+
+fn refused_option(options: Options) -> &'static str {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("queue");
+    match options.open(&path) {
+        Err(Error::InvalidOption { name, reason }) => {
+            assert!(!reason.is_empty());
+            assert!(!path.exists(), "a refused opening makes nothing");
+            name
+        }
+        Err(error) => panic!("another error: {error}"),
+        Ok(_) => panic!("accepted"),
+    }
+}
+
+#[test]
+fn every_value_that_cannot_be_is_refused_by_its_name() {
+    let new = Options::new;
+    for arena in [0, 1, 4095, 4097, 6000, (1 << 30) + 4096, 1 << 40, u64::MAX] {
+        assert_eq!(refused_option(new().arena_size(arena)), "arena_size", "{arena}");
+    }
+    for arenas in [0, 1, 2] {
+        assert_eq!(refused_option(new().max_mapped_arenas(arenas)), "max_mapped_arenas");
+    }
+    assert_eq!(refused_option(new().flush_every_ops(0)), "flush_every_ops");
+    assert_eq!(refused_option(new().flush_every(Duration::ZERO)), "flush_every");
+    for bytes in [0, 1, 65535] {
+        assert_eq!(refused_option(new().max_bytes(bytes)), "max_bytes");
+    }
+    assert_eq!(refused_option(new().max_age(Duration::ZERO)), "max_age");
+}
+
+#[test]
+fn the_extremes_that_can_be_are_accepted() {
+    let extremes = [
+        Options::new().arena_size(4096).max_mapped_arenas(3).max_bytes(65536).flush_every_ops(1),
+        Options::new().arena_size(1 << 30).max_mapped_arenas(u32::MAX).max_bytes(u64::MAX).flush_every_ops(u64::MAX),
+        Options::new().max_mapped_arenas(None).flush_every(Duration::MAX).flush_every_ops(None).max_bytes(None),
+    ];
+    for options in extremes {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = options.open(dir.path()).unwrap();
+        queue.enqueue("a").unwrap();
+        assert_eq!(&*queue.dequeue().unwrap().unwrap(), b"a");
+        queue.close().unwrap();
+    }
+}
+
+#[test]
+fn free_space_that_no_disk_has_refuses_messages_and_not_the_opening() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = Options::new().min_free_bytes(u64::MAX).open(dir.path()).unwrap();
+    assert!(queue.enqueue("a").unwrap_err().is_full());
+    assert!(queue.dequeue().unwrap().is_none());
+}
+
+#[test]
+fn the_directory_and_those_above_it_are_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a/b/c");
+    let queue = Queue::open(&path).unwrap();
+    assert_eq!(queue.path().canonicalize().unwrap(), path.canonicalize().unwrap());
+    queue.enqueue("a").unwrap();
+    queue.close().unwrap();
+    assert_eq!(Queue::open(&path).unwrap().len(), 1);
+    // The same by name alone, without a directory before it.
+    let mut child = itself("the_child_with_a_relative_path");
+    let status = child.current_dir(&path).env("MMQ_RELATIVE", "1").stdout(Stdio::null()).status().unwrap();
+    assert!(status.success());
+    assert_eq!(Queue::open(path.join("relative")).unwrap().len(), 1);
+}
+
+#[test]
+fn the_child_with_a_relative_path() {
+    if std::env::var_os("MMQ_RELATIVE").is_some() {
+        let queue = Queue::open("relative").unwrap();
+        // The queue keeps its place when the process goes elsewhere.
+        std::env::set_current_dir("/").unwrap();
+        queue.enqueue("a").unwrap();
+        queue.close().unwrap();
+    }
+}
+
+#[test]
+fn without_create_a_queue_that_does_not_exist_is_not_found_and_nothing_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().create(false);
+    let missing = dir.path().join("missing");
+    let error = options.clone().open(&missing).unwrap_err();
+    assert!(matches!(error, Error::NotFound { .. }), "{error}");
+    assert!(error.to_string().contains("missing"), "{error}");
+    assert!(!missing.exists());
+    let empty = dir.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    assert!(matches!(options.clone().open(&empty), Err(Error::NotFound { .. })));
+    assert_eq!(names(&empty), [""; 0]);
+    drop(Queue::open(&missing).unwrap());
+    options.open(&missing).unwrap().enqueue("a").unwrap();
+}
+
+#[track_caller]
+fn refused_path(path: &Path, mentioned: &str) {
+    for options in [Options::new(), Options::new().create(false)] {
+        match options.open(path) {
+            Ok(_) => panic!("{path:?} was opened"),
+            Err(error) => assert!(error.to_string().contains(mentioned), "{error} does not name {mentioned}"),
+        }
+    }
+}
+
+#[test]
+fn a_path_that_cannot_be_is_refused_and_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "mine").unwrap();
+    refused_path(&file, "file");
+    refused_path(&file.join("below"), "file");
+    refused_path(Path::new(""), "");
+    refused_path(&dir.path().join("nul\0byte"), "nul");
+    refused_path(&dir.path().join("x".repeat(300)), "xxx");
+    symlink(dir.path().join("nowhere/at/all"), dir.path().join("dangling")).unwrap();
+    refused_path(&dir.path().join("dangling"), "dangling");
+    if cfg!(target_os = "linux") {
+        refused_path(Path::new("/proc/mmq-cannot-be-here"), "mmq-cannot-be-here");
+        refused_path(Path::new("/dev/null"), "null");
+    }
+    assert_eq!(fs::read(&file).unwrap(), b"mine");
+}
+
+#[test]
+fn a_directory_without_permission_is_refused_and_named() {
+    if rustix::process::geteuid().is_root() {
+        println!("skipped: root may write everywhere");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("closed");
+    fs::create_dir(&path).unwrap();
+    for mode in [0o000, 0o555] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let error = Queue::open(&path).unwrap_err();
+        assert!(matches!(&error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied));
+        assert!(error.to_string().contains("closed"), "{error}");
+    }
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn foreign_files_in_the_directory_are_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let foreign = ["notes.txt", ".hidden", "index.bak", "segment", "segment-", "segment-0000001x", "lock", "00000001"];
+    for name in foreign {
+        fs::write(dir.path().join(name), name.repeat(1000)).unwrap();
+    }
+    fs::create_dir(dir.path().join("below")).unwrap();
+    fs::write(dir.path().join("below/file"), "below").unwrap();
+    symlink("notes.txt", dir.path().join("link")).unwrap();
+    for round in 0..4 {
+        let queue = Options::new().arena_size(4096).open(dir.path()).unwrap();
+        assert_eq!(queue.len(), round);
+        queue.enqueue(vec![0; 5 << 20]).unwrap();
+        queue.enqueue("a").unwrap();
+        queue.skip().unwrap();
+        assert_eq!((queue.stats().gaps, queue.stats().lost_messages), (0, 0));
+    }
+    for name in foreign {
+        assert_eq!(fs::read(dir.path().join(name)).unwrap(), name.repeat(1000).as_bytes(), "{name}");
+    }
+    assert_eq!(fs::read(dir.path().join("below/file")).unwrap(), b"below");
+    assert_eq!(fs::read_link(dir.path().join("link")).unwrap(), Path::new("notes.txt"));
+}
+
+/// Before any queue was opened here.
+static BEGAN: OnceLock<SystemTime> = OnceLock::new();
+
+#[track_caller]
+fn locked_by(path: &Path, holder: u32) {
+    for options in [Options::new(), Options::new().create(false), Options::new().arena_size(4096)] {
+        match options.open(path) {
+            Err(error @ Error::Locked { pid, since, .. }) => {
+                assert_eq!(pid, holder);
+                // As the test's own clock has it, give or take what the two readings are apart.
+                let since = since.expect("the holder said since when");
+                let began = *BEGAN.get_or_init(SystemTime::now) - Duration::from_secs(5);
+                assert!(since >= began && since <= SystemTime::now() + Duration::from_secs(5), "{since:?}");
+                let seconds = since.duration_since(UNIX_EPOCH).unwrap().as_secs();
+                assert!(error.to_string().ends_with(&format!("process {holder} since Unix time {seconds}")), "{error}");
+            }
+            Err(error) => panic!("another error: {error}"),
+            Ok(_) => panic!("a second opener was let in"),
+        }
+    }
+}
+
+#[test]
+fn a_second_opener_is_refused_and_told_the_holder() {
+    BEGAN.get_or_init(SystemTime::now);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("queue");
+    let queue = Queue::open(&path).unwrap();
+    queue.enqueue("a").unwrap();
+    let own = std::process::id();
+    locked_by(&path, own);
+    symlink(&path, dir.path().join("link")).unwrap();
+    locked_by(&dir.path().join("link"), own);
+    locked_by(&path.join("../queue/."), own);
+    std::thread::scope(|scope| scope.spawn(|| locked_by(&path, own)).join().unwrap());
+    assert!(Queue::open(&path).unwrap_err().to_string().contains(&own.to_string()));
+    // The refused ones did the holder no harm.
+    queue.enqueue("b").unwrap();
+    assert_eq!(queue.dequeue_batch(9).unwrap().len(), 2);
+    queue.close().unwrap();
+    drop(Queue::open(&path).unwrap());
+    drop(Queue::open(dir.path().join("link")).unwrap());
+}
+
+/// Holds a queue until it is killed; nothing when the test is run by itself.
+#[test]
+fn the_child_that_holds_a_queue() {
+    let Ok(dir) = std::env::var("MMQ_HOLD_DIR") else { return };
+    let queue = Queue::open(dir).unwrap();
+    queue.enqueue("from the child").unwrap();
+    eprintln!("held");
+    // Ends with the pipe at the latest, should the parent die first.
+    let _ = std::io::stdin().read(&mut [0]);
+    drop(queue);
+}
+
+fn holder(dir: &Path) -> Child {
+    let mut command = itself("the_child_that_holds_a_queue");
+    let command = command.env("MMQ_HOLD_DIR", dir).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "held\n");
+    child
+}
+
+#[test]
+fn the_lock_of_another_process_holds_while_it_lives_and_is_free_after_sigkill() {
+    BEGAN.get_or_init(SystemTime::now);
+    let dir = tempfile::tempdir().unwrap();
+    for round in 1..=5 {
+        let mut child = holder(dir.path());
+        locked_by(dir.path(), child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let queue = Queue::open(dir.path()).expect("free at once, with no manual step");
+        assert_eq!(queue.len(), round);
+    }
+    let mut child = holder(dir.path());
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+    assert_eq!(Queue::open(dir.path()).unwrap().len(), 6);
+}
+
+#[test]
+fn a_program_started_while_the_queue_is_open_inherits_neither_lock_nor_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = Options::new().arena_size(4096).open(dir.path()).unwrap();
+    queue.enqueue(vec![1; 100_000]).unwrap();
+    let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+    if let Ok(descriptors) = fs::read_dir(format!("/proc/{}/fd", sleeper.id())) {
+        for descriptor in descriptors.flatten() {
+            let target = fs::read_link(descriptor.path()).unwrap_or_default();
+            assert!(!target.starts_with(dir.path().canonicalize().unwrap()), "inherited {target:?}");
+        }
+    }
+    queue.close().unwrap();
+    let reopened = Queue::open(dir.path());
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    assert_eq!(reopened.unwrap().len(), 1);
+}
+
+#[test]
+fn a_closed_queue_is_free_at_once_although_programs_are_being_started() {
+    let dir = tempfile::tempdir().unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    // Between its fork and its exec a program being started holds copies of all descriptors, the lock's too: the lock
+    // must be given up by closing, and not merely die with the last descriptor.
+    let refused = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                Command::new("true").status().unwrap();
+            }
+        });
+        let refused = (0..500).find_map(|_| Queue::open(dir.path()).and_then(Queue::close).err());
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        refused
+    });
+    assert!(refused.is_none(), "{refused:?}");
+}
+
+#[test]
+fn two_queues_beside_each_other_have_nothing_to_do_with_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = Queue::open(dir.path().join("one")).unwrap();
+    let two = Queue::open(dir.path().join("two")).unwrap();
+    let below = Queue::open(dir.path().join("one/below")).unwrap();
+    for (queue, name) in [(&one, "one"), (&two, "two"), (&below, "below")] {
+        queue.enqueue(name).unwrap();
+    }
+    for (queue, name) in [(&below, "below"), (&two, "two"), (&one, "one")] {
+        assert_eq!(queue.dequeue().unwrap().unwrap().as_str().unwrap(), name);
+        assert!(queue.is_empty());
+    }
+}

@@ -1,0 +1,282 @@
+//! Figures that are right: what `stats` says holds at one moment, whoever goes on meanwhile.
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mmq::{Error, OnFull, Options, Queue, Stats};
+use support::within;
+
+/// Bytes a message of 100 bytes takes: header, payload, rounded up.
+const TAKES: u64 = 16 + 104;
+
+/// Two producers and `consume`, which ends when it is told to; two threads that look at the figures until all is done.
+/// Returns how often they looked.
+fn looked_at(queue: &Queue, each: u64, consume: impl Fn(&AtomicBool) + Sync, judge: impl Fn(&Stats) + Sync) -> u64 {
+    let deliveries = queue.consumers().iter().any(|name| name == "deliveries");
+    let (produced, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let producers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    for _ in 0..each {
+                        queue.enqueue([1; 100]).unwrap();
+                    }
+                })
+            })
+            .collect();
+        let consumer = scope.spawn(|| consume(&produced));
+        let lookers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let (mut looks, mut last) = (0u64, Stats::default());
+                    while !done.load(Ordering::Relaxed) {
+                        let stats = queue.stats();
+                        judge(&stats);
+                        assert_eq!(stats.next_seq, stats.enqueued, "{stats:?}");
+                        assert!(
+                            stats.enqueued >= last.enqueued && stats.dequeued >= last.dequeued,
+                            "{last} then {stats}"
+                        );
+                        assert!(stats.lost_messages >= last.lost_messages && stats.gaps >= last.gaps);
+                        assert_eq!(stats.lost_dropped, stats.lost_messages);
+                        assert!(stats.oldest_seq <= stats.next_seq && stats.durable_seq <= stats.next_seq, "{stats:?}");
+                        assert_eq!(stats.messages == 0, stats.oldest_age.is_none(), "{stats:?}");
+                        assert_eq!(stats.messages == 0, stats.bytes == 0, "{stats:?}");
+                        assert!(stats.bytes >= stats.messages * TAKES, "{stats:?}");
+                        // Padding comes on top, and with deliveries what is done before the place.
+                        let most = stats.messages * TAKES + stats.segments * 2 * TAKES;
+                        assert!(deliveries || stats.bytes <= most, "{stats:?}");
+                        assert!(stats.disk_bytes >= stats.bytes, "{stats:?}");
+                        (looks, last) = (looks + 1, stats);
+                    }
+                    looks
+                })
+            })
+            .collect();
+        for producer in producers {
+            producer.join().unwrap();
+        }
+        produced.store(true, Ordering::Release);
+        consumer.join().unwrap();
+        done.store(true, Ordering::Relaxed);
+        lookers.into_iter().map(|looker| looker.join().unwrap()).sum()
+    })
+}
+
+#[test]
+fn messages_are_what_was_put_in_and_not_taken_out_at_every_look() {
+    within(Duration::from_secs(120), || {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = Options::new().arena_size(256 << 10).open(dir.path()).unwrap();
+        queue.peek().unwrap();
+        let consume = |produced: &AtomicBool| {
+            let mut buffer = Vec::new();
+            loop {
+                let ending = produced.load(Ordering::Acquire);
+                if queue.dequeue_into(&mut buffer).unwrap().is_none() && ending {
+                    break;
+                }
+            }
+        };
+        let looks = looked_at(&queue, 150_000, consume, |stats| {
+            assert_eq!(stats.messages + stats.dequeued, stats.enqueued, "{stats:?}");
+            assert_eq!((stats.gaps, stats.consumers), (0, 1));
+        });
+        println!("{looks} looks");
+        let stats = queue.stats();
+        assert_eq!((stats.messages, stats.enqueued, stats.dequeued, stats.bytes), (0, 300_000, 300_000, 0));
+    });
+}
+
+#[test]
+fn deliveries_out_of_order_are_counted_once_at_every_look() {
+    within(Duration::from_secs(120), || {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = Options::new().arena_size(256 << 10).open(dir.path()).unwrap();
+        queue.peek().unwrap();
+        // It holds everything, and says that deliveries are made.
+        let holder = queue.consumer("deliveries").unwrap();
+        let consume = |produced: &AtomicBool| {
+            let mut held = Vec::new();
+            loop {
+                let ending = produced.load(Ordering::Acquire);
+                match queue.receive().unwrap() {
+                    Some(delivery) => held.push(delivery),
+                    None if ending && held.is_empty() => break,
+                    None => {}
+                }
+                if held.len() == 20 || (ending && !held.is_empty()) {
+                    let at = held.len() / 2;
+                    held.swap_remove(at).ack().unwrap();
+                }
+            }
+        };
+        looked_at(&queue, 30_000, consume, |stats| {
+            assert_eq!(stats.messages + stats.dequeued, stats.enqueued, "{stats:?}");
+        });
+        assert_eq!((queue.stats().messages, queue.stats().dequeued), (0, 60_000));
+        assert_eq!(holder.len(), 60_000);
+    });
+}
+
+/// What was taken, what was told to be missing and what still waits add up, with drops all the time.
+#[test]
+fn what_was_dropped_is_lost_or_not_yet_told_at_every_look() {
+    within(Duration::from_secs(120), || {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options::new().arena_size(4096).max_bytes(128 << 10).on_full(OnFull::DropOldest);
+        let queue = options.open(dir.path()).unwrap();
+        queue.peek().unwrap();
+        let consume = |produced: &AtomicBool| {
+            let mut buffer = Vec::new();
+            loop {
+                let ending = produced.load(Ordering::Acquire);
+                match queue.dequeue_into(&mut buffer) {
+                    Ok(None) if ending => break,
+                    Ok(_) | Err(Error::Gap(_)) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        };
+        looked_at(&queue, 40_000, consume, |stats| {
+            let place = stats.dequeued + stats.lost_messages;
+            assert_eq!(stats.messages, stats.next_seq - place.max(stats.oldest_seq), "{stats:?}");
+        });
+        let stats = queue.stats();
+        assert_eq!(stats.dequeued + stats.lost_dropped, 80_000, "{stats}");
+    });
+}
+
+#[test]
+fn several_consumers_figures_belong_together() {
+    within(Duration::from_secs(120), || {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = Options::new().arena_size(256 << 10).open(dir.path()).unwrap();
+        queue.peek().unwrap();
+        let named: Vec<_> = (0..2).map(|n| queue.consumer(&format!("{n}")).unwrap()).collect();
+        let consume = |produced: &AtomicBool| {
+            std::thread::scope(|scope| {
+                for consumer in &named {
+                    scope.spawn(|| {
+                        loop {
+                            let ending = produced.load(Ordering::Acquire);
+                            if consumer.skip().unwrap().is_none() && ending {
+                                break;
+                            }
+                        }
+                    });
+                }
+                // The default one follows the others: of all that was taken a third at most is its own.
+                loop {
+                    let ending = produced.load(Ordering::Acquire) && named.iter().all(|consumer| consumer.is_empty());
+                    // Looked at before theirs: what is put in between the looks makes theirs longer, never its own.
+                    let behind = |own: u64| named.iter().all(|consumer| consumer.len() < own);
+                    while behind(queue.len()) {
+                        queue.skip().unwrap();
+                    }
+                    if ending && queue.is_empty() {
+                        break;
+                    }
+                }
+            });
+        };
+        looked_at(&queue, 15_000, consume, |stats| {
+            let own = stats.enqueued - stats.messages;
+            assert!((3 * own..=2 * stats.enqueued + own).contains(&stats.dequeued), "{own}: {stats:?}");
+            assert_eq!(stats.consumers, 3);
+        });
+    });
+}
+
+#[test]
+fn with_every_message_durable_those_that_are_wait() {
+    within(Duration::from_secs(120), || {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = Options::new().arena_size(256 << 10).flush_every_ops(1).open(dir.path()).unwrap();
+        queue.peek().unwrap();
+        let consume = |_: &AtomicBool| {};
+        looked_at(&queue, 150, consume, |stats| {
+            assert_eq!(stats.messages + stats.dequeued, stats.durable_seq, "{stats:?}");
+        });
+    });
+}
+
+/// The closure holds the producers' lock: looking from within must wait for nobody who waits for that.
+#[test]
+fn figures_can_be_looked_at_while_a_message_is_filled() {
+    within(Duration::from_secs(60), || {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = Options::new().arena_size(64 << 10).open(dir.path()).unwrap();
+        queue.set_max_in_flight(4).unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for thread in 0..3u64 {
+                let (queue, stop) = (&queue, &stop);
+                scope.spawn(move || {
+                    let mut n = 0;
+                    while !stop.load(Ordering::Relaxed) {
+                        n += 1;
+                        if let Some(delivery) = queue.receive_timeout(Duration::from_micros(100)).unwrap() {
+                            delivery.ack().unwrap();
+                        }
+                        let name = format!("{thread} {}", n % 3);
+                        let consumer = queue.consumer(&name).unwrap();
+                        consumer.ready_fd().unwrap();
+                        let _ = consumer.seek(queue.stats().next_seq);
+                        queue.remove_consumer(&name).unwrap();
+                    }
+                });
+            }
+            for sent in 0..2000 {
+                let seq = queue.enqueue_with(50, |bytes| {
+                    let stats = queue.stats();
+                    assert_eq!(stats.next_seq, sent, "what is being filled is not there yet");
+                    bytes.fill(stats.messages as u8);
+                });
+                assert_eq!(seq.unwrap(), sent);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    });
+}
+
+/// Damage is counted until a read meets it: never fewer messages than come, and exact from the gap on.
+#[test]
+fn what_no_read_has_met_is_counted_until_its_gap_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().arena_size(64 << 10);
+    let queue = options.open(dir.path()).unwrap();
+    for seq in 0..100u8 {
+        queue.enqueue([seq; 100]).unwrap();
+    }
+    queue.close().unwrap();
+    let path = support::segments(dir.path()).pop().unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    for seq in [40u8, 41, 70] {
+        let at = bytes.windows(100).position(|window| window == [seq; 100]).unwrap();
+        bytes[at + 50] ^= 1;
+    }
+    std::fs::write(&path, bytes).unwrap();
+    for _ in 0..2 {
+        // However often it is opened, as long as nobody reads.
+        let queue = options.open(dir.path()).unwrap();
+        assert_eq!((queue.len(), queue.stats().messages), (100, 100));
+        queue.close().unwrap();
+    }
+    let queue = options.open(dir.path()).unwrap();
+    let (mut gaps, mut came) = (Vec::new(), 0);
+    loop {
+        let left = 97 - came;
+        let unmet = [3, 1, 0][gaps.len()];
+        assert_eq!((queue.len(), queue.stats().messages), (left + unmet, left + unmet), "after {came} and {gaps:?}");
+        match queue.dequeue() {
+            Ok(Some(_)) => came += 1,
+            Ok(None) => break,
+            Err(Error::Gap(gap)) => gaps.push((gap.first, gap.last)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!((came, gaps), (97, vec![(40, 41), (70, 70)]));
+}

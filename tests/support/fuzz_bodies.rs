@@ -1,0 +1,223 @@
+//! What the fuzz targets run: `fuzz/` drives these bodies by coverage, `tests/fuzz_corpus.rs` over a corpus.
+//!
+//! Whatever the bytes: the queue opens or says why not, nothing panics or hangs, nothing false is delivered, every number
+//! between delivered ones is told, and new messages go in and come out.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use mmq::{Error, Options};
+
+/// In memory where that is possible: a fuzzer makes thousands of queues a second.
+fn scratch() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    made.expect("a scratch directory")
+}
+
+fn options() -> Options {
+    Options::new().arena_size(4096).max_mapped_arenas(3).max_bytes(256 << 10)
+}
+
+const MESSAGES: u64 = 300;
+const TAKEN: u64 = 60;
+
+fn content(seq: u64) -> Vec<u8> {
+    let len = match seq % 7 {
+        0 => 0,
+        6 => seq as usize * 31 % 9000,
+        _ => seq as usize * 13 % 300,
+    };
+    (0..len as u64).map(|at| (seq.wrapping_mul(31) ^ at.wrapping_mul(7)) as u8).collect()
+}
+
+/// The files of a small queue with drained, recycled and split segments, and two consumers.
+fn base() -> &'static Vec<(String, Vec<u8>)> {
+    static BASE: OnceLock<Vec<(String, Vec<u8>)>> = OnceLock::new();
+    BASE.get_or_init(|| {
+        let dir = scratch();
+        let queue = options().open(dir.path()).expect("the base queue");
+        queue.consumer("other").expect("a consumer");
+        let mut seq = 0;
+        while seq < MESSAGES {
+            if queue.enqueue(content(seq)).is_ok() {
+                seq += 1;
+            } else {
+                break;
+            }
+            if seq % 5 == 0 && seq / 5 < TAKEN {
+                queue.dequeue().expect("a message").expect("one is there");
+                queue.consumer("other").expect("a consumer").skip().expect("a message");
+            }
+        }
+        queue.close().expect("closing");
+        let names = fs::read_dir(dir.path()).expect("the files").map(|file| file.expect("a file").file_name());
+        let mut files: Vec<_> = names
+            .map(|name| {
+                let bytes = fs::read(dir.path().join(&name)).expect("a file");
+                (name.into_string().expect("a name"), bytes)
+            })
+            .collect();
+        files.sort();
+        files
+    })
+}
+
+/// Applies edits `[file][offset: 3 bytes][length][bytes ..]` to those files; a file number of 255 truncates.
+fn edited(data: &[u8], wanted: impl Fn(&str) -> bool) -> Vec<(String, Vec<u8>)> {
+    let mut files = base().clone();
+    let editable: Vec<usize> = (0..files.len()).filter(|at| wanted(&files[*at].0)).collect();
+    let mut rest = data;
+    while let [file, a, b, c, len, tail @ ..] = rest {
+        let (_, bytes) = &mut files[editable[*file as usize % editable.len()]];
+        let offset = u32::from_le_bytes([*a, *b, *c, 0]) as usize % bytes.len().max(1);
+        if *file == 255 {
+            bytes.truncate(offset);
+        }
+        let count = usize::from(*len).min(tail.len());
+        for (at, byte) in tail[..count].iter().enumerate() {
+            if let Some(place) = bytes.get_mut(offset + at) {
+                *place ^= *byte;
+            }
+        }
+        rest = &tail[count..];
+    }
+    files
+}
+
+/// Opens what was made of the base queue, and drains it to the end.
+fn judge(files: &[(String, Vec<u8>)]) {
+    let dir = scratch();
+    for (name, bytes) in files {
+        fs::write(dir.path().join(name), bytes).expect("a file");
+    }
+    let queue = match options().open(dir.path()) {
+        Ok(queue) => queue,
+        // The one thing that is refused: files that say they are of a later version.
+        Err(Error::UnsupportedFormat { .. }) => return,
+        Err(error) => panic!("a damaged queue opens: {error}"),
+    };
+    let mut expected = None;
+    for consumer in [None, Some(queue.consumer("other").expect("a consumer"))] {
+        expected = None;
+        let mut reads = 0;
+        loop {
+            reads += 1;
+            assert!(reads < 10_000, "an endless run of messages or gaps");
+            let read = match &consumer {
+                None => queue.dequeue(),
+                Some(consumer) => consumer.dequeue(),
+            };
+            match read {
+                Ok(Some(message)) => {
+                    let seq = message.seq();
+                    assert!(seq < MESSAGES, "message {seq} was never enqueued");
+                    assert!(*message == content(seq)[..], "message {seq} is not what was enqueued");
+                    assert!(expected.is_none_or(|expected| expected == seq), "{expected:?} came as {seq}");
+                    expected = Some(seq + 1);
+                }
+                Ok(None) => break,
+                Err(Error::Gap(gap)) => {
+                    assert!(expected.is_none_or(|expected| expected == gap.first), "{expected:?} told as {gap}");
+                    expected = Some(gap.last + 1);
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    let _ = expected;
+    let seq = queue.enqueue("after").expect("a new message goes in");
+    loop {
+        match queue.dequeue() {
+            Ok(Some(message)) => {
+                assert_eq!((message.seq(), &message[..]), (seq, &b"after"[..]));
+                break;
+            }
+            Ok(None) => panic!("the new message does not come out"),
+            Err(Error::Gap(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    queue.close().expect("closing");
+}
+
+/// Edits the segment files.
+pub(crate) fn segment_bytes(data: &[u8]) {
+    judge(&edited(data, |name| name != "index"));
+}
+
+/// Edits the index file; or replaces it, when the first byte is even.
+pub(crate) fn index_bytes(data: &[u8]) {
+    match data {
+        [first, rest @ ..] if first % 2 == 1 => judge(&edited(rest, |name| name == "index")),
+        [_, rest @ ..] => {
+            let mut files = base().clone();
+            for (name, bytes) in &mut files {
+                if name == "index" {
+                    *bytes = rest.to_vec();
+                }
+            }
+            judge(&files);
+        }
+        [] => {}
+    }
+}
+
+/// Two bytes are an operation, against a `VecDeque`.
+pub(crate) fn operations(data: &[u8]) {
+    let dir = scratch();
+    let mut queue = Some(options().open(dir.path()).expect("a new queue"));
+    let mut model: VecDeque<(u64, Vec<u8>)> = VecDeque::new();
+    let mut next = 0;
+    for operation in data.chunks_exact(2).take(2000) {
+        let open = queue.as_ref().expect("it is open");
+        let size = u64::from(operation[1]);
+        match operation[0] % 8 {
+            0..=2 => {
+                let bytes = content(size * 5);
+                match open.enqueue(&bytes) {
+                    Ok(seq) => {
+                        assert_eq!(seq, next);
+                        model.push_back((next, bytes));
+                        next += 1;
+                    }
+                    Err(error) => assert!(error.is_full(), "{error}"),
+                }
+            }
+            3 => {
+                let batch: Vec<_> = (0..size % 5).map(|at| content(size + at)).collect();
+                match open.enqueue_batch(&batch) {
+                    Ok(range) => {
+                        assert_eq!(range, next..next + batch.len() as u64);
+                        for bytes in batch {
+                            model.push_back((next, bytes));
+                            next += 1;
+                        }
+                    }
+                    Err(error) => assert!(error.is_full(), "{error}"),
+                }
+            }
+            4 | 5 => {
+                let message = open.dequeue().expect("a read");
+                let message = message.map(|message| (message.seq(), message.into_vec()));
+                assert_eq!(message, model.pop_front());
+            }
+            6 => {
+                let seq = open.peek().expect("a look").map(|message| message.seq());
+                assert_eq!(seq, model.front().map(|(seq, _)| *seq));
+                assert_eq!(open.len(), model.len() as u64);
+            }
+            _ => {
+                let closing = queue.take().expect("it is open");
+                if size % 2 == 0 {
+                    closing.close().expect("closing")
+                } else {
+                    drop(closing)
+                }
+                queue = Some(options().open(dir.path()).expect("reopening"));
+            }
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! What the tests share: seeded random numbers, messages that can be recognised, draining, and what the operating
+//! system knows of a directory (mappings, descriptors, disk).
+
+#![allow(dead_code, reason = "every test binary compiles this file and uses its own part of it")]
+
+use std::collections::hash_map::RandomState;
+use std::fs;
+use std::hash::{BuildHasher, Hasher};
+use std::io::ErrorKind;
+use std::ops::RangeInclusive;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use mmq::{Error, Gap, Message, Queue};
+
+pub(crate) const KIB: usize = 1 << 10;
+pub(crate) const MIB: usize = 1 << 20;
+
+/// The seed of a test: `MMQ_SEED` when it is set, with `MMQ_SEED=new` a new one, else the test's own, so that a run that
+/// passed passes again. Printed, so that a failure can be replayed.
+pub(crate) fn seed(test: &str) -> u64 {
+    let seed = match std::env::var("MMQ_SEED") {
+        Ok(text) if text.trim() == "new" => RandomState::new().build_hasher().finish(),
+        Ok(text) => text.trim().parse().expect("MMQ_SEED is a decimal number, or new"),
+        Err(_) => {
+            test.bytes().fold(0x004d_4d51, |seed: u64, byte| (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+        }
+    };
+    println!("{test}: replay with MMQ_SEED={seed}");
+    seed
+}
+
+/// A number from the environment, for counts of cases and rounds.
+pub(crate) fn count(variable: &str, default: u64) -> u64 {
+    match std::env::var(variable) {
+        Ok(text) => text.trim().parse().unwrap_or_else(|_| panic!("{variable} is a decimal number")),
+        Err(_) => default,
+    }
+}
+
+/// splitmix64's finaliser: every bit of the input reaches every bit of the output.
+pub(crate) fn mix(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Random numbers that a seed repeats.
+#[derive(Debug, Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Random(mix(seed))
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    /// 0 to `bound - 1`.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    pub(crate) fn size(&mut self, range: RangeInclusive<usize>) -> usize {
+        range.start() + self.below((range.end() - range.start() + 1) as u64) as usize
+    }
+
+    pub(crate) fn chance(&mut self, one_in: u64) -> bool {
+        self.below(one_in) == 0
+    }
+
+    pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.below(from.len() as u64) as usize]
+    }
+}
+
+/// Every message of [`MARKED`] bytes or more begins with this, its key and its length, so it can be found in a file.
+pub(crate) const MARK: [u8; 8] = *b"mmq\xfatst\xfb";
+pub(crate) const MARKED: usize = 24;
+
+/// Messages whose length and every byte follow from a seed and a key (the sequence number, mostly).
+#[derive(Debug, Clone)]
+pub(crate) struct Messages {
+    seed: u64,
+    /// A size class is chosen evenly; a class named twice comes twice as often.
+    sizes: Vec<RangeInclusive<usize>>,
+}
+
+/// A prime, so that no period of the files' geometry divides the fill's.
+const FILL_PERIOD: usize = 65521;
+
+fn fill() -> &'static [u8] {
+    static FILL: OnceLock<Vec<u8>> = OnceLock::new();
+    FILL.get_or_init(|| (0..FILL_PERIOD as u64).map(|n| mix(n ^ 0x6d6d_7100) as u8).collect())
+}
+
+impl Messages {
+    pub(crate) fn new(seed: u64, sizes: &[RangeInclusive<usize>]) -> Self {
+        Messages { seed, sizes: sizes.to_vec() }
+    }
+
+    pub(crate) fn len_of(&self, key: u64) -> usize {
+        let mut random = Random::new(self.seed ^ mix(key));
+        let class = random.pick(&self.sizes).clone();
+        random.size(class)
+    }
+
+    pub(crate) fn bytes(&self, key: u64) -> Vec<u8> {
+        self.of_len(key, self.len_of(key))
+    }
+
+    pub(crate) fn of_len(&self, key: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.write(key, &mut bytes);
+        bytes
+    }
+
+    /// Fills `bytes` with the message of `key` that has just that length.
+    pub(crate) fn write(&self, key: u64, bytes: &mut [u8]) {
+        let len = bytes.len() as u64;
+        let mut at = mix(self.seed ^ mix(key) ^ len.rotate_left(32)) as usize % FILL_PERIOD;
+        let mut rest = bytes;
+        if rest.len() >= MARKED {
+            let (head, tail) = rest.split_at_mut(MARKED);
+            head[..8].copy_from_slice(&MARK);
+            head[8..16].copy_from_slice(&key.to_le_bytes());
+            head[16..].copy_from_slice(&len.to_le_bytes());
+            rest = tail;
+        }
+        while !rest.is_empty() {
+            let step = rest.len().min(FILL_PERIOD - at);
+            let (head, tail) = rest.split_at_mut(step);
+            head.copy_from_slice(&fill()[at..at + step]);
+            rest = tail;
+            at = 0;
+        }
+    }
+
+    /// Panics unless `bytes` is the message of `key`, with the length that follows from the key.
+    #[track_caller]
+    pub(crate) fn check(&self, key: u64, bytes: &[u8]) {
+        self.check_len(key, self.len_of(key), bytes);
+    }
+
+    /// Panics unless `bytes` is the message of `key` of that length.
+    #[track_caller]
+    pub(crate) fn check_len(&self, key: u64, len: usize, bytes: &[u8]) {
+        assert_eq!(bytes.len(), len, "length of message {key}");
+        let wanted = self.of_len(key, len);
+        if bytes != wanted {
+            let at = bytes.iter().zip(&wanted).position(|(a, b)| a != b);
+            panic!("message {key} of {len} bytes is not what was enqueued, first at byte {at:?}");
+        }
+    }
+}
+
+/// One thing a reader is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    Message(u64),
+    Gap(Gap),
+}
+
+/// Everything a reader was told until the queue was empty, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Drained {
+    pub(crate) told: Vec<Told>,
+}
+
+impl Drained {
+    pub(crate) fn messages(&self) -> Vec<u64> {
+        let seq = |told: &Told| if let Told::Message(seq) = told { Some(*seq) } else { None };
+        self.told.iter().filter_map(seq).collect()
+    }
+
+    pub(crate) fn gaps(&self) -> Vec<Gap> {
+        let gap = |told: &Told| if let Told::Gap(gap) = told { Some(*gap) } else { None };
+        self.told.iter().filter_map(gap).collect()
+    }
+
+    /// The numbers told of, as `first..end`, `None` when nothing was told. Panics unless each number is told of once
+    /// and in order: a message or a gap begins where the one before ended.
+    #[track_caller]
+    pub(crate) fn span(&self) -> Option<(u64, u64)> {
+        let ends = |told: &Told| match told {
+            Told::Message(seq) => (*seq, seq + 1),
+            Told::Gap(gap) => (gap.first, gap.last + 1),
+        };
+        let (first, mut end) = ends(self.told.first()?);
+        for told in &self.told[1..] {
+            let (begin, next) = ends(told);
+            assert_eq!(begin, end, "{told:?} does not begin where what was told before it ended");
+            assert!(next > begin, "{told:?} covers nothing");
+            end = next;
+        }
+        Some((first, end))
+    }
+}
+
+/// Dequeues until the queue is empty and hands every message to `check`. Panics when a reader is told more often than
+/// `limit`, and on any error but a gap.
+#[track_caller]
+pub(crate) fn drain(queue: &Queue, limit: u64, check: impl FnMut(u64, &[u8])) -> Drained {
+    drain_by(|| queue.dequeue(), limit, check)
+}
+
+/// The same for whoever dequeues.
+#[track_caller]
+pub(crate) fn drain_by(
+    mut dequeue: impl FnMut() -> mmq::Result<Option<Message>>,
+    limit: u64,
+    mut check: impl FnMut(u64, &[u8]),
+) -> Drained {
+    let mut drained = Drained::default();
+    loop {
+        assert!(drained.told.len() as u64 <= limit, "the reader was told more than {limit} things");
+        match dequeue() {
+            Ok(Some(message)) => {
+                check(message.seq(), &message);
+                drained.told.push(Told::Message(message.seq()));
+            }
+            Ok(None) => return drained,
+            Err(Error::Gap(gap)) => drained.told.push(Told::Gap(gap)),
+            Err(error) => panic!("dequeue: {error}"),
+        }
+    }
+}
+
+/// Dequeues `from..end` and panics unless these very messages come, with no gap, and then nothing.
+#[track_caller]
+pub(crate) fn drain_exactly(queue: &Queue, messages: &Messages, from: u64, end: u64) {
+    assert_eq!(queue.len(), end - from, "len before draining {from}..{end}");
+    let drained = drain(queue, end - from + 8, |seq, bytes| messages.check(seq, bytes));
+    assert_eq!(drained.gaps(), [], "gaps in {from}..{end}");
+    assert_eq!(drained.span(), (from < end).then_some((from, end)));
+    assert_eq!(queue.len(), 0);
+    assert!(queue.is_empty());
+}
+
+/// Enqueues the messages of the keys `from..end` and panics unless key and sequence number agree.
+#[track_caller]
+pub(crate) fn fill_queue(queue: &Queue, messages: &Messages, from: u64, end: u64) {
+    for seq in from..end {
+        assert_eq!(queue.enqueue(messages.bytes(seq)).unwrap(), seq);
+    }
+}
+
+/// Mappings of files in one directory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Mapped {
+    pub(crate) count: usize,
+    pub(crate) bytes: u64,
+}
+
+/// This process's mappings of files in `dir` (removed files too), the file called `index` left out.
+///
+/// The kernel hands `maps` over in pieces and not as one picture: with another thread that maps at the same time, a
+/// mapping that moves can be seen twice. [`mapped_beside`] is for that case.
+pub(crate) fn mapped(dir: &Path) -> Mapped {
+    let dir = dir.canonicalize().expect("the directory exists");
+    let mut mapped = Mapped::default();
+    for line in fs::read_to_string("/proc/self/maps").expect("/proc/self/maps").lines() {
+        let Some(path) = line.find('/').map(|at| Path::new(&line[at..])) else { continue };
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if !path.starts_with(&dir) || name == "index" || name == "index (deleted)" {
+            continue;
+        }
+        let (from, to) = line.split_whitespace().next().and_then(|range| range.split_once('-')).expect("a range");
+        let address = |text| u64::from_str_radix(text, 16).expect("an address");
+        mapped.count += 1;
+        mapped.bytes += address(to) - address(from);
+    }
+    mapped
+}
+
+/// As [`mapped`] while other threads map and unmap: the least of three pictures taken one after another.
+pub(crate) fn mapped_beside(dir: &Path) -> Mapped {
+    (0..3).map(|_| mapped(dir)).min_by_key(|mapped| mapped.bytes).unwrap_or_default()
+}
+
+/// This process's open descriptors of files in `dir`, the directory itself included.
+pub(crate) fn open_files(dir: &Path) -> usize {
+    let dir = dir.canonicalize().expect("the directory exists");
+    let descriptors = fs::read_dir("/proc/self/fd").expect("/proc/self/fd");
+    let targets = descriptors.flatten().filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
+    targets.filter(|target| target.starts_with(&dir)).count()
+}
+
+/// Bytes of disk that the files in `dir` take.
+pub(crate) fn disk(dir: &Path) -> u64 {
+    let files = fs::read_dir(dir).expect("the directory exists").flatten();
+    files.filter_map(|file| file.metadata().ok()).filter(|data| data.is_file()).map(|data| data.blocks() * 512).sum()
+}
+
+/// Names in `dir`, sorted.
+pub(crate) fn names(dir: &Path) -> Vec<String> {
+    let files = fs::read_dir(dir).expect("the directory exists").flatten();
+    let mut names: Vec<String> = files.map(|file| file.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// The segment files in `dir`, sorted by name: whatever is neither the index nor set aside.
+pub(crate) fn segments(dir: &Path) -> Vec<PathBuf> {
+    let is_segment = |name: &String| name != "index" && !name.contains(".damaged");
+    names(dir).into_iter().filter(is_segment).map(|name| dir.join(name)).filter(|path| path.is_file()).collect()
+}
+
+/// Copies the files of one directory into another, which is made new.
+pub(crate) fn copy_directory(from: &Path, to: &Path) {
+    if to.exists() {
+        fs::remove_dir_all(to).expect("remove the old copy");
+    }
+    fs::create_dir(to).expect("make the copy's directory");
+    for name in names(from) {
+        match fs::copy(from.join(&name), to.join(&name)) {
+            // The queue may be open, and give a segment back meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            copied => _ = copied.expect("copy a file"),
+        }
+    }
+}
+
+/// This test binary once more, to run one test in a process of its own.
+pub(crate) fn itself(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("the path of the test binary"));
+    command.args([test, "--exact", "--nocapture", "--include-ignored", "--test-threads=1"]);
+    command
+}
+
+/// Runs `body` in a thread of its own and panics when it does not return: a hang becomes a failure.
+pub(crate) fn within<T: Send + 'static>(limit: Duration, body: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let result = body();
+        // The receiver is gone only when the limit has passed, and then the test has failed already.
+        let _ = sender.send(());
+        result
+    });
+    if let Err(mpsc::RecvTimeoutError::Timeout) = receiver.recv_timeout(limit) {
+        panic!("still running after {limit:?}");
+    }
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Waits for what a background thread does in its own time.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "not after 20 seconds: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
