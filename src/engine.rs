@@ -359,6 +359,7 @@ impl<S: Storage> Engine<S> {
             shared.check_writable()?;
             let mut writer = self.writer()?;
             let seen = *shared.space_gate.lock();
+            let passed = shared.segments.passed();
             let first = writer.committed().seq;
             let error = match push(&mut writer, shared) {
                 Ok(result) => {
@@ -376,13 +377,14 @@ impl<S: Storage> Engine<S> {
                 return Err(error);
             }
             events::full(&error);
-            if self.find_room(&mut writer)? {
+            if self.find_room(&mut writer)? || shared.regain(passed)? {
                 continue;
             }
             match self.options.on_full {
                 OnFull::Reject => return Err(error),
                 OnFull::DropOldest => {
-                    if !self.drop_oldest(&mut writer)? {
+                    // The consumers may have left nothing to drop since there was no room.
+                    if !self.drop_oldest(&mut writer)? && !shared.regain(passed)? {
                         return Err(error);
                     }
                 }

@@ -13,21 +13,20 @@ mod files;
 mod list;
 
 use std::io;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{Error, GapCause, Result};
-use crate::events;
 use crate::given_up::GivenUp;
 use crate::index::Index;
 use crate::layout::{self, SegmentHeader, SegmentState};
 use crate::pool::Pool;
 use crate::storage::{Storage, StorageFile};
 
+use files::disk_bytes;
 pub(crate) use files::{Segment, open_life, overhead, set_aside};
-use files::{disk_bytes, salt};
 pub(crate) use list::List;
 use list::{Drained, Handing, Spare};
 
@@ -79,7 +78,7 @@ pub(crate) enum Lost {
 }
 
 /// What a new segment begins with.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Plan {
     pub(crate) base: u64,
     pub(crate) first_seq: u64,
@@ -177,6 +176,8 @@ pub(crate) struct Segments<S: Storage> {
     list: Mutex<List<S::File>>,
     /// One thread at a time hands drained segments on and makes spares; whoever needs their space waits for it.
     settling: Mutex<()>,
+    /// Counts how often readers or ages let go of segments. Changed under the list's lock.
+    passed: AtomicU64,
 }
 
 impl<S: Storage> Segments<S> {
@@ -195,10 +196,12 @@ impl<S: Storage> Segments<S> {
                 slots,
                 next_life: found.next_life,
                 other_bytes: found.other_bytes,
+                given_back: 0,
                 directory_changed: true,
                 rows_complete: found.rows_complete,
             }),
             settling: Mutex::new(()),
+            passed: AtomicU64::new(0),
         }
     }
 
@@ -217,53 +220,44 @@ impl<S: Storage> Segments<S> {
             self.settle(context)?;
         }
         // Otherwise the keeper is about to settle: a new file now is another spare later, and waits for no sync.
-        match self.append_now(context, plan) {
-            // What is drained gives its space back first.
-            Err(error) if error.is_full() && self.list().has_drained() => {
-                self.settle(context)?;
-                self.append_now(context, plan)
+        self.with_room(context, |list, _| list.append(context, plan))
+    }
+
+    /// Tries until there is room or nothing is given back any more: what is drained gives its space back first. Whether
+    /// there is any, which the attempt is told, is asked under the lock under which there is no room; else the keeper may
+    /// have handed it on in between, and a queue that is empty by now would be called full.
+    fn with_room<R>(
+        &self,
+        context: &Context<'_, S>,
+        mut attempt: impl FnMut(&mut List<S::File>, bool) -> Result<R>,
+    ) -> Result<R> {
+        let mut stuck = false;
+        loop {
+            let mut list = self.list();
+            let more_comes = !stuck && list.has_drained();
+            match attempt(&mut list, more_comes) {
+                Err(error) if error.is_full() && more_comes => {}
+                done => return done,
             }
-            made => made,
+            let seen = list.given_back;
+            drop(list);
+            self.settle(context)?;
+            stuck = self.list().given_back == seen;
         }
     }
 
-    fn append_now(&self, context: &Context<'_, S>, plan: Plan) -> Result<Arc<Segment<S::File>>> {
-        let mut list = self.list();
-        let list = &mut *list;
-        let header = SegmentHeader {
-            state: SegmentState::Live,
-            cause: plan.cause,
-            queue_id: context.index.queue_id,
-            life: list.next_life,
-            base: plan.base,
-            first_seq: plan.first_seq,
-            gap_before: plan.gap_before,
-            created: context.storage.now().max(plan.not_before),
-            length: context.pool.geometry().segment_len,
-            allocated: 0,
-            disk: 0,
-            salt: salt(context.storage),
-        };
-        list.next_life += 1;
-        context.index.set_next_life(list.next_life);
-        context.index.set_changing(true);
-        let made = match list.take_spare(context, &header) {
-            Some(segment) => Ok(segment),
-            None => list.create(context, header, plan.need),
-        };
-        if let Ok(segment) = &made {
-            events::segment_begun(segment.slot, header.first_seq, segment.allocated() == header.length);
-            let mut row = Row::new(segment.slot, segment.header);
-            row.header.disk = disk_bytes(&segment.file, segment.allocated());
-            row.header.allocated = segment.allocated();
-            list.live.push_back(row);
-            list.open.retain(|(_, open)| open.strong_count() > 0);
-            list.open.push((row.header.life, Arc::downgrade(segment)));
-            let room = list.index_room(context);
-            list.rows_complete &= context.index.write_segment_row(row.slot, Some(&row.header), room);
+    /// How often readers or ages let go of segments; for [`regain`](Self::regain).
+    pub(crate) fn passed(&self) -> u64 {
+        self.passed.load(Ordering::Relaxed)
+    }
+
+    /// Has drained segments give their space back. True when readers or ages let go of any since `seen`: a writer that
+    /// found no room since looks again. What a refused record gave back itself is no reason to.
+    pub(crate) fn regain(&self, context: &Context<'_, S>, seen: u64) -> Result<bool> {
+        if self.list().has_drained() {
+            self.settle(context)?;
         }
-        context.index.set_changing(list.is_changing());
-        made
+        Ok(self.passed() != seen)
     }
 
     /// Allocates space up to file offset `end`, and some ahead while there is room.
@@ -271,48 +265,7 @@ impl<S: Storage> Segments<S> {
         if end.min(segment.header.length) <= segment.allocated() {
             return Ok(());
         }
-        let mut list = self.list();
-        let have = segment.allocated();
-        let length = segment.header.length;
-        let end = end.min(length);
-        if end <= have {
-            return Ok(());
-        }
-        let page = crate::options::page_size();
-        let exact = end.next_multiple_of(page).min(length);
-        let generous = exact.max((4 * have).clamp(FIRST_STEP, have + LARGEST_STEP)).min(length);
-        let full = |got: &Result<u64>| matches!(got, Err(error) if error.is_full());
-        let mut got = list.allocate(context, &segment.file, &segment.name(), have, generous);
-        if full(&got) && list.has_drained() {
-            // What is drained gives its space back first.
-            drop(list);
-            self.settle(context)?;
-            list = self.list();
-            got = list.allocate(context, &segment.file, &segment.name(), have, generous);
-        }
-        if full(&got) {
-            context.index.set_changing(true);
-            while full(&got) {
-                got = list.allocate(context, &segment.file, &segment.name(), have, exact);
-                if full(&got) && !list.discard_spare(context) {
-                    break;
-                }
-            }
-            context.index.set_changing(list.is_changing());
-        }
-        let allocated = got?;
-        segment.allocated.store(allocated, Ordering::Release);
-        if let Some(row) = list.live.iter_mut().rev().find(|row| row.header.life == segment.header.life) {
-            row.header.allocated = allocated;
-            row.header.disk = disk_bytes(&segment.file, allocated);
-            let row = *row;
-            let room = list.index_room(context);
-            list.rows_complete &= context.index.write_segment_row(row.slot, Some(&row.header), room);
-            if !list.rows_complete {
-                context.index.set_changing(true);
-            }
-        }
-        Ok(())
+        self.with_room(context, |list, more_comes| list.extend(context, segment, end, more_comes))
     }
 
     /// Lets go of every live segment that ends at or before `position`; the last one stays, it takes new records. True
@@ -324,6 +277,7 @@ impl<S: Storage> Segments<S> {
             list.drain_front();
             any = true;
         }
+        self.passed.fetch_add(u64::from(any), Ordering::Relaxed);
         any
     }
 
@@ -404,23 +358,7 @@ impl<S: Storage> Segments<S> {
         }
         let slot = list.slots.lowest_free();
         list.slots.insert(slot);
-        let header = SegmentHeader {
-            state: SegmentState::Spare,
-            cause: 0,
-            queue_id: context.index.queue_id,
-            life: list.next_life,
-            base: 0,
-            first_seq: 0,
-            gap_before: 0,
-            created: 0,
-            length: context.pool.geometry().segment_len,
-            allocated: 0,
-            disk: 0,
-            salt: salt(context.storage),
-        };
-        list.next_life += 1;
-        context.index.set_next_life(list.next_life);
-        context.index.set_changing(true);
+        let header = list.begin_life(context, SegmentState::Spare, Plan::default());
         // Its bytes are not known yet, and counted by nobody.
         let mut row = Row::new(slot, header);
         list.in_transit.push(row);
@@ -445,8 +383,8 @@ impl<S: Storage> Segments<S> {
                 row.header.allocated = length;
                 row.header.disk = disk_bytes(&file, length);
                 list.directory_changed = true;
-                let room = list.index_room(context);
-                list.rows_complete &= context.index.write_segment_row(slot, Some(&row.header), room);
+                list.write_row(context, &row);
+                list.given_back += 1;
                 list.spares.push(Spare { row, file: Some(file), is_fresh: true });
             }
             Err(_) if name_is_free => list.slots.remove(&slot),
@@ -482,6 +420,7 @@ impl<S: Storage> Segments<S> {
             list.drain_front();
             any = true;
         }
+        self.passed.fetch_add(u64::from(any), Ordering::Relaxed);
         let next = list.live.get(1).map_or(u64::MAX, |row| row.header.created);
         let first_held = if any { list.first_whole(context.storage).map(|(_, seq)| seq) } else { None };
         if let Some(first_held) = first_held {

@@ -340,6 +340,14 @@ impl<S: Storage> Shared<S> {
         self.segments.settle(&self.context()).inspect_err(|error| self.poison_by(error))
     }
 
+    /// As [`Segments::regain`].
+    pub(crate) fn regain(&self, seen: u64) -> Result<bool> {
+        if self.is_poisoned() {
+            return Ok(false);
+        }
+        self.segments.regain(&self.context(), seen).inspect_err(|error| self.poison_by(error))
+    }
+
     /// Makes the next segment ready when the tail comes near the end of its own, so that no producer waits for a file to be
     /// made.
     ///

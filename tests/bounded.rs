@@ -372,6 +372,33 @@ fn a_queue_that_is_too_large_opens_and_keeps_to_its_policy() {
     }
 }
 
+/// The consumer may leave nothing to drop between the look for room and the drop: then there is room.
+#[test]
+fn what_drops_the_oldest_refuses_nothing_however_fast_it_is_drained() {
+    within(Duration::from_secs(300), || {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = limited(64 << 10, OnFull::DropOldest).open(dir.path()).unwrap();
+        queue.peek().unwrap();
+        let each = if cfg!(debug_assertions) { 60_000 } else { 600_000 };
+        let produced = AtomicBool::new(false);
+        let refused: u64 = std::thread::scope(|scope| {
+            let producers = [(); 2].map(|()| {
+                scope.spawn(|| (0..each).map(|_| queue.enqueue([1; 100])).filter(|result| result.is_err()).count())
+            });
+            scope.spawn(|| {
+                let mut buffer = Vec::new();
+                while !produced.load(Ordering::Acquire) {
+                    let _ = queue.dequeue_into(&mut buffer);
+                }
+            });
+            let refused = producers.map(|producer| producer.join().unwrap() as u64);
+            produced.store(true, Ordering::Release);
+            refused.iter().sum()
+        });
+        assert_eq!((refused, queue.stats().enqueued), (0, 2 * each));
+    });
+}
+
 #[test]
 fn the_index_counts_and_its_growth_keeps_to_the_limit() {
     let dir = tempfile::tempdir().unwrap();

@@ -14,6 +14,13 @@ const TAKES: u64 = 16 + 104;
 /// Two producers and `consume`, which ends when it is told to; two threads that look at the figures until all is done.
 /// Returns how often they looked.
 fn looked_at(queue: &Queue, each: u64, consume: impl Fn(&AtomicBool) + Sync, judge: impl Fn(&Stats) + Sync) -> u64 {
+    /// Says so also when it panics: nobody waits for what does not come.
+    struct AtLast<'a>(&'a AtomicBool);
+    impl Drop for AtLast<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
     let deliveries = queue.consumers().iter().any(|name| name == "deliveries");
     let (produced, done) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -55,12 +62,14 @@ fn looked_at(queue: &Queue, each: u64, consume: impl Fn(&AtomicBool) + Sync, jud
                 })
             })
             .collect();
+        let all_done = AtLast(&done);
+        let all_produced = AtLast(&produced);
         for producer in producers {
             producer.join().unwrap();
         }
-        produced.store(true, Ordering::Release);
+        drop(all_produced);
         consumer.join().unwrap();
-        done.store(true, Ordering::Relaxed);
+        drop(all_done);
         lookers.into_iter().map(|looker| looker.join().unwrap()).sum()
     })
 }

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::files::{Segment, disk_bytes, open_life, overhead, read_header, set_aside, taken};
-use super::{Context, FIRST_STEP, LARGEST_STEP, Lost, Row, spares_wanted};
+use super::files::{Segment, disk_bytes, open_life, overhead, read_header, salt, set_aside, taken};
+use super::{Context, FIRST_STEP, LARGEST_STEP, Lost, Plan, Row, spares_wanted};
 use crate::error::{Error, Result};
+use crate::events;
 use crate::index::Index;
 use crate::layout::{self, Fragment, Kind, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
 use crate::storage::{Storage, StorageFile};
@@ -120,6 +121,8 @@ pub(crate) struct List<F> {
     pub(super) next_life: u64,
     /// Bytes of disk that files other than live segments and the index take.
     pub(super) other_bytes: u64,
+    /// Counts what was handed on and found its place.
+    pub(super) given_back: u64,
     /// The directory changed since it was last made durable.
     pub(super) directory_changed: bool,
     /// Every segment has its row in the index.
@@ -341,10 +344,10 @@ impl<F: StorageFile> List<F> {
         let mut row = handing.row;
         let life = row.header.life;
         self.in_transit.retain(|other| other.header.life != life);
+        self.given_back += u64::from(handing.keep || handing.removed);
         if handing.keep {
             row.header.state = SegmentState::Spare;
-            let room = self.index_room(context);
-            self.rows_complete &= context.index.write_segment_row(row.slot, Some(&row.header), room);
+            self.write_row(context, &row);
             self.spares.push(Spare { row, file: handing.file, is_fresh: false });
         } else if handing.removed {
             self.directory_changed = true;
@@ -482,6 +485,106 @@ impl<F: StorageFile> List<F> {
                 Err(error)
             }
         }
+    }
+
+    /// The next segment of the queue: a spare, or else a new file.
+    pub(super) fn append<S: Storage<File = F>>(
+        &mut self,
+        context: &Context<'_, S>,
+        plan: Plan,
+    ) -> Result<Arc<Segment<F>>> {
+        let header = self.begin_life(context, SegmentState::Live, plan);
+        let made = match self.take_spare(context, &header) {
+            Some(segment) => Ok(segment),
+            None => self.create(context, header, plan.need),
+        };
+        if let Ok(segment) = &made {
+            events::segment_begun(segment.slot, header.first_seq, segment.allocated() == header.length);
+            let mut row = Row::new(segment.slot, segment.header);
+            row.header.disk = disk_bytes(&segment.file, segment.allocated());
+            row.header.allocated = segment.allocated();
+            self.live.push_back(row);
+            self.open.retain(|(_, open)| open.strong_count() > 0);
+            self.open.push((row.header.life, Arc::downgrade(segment)));
+            self.write_row(context, &row);
+        }
+        context.index.set_changing(self.is_changing());
+        made
+    }
+
+    /// The header of a life that begins now; from here on the rows of the index do not say what is there.
+    pub(super) fn begin_life<S: Storage<File = F>>(
+        &mut self,
+        context: &Context<'_, S>,
+        state: SegmentState,
+        plan: Plan,
+    ) -> SegmentHeader {
+        let life = self.next_life;
+        self.next_life += 1;
+        context.index.set_next_life(self.next_life);
+        context.index.set_changing(true);
+        let created = if state == SegmentState::Live { context.storage.now().max(plan.not_before) } else { 0 };
+        SegmentHeader {
+            state,
+            cause: plan.cause,
+            queue_id: context.index.queue_id,
+            life,
+            base: plan.base,
+            first_seq: plan.first_seq,
+            gap_before: plan.gap_before,
+            created,
+            length: context.pool.geometry().segment_len,
+            allocated: 0,
+            disk: 0,
+            salt: salt(context.storage),
+        }
+    }
+
+    pub(super) fn write_row<S: Storage<File = F>>(&mut self, context: &Context<'_, S>, row: &Row) {
+        let room = self.index_room(context);
+        self.rows_complete &= context.index.write_segment_row(row.slot, Some(&row.header), room);
+    }
+
+    /// Allocates space for a segment up to file offset `end`, and some ahead while there is room. When `more_comes` it
+    /// does not make do with less.
+    pub(super) fn extend<S: Storage<File = F>>(
+        &mut self,
+        context: &Context<'_, S>,
+        segment: &Segment<F>,
+        end: u64,
+        more_comes: bool,
+    ) -> Result<()> {
+        let (have, length) = (segment.allocated(), segment.header.length);
+        let end = end.min(length);
+        if end <= have {
+            return Ok(());
+        }
+        let exact = end.next_multiple_of(crate::options::page_size()).min(length);
+        let generous = exact.max((4 * have).clamp(FIRST_STEP, have + LARGEST_STEP)).min(length);
+        let full = |got: &Result<u64>| matches!(got, Err(error) if error.is_full());
+        let mut got = self.allocate(context, &segment.file, &segment.name(), have, generous);
+        if full(&got) && !more_comes {
+            context.index.set_changing(true);
+            while full(&got) {
+                got = self.allocate(context, &segment.file, &segment.name(), have, exact);
+                if full(&got) && !self.discard_spare(context) {
+                    break;
+                }
+            }
+            context.index.set_changing(self.is_changing());
+        }
+        let allocated = got?;
+        segment.allocated.store(allocated, Ordering::Release);
+        if let Some(row) = self.live.iter_mut().rev().find(|row| row.header.life == segment.header.life) {
+            row.header.allocated = allocated;
+            row.header.disk = disk_bytes(&segment.file, allocated);
+            let row = *row;
+            self.write_row(context, &row);
+            if !self.rows_complete {
+                context.index.set_changing(true);
+            }
+        }
+        Ok(())
     }
 
     /// Really allocates the file up to `end` when the limits allow; returns `end`.
