@@ -22,7 +22,7 @@ use crate::storage::StorageFile;
 #[derive(Debug)]
 struct Mapped {
     lease: Lease,
-    /// Bytes of the file that were allocated when it was last asked for: nobody reads behind them.
+    /// Bytes of the file that are allocated: nobody reads behind them.
     allocated: u64,
     /// When it was last asked for, by the pool's own count.
     used: u64,
@@ -101,6 +101,13 @@ impl Pool {
             mapped.lending = true;
         }
         Ok(Some(Granted { lease: mapped.lease.clone_shared(), lending: may_lend }))
+    }
+
+    /// The segment's file was allocated up to there: what is stored behind its old end from now on may be lent.
+    pub(crate) fn grown(&self, life: u64, allocated: u64) {
+        for (_, mapped) in self.windows.lock().mapped.iter_mut().filter(|(key, _)| key.0 == life) {
+            mapped.allocated = mapped.allocated.max(allocated);
+        }
     }
 
     /// Nobody but the pool refers to a window of the segment.

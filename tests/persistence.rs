@@ -185,3 +185,28 @@ fn random_openings_closings_and_traffic_agree_with_two_counters() {
     }
     drain_exactly(&Queue::open(dir.path()).unwrap(), &messages, head, tail);
 }
+
+/// What is lent lies in a window that was mapped when less of the file was allocated.
+#[test]
+fn a_message_held_beyond_the_end_of_its_queue_stays_what_it_was() {
+    for flush_every_ops in [None, Some(1)] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = Options::new().arena_size(4 << 20);
+        if let Some(operations) = flush_every_ops {
+            options = options.flush_every_ops(operations);
+        }
+        let queue = options.open(dir.path()).unwrap();
+        let mut held = Vec::new();
+        for seq in 0..40u8 {
+            queue.enqueue([seq; 50_000]).unwrap();
+            held.push(queue.dequeue().unwrap().unwrap());
+        }
+        let other = queue.peek().unwrap();
+        assert!(other.is_none());
+        queue.close().unwrap();
+        std::fs::remove_dir_all(dir.path()).unwrap();
+        for (seq, message) in held.iter().enumerate() {
+            assert!(message[..] == [seq as u8; 50_000], "message {seq}");
+        }
+    }
+}

@@ -575,6 +575,7 @@ impl<F: StorageFile> List<F> {
         }
         let allocated = got?;
         segment.allocated.store(allocated, Ordering::Release);
+        context.pool.grown(segment.header.life, allocated);
         if let Some(row) = self.live.iter_mut().rev().find(|row| row.header.life == segment.header.life) {
             row.header.allocated = allocated;
             row.header.disk = disk_bytes(&segment.file, allocated);
