@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 use crate::events;
 use crate::keeper::Keeper;
 use crate::layout::{Geometry, Place};
 use crate::ledger::Ledger;
+use crate::lock::{Guard, thread_number};
 use crate::options::{OnFull, Options, page_size};
 use crate::place::{Handed, Read, Standing};
 use crate::pool::Pool;
@@ -21,7 +22,7 @@ use crate::reader::{Cursor, Record};
 use crate::ready::Ready;
 use crate::recovery::{Recovered, recover};
 use crate::segment::{Limits, Segments};
-use crate::shared::{CLOSED, Parts, PlaceCell, Shared, Spot, grain_of, thread_number};
+use crate::shared::{CLOSED, Parts, PlaceCell, Shared, Spot, grain_of};
 use crate::storage::Storage;
 use crate::waiting::{Signal, Ticket};
 use crate::writer::{Batch, Writer};
@@ -300,7 +301,7 @@ impl<S: Storage> Engine<S> {
 
     /// The producers' lock. A thread that is filling a message in place holds it already.
     #[inline]
-    fn writer(&self) -> Result<MutexGuard<'_, Writer<S::File>>> {
+    fn writer(&self) -> Result<Guard<'_, Writer<S::File>>> {
         match self.shared.writer.0.try_lock() {
             Some(writer) => Ok(writer),
             None => self.writer_slow(),
@@ -308,7 +309,7 @@ impl<S: Storage> Engine<S> {
     }
 
     #[cold]
-    fn writer_slow(&self) -> Result<MutexGuard<'_, Writer<S::File>>> {
+    fn writer_slow(&self) -> Result<Guard<'_, Writer<S::File>>> {
         if self.shared.filler.load(Ordering::Relaxed) == thread_number() {
             return Err(Error::InvalidArgument {
                 what: "enqueue",
@@ -337,7 +338,7 @@ impl<S: Storage> Engine<S> {
     }
 
     #[cold]
-    fn enqueue_again(&self, mut writer: MutexGuard<'_, Writer<S::File>>, error: Error, payload: &[u8]) -> Result<u64> {
+    fn enqueue_again(&self, mut writer: Guard<'_, Writer<S::File>>, error: Error, payload: &[u8]) -> Result<u64> {
         writer.roll_back(&self.shared);
         drop(writer);
         if !error.is_full() {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::bell::Bell;
+use crate::lock;
 use crate::shared::Shared;
 use crate::storage::Storage;
 
@@ -83,6 +84,7 @@ fn keep<S: Storage>(shared: &Shared<S>, period: Option<Duration>) {
     let look = shared.max_age.map(|age| Duration::from_millis((age / 8).clamp(20, 30_000)));
     let mut next_look = look.map(|look| Instant::now() + look);
     let mut trim_at = None;
+    let mut prepared = false;
     let mut wishes = bell.wishes.lock();
     loop {
         if wishes.stop {
@@ -117,6 +119,13 @@ fn keep<S: Storage>(shared: &Shared<S>, period: Option<Duration>) {
             drop(wishes);
             shared.segments.trim(&shared.context());
             trim_at = None;
+            wishes = bell.wishes.lock();
+            continue;
+        }
+        if !prepared {
+            prepared = true;
+            drop(wishes);
+            lock::prepare();
             wishes = bell.wishes.lock();
             continue;
         }

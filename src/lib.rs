@@ -137,6 +137,8 @@ mod ffi;
 // Tools.
 mod checksum;
 
+mod lock;
+
 mod error;
 
 mod events;

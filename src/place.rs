@@ -6,12 +6,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
-
 use crate::error::{Error, Gap, Result};
 use crate::index::PlaceSlot;
 use crate::layout::INDEX_NAME;
 use crate::ledger::Ledger;
+use crate::lock::Lock;
 use crate::reader::{Cursor, Record};
 use crate::ready::Ready;
 use crate::shared::{Padded, PlaceCell, Shared, Spot};
@@ -80,7 +79,7 @@ pub(crate) struct Standing<S: Storage> {
     looked_at: AtomicU64,
     /// The descriptor that was asked for; the state has it too.
     pub(crate) ready: OnceLock<Arc<Ready>>,
-    pub(crate) state: Padded<Mutex<State<S>>>,
+    pub(crate) state: Padded<Lock<State<S>>>,
 }
 
 impl<S: Storage> Standing<S> {
@@ -101,7 +100,7 @@ impl<S: Storage> Standing<S> {
             has_ledger: AtomicBool::new(ledger.is_some()),
             looked_at: AtomicU64::new(u64::MAX),
             ready: OnceLock::new(),
-            state: Padded(Mutex::new(State {
+            state: Padded(Lock::new(State {
                 cursor: Cursor::new(spot),
                 slot,
                 stored: spot,

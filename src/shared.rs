@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 
 use crate::arena::ForkGuard;
 use crate::bell::Bell;
@@ -21,6 +21,7 @@ use crate::events;
 use crate::given_up::GivenUp;
 use crate::index::{AcksSlot, Index};
 use crate::layout;
+use crate::lock::{Guard, Lock, thread_number};
 use crate::pool::Pool;
 use crate::segment::{Context, FLUSH, Limits, Segments};
 use crate::storage::Storage;
@@ -144,7 +145,7 @@ pub(crate) struct Shared<S: Storage> {
     pub(crate) visible: Padded<Tail>,
     /// Up to where messages are written.
     pub(crate) committed: Padded<Tail>,
-    pub(crate) writer: Padded<Mutex<Writer<S::File>>>,
+    pub(crate) writer: Padded<Lock<Writer<S::File>>>,
     /// Up to where everything is on disk. Only the flush leader moves it.
     pub(crate) durable: Padded<Mutex<Durable>>,
     pub(crate) flushed: Condvar,
@@ -213,7 +214,7 @@ impl<S: Storage> Shared<S> {
             filler: AtomicU64::new(0),
             visible: Padded::default(),
             committed: Padded::default(),
-            writer: Padded(Mutex::new(parts.writer)),
+            writer: Padded(Lock::new(parts.writer)),
             durable: Padded(Mutex::new(Durable { spot: parts.durable, busy: false, suspect: parts.suspect })),
             flushed: Condvar::new(),
             synced_moves: Mutex::new(0),
@@ -379,7 +380,7 @@ impl<S: Storage> Shared<S> {
     }
 
     /// The producers' lock; `None` for the thread that holds it already because it fills a message in place.
-    pub(crate) fn lock_writer(&self) -> Option<MutexGuard<'_, Writer<S::File>>> {
+    pub(crate) fn lock_writer(&self) -> Option<Guard<'_, Writer<S::File>>> {
         match self.writer.0.try_lock() {
             Some(writer) => Some(writer),
             None if self.filler.load(Ordering::Relaxed) == thread_number() => None,
@@ -553,19 +554,4 @@ impl<S: Storage> Shared<S> {
 /// How exactly the age of a message is known, in milliseconds: a 64th of the age at which it expires, 1 s at most.
 pub(crate) fn grain_of(max_age: u64) -> u64 {
     (max_age / 64).clamp(1, 1000)
-}
-
-/// A number for the calling thread, never zero.
-pub(crate) fn thread_number() -> u64 {
-    use std::cell::Cell;
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    thread_local! {
-        static NUMBER: Cell<u64> = const { Cell::new(0) };
-    }
-    NUMBER.with(|number| {
-        if number.get() == 0 {
-            number.set(NEXT.fetch_add(1, Ordering::Relaxed));
-        }
-        number.get()
-    })
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::error::GapCause;
-use crate::shared::{PlaceCell, Shared, Spot, thread_number};
+use crate::lock::thread_number;
+use crate::shared::{PlaceCell, Shared, Spot};
 use crate::stats::Stats;
 use crate::storage::Storage;
 
