@@ -66,11 +66,11 @@ fn skip(kind: &str, reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: a full {kind}: {reason}");
 }
 
-/// Takes every byte that is left, in ever smaller pieces.
+/// Takes every byte that is left, in ever smaller pieces. (Larger ones once more: btrfs finds some room after it had none.)
 fn take_all_space(mount: &Path) {
     // btrfs may have no room left even for a name.
     let Ok(mut file) = fs::File::options().append(true).create(true).open(mount.join("filler")) else { return };
-    for piece in [MIB, 64 * KIB, 4 * KIB, 512, 1] {
+    for piece in [MIB, 64 * KIB, 4 * KIB, 64 * KIB, 4 * KIB, 512] {
         while file.write_all(&vec![0xcc; piece]).is_ok() && file.sync_data().is_ok() {}
     }
 }
