@@ -24,6 +24,12 @@ use crate::storage::{Storage, StorageFile};
 /// Bytes that are read ahead at a time.
 const READ_AHEAD: usize = 64 << 10;
 
+/// Where nothing has come yet, one more look is taken after so many pauses of the processor, some tenths of a microsecond
+/// together. A reader that polls would take the line with the tail away from the producer for each message, and both would
+/// wait for it most of the time: a pair of threads took 91 ns for a message of 128 bytes without, 55 ns with it (medians of
+/// 15 runs by turns, two processors of a virtual machine; 84 ns with 16 pauses, 76 ns with 128).
+const EMPTY_PAUSE: u32 = 32;
+
 /// Room for the pieces of a record that a cursor keeps for the next such record: a few of the lengths that are common.
 const SCRATCH_KEPT: usize = 2 << 20;
 
@@ -386,7 +392,11 @@ impl<F: StorageFile> Cursor<F> {
         loop {
             self.limit = shared.visible.0.position.load(Ordering::Acquire);
             if self.position >= self.limit {
-                return Ok(None);
+                (0..EMPTY_PAUSE).for_each(|_| std::hint::spin_loop());
+                self.limit = shared.visible.0.position.load(Ordering::Acquire);
+                if self.position >= self.limit {
+                    return Ok(None);
+                }
             }
             if !self.enter_segment(shared)? {
                 // Nothing holds the place: all before the end of what is visible is gone, unless a segment came meanwhile.
