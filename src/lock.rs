@@ -25,6 +25,7 @@
 
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
@@ -51,6 +52,8 @@ pub(crate) struct Lock<T> {
     owner: AtomicU64,
     inside: [AtomicBool; OWNERS as usize],
     taken: Mutex<Turns>,
+    /// Held for a look at `inside` and no longer: to leave must never wait for who holds the lock.
+    gate: Mutex<()>,
     /// An owner that was called back has left.
     left: Condvar,
     /// The planted bug: who calls the lock back does without the barrier.
@@ -70,6 +73,8 @@ struct Turns {
     owners: [u64; OWNERS as usize],
     /// The word of the last owner.
     word: usize,
+    /// The system was asked whether the process has one thread.
+    asked: bool,
 }
 
 impl Turns {
@@ -92,6 +97,8 @@ pub(crate) struct Guard<'a, T> {
     turns: Option<MutexGuard<'a, Turns>>,
     /// As the lock's.
     owner: u64,
+    /// To be shared as the content may be.
+    content: PhantomData<&'a mut T>,
 }
 
 impl<T> Lock<T> {
@@ -99,7 +106,15 @@ impl<T> Lock<T> {
         Lock {
             owner: AtomicU64::new(0),
             inside: Default::default(),
-            taken: Mutex::new(Turns { last: 0, in_a_row: 0, wanted: FIRST_RUN, owners: Default::default(), word: 0 }),
+            taken: Mutex::new(Turns {
+                last: 0,
+                in_a_row: 0,
+                wanted: FIRST_RUN,
+                owners: Default::default(),
+                word: 0,
+                asked: false,
+            }),
+            gate: Mutex::new(()),
             left: Condvar::new(),
             #[cfg(test)]
             without_barrier: false,
@@ -140,7 +155,7 @@ impl<T> Lock<T> {
         // With the caller's barrier: see the module's description.
         compiler_fence(Ordering::SeqCst);
         if self.owner.load(Ordering::Relaxed) == owner {
-            return Some(Guard { lock: self, turns: None, owner });
+            return Some(Guard { lock: self, turns: None, owner, content: PhantomData });
         }
         self.leave(owner);
         None
@@ -160,29 +175,34 @@ impl<T> Lock<T> {
     #[cold]
     #[inline(never)]
     fn leave_slowly(&self) {
-        // Whoever waits has looked at `inside` under this lock, and sleeps by the time it is had.
-        drop(self.taken.lock());
-        self.left.notify_all();
+        // Whoever waits has looked at `inside` under the gate, and sleeps by the time that is had.
+        drop(self.gate.lock());
+        self.left.notify_one();
     }
 
     #[cold]
     #[inline(never)]
     fn lock_slowly(&self, thread: u64) -> Guard<'_, T> {
         let mut turns = self.taken.lock();
-        loop {
-            // It may have been given away once more while this one slept.
-            self.call_back(&mut turns);
-            if !self.is_inside(&turns) {
-                break;
-            }
-            #[cfg(test)]
-            if self.without_barrier {
-                tests::wait_a_while(self, &mut turns);
-                continue;
-            }
-            self.left.wait(&mut turns);
+        self.call_back(&mut turns);
+        if self.is_inside(&turns) {
+            self.wait_outside(&turns);
         }
         self.have(thread, turns)
+    }
+
+    /// Until the owner that was called back has left. Nobody else waits here: `taken` is held.
+    #[cold]
+    fn wait_outside(&self, turns: &Turns) {
+        let mut gate = self.gate.lock();
+        while self.is_inside(turns) {
+            #[cfg(test)]
+            if self.without_barrier {
+                tests::wait_a_while(self, turns, &mut gate);
+                continue;
+            }
+            self.left.wait(&mut gate);
+        }
     }
 
     #[cold]
@@ -209,7 +229,7 @@ impl<T> Lock<T> {
             turns.in_a_row = 0;
         }
         turns.in_a_row = turns.in_a_row.saturating_add(1);
-        Guard { lock: self, turns: Some(turns), owner: 0 }
+        Guard { lock: self, turns: Some(turns), owner: 0, content: PhantomData }
     }
 
     /// Makes it nobody's. Its owner may still be inside then, but not enter again.
@@ -235,7 +255,10 @@ impl<T> Lock<T> {
     #[cold]
     fn give_now(&self, turns: &mut Turns) {
         turns.in_a_row = 0;
-        if prepare_if_alone()
+        if !std::mem::replace(&mut turns.asked, true) {
+            prepare_if_alone();
+        }
+        if is_prepared()
             && let Some(word) = turns.word_of(turns.last)
         {
             turns.owners[word] = turns.last;
@@ -294,16 +317,18 @@ impl<T> fmt::Debug for Lock<T> {
 /// Whether barriers on all processors can be had.
 static PREPARED: OnceLock<bool> = OnceLock::new();
 
-/// Whether locks can be given away. In a process of one thread that is prepared on the spot: it takes half a microsecond there.
-fn prepare_if_alone() -> bool {
-    if PREPARED.get().is_none() {
-        // A folder for each thread, and its own two names.
-        #[cfg(all(target_os = "linux", not(miri)))]
-        if rustix::fs::stat("/proc/self/task").is_ok_and(|threads| threads.st_nlink == 3) {
-            prepare();
-        }
-    }
+/// Whether locks can be given away.
+fn is_prepared() -> bool {
     PREPARED.get().is_some_and(|possible| *possible)
+}
+
+/// [`prepare`] where that takes half a microsecond: in a process of one thread.
+fn prepare_if_alone() {
+    // A folder for each thread, and its own two names.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    if PREPARED.get().is_none() && rustix::fs::stat("/proc/self/task").is_ok_and(|threads| threads.st_nlink == 3) {
+        prepare();
+    }
 }
 
 /// Makes locks ready to be given away, once in a process. Takes 10 ms when the process has several threads (the kernel waits

@@ -67,14 +67,15 @@ impl Pool {
     }
 
     /// The window `number` of the segment `life`, mapping it when there is room for it; `None` when there is not.
-    /// `file_len` is the segment's full length, `allocated` what exists of it. With `lend`, says whether messages may be lent from it.
+    /// `file_len` is the segment's full length, `allocated` what exists of it, asked under the
+    /// pool's lock: what it does not know of yet [`grown`](Self::grown) is still to tell. With `lend`, says whether messages may be lent from it.
     pub(crate) fn get<F: StorageFile>(
         &self,
         file: &F,
         life: u64,
         number: u64,
         file_len: u64,
-        allocated: u64,
+        allocated: impl Fn() -> u64,
         lend: bool,
     ) -> std::io::Result<Option<Granted>> {
         let mut windows = self.windows.lock();
@@ -96,7 +97,7 @@ impl Pool {
             return Ok(None);
         };
         mapped.used = clock;
-        mapped.allocated = mapped.allocated.max(allocated);
+        mapped.allocated = mapped.allocated.max(allocated());
         if may_lend {
             mapped.lending = true;
         }

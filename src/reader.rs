@@ -739,7 +739,7 @@ impl<F: StorageFile> Cursor<F> {
         }
         let granted = shared
             .pool
-            .get(&segment.file, segment.header.life, number, segment.header.length, segment.allocated(), true)
+            .get(&segment.file, segment.header.life, number, segment.header.length, || segment.allocated(), true)
             .map_err(|error| Error::io("map", shared.storage.path().join(segment.name()), error))?;
         if !granted.as_ref().is_some_and(|granted| granted.lending) && self.asked_at != base {
             // Consumers that only stand there may have what is wanted here: the engine sees to it.

@@ -23,7 +23,7 @@ use crate::index::{AcksSlot, Index};
 use crate::layout;
 use crate::lock::{Guard, Lock, thread_number};
 use crate::pool::Pool;
-use crate::segment::{Context, FLUSH, Limits, Segments};
+use crate::segment::{Context, FLUSH, Limits, Segment, Segments};
 use crate::storage::Storage;
 use crate::waiting::{Ticket, Waiters};
 use crate::writer::Writer;
@@ -339,6 +339,11 @@ impl<S: Storage> Shared<S> {
             return Ok(());
         }
         self.segments.settle(&self.context()).inspect_err(|error| self.poison_by(error))
+    }
+
+    /// As [`Segments::extend`]; a sync that failed on the way poisons the queue.
+    pub(crate) fn extend(&self, segment: &Segment<S::File>, end: u64) -> Result<()> {
+        self.segments.extend(&self.context(), segment, end).inspect_err(|error| self.poison_by(error))
     }
 
     /// As [`Segments::regain`].

@@ -399,7 +399,7 @@ impl<F: StorageFile> Writer<F> {
         }
         let segment = self.opened()?;
         let wanted = segment.offset(self.position) + total.min(segment.header.end() - self.position);
-        shared.segments.extend(&shared.context(), &segment, wanted)?;
+        shared.extend(&segment, wanted)?;
         if !in_place && by_call(shared, &segment, segment.offset(self.position), total - FRAGMENT_HEADER_LEN) {
             // It passes by the window.
             return Ok(());
@@ -426,7 +426,7 @@ impl<F: StorageFile> Writer<F> {
         let number = offset / window_len;
         let granted = shared
             .pool
-            .get(&segment.file, segment.header.life, number, segment.header.length, segment.allocated(), false)
+            .get(&segment.file, segment.header.life, number, segment.header.length, || segment.allocated(), false)
             .map_err(|error| Error::io("map", shared.storage.path().join(segment.name()), error))?;
         let Some(granted) = granted else {
             return Ok(());
@@ -475,7 +475,7 @@ impl<F: StorageFile> Writer<F> {
         let segment = self.opened()?;
         let total = header.total_len();
         let offset = segment.offset(self.position);
-        shared.segments.extend(&shared.context(), &segment, offset + total)?;
+        shared.extend(&segment, offset + total)?;
         let len = payload.len() as u64;
         let by_call = by_call(shared, &segment, offset, len);
         if !by_call && (self.window.is_none() || self.position + total > self.quick_end) {

@@ -367,7 +367,10 @@ impl<F: StorageFile> List<F> {
             return false;
         };
         context.pool.forget(spare.row.header.life);
-        if context.storage.remove(&layout::segment_name(spare.row.slot)).is_err() {
+        let removed = context.storage.remove(&layout::segment_name(spare.row.slot));
+        if removed.is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
+            // Its bytes count until it is removed.
+            self.drained.push(Drained { row: spare.row });
             return false;
         }
         self.directory_changed = true;
