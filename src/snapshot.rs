@@ -143,14 +143,17 @@ impl<S: Storage> Engine<S> {
     ) -> Stats {
         let shared = &*self.shared;
         let totals = &shared.totals;
-        let from = reading.place.map_or(0, |place| place.seq).max(reading.oldest_seq);
         let end = reading.visible;
+        // Who drops a segment takes it off the list first: the list, whose lock is held, is what the bytes are counted by.
+        let listed = list.live.front().map_or(0, |row| row.header.first_seq.min(end.seq));
+        let oldest_seq = reading.oldest_seq.max(listed);
+        let from = reading.place.map_or(0, |place| place.seq).max(oldest_seq);
         let held = end.seq.saturating_sub(from);
         let held = if held == 0 { 0 } else { held.saturating_sub(shared.known_missing(from, end.seq)) };
         let mut stats = Stats {
             messages: held.saturating_sub(done),
             next_seq: reading.committed.seq,
-            oldest_seq: reading.oldest_seq,
+            oldest_seq,
             durable_seq,
             enqueued: reading.committed.seq - shared.first_seq_of_run,
             dequeued: reading.taken,
