@@ -384,7 +384,7 @@ impl<S: Storage> Engine<S> {
             match self.options.on_full {
                 OnFull::Reject => return Err(error),
                 OnFull::DropOldest => {
-                    // The consumers may have left nothing to drop since there was no room.
+                    // The consumers may have drained what was to be dropped since there was no room: then there is some.
                     if !self.drop_oldest(&mut writer)? && !shared.regain(passed)? {
                         return Err(error);
                     }

@@ -67,8 +67,8 @@ impl Pool {
     }
 
     /// The window `number` of the segment `life`, mapping it when there is room for it; `None` when there is not.
-    /// `file_len` is the segment's full length, `allocated` what exists of it, asked under the
-    /// pool's lock: what it does not know of yet [`grown`](Self::grown) is still to tell. With `lend`, says whether messages may be lent from it.
+    /// `file_len` is the segment's full length, `allocated` what exists of it, asked under the pool's lock: what it does
+    /// not know of yet, [`grown`](Self::grown) is still to tell. With `lend`, says whether messages may be lent from it.
     pub(crate) fn get<F: StorageFile>(
         &self,
         file: &F,
