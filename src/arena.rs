@@ -17,7 +17,7 @@
 
 #![expect(unsafe_code, reason = "mapped memory is reached through raw pointers, all of them here")]
 
-use crate::checksum;
+use self::copy::{copy_bytes, copy_checked, verify};
 use memmap2::{MmapOptions, MmapRaw};
 use std::fmt;
 use std::fs::File;
@@ -172,15 +172,22 @@ impl Lease {
         unsafe { self.base.as_ptr().add(offset) }
     }
 
+    /// Where `len` bytes begin with a word at `offset`; panics when they are not all inside the window, or the word is not
+    /// aligned (`base` is).
+    #[inline]
+    fn words_at(&self, offset: usize, len: usize) -> *mut u64 {
+        let words = self.at(offset, len);
+        if !offset.is_multiple_of(8) {
+            outside(offset, len, self.len);
+        }
+        words.cast()
+    }
+
     #[inline]
     fn word64(&self, offset: usize) -> &AtomicU64 {
-        let word = self.at(offset, 8);
-        if !offset.is_multiple_of(8) {
-            outside(offset, 8, self.len);
-        }
-        // SAFETY: eight bytes inside the window, which outlives `&self`; aligned, since `base` is and `offset` was
-        // checked; while it is such a word it is accessed atomically only (rule 3).
-        unsafe { AtomicU64::from_ptr(word.cast()) }
+        // SAFETY: eight bytes inside the window, which outlives `&self`, and aligned; while it is such a word it is accessed
+        // atomically only (rule 3).
+        unsafe { AtomicU64::from_ptr(self.words_at(offset, 8)) }
     }
 
     #[inline]
@@ -268,10 +275,32 @@ impl Lease {
         }
     }
 
+    /// [`append_to`](Self::append_to), and the raw CRC32C `state` continued over these bytes.
+    #[inline]
+    pub(crate) fn append_checked(&self, offset: usize, len: usize, state: u32, into: &mut Vec<u8>) -> u32 {
+        let from = self.at(offset, len);
+        into.reserve(len);
+        // SAFETY: as in `append_to`.
+        unsafe {
+            let state = copy_checked(into.as_mut_ptr().add(into.len()), from, len, state);
+            into.set_len(into.len() + len);
+            state
+        }
+    }
+
+    /// [`copy_out`](Self::copy_out), and the raw CRC32C `state` continued over these bytes.
+    #[cfg(any(test, feature = "capi"))]
+    #[inline]
+    pub(crate) fn copy_out_checked(&self, offset: usize, into: &mut [u8], state: u32) -> u32 {
+        let from = self.at(offset, into.len());
+        // SAFETY: as in `copy_out`.
+        unsafe { copy_checked(into.as_mut_ptr(), from, into.len(), state) }
+    }
+
     /// Continues the raw CRC32C `state` over committed bytes, or the writer's own.
     #[inline]
     pub(crate) fn crc32c(&self, state: u32, offset: usize, len: usize) -> u32 {
-        checksum::crc32c(state, self.bytes(offset, len))
+        verify(state, self.bytes(offset, len))
     }
 
     /// The crash tests look at memory before a copy, and in the middle of it.
@@ -311,16 +340,51 @@ impl Lease {
     }
 
     /// Writes a fragment into the writer's own range so that whoever sees its first header word sees
-    /// all of it: the payload, then the second word, then the first.
+    /// all of it: the payload, then the second word, then the first. `header` makes the words from the raw CRC32C `state`
+    /// continued over the payload, before they are stored.
     #[inline]
-    pub(crate) fn put_fragment(&self, offset: usize, header: [u64; 2], payload: &[u8]) {
-        let to = self.at(offset, 16 + payload.len());
+    pub(crate) fn put_fragment(&self, offset: usize, payload: &[u8], state: u32, header: impl FnOnce(u32) -> [u64; 2]) {
+        let to = self.words_at(offset, 16 + payload.len());
         #[cfg(test)]
         self.store_half(offset + 16, payload);
         // SAFETY: the window has 16 bytes and the payload's from `to` on; for the rest as in `copy_in`.
-        unsafe { copy_bytes(to.add(16), payload.as_ptr(), payload.len()) }
-        self.store_u64_relaxed(offset + 8, header[1]);
-        self.store_u64(offset, header[0]);
+        let state = unsafe { copy_checked(to.cast::<u8>().add(16), payload.as_ptr(), payload.len(), state) };
+        let [first, second] = header(state);
+        #[cfg(test)]
+        crate::sim::before_store();
+        // SAFETY: the second of the words that the window has from `to` on, aligned as that is, and accessed atomically while
+        // it is one (rule 3).
+        unsafe { AtomicU64::from_ptr(to.add(1)) }.store(second.to_le(), Ordering::Relaxed);
+        #[cfg(test)]
+        crate::sim::before_store();
+        // SAFETY: as above, the first one.
+        unsafe { AtomicU64::from_ptr(to) }.store(first.to_le(), Ordering::Release);
+    }
+
+    /// Reads two little-endian words, without order.
+    #[inline]
+    pub(crate) fn load_pair(&self, offset: usize) -> [u64; 2] {
+        let from = self.words_at(offset, 16);
+        // SAFETY: two words inside the window, which outlives `&self`, aligned, and accessed atomically while they are such
+        // words (rule 3).
+        let words = unsafe { [AtomicU64::from_ptr(from), AtomicU64::from_ptr(from.add(1))] };
+        words.map(|word| u64::from_le(word.load(Ordering::Relaxed)))
+    }
+
+    /// Writes little-endian words without order, and half a word behind them after everything this thread wrote before.
+    #[inline]
+    pub(crate) fn store_row<const N: usize>(&self, offset: usize, words: [u64; N], last: u32) {
+        let to = self.words_at(offset, 8 * N + 4);
+        for (at, word) in words.into_iter().enumerate() {
+            #[cfg(test)]
+            crate::sim::before_store();
+            // SAFETY: `N` words inside the window; for the rest as in `load_pair`.
+            unsafe { AtomicU64::from_ptr(to.add(at)) }.store(word.to_le(), Ordering::Relaxed);
+        }
+        #[cfg(test)]
+        crate::sim::before_store();
+        // SAFETY: four bytes behind the words, aligned as those are; for the rest as above.
+        unsafe { AtomicU32::from_ptr(to.add(N).cast()) }.store(last.to_le(), Ordering::Release);
     }
 
     #[cfg(target_os = "linux")]
@@ -408,91 +472,6 @@ fn outside(offset: usize, len: usize, window: usize) -> ! {
     panic!("access of {len} bytes at {offset} is misaligned or outside of a window of {window}")
 }
 
-/// Copies by memcpy, but for two cases: the shortest lengths, where the call is half the cost; and lengths with
-/// a distance at which some processors' string instructions (FSRM; Zen 3) fall to a twentieth of their speed, which
-/// a payload behind a header, copied from or to a malloc'd buffer, meets as a rule.
-///
-/// # Safety
-///
-/// `len` bytes readable at `from`, writable at `to`, not overlapping and not written by others meanwhile.
-#[inline]
-unsafe fn copy_bytes(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: passed on; `copy_ends::<N>` is reached with `N <= len <= 2 * N`.
-    unsafe {
-        match len {
-            8..16 => copy_ends::<8>(to, from, len),
-            16..32 => copy_ends::<16>(to, from, len),
-            32..=64 => copy_ends::<32>(to, from, len),
-            0..=PIECE => ptr::copy_nonoverlapping(from, to, len),
-            _ => copy_long(to, from, len),
-        }
-    }
-}
-
-/// # Safety
-///
-/// As [`copy_bytes`], and `len` between `N` and `2 * N`.
-#[inline]
-unsafe fn copy_ends<const N: usize>(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: the first and the last `N` of `len` bytes lie inside, and together they are all.
-    unsafe {
-        ptr::copy_nonoverlapping(from, to, N);
-        ptr::copy_nonoverlapping(from.add(len - N), to.add(len - N), N);
-    }
-}
-
-/// memcpy uses no string instruction up to this length.
-const PIECE: usize = 2048;
-
-/// # Safety
-///
-/// As [`copy_bytes`].
-#[inline(never)]
-unsafe fn copy_long(to: *mut u8, from: *const u8, len: usize) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_store_si128};
-        /// Up to here pieces are at least as fast as a loop (both fit the first-level cache).
-        const PIECES_TO: usize = 16 << 10;
-        /// From here memcpy does without string instructions again, and better than a loop.
-        const TRAP_TO: usize = 1 << 20;
-
-        let distance = to.addr().wrapping_sub(from.addr()) % 4096;
-        if (1..64).contains(&distance) && len < TRAP_TO {
-            if len <= PIECES_TO {
-                for start in (0..len).step_by(PIECE) {
-                    // SAFETY: `start < len`, and no more than the rest is copied.
-                    unsafe {
-                        let (to, from) = (to.add(start), from.add(start));
-                        ptr::copy_nonoverlapping(from, to, PIECE.min(len - start));
-                    }
-                }
-                return;
-            }
-            // SAFETY: `len` is far above 128. The first 64 bytes, the last 64, and between them blocks that begin
-            // within the first and end before `len`, at addresses of `to` that are multiples of 64.
-            unsafe {
-                ptr::copy_nonoverlapping(from, to, 64);
-                let mut start = 64 - to.addr() % 64;
-                while start + 64 <= len {
-                    let source = from.add(start).cast::<__m128i>();
-                    let target = to.add(start).cast::<__m128i>();
-                    let block = [0, 1, 2, 3].map(|i| _mm_loadu_si128(source.add(i)));
-                    _mm_store_si128(target, block[0]);
-                    _mm_store_si128(target.add(1), block[1]);
-                    _mm_store_si128(target.add(2), block[2]);
-                    _mm_store_si128(target.add(3), block[3]);
-                    start += 64;
-                }
-                ptr::copy_nonoverlapping(from.add(len - 64), to.add(len - 64), 64);
-            }
-            return;
-        }
-    }
-    // SAFETY: passed on.
-    unsafe { ptr::copy_nonoverlapping(from, to, len) }
-}
-
 /// Tells the process it was made in from the children forked later, which share the queue's files but none of its
 /// threads and locks. A child that makes its own finds it whole.
 #[derive(Debug)]
@@ -553,6 +532,7 @@ fn word_wiped_on_fork() -> Option<&'static AtomicU64> {
     None
 }
 
+mod copy;
 #[cfg(test)]
 mod heap;
 #[cfg(test)]

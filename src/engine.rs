@@ -18,7 +18,7 @@ use crate::lock::{Guard, thread_number};
 use crate::options::{OnFull, Options, page_size};
 use crate::place::{Handed, Read, Standing};
 use crate::pool::Pool;
-use crate::reader::{Cursor, Record};
+use crate::reader::{Check, Cursor, Record};
 use crate::ready::Ready;
 use crate::recovery::{Recovered, recover};
 use crate::segment::{Limits, Segments};
@@ -533,9 +533,10 @@ impl<S: Storage> Engine<S> {
         &self,
         standing: &Standing<S>,
         what: Read,
-        deliver: impl FnOnce(&Shared<S>, &mut Cursor<S::File>, &Record) -> Result<R, Box<Error>>,
+        check: Check,
+        deliver: impl FnMut(&Shared<S>, &mut Cursor<S::File>, &Record) -> Result<Option<R>, Box<Error>>,
     ) -> Result<Option<R>> {
-        self.read_boxed(standing, what, deliver).map_err(|error| *error)
+        self.read_boxed(standing, what, check, deliver).map_err(|error| *error)
     }
 
     /// As [`read`](Self::read), for those who have no use for an error in its full size.
@@ -544,9 +545,10 @@ impl<S: Storage> Engine<S> {
         &self,
         standing: &Standing<S>,
         what: Read,
-        deliver: impl FnOnce(&Shared<S>, &mut Cursor<S::File>, &Record) -> Result<R, Box<Error>>,
+        check: Check,
+        deliver: impl FnMut(&Shared<S>, &mut Cursor<S::File>, &Record) -> Result<Option<R>, Box<Error>>,
     ) -> Result<Option<R>, Box<Error>> {
-        let step = standing.step(&self.shared, what, deliver);
+        let step = standing.step(&self.shared, what, check, deliver);
         if step.crossed {
             self.crossed(standing);
         }

@@ -17,7 +17,7 @@ use crate::image::{IndexImage, Live, first_extents, u32_at, u64_at};
 use crate::layout::{
     self, ACKS_ROW_LEN, ACKS_ROWS, ACKS_SLOT_LEN, Acks, CHECKPOINT_LEN, CONSUMER_ROW_LEN, CONSUMER_ROWS, Checkpoint,
     EXTENT_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind, FLAG_CHANGING, FLAG_POISONED, INDEX_NAME, Invalid, Place,
-    SEGMENT_ROW_LEN, SEGMENT_ROWS, SegmentHeader, consumer_at, index_at, live_at, place_at,
+    SEGMENT_ROW_LEN, SEGMENT_ROWS, SegmentHeader, consumer_at, index_at, live_at,
 };
 use crate::storage::{Storage, StorageFile};
 
@@ -41,11 +41,7 @@ impl PlaceSlot {
         self.number += 1;
         let place = Place { number: self.number, position, seq };
         let slot = self.offset + consumer_at::PLACE_A + (self.number & 1) as usize * 64;
-        let lease = &self.lease;
-        lease.store_u64_relaxed(slot + place_at::PLACE_NUMBER, place.number);
-        lease.store_u64_relaxed(slot + place_at::PLACE_POSITION, place.position);
-        lease.store_u64_relaxed(slot + place_at::PLACE_SEQ, place.seq);
-        lease.store_u32(slot + place_at::PLACE_CRC, place.crc(self.seed));
+        self.lease.store_row(slot, place.words(), place.crc(self.seed));
     }
 }
 

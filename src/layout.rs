@@ -597,6 +597,17 @@ impl FragmentWords {
     pub(crate) fn crc(self) -> u32 {
         self.0 as u32
     }
+
+    /// The state that the checksum of the payload must end in.
+    #[inline]
+    pub(crate) fn payload_state(self) -> u32 {
+        !self.crc()
+    }
+
+    #[inline]
+    pub(crate) fn both(self) -> [u64; 2] {
+        [self.0, self.1]
+    }
 }
 
 impl Fragment {
@@ -659,7 +670,7 @@ impl Fragment {
     /// Whether the payload whose checksum state is given is the one the header was written for.
     #[inline]
     pub(crate) fn holds(words: FragmentWords, payload_state: u32) -> bool {
-        words.crc() == !payload_state
+        words.payload_state() == payload_state
     }
 
     /// Whether this fragment carries the number `seq`.
@@ -873,9 +884,17 @@ impl Place {
         crc32c(crc32c(u32::MAX, queue_id), name)
     }
 
+    /// The words of the slot, in their order; the checksum comes behind them.
+    #[inline]
+    pub(crate) fn words(&self) -> [u64; 3] {
+        const { assert!(place_at::PLACE_NUMBER == 0 && place_at::PLACE_POSITION == 8) };
+        const { assert!(place_at::PLACE_SEQ == 16 && place_at::PLACE_CRC == 24) };
+        [self.number, self.position, self.seq]
+    }
+
     #[inline]
     pub(crate) fn crc(&self, seed: u32) -> u32 {
-        !crc32c_words(seed, [self.number, self.position, self.seq])
+        !crc32c_words(seed, self.words())
     }
 }
 

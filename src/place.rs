@@ -11,7 +11,7 @@ use crate::index::PlaceSlot;
 use crate::layout::INDEX_NAME;
 use crate::ledger::Ledger;
 use crate::lock::Lock;
-use crate::reader::{Cursor, Record};
+use crate::reader::{Check, Cursor, Record};
 use crate::ready::Ready;
 use crate::shared::{Padded, PlaceCell, Shared, Spot};
 use crate::storage::Storage;
@@ -128,12 +128,16 @@ impl<S: Storage> Standing<S> {
     }
 
     /// Finds the next message and hands it to `deliver`; then steps over it if that is what is wanted and it succeeded.
+    ///
+    /// With [`Check::Later`] the payload was not checked, unless the cursor says so. `None` then means that it does not hold
+    /// what was written, or that the delivery would rather know: it is looked for again, and checked.
     #[inline(always)]
     pub(crate) fn step<R>(
         &self,
         shared: &Shared<S>,
         what: Read,
-        deliver: impl FnOnce(&Shared<S>, &mut Cursor<S::File>, &Record) -> Result<R, Box<Error>>,
+        mut check: Check,
+        mut deliver: impl FnMut(&Shared<S>, &mut Cursor<S::File>, &Record) -> Result<Option<R>, Box<Error>>,
     ) -> Step<R> {
         // A lock that another thread held when this process was forked off is held for ever.
         if shared.forked() {
@@ -142,21 +146,31 @@ impl<S: Storage> Standing<S> {
         let mut state = self.state.0.lock();
         let state = &mut *state;
         if state.special {
-            return self.step_specially(state, shared, what, deliver).0;
+            return self
+                .step_specially(state, shared, what, |shared, cursor, record| {
+                    // Found checked, so that there is nothing to look for again.
+                    deliver(shared, cursor, record)?.ok_or_else(|| Box::new(Error::Closed))
+                })
+                .0;
         }
         let mut moved = false;
         let outcome = (|| {
             shared.check_readable()?;
-            let found = state.cursor.meet(shared, what != Read::Skip)?;
-            let Some(record) = found else {
-                return Ok(None);
-            };
-            let delivered = deliver(shared, &mut state.cursor, &record)?;
-            if what != Read::Look {
-                state.cursor.advance();
-                moved = true;
+            loop {
+                let found = state.cursor.meet(shared, check)?;
+                let Some(record) = found else {
+                    return Ok(None);
+                };
+                let Some(delivered) = deliver(shared, &mut state.cursor, &record)? else {
+                    check = Check::Now;
+                    continue;
+                };
+                if what != Read::Look {
+                    state.cursor.advance();
+                    moved = true;
+                }
+                return Ok(Some(delivered));
             }
-            Ok(Some(delivered))
         })();
         let spot = state.cursor.spot();
         if spot.position != state.stored.position || spot.seq != state.stored.seq {

@@ -43,6 +43,20 @@ pub(crate) struct Record {
     pub(crate) in_window: Option<usize>,
     /// The position behind the record.
     end: u64,
+    /// For the payload of one that lies in the window: the state its checksum continues from, and the one it has to end in.
+    begins: u32,
+    ends: u32,
+}
+
+/// When the payload of a record is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Check {
+    /// When it is found.
+    Now,
+    /// By the copy that delivers it, unless it had to be read to be found.
+    Later,
+    /// Nobody reads it.
+    Never,
 }
 
 /// A place in the queue, and what is at hand there.
@@ -180,32 +194,32 @@ impl<F: StorageFile> Cursor<F> {
 
     /// The record at the place, checked; `None` when there is none yet.
     pub(crate) fn find<S: Storage<File = F>>(&mut self, shared: &Shared<S>) -> Result<Option<Record>> {
-        self.meet(shared, true).map_err(|error| *error)
+        self.meet(shared, Check::Now).map_err(|error| *error)
     }
 
     /// The record at the place by its header alone.
     pub(crate) fn find_header<S: Storage<File = F>>(&mut self, shared: &Shared<S>) -> Result<Option<Record>> {
-        self.meet(shared, false).map_err(|error| *error)
+        self.meet(shared, Check::Never).map_err(|error| *error)
     }
 
-    /// The record at the place, its payload checked when `verify` says so.
+    /// The record at the place, its payload checked as `check` says.
     ///
     /// The error is boxed: a result that fits registers spares the quick way a detour through memory.
     #[inline(always)]
     pub(crate) fn meet<S: Storage<File = F>>(
         &mut self,
         shared: &Shared<S>,
-        verify: bool,
+        check: Check,
     ) -> Result<Option<Record>, Box<Error>> {
         if let Some(record) = self.found
-            && (self.verified || !verify)
+            && (self.verified || check != Check::Now)
         {
             return Ok(Some(record));
         }
-        if let Some(record) = self.find_quickly(shared, verify) {
+        if let Some(record) = self.find_quickly(shared, check == Check::Now) {
             return Ok(Some(record));
         }
-        let found = self.find_slowly(shared, verify)?;
+        let found = self.find_slowly(shared, check != Check::Never)?;
         Ok(if found { self.found } else { None })
     }
 
@@ -223,7 +237,8 @@ impl<F: StorageFile> Cursor<F> {
         }
         let (window, segment) = (self.window.as_ref()?, self.segment.as_ref()?);
         let offset = self.position.wrapping_sub(self.window_base) as usize;
-        let words = FragmentWords(window.load_u64_relaxed(offset), window.load_u64_relaxed(offset + 8));
+        let [first, second] = window.load_pair(offset);
+        let words = FragmentWords(first, second);
         let (fragment, state) = Fragment::decode(words, segment.seed, self.position - segment.header.base)?;
         let end = self.position + fragment.total_len();
         if fragment.kind != Kind::Whole || end > self.window_end || end > self.limit || !fragment.is_numbered(self.seq)
@@ -231,10 +246,12 @@ impl<F: StorageFile> Cursor<F> {
             return None;
         }
         let payload = offset + FRAGMENT_HEADER_LEN as usize;
-        if verify && !Fragment::holds(words, window.crc32c(state, payload, fragment.len as usize)) {
+        let ends = words.payload_state();
+        if verify && window.crc32c(state, payload, fragment.len as usize) != ends {
             return None;
         }
-        let record = Record { seq: self.seq, len: u64::from(fragment.len), in_window: Some(payload), end };
+        let len = u64::from(fragment.len);
+        let record = Record { seq: self.seq, len, in_window: Some(payload), end, begins: state, ends };
         self.found = Some(record);
         self.verified = verify;
         Some(record)
@@ -258,52 +275,30 @@ impl<F: StorageFile> Cursor<F> {
         self.window.as_mut()
     }
 
-    /// Appends the record's payload to `out`.
+    /// Puts the payload of the record in place of what `out` holds; one that is taken may leave by exchange of buffers. False
+    /// when it does not hold what was written: then `out` is empty, and it is to be looked for again, checked.
     #[inline(always)]
     pub(crate) fn copy_to<S: Storage<File = F>>(
         &mut self,
         shared: &Shared<S>,
         record: &Record,
+        taken: bool,
         out: &mut Vec<u8>,
-    ) -> Result<(), Box<Error>> {
-        match (record.in_window, &self.window) {
-            (Some(offset), Some(window)) => {
-                window.append_to(offset, record.len as usize, out);
-                Ok(())
-            }
-            _ => self.copy_gathered(shared, record, out),
-        }
-    }
-
-    /// Puts the payload of the record, which is being taken, in place of what `out` holds.
-    #[inline(always)]
-    pub(crate) fn move_to_buffer<S: Storage<File = F>>(
-        &mut self,
-        shared: &Shared<S>,
-        record: &Record,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Box<Error>> {
-        if let (Some(offset), Some(window)) = (record.in_window, &self.window) {
+    ) -> Result<bool, Box<Error>> {
+        let (Some(offset), Some(window)) = (record.in_window, &self.window) else {
+            return self.copy_gathered(shared, record, taken, out);
+        };
+        out.clear();
+        let len = record.len as usize;
+        if self.verified {
+            window.append_to(offset, len, out);
+        } else if window.append_checked(offset, len, record.begins, out) == record.ends {
+            self.verified = true;
+        } else {
             out.clear();
-            window.append_to(offset, record.len as usize, out);
-            return Ok(());
+            return Ok(false);
         }
-        self.swap_gathered(shared, record, out)
-    }
-
-    /// Spares the copy: the buffers change hands.
-    #[cold]
-    fn swap_gathered<S: Storage<File = F>>(
-        &mut self,
-        shared: &Shared<S>,
-        record: &Record,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Box<Error>> {
-        self.gather(shared, record).inspect_err(|_| out.clear())?;
-        std::mem::swap(&mut self.scratch, out);
-        self.scratch_seq = None;
-        self.trim_scratch();
-        Ok(())
+        Ok(true)
     }
 
     #[cold]
@@ -311,15 +306,23 @@ impl<F: StorageFile> Cursor<F> {
         &mut self,
         shared: &Shared<S>,
         record: &Record,
+        taken: bool,
         out: &mut Vec<u8>,
-    ) -> Result<(), Box<Error>> {
-        self.gather(shared, record)?;
-        out.extend_from_slice(&self.scratch);
+    ) -> Result<bool, Box<Error>> {
+        self.gather(shared, record).inspect_err(|_| out.clear())?;
+        if taken {
+            // Spares the copy.
+            std::mem::swap(&mut self.scratch, out);
+            self.scratch_seq = None;
+        } else {
+            out.clear();
+            out.extend_from_slice(&self.scratch);
+        }
         self.trim_scratch();
-        Ok(())
+        Ok(true)
     }
 
-    /// Copies the record's payload into `out`, which is as long as it.
+    /// Copies the record's payload into `out`, which is as long as it. False as for [`copy_to`](Self::copy_to).
     #[cfg(feature = "capi")]
     #[inline(always)]
     pub(crate) fn copy_into<S: Storage<File = F>>(
@@ -327,14 +330,23 @@ impl<F: StorageFile> Cursor<F> {
         shared: &Shared<S>,
         record: &Record,
         out: &mut [u8],
-    ) -> Result<(), Box<Error>> {
-        match (record.in_window, &self.window) {
-            (Some(offset), Some(window)) => {
-                window.copy_out(offset, out);
-                Ok(())
-            }
-            _ => self.copy_gathered_into(shared, record, out),
+    ) -> Result<bool, Box<Error>> {
+        let (Some(offset), Some(window)) = (record.in_window, &self.window) else {
+            return self.copy_gathered_into(shared, record, out);
+        };
+        if self.verified {
+            window.copy_out(offset, out);
+        } else {
+            self.verified = window.copy_out_checked(offset, out, record.begins) == record.ends;
         }
+        Ok(self.verified)
+    }
+
+    /// The payload of the record that was found was checked.
+    #[cfg(feature = "capi")]
+    #[inline]
+    pub(crate) fn is_verified(&self) -> bool {
+        self.verified
     }
 
     #[cfg(feature = "capi")]
@@ -344,11 +356,11 @@ impl<F: StorageFile> Cursor<F> {
         shared: &Shared<S>,
         record: &Record,
         out: &mut [u8],
-    ) -> Result<(), Box<Error>> {
+    ) -> Result<bool, Box<Error>> {
         self.gather(shared, record)?;
         out.copy_from_slice(&self.scratch);
         self.trim_scratch();
-        Ok(())
+        Ok(true)
     }
 
     /// The payload of a record in several pieces, on its own.
@@ -660,7 +672,7 @@ impl<F: StorageFile> Cursor<F> {
             self.scratch.truncate(filled);
             self.scratch_seq = Some(self.seq);
         }
-        Ok(Some(Record { seq: self.seq, len, in_window: None, end: position }))
+        Ok(Some(Record { seq: self.seq, len, in_window: None, end: position, begins: 0, ends: 0 }))
     }
 
     /// Goes on behind the segment.

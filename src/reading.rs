@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::message::Message;
 use crate::place::{Read, Standing};
-use crate::reader::{Cursor, Record};
+use crate::reader::{Check, Cursor, Record};
 use crate::shared::Shared;
 use crate::storage::{FileStorage, Storage};
 
@@ -27,7 +27,7 @@ pub(crate) fn message<S: Storage>(
             return Ok(Message::lent(record.seq, window.share(), offset, len));
         }
         let mut bytes = Vec::with_capacity(len);
-        cursor.copy_to(shared, record, &mut bytes)?;
+        cursor.copy_to(shared, record, true, &mut bytes)?;
         return Ok(Message::owned(record.seq, bytes));
     }
     Ok(Message::owned(record.seq, cursor.take_gathered(shared, record)?))
@@ -35,7 +35,7 @@ pub(crate) fn message<S: Storage>(
 
 #[inline]
 pub(crate) fn next<S: Storage>(engine: &Engine<S>, standing: &Standing<S>, what: Read) -> Result<Option<Message>> {
-    engine.read(standing, what, message)
+    engine.read(standing, what, Check::Now, |shared, cursor, record| message(shared, cursor, record).map(Some))
 }
 
 #[inline]
@@ -45,14 +45,9 @@ pub(crate) fn next_into<S: Storage>(
     what: Read,
     buffer: &mut Vec<u8>,
 ) -> Result<Option<u64>> {
-    engine.read(standing, what, |shared, cursor, record| {
-        if what == Read::Take {
-            cursor.move_to_buffer(shared, record, buffer)?;
-        } else {
-            buffer.clear();
-            cursor.copy_to(shared, record, buffer)?;
-        }
-        Ok(record.seq)
+    engine.read(standing, what, Check::Later, |shared, cursor, record| {
+        let holds = cursor.copy_to(shared, record, what == Read::Take, buffer)?;
+        Ok(holds.then_some(record.seq))
     })
 }
 
@@ -71,18 +66,21 @@ pub(crate) fn next_fitting<'a, S: Storage>(
     engine: &Engine<S>,
     standing: &Standing<S>,
     what: Read,
-    room: impl FnOnce(usize) -> Option<&'a mut [u8]>,
+    room: impl Fn(usize) -> Option<&'a mut [u8]>,
 ) -> Result<Fit, Box<Error>> {
     let mut refused = None;
-    let read = engine.read_boxed(standing, what, |shared, cursor, record| {
+    let read = engine.read_boxed(standing, what, Check::Later, |shared, cursor, record| {
         let len = record.len as usize;
-        let Some(out) = room(len) else {
-            refused = Some(len);
-            // A delivery that fails, for whatever reason, leaves the message where it is.
-            return Err(does_not_fit(record.len));
-        };
-        cursor.copy_into(shared, record, out)?;
-        Ok((record.seq, len))
+        match room(len) {
+            Some(out) => Ok(cursor.copy_into(shared, record, out)?.then_some((record.seq, len))),
+            // Nobody is asked for more room because of what turns out to be damaged.
+            None if record.in_window.is_some() && !cursor.is_verified() => Ok(None),
+            None => {
+                refused = Some(len);
+                // A delivery that fails, for whatever reason, leaves the message where it is.
+                Err(does_not_fit(record.len))
+            }
+        }
     });
     match read {
         Ok(Some((seq, len))) => Ok(Fit::Copied { seq, len }),
@@ -99,7 +97,7 @@ fn does_not_fit(len: u64) -> Box<Error> {
 
 #[inline]
 pub(crate) fn skip<S: Storage>(engine: &Engine<S>, standing: &Standing<S>) -> Result<Option<u64>> {
-    engine.read(standing, Read::Skip, |_, _, record| Ok(record.seq))
+    engine.read(standing, Read::Skip, Check::Never, |_, _, record| Ok(Some(record.seq)))
 }
 
 pub(crate) fn batch<S: Storage>(engine: &Engine<S>, standing: &Standing<S>, max: usize) -> Result<Vec<Message>> {

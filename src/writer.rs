@@ -160,15 +160,17 @@ impl<F: StorageFile> Writer<F> {
         {
             let header = fragment(self.seq, payload, batch);
             let state = header.state(self.seed, self.position - self.base);
-            let words = header.encode(state, crc32c(state, payload));
             let offset = self.position.wrapping_sub(self.window_base) as usize;
-            if !batch.is_single() {
-                self.seal.add(words.crc());
-                if batch.is_sealed() {
-                    window.store_u64(offset + fragment_len(len) as usize, self.seal.word());
+            window.put_fragment(offset, payload, state, |payload_state| {
+                let words = header.encode(state, payload_state);
+                if !batch.is_single() {
+                    self.seal.add(words.crc());
+                    if batch.is_sealed() {
+                        window.store_u64(offset + fragment_len(len) as usize, self.seal.word());
+                    }
                 }
-            }
-            window.put_fragment(offset, [words.0, words.1], payload);
+                words.both()
+            });
             self.position += total;
             self.seq += 1;
             return Ok(());
@@ -207,7 +209,7 @@ impl<F: StorageFile> Writer<F> {
                 let header = Fragment { len: len as u32, ..fragment(self.seq, &[], Batch::default()) };
                 let state = header.state(self.seed, self.position - self.base);
                 let words = header.encode(state, window.crc32c(state, offset, len));
-                window.put_fragment(offset - FRAGMENT_HEADER_LEN as usize, [words.0, words.1], &[]);
+                window.put_fragment(offset - FRAGMENT_HEADER_LEN as usize, &[], 0, |_| words.both());
                 self.position += total;
                 self.seq += 1;
                 Ok(result)
@@ -245,12 +247,9 @@ impl<F: StorageFile> Writer<F> {
         match &self.window {
             Some(window) if self.position + mark <= self.quick_end => {
                 let state = header.state(self.seed, self.position - self.base);
-                let words = header.encode(state, crc32c(state, &payload));
-                window.put_fragment(
-                    self.position.wrapping_sub(self.window_base) as usize,
-                    [words.0, words.1],
-                    &payload,
-                );
+                let offset = self.position.wrapping_sub(self.window_base) as usize;
+                window
+                    .put_fragment(offset, &payload, state, |payload_state| header.encode(state, payload_state).both());
                 self.position += mark;
             }
             _ => {
@@ -483,23 +482,33 @@ impl<F: StorageFile> Writer<F> {
         }
         let position = self.position;
         let state = header.state(self.seed, position - self.base);
-        let words = header.encode(state, crc32c(state ^ chain, payload));
-        if header.more || header.continues {
-            self.seal.add(words.crc());
-        }
-        // Before the header: one that validates means that all of it was stored.
-        let seal = header.seal_at().map(|at| (at, self.seal.word()));
+        let sum = &mut self.seal;
+        let mut finish = |payload_state| {
+            let words = header.encode(state, payload_state);
+            if header.more || header.continues {
+                sum.add(words.crc());
+            }
+            // To be stored before the header: one that validates means that all of it was stored.
+            (words, header.seal_at().map(|at| (at, sum.word())))
+        };
+        let mut crc = 0;
         // Before anything is stored: a call that fails may have stored all of it, which is to be rolled back.
         self.position += total;
         match &self.window {
             Some(window) if !by_call && self.position <= self.quick_end => {
                 let offset = position.wrapping_sub(self.window_base) as usize;
-                if let Some((at, word)) = seal {
-                    window.store_u64(offset + at as usize, word);
-                }
-                window.put_fragment(offset, [words.0, words.1], payload);
+                window.put_fragment(offset, payload, state ^ chain, |payload_state| {
+                    let (words, seal) = finish(payload_state);
+                    if let Some((at, word)) = seal {
+                        window.store_u64(offset + at as usize, word);
+                    }
+                    crc = words.crc();
+                    words.both()
+                });
             }
             _ => {
+                let (words, seal) = finish(crc32c(state ^ chain, payload));
+                crc = words.crc();
                 let io = |error| Error::io("write", shared.storage.path().join(segment.name()), error);
                 match shared.context().fill_step() {
                     // The end of a window falls into it, not the beginning of large ones: what follows goes on in a window.
@@ -530,7 +539,7 @@ impl<F: StorageFile> Writer<F> {
                 }
             }
         }
-        Ok(words.crc())
+        Ok(crc)
     }
 
     fn opened(&self) -> Result<Arc<Segment<F>>> {
@@ -583,7 +592,7 @@ impl<F: StorageFile> Writer<F> {
             match &self.window {
                 Some(window) if self.position + FRAGMENT_HEADER_LEN <= self.quick_end => {
                     let offset = self.position.wrapping_sub(self.window_base) as usize;
-                    window.put_fragment(offset, [words.0, words.1], &[]);
+                    window.put_fragment(offset, &[], 0, |_| words.both());
                 }
                 _ => {
                     let offset = segment.offset(self.position);

@@ -23,7 +23,9 @@ use std::time::Duration;
 use base::{Base, NOTHING, Reader, Verdict, WITNESS, bases, damaged_index, damaged_segment};
 use mmq::{Error, Gap, GapCause, Options, Queue};
 use replica::{Place, Replica};
-use support::{Messages, Random, Told, copy_directory, count, drain, drain_by, drain_exactly, names, seed, within};
+use support::{
+    Messages, Random, Told, copy_directory, count, drain, drain_by, drain_exactly, drain_with, names, seed, within,
+};
 
 /// What a reader takes out until nothing is left. Panics unless it is told of each number once and in order, but for those
 /// it acknowledged before.
@@ -37,7 +39,11 @@ fn told_to(
         None => drain(queue, limit, check),
         Some(name) => {
             let consumer = queue.consumer(name).expect("a consumer");
-            drain_by(|| consumer.dequeue(), limit, check)
+            let take = || {
+                let mut bytes = Vec::new();
+                Ok(consumer.dequeue_into(&mut bytes)?.map(|seq| (seq, bytes)))
+            };
+            drain_with(take, limit, check)
         }
     };
     let mut span: Option<(u64, u64)> = None;

@@ -1,6 +1,7 @@
 //! The unsafe core against plain oracles; run under Miri too.
 
 use super::*;
+use crate::checksum::crc32c;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
@@ -36,6 +37,12 @@ fn every_length_at_every_distance_is_copied_whole_and_nothing_beside_it() {
                 });
                 to.copy_in(at, from.bytes(start, len));
                 assert_eq!(to.bytes(at, len), &source[start..start + len], "{len} {distance}");
+                let sum = to.with_mut(at, len, |bytes| {
+                    bytes.fill(0);
+                    from.copy_out_checked(start, bytes, 3)
+                });
+                assert_eq!(sum, crc32c(3, &source[start..start + len]), "{len} {distance}");
+                assert_eq!(to.bytes(at, len), &source[start..start + len], "{len} {distance}");
                 assert!(to.bytes(at.saturating_sub(64), at.min(64)).iter().all(|&b| b == 0xee));
                 assert!(to.bytes(end, 64).iter().all(|&b| b == 0xee), "{len} {distance}");
             }
@@ -46,7 +53,8 @@ fn every_length_at_every_distance_is_copied_whole_and_nothing_beside_it() {
 #[test]
 fn what_was_written_is_read_by_every_way_of_reading() {
     let lease = window(4096);
-    for len in [0, 1, 7, 8, 15, 16, 31, 32, 64, 65, 1000] {
+    let lengths = [0, 1, 7, 8, 15, 16, 31, 32, 64, 65, 1000, 1023, 1024, 1535, 1536, 1537, 3071, 3073];
+    for len in lengths {
         let bytes = pattern(len, 7);
         lease.copy_in(100, &bytes);
         let mut out = vec![0; len];
@@ -54,8 +62,14 @@ fn what_was_written_is_read_by_every_way_of_reading() {
         let mut appended = vec![9, 9];
         lease.append_to(100, len, &mut appended);
         assert_eq!((&out[..], &appended[2..]), (&bytes[..], &bytes[..]));
+        let expected = crc32c(5, &bytes);
+        out.fill(0);
+        appended.truncate(2);
+        assert_eq!(lease.copy_out_checked(100, &mut out, 5), expected);
+        assert_eq!(lease.append_checked(100, len, 5, &mut appended), expected);
+        assert_eq!((&out[..], &appended[2..], appended[1]), (&bytes[..], &bytes[..], 9));
         assert_eq!(lease.bytes(100, len), bytes);
-        assert_eq!(lease.crc32c(5, 100, len), checksum::crc32c(5, &bytes));
+        assert_eq!(lease.crc32c(5, 100, len), crc32c(5, &bytes));
         lease.zero(100, len);
         assert!(lease.bytes(0, 4096).iter().all(|&byte| byte == 0));
     }
@@ -74,12 +88,13 @@ fn words_are_little_endian_on_every_host() {
     let lease = window(64);
     lease.store_u64(8, 0x0807_0605_0403_0201);
     lease.store_u32(16, 0x0c0b_0a09);
-    lease.store_u64_relaxed(24, 0x18);
+    lease.store_row(24, [0x18], 0x19);
     assert_eq!(lease.bytes(8, 12), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
     assert_eq!(lease.load_u64(8), 0x0807_0605_0403_0201);
     assert_eq!(lease.load_u64_relaxed(16), 0x0c0b_0a09);
-    assert_eq!((lease.load_u32(20), lease.load_u32(24)), (0, 0x18));
-    lease.put_fragment(32, [1, 2], &[5, 6, 7]);
+    assert_eq!((lease.load_u32(20), lease.load_u32(24), lease.load_u64(32)), (0, 0x18, 0x19));
+    lease.put_fragment(32, &[5, 6, 7], 9, |state| [1, u64::from(state == crc32c(9, &[5, 6, 7])) + 1]);
+    assert_eq!(lease.load_pair(32), [1, 2]);
     assert_eq!((lease.load_u64(32), lease.load_u64(40), lease.load_u64(48)), (1, 2, 0x07_0605));
 }
 
@@ -94,6 +109,12 @@ fn access_outside_of_the_window_or_misaligned_panics() {
         ("copy in behind", &|l| l.copy_in(65, &[])),
         ("copy out", &|l| l.copy_out(1, &mut [0; 64])),
         ("append", &|l| l.append_to(64, 1, &mut Vec::new())),
+        ("append checked", &|l| assert_eq!(l.append_checked(64, 1, 0, &mut Vec::new()), 0)),
+        ("copy out checked", &|l| assert_eq!(l.copy_out_checked(1, &mut [0; 64], 0), 0)),
+        ("pair beyond", &|l| assert_eq!(l.load_pair(56), [0; 2])),
+        ("pair misaligned", &|l| assert_eq!(l.load_pair(4), [0; 2])),
+        ("row beyond", &|l| l.store_row(48, [1; 2], 1)),
+        ("row misaligned", &|l| l.store_row(4, [1], 1)),
         ("append, sum wraps", &|l| l.append_to(end, 2, &mut Vec::new())),
         ("bytes, sum wraps", &|l| assert!(l.bytes(2, end).is_empty())),
         ("zero", &|l| l.zero(0, 65)),
@@ -103,8 +124,8 @@ fn access_outside_of_the_window_or_misaligned_panics() {
         ("load misaligned", &|l| assert_eq!(l.load_u64(4), 0)),
         ("half misaligned", &|l| assert_eq!(l.load_u32(2), 0)),
         ("store beyond", &|l| l.store_u32(64, 1)),
-        ("fragment", &|l| l.put_fragment(40, [1, 1], &[0; 9])),
-        ("fragment misaligned", &|l| l.put_fragment(4, [1, 1], &[])),
+        ("fragment", &|l| l.put_fragment(40, &[0; 9], 0, |_| [1, 1])),
+        ("fragment misaligned", &|l| l.put_fragment(4, &[], 0, |_| [1, 1])),
         ("populate", &|l| assert!(l.populate_write(0, 65).is_ok())),
     ];
     for (name, access) in cases {
@@ -174,7 +195,7 @@ fn whoever_sees_the_first_word_sees_the_whole_fragment() {
         let mut lease = window(256);
         let writer = lease.share();
         thread::scope(|scope| {
-            scope.spawn(move || writer.put_fragment(16, [round, !round], &[round as u8; 100]));
+            scope.spawn(move || writer.put_fragment(16, &[round as u8; 100], 0, |_| [round, !round]));
             while lease.load_u64(16) != round {
                 std::hint::spin_loop();
             }

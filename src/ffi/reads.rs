@@ -18,6 +18,7 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::place::{Read, Standing};
 use crate::queue::Queue;
+use crate::reader::Check;
 use crate::reading::{self, Ahead, Fit};
 use crate::storage::FileStorage;
 
@@ -88,9 +89,9 @@ where
     let (body, out) = unsafe { (body(handle)?, out(message, "out")?) };
     let (engine, standing) = body.reader.parts()?;
     let mut given = Given(std::ptr::null_mut());
-    let read = engine.read_boxed(standing, what, |shared, cursor, record| {
+    let read = engine.read_boxed(standing, what, Check::Now, |shared, cursor, record| {
         given.0 = give_found(shared, cursor, record)?;
-        Ok(())
+        Ok(Some(()))
     });
     if body.gaps.note(read)?.is_none() {
         return Ok(mmq_status::MMQ_EMPTY);

@@ -137,3 +137,43 @@ fn a_body_is_dropped_once_and_shells_are_not_kept_without_end() {
     // SAFETY: NULL is fine.
     assert!(unsafe { free(std::ptr::null_mut::<Probe>()) }.is_ok());
 }
+
+#[test]
+fn damage_is_told_before_more_room_is_asked_for_it() {
+    use super::queue::{mmq_close, mmq_dequeue_into, mmq_open, mmq_queue};
+    use std::os::unix::fs::FileExt;
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("queue");
+    let queue = crate::Queue::open(&path).unwrap();
+    for byte in 0..3 {
+        queue.enqueue([byte; 5000]).unwrap();
+    }
+    queue.close().unwrap();
+    let name = crate::layout::segment_name(0);
+    let file = std::fs::File::options().read(true).write(true).open(path.join(name)).unwrap();
+    let mut bytes = vec![0; 64 << 10];
+    let len = file.read_at(&mut bytes, 0).unwrap();
+    let at = bytes[..len].windows(8).position(|eight| eight == [1; 8]).unwrap();
+    file.write_at(&[7], at as u64 + 3000).unwrap();
+
+    let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+    let mut queue: *mut mmq_queue = std::ptr::null_mut();
+    // SAFETY: valid pointers, and a handle that is freed last.
+    unsafe {
+        assert_eq!(mmq_open(path.as_ptr(), std::ptr::null(), &raw mut queue), mmq_status::MMQ_OK);
+        let take = |room: usize| {
+            let (mut buffer, mut len, mut seq) = (vec![9_u8; room], 0, 0);
+            let status = mmq_dequeue_into(queue, buffer.as_mut_ptr().cast(), room, &raw mut len, &raw mut seq);
+            (status, len, seq, buffer)
+        };
+        let small = take(10);
+        assert_eq!(small, (mmq_status::MMQ_BUFFER_TOO_SMALL, 5000, 0, vec![9; 10]));
+        assert!(take(5000) == (mmq_status::MMQ_OK, 5000, 0, vec![0; 5000]));
+        assert_eq!(take(10).0, mmq_status::MMQ_GAP);
+        let small = take(10);
+        assert_eq!(small, (mmq_status::MMQ_BUFFER_TOO_SMALL, 5000, 0, vec![9; 10]));
+        assert_eq!(take(6000).2, 2);
+        assert_eq!(mmq_close(queue), mmq_status::MMQ_OK);
+    }
+}

@@ -209,7 +209,25 @@ impl Drained {
 /// `limit`, and on any error but a gap.
 #[track_caller]
 pub(crate) fn drain(queue: &Queue, limit: u64, check: impl FnMut(u64, &[u8])) -> Drained {
-    drain_by(|| queue.dequeue(), limit, check)
+    // Each way of taking a message has its turn.
+    let mut turn = 0;
+    let take = || {
+        turn += 1;
+        let mut bytes = b"what it held before".to_vec();
+        match turn % 4 {
+            0 => return Ok(queue.dequeue()?.map(owned)),
+            1 => {
+                // Damage is told by the first of the two.
+                let peeked = queue.peek_into(&mut bytes)?;
+                let (before, again) = (bytes.clone(), queue.peek_into(&mut bytes)?);
+                assert!(peeked == again && (peeked.is_none() || before == bytes), "peeked {peeked:?}, then {again:?}");
+            }
+            2 => drop(queue.peek()?),
+            _ => {}
+        }
+        Ok(queue.dequeue_into(&mut bytes)?.map(|seq| (seq, bytes)))
+    };
+    drain_with(take, limit, check)
 }
 
 /// The same for whoever dequeues.
@@ -217,15 +235,29 @@ pub(crate) fn drain(queue: &Queue, limit: u64, check: impl FnMut(u64, &[u8])) ->
 pub(crate) fn drain_by(
     mut dequeue: impl FnMut() -> mmq::Result<Option<Message>>,
     limit: u64,
+    check: impl FnMut(u64, &[u8]),
+) -> Drained {
+    drain_with(|| Ok(dequeue()?.map(owned)), limit, check)
+}
+
+fn owned(message: Message) -> (u64, Vec<u8>) {
+    (message.seq(), message.into_vec())
+}
+
+/// The same for whoever takes bytes with their number.
+#[track_caller]
+pub(crate) fn drain_with(
+    mut take: impl FnMut() -> mmq::Result<Option<(u64, Vec<u8>)>>,
+    limit: u64,
     mut check: impl FnMut(u64, &[u8]),
 ) -> Drained {
     let mut drained = Drained::default();
     loop {
         assert!(drained.told.len() as u64 <= limit, "the reader was told more than {limit} things");
-        match dequeue() {
-            Ok(Some(message)) => {
-                check(message.seq(), &message);
-                drained.told.push(Told::Message(message.seq()));
+        match take() {
+            Ok(Some((seq, bytes))) => {
+                check(seq, &bytes);
+                drained.told.push(Told::Message(seq));
             }
             Ok(None) => return drained,
             Err(Error::Gap(gap)) => drained.told.push(Told::Gap(gap)),
