@@ -220,14 +220,6 @@ impl Lease {
         u64::from_le(self.word64(offset).load(Ordering::Relaxed))
     }
 
-    /// Writes a little-endian word, without order.
-    #[inline]
-    pub(crate) fn store_u64_relaxed(&self, offset: usize, value: u64) {
-        #[cfg(test)]
-        crate::sim::before_store();
-        self.word64(offset).store(value.to_le(), Ordering::Relaxed);
-    }
-
     /// Reads a little-endian half word, seeing what was stored before it.
     #[inline]
     pub(crate) fn load_u32(&self, offset: usize) -> u32 {
@@ -276,7 +268,7 @@ impl Lease {
     }
 
     /// [`append_to`](Self::append_to), and the raw CRC32C `state` continued over these bytes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn append_checked(&self, offset: usize, len: usize, state: u32, into: &mut Vec<u8>) -> u32 {
         let from = self.at(offset, len);
         into.reserve(len);
@@ -290,7 +282,7 @@ impl Lease {
 
     /// [`copy_out`](Self::copy_out), and the raw CRC32C `state` continued over these bytes.
     #[cfg(any(test, feature = "capi"))]
-    #[inline]
+    #[inline(always)]
     pub(crate) fn copy_out_checked(&self, offset: usize, into: &mut [u8], state: u32) -> u32 {
         let from = self.at(offset, into.len());
         // SAFETY: as in `copy_out`.
@@ -342,7 +334,7 @@ impl Lease {
     /// Writes a fragment into the writer's own range so that whoever sees its first header word sees
     /// all of it: the payload, then the second word, then the first. `header` makes the words from the raw CRC32C `state`
     /// continued over the payload, before they are stored.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put_fragment(&self, offset: usize, payload: &[u8], state: u32, header: impl FnOnce(u32) -> [u64; 2]) {
         let to = self.words_at(offset, 16 + payload.len());
         #[cfg(test)]
@@ -369,6 +361,19 @@ impl Lease {
         // words (rule 3).
         let words = unsafe { [AtomicU64::from_ptr(from), AtomicU64::from_ptr(from.add(1))] };
         words.map(|word| u64::from_le(word.load(Ordering::Relaxed)))
+    }
+
+    /// Writes little-endian words in this order, the last one after everything this thread wrote before.
+    #[inline(always)]
+    pub(crate) fn store_words<const N: usize>(&self, offset: usize, words: [u64; N]) {
+        let to = self.words_at(offset, 8 * N);
+        for (at, word) in words.into_iter().enumerate() {
+            #[cfg(test)]
+            crate::sim::before_store();
+            let order = if at + 1 == N { Ordering::Release } else { Ordering::Relaxed };
+            // SAFETY: `N` words inside the window; for the rest as in `load_pair`.
+            unsafe { AtomicU64::from_ptr(to.add(at)) }.store(word.to_le(), order);
+        }
     }
 
     /// Writes little-endian words without order, and half a word behind them after everything this thread wrote before.

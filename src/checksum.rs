@@ -31,8 +31,8 @@ pub(crate) fn crc32c_u64(state: u32, word: u64) -> u32 {
 pub(crate) fn crc32c_words<const N: usize>(state: u32, words: [u64; N]) -> u32 {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     if hardware::available() {
-        // SAFETY: the processor has the instructions that `words` is compiled with, as just asked.
-        return unsafe { hardware::words(state, words) };
+        // SAFETY: the processor has the instruction, as just asked.
+        return words.iter().fold(state, |state, word| unsafe { hardware::word_inline(state, *word) });
     }
     words.iter().fold(state, |state, word| table::update(state, &word.to_le_bytes()))
 }
@@ -127,22 +127,56 @@ mod hardware {
         present
     }
 
-    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "sse4.2"))]
-    #[cfg_attr(target_arch = "aarch64", target_feature(enable = "crc"))]
-    #[inline]
-    pub(super) fn words<const N: usize>(state: u32, words: [u64; N]) -> u32 {
-        words.into_iter().fold(state, |state, next| word(state, next))
+    /// The CRC instruction on its own. The compiler's function for it can be inlined only where the whole caller is compiled for
+    /// processors that have it, and a call costs more than the two or three words that are most often asked for.
+    ///
+    /// # Safety
+    ///
+    /// The processor has it.
+    #[inline(always)]
+    pub(super) unsafe fn word_inline(state: u32, word: u64) -> u32 {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let mut next = u64::from(state);
+            // SAFETY: registers alone are read and written; the processor has it, as the caller promises.
+            unsafe {
+                std::arch::asm!("crc32 {next}, {word}", next = inout(reg) next, word = in(reg) word,
+                    options(pure, nomem, nostack, preserves_flags));
+            }
+            next as u32
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above.
+        unsafe {
+            self::word(state, word)
+        }
     }
 
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "sse4.2,pclmulqdq"))]
     #[cfg_attr(target_arch = "aarch64", target_feature(enable = "crc,aes"))]
-    pub(super) fn update(mut state: u32, bytes: &[u8]) -> u32 {
-        let (mut words, rest) = bytes.as_chunks::<8>();
+    pub(super) fn update(state: u32, bytes: &[u8]) -> u32 {
+        let words = bytes.as_chunks::<8>().0;
+        if words.len() < FITTED_FROM { update_short(state, words, bytes) } else { update_long(state, words, bytes) }
+    }
+
+    /// On its own: what the loop needs of registers, short input would save and load for nothing.
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "sse4.2,pclmulqdq"))]
+    #[cfg_attr(target_arch = "aarch64", target_feature(enable = "crc,aes"))]
+    #[inline(never)]
+    fn update_long(mut state: u32, mut words: &[[u8; 8]], bytes: &[u8]) -> u32 {
         while words.len() >= FITTED_FROM {
             let (now, later) = words.split_at(words.len().min(ROUND));
             state = three_lanes(state, now, (now.len() - LEAD) / 3);
             words = later;
         }
+        update_short(state, words, bytes)
+    }
+
+    /// The last words of `bytes`, fewer than [`FITTED_FROM`], and what lies behind them.
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "sse4.2,pclmulqdq"))]
+    #[cfg_attr(target_arch = "aarch64", target_feature(enable = "crc,aes"))]
+    #[inline]
+    fn update_short(mut state: u32, mut words: &[[u8; 8]], bytes: &[u8]) -> u32 {
         while let Some((block, later)) = words.split_first_chunk::<BLOCK>() {
             state = three_lanes(state, block, BLOCK_LANE);
             words = later;
@@ -150,15 +184,16 @@ mod hardware {
         for bytes in words {
             state = word(state, u64::from_le_bytes(*bytes));
         }
-        if rest.is_empty() {
+        let rest = bytes.len() % 8;
+        if rest == 0 {
             return state;
         }
         // Leading zero bytes leave a zero state zero. So the state is folded into the bytes it meets, and these are
         // read as the end of one word; what of the state reaches beyond them moves down by as many bits.
-        let bits = 8 * rest.len() as u32;
+        let bits = 8 * rest as u32;
         let value = match bytes.last_chunk::<8>() {
             Some(last) => u64::from_le_bytes(*last) >> (64 - bits),
-            None => little_endian(rest),
+            None => little_endian(bytes),
         };
         let folded = u64::from(state) ^ value;
         word(0, folded << (64 - bits)) ^ (u64::from(state) >> bits) as u32

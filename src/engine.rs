@@ -16,7 +16,7 @@ use crate::layout::{Geometry, Place};
 use crate::ledger::Ledger;
 use crate::lock::{Guard, thread_number};
 use crate::options::{OnFull, Options, page_size};
-use crate::place::{Handed, Read, Standing};
+use crate::place::{Deliver, Handed, Read, Standing};
 use crate::pool::Pool;
 use crate::reader::{Check, Cursor, Record};
 use crate::ready::Ready;
@@ -321,15 +321,31 @@ impl<S: Storage> Engine<S> {
 
     #[inline]
     pub(crate) fn enqueue(&self, payload: &[u8]) -> Result<u64> {
-        self.shared.check_writable()?;
+        let shared = &*self.shared;
+        shared.check_writable()?;
+        if let Some(mut writer) = shared.writer.0.owned()
+            && writer.push_quickly(payload)
+        {
+            let spot = writer.commit(shared);
+            let waiters = shared.message_waiters.load(Ordering::Relaxed);
+            drop(writer);
+            if waiters != 0 || self.options.flush_every_ops.is_some() {
+                self.written(spot.position, 1, waiters)?;
+            }
+            return Ok(spot.seq - 1);
+        }
+        self.enqueue_slowly(payload)
+    }
+
+    #[inline(never)]
+    fn enqueue_slowly(&self, payload: &[u8]) -> Result<u64> {
         let mut writer = self.writer()?;
         let seq = writer.committed().seq;
         if let Err(error) = writer.push(&self.shared, payload, Batch::default()) {
             return self.enqueue_again(writer, error, payload);
         }
-        writer.commit(&self.shared);
+        let end = writer.commit(&self.shared).position;
         let waiters = self.shared.message_waiters.load(Ordering::Relaxed);
-        let end = writer.committed().position;
         drop(writer);
         if waiters != 0 || self.options.flush_every_ops.is_some() {
             self.written(end, 1, waiters)?;
@@ -528,27 +544,27 @@ impl<S: Storage> Engine<S> {
     }
 
     /// One read by a consumer, and what follows from it: giving segments back, flushing.
-    #[inline]
-    pub(crate) fn read<R>(
+    #[inline(always)]
+    pub(crate) fn read<D: Deliver<S>>(
         &self,
         standing: &Standing<S>,
         what: Read,
         check: Check,
-        deliver: impl FnMut(&Shared<S>, &mut Cursor<S::File>, &Record) -> Result<Option<R>, Box<Error>>,
-    ) -> Result<Option<R>> {
-        self.read_boxed(standing, what, check, deliver).map_err(|error| *error)
+        delivery: D,
+    ) -> Result<Option<D::Delivered>> {
+        self.read_boxed(standing, what, check, delivery).map_err(|error| *error)
     }
 
     /// As [`read`](Self::read), for those who have no use for an error in its full size.
-    #[inline]
-    pub(crate) fn read_boxed<R>(
+    #[inline(always)]
+    pub(crate) fn read_boxed<D: Deliver<S>>(
         &self,
         standing: &Standing<S>,
         what: Read,
         check: Check,
-        deliver: impl FnMut(&Shared<S>, &mut Cursor<S::File>, &Record) -> Result<Option<R>, Box<Error>>,
-    ) -> Result<Option<R>, Box<Error>> {
-        let step = standing.step(&self.shared, what, check, deliver);
+        delivery: D,
+    ) -> Result<Option<D::Delivered>, Box<Error>> {
+        let step = standing.step(&self.shared, what, check, delivery);
         if step.crossed {
             self.crossed(standing);
         }

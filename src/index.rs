@@ -242,10 +242,10 @@ impl<S: Storage> Index<S> {
     /// `recovery` for what a kill between the stores leaves.
     #[inline]
     pub(crate) fn set_tail(&self, position: u64, seq: u64) {
-        let at = index_at::LIVE;
-        self.lease.store_u64_relaxed(at + live_at::TAIL_SEQ, seq);
-        self.lease.store_u64_relaxed(at + live_at::TAIL_POSITION, position);
-        self.lease.store_u64(at + live_at::TAIL_CHECK, layout::tail_check(position, seq));
+        const { assert!(live_at::TAIL_POSITION == live_at::TAIL_SEQ + 8) };
+        const { assert!(live_at::TAIL_CHECK == live_at::TAIL_SEQ + 16) };
+        let check = layout::tail_check(position, seq);
+        self.lease.store_words(index_at::LIVE + live_at::TAIL_SEQ, [seq, position, check]);
     }
 
     /// Notes that everything before is on disk: the next opening must not know less, or it gives back what a flush has

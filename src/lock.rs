@@ -122,12 +122,19 @@ impl<T> Lock<T> {
         }
     }
 
+    /// The lock, if it was given to this thread, which is not inside. Nothing else is tried.
+    #[inline(always)]
+    pub(crate) fn owned(&self) -> Option<Owned<'_, T>> {
+        let owner = self.enter(thread_number())?;
+        Some(Owned { lock: self, owner, content: PhantomData })
+    }
+
     /// Waits for the lock. A thread that has it already waits for ever.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         let thread = thread_number();
         match self.enter(thread) {
-            Some(guard) => guard,
+            Some(owner) => self.guard(owner),
             None => self.lock_slowly(thread),
         }
     }
@@ -137,14 +144,19 @@ impl<T> Lock<T> {
     pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
         let thread = thread_number();
         match self.enter(thread) {
-            Some(guard) => Some(guard),
+            Some(owner) => Some(self.guard(owner)),
             None => self.try_lock_slowly(thread),
         }
     }
 
-    /// As the owner.
-    #[inline]
-    fn enter(&self, thread: u64) -> Option<Guard<'_, T>> {
+    #[inline(always)]
+    fn guard(&self, owner: u64) -> Guard<'_, T> {
+        Guard { lock: self, turns: None, owner, content: PhantomData }
+    }
+
+    /// As the owner, which is told.
+    #[inline(always)]
+    fn enter(&self, thread: u64) -> Option<u64> {
         // Relaxed: a thread is named here by itself, and has seen everything before then; whom else it names does not matter.
         let owner = self.owner.load(Ordering::Relaxed);
         let inside = &self.inside[(owner % OWNERS) as usize];
@@ -155,14 +167,14 @@ impl<T> Lock<T> {
         // With the caller's barrier: see the module's description.
         compiler_fence(Ordering::SeqCst);
         if self.owner.load(Ordering::Relaxed) == owner {
-            return Some(Guard { lock: self, turns: None, owner, content: PhantomData });
+            return Some(owner);
         }
         self.leave(owner);
         None
     }
 
     /// As the owner, who may have been called back meanwhile.
-    #[inline]
+    #[inline(always)]
     fn leave(&self, owner: u64) {
         // Release: who finds nobody inside sees what was done there.
         self.inside[(owner % OWNERS) as usize].store(false, Ordering::Release);
@@ -270,6 +282,39 @@ impl<T> Lock<T> {
     #[cfg(test)]
     fn is_given(&self) -> bool {
         self.owner.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// The lock is held, as its owner, while this lives.
+#[must_use]
+pub(crate) struct Owned<'a, T> {
+    lock: &'a Lock<T>,
+    owner: u64,
+    content: PhantomData<&'a mut T>,
+}
+
+impl<T> Drop for Owned<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.lock.leave(self.owner);
+    }
+}
+
+impl<T> Deref for Owned<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: as for `Guard`: its owner is inside until this is dropped.
+        unsafe { &*self.lock.content.get() }
+    }
+}
+
+impl<T> DerefMut for Owned<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and this is borrowed exclusively.
+        unsafe { &mut *self.lock.content.get() }
     }
 }
 

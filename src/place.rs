@@ -36,6 +36,20 @@ pub(crate) struct Handed {
     pub(crate) epoch: u64,
 }
 
+/// Hands the message that was found over to whoever reads. (Closures cannot be made to be compiled into the quick way.)
+pub(crate) trait Deliver<S: Storage> {
+    type Delivered;
+
+    /// `None` when the payload was not checked and does not hold what was written, or when this would rather know: it is looked
+    /// for again, and checked.
+    fn deliver(
+        &mut self,
+        shared: &Shared<S>,
+        cursor: &mut Cursor<S::File>,
+        record: &Record,
+    ) -> Result<Option<Self::Delivered>, Box<Error>>;
+}
+
 /// The outcome of a read, and what the caller has to follow up.
 #[derive(Debug)]
 pub(crate) struct Step<R> {
@@ -128,17 +142,15 @@ impl<S: Storage> Standing<S> {
     }
 
     /// Finds the next message and hands it to `deliver`; then steps over it if that is what is wanted and it succeeded.
-    ///
-    /// With [`Check::Later`] the payload was not checked, unless the cursor says so. `None` then means that it does not hold
-    /// what was written, or that the delivery would rather know: it is looked for again, and checked.
+    /// With [`Check::Later`] its payload was not checked then, unless the cursor says so.
     #[inline(always)]
-    pub(crate) fn step<R>(
+    pub(crate) fn step<D: Deliver<S>>(
         &self,
         shared: &Shared<S>,
         what: Read,
         mut check: Check,
-        mut deliver: impl FnMut(&Shared<S>, &mut Cursor<S::File>, &Record) -> Result<Option<R>, Box<Error>>,
-    ) -> Step<R> {
+        mut delivery: D,
+    ) -> Step<D::Delivered> {
         // A lock that another thread held when this process was forked off is held for ever.
         if shared.forked() {
             return Step { outcome: Err(Error::Forked.into()), crossed: false, moved: false };
@@ -149,39 +161,48 @@ impl<S: Storage> Standing<S> {
             return self
                 .step_specially(state, shared, what, |shared, cursor, record| {
                     // Found checked, so that there is nothing to look for again.
-                    deliver(shared, cursor, record)?.ok_or_else(|| Box::new(Error::Closed))
+                    delivery.deliver(shared, cursor, record)?.ok_or_else(|| Box::new(Error::Closed))
                 })
                 .0;
         }
         let mut moved = false;
-        let outcome = (|| {
-            shared.check_readable()?;
-            loop {
-                let found = state.cursor.meet(shared, check)?;
-                let Some(record) = found else {
-                    return Ok(None);
-                };
-                let Some(delivered) = deliver(shared, &mut state.cursor, &record)? else {
-                    check = Check::Now;
-                    continue;
-                };
-                if what != Read::Look {
-                    state.cursor.advance();
-                    moved = true;
-                }
-                return Ok(Some(delivered));
+        // No closure: it would be compiled on its own, and hand its result over through memory.
+        let outcome = 'outcome: {
+            if let Err(error) = shared.check_open() {
+                break 'outcome Err(error.into());
             }
-        })();
+            loop {
+                let record = match state.cursor.meet(shared, check) {
+                    Ok(Some(record)) => record,
+                    Ok(None) => break 'outcome Ok(None),
+                    Err(error) => break 'outcome Err(error),
+                };
+                match delivery.deliver(shared, &mut state.cursor, &record) {
+                    Ok(Some(delivered)) => {
+                        if what == Read::Look {
+                            state.cursor.keep(&record);
+                        } else {
+                            state.cursor.step_over(&record);
+                            moved = true;
+                        }
+                        break 'outcome Ok(Some(delivered));
+                    }
+                    Ok(None) => check = Check::Now,
+                    Err(error) => break 'outcome Err(error),
+                }
+            }
+        };
         let spot = state.cursor.spot();
-        if spot.position != state.stored.position || spot.seq != state.stored.seq {
-            self.cell.begin_move();
+        if moved || spot.position != state.stored.position || spot.seq != state.stored.seq {
+            let cell = &*self.cell;
+            cell.begin_move();
             if moved {
-                self.cell.count_taken();
+                cell.count_taken();
             } else if let Some(gap) = told(&outcome) {
                 shared.count_gap(&gap);
             }
-            state.store(&self.cell, spot);
-            self.cell.end_move();
+            state.store(cell, spot);
+            cell.end_move();
         }
         Step { outcome, crossed: state.cursor.take_crossed(), moved }
     }

@@ -194,15 +194,21 @@ impl<F: StorageFile> Cursor<F> {
 
     /// The record at the place, checked; `None` when there is none yet.
     pub(crate) fn find<S: Storage<File = F>>(&mut self, shared: &Shared<S>) -> Result<Option<Record>> {
-        self.meet(shared, Check::Now).map_err(|error| *error)
+        self.meet_and_keep(shared, Check::Now)
     }
 
     /// The record at the place by its header alone.
     pub(crate) fn find_header<S: Storage<File = F>>(&mut self, shared: &Shared<S>) -> Result<Option<Record>> {
-        self.meet(shared, Check::Never).map_err(|error| *error)
+        self.meet_and_keep(shared, Check::Never)
     }
 
-    /// The record at the place, its payload checked as `check` says.
+    fn meet_and_keep<S: Storage<File = F>>(&mut self, shared: &Shared<S>, check: Check) -> Result<Option<Record>> {
+        let met = self.meet(shared, check).map_err(|error| *error)?;
+        self.found = met;
+        Ok(met)
+    }
+
+    /// The record at the place, its payload checked as `check` says. To be stepped over or kept.
     ///
     /// The error is boxed: a result that fits registers spares the quick way a detour through memory.
     #[inline(always)]
@@ -251,22 +257,34 @@ impl<F: StorageFile> Cursor<F> {
             return None;
         }
         let len = u64::from(fragment.len);
-        let record = Record { seq: self.seq, len, in_window: Some(payload), end, begins: state, ends };
-        self.found = Some(record);
         self.verified = verify;
-        Some(record)
+        Some(Record { seq: self.seq, len, in_window: Some(payload), end, begins: state, ends })
     }
 
     /// Steps over the record that was found.
-    #[inline]
     pub(crate) fn advance(&mut self) {
-        if let Some(record) = self.found.take() {
-            self.position = record.end;
-            self.seq = record.seq + 1;
-            if record.in_window.is_none() && self.segment.as_ref().is_some_and(|s| s.header.end() <= record.end) {
-                // A record in several pieces: the segments of the first ones are behind.
-                self.leave(record.end);
-            }
+        if let Some(record) = self.found {
+            self.step_over(&record);
+        }
+    }
+
+    /// Steps over the record at the place.
+    #[inline(always)]
+    pub(crate) fn step_over(&mut self, record: &Record) {
+        self.found = None;
+        self.position = record.end;
+        self.seq = record.seq + 1;
+        if record.in_window.is_none() && self.segment.as_ref().is_some_and(|s| s.header.end() <= record.end) {
+            // A record in several pieces: the segments of the first ones are behind.
+            self.leave(record.end);
+        }
+    }
+
+    /// Keeps the record at the place for the next time.
+    #[inline(always)]
+    pub(crate) fn keep(&mut self, record: &Record) {
+        if self.found.is_none() {
+            self.found = Some(*record);
         }
     }
 
@@ -286,7 +304,7 @@ impl<F: StorageFile> Cursor<F> {
         out: &mut Vec<u8>,
     ) -> Result<bool, Box<Error>> {
         let (Some(offset), Some(window)) = (record.in_window, &self.window) else {
-            return self.copy_gathered(shared, record, taken, out);
+            return self.copy_gathered(shared, *record, taken, out);
         };
         out.clear();
         let len = record.len as usize;
@@ -305,11 +323,11 @@ impl<F: StorageFile> Cursor<F> {
     fn copy_gathered<S: Storage<File = F>>(
         &mut self,
         shared: &Shared<S>,
-        record: &Record,
+        record: Record,
         taken: bool,
         out: &mut Vec<u8>,
     ) -> Result<bool, Box<Error>> {
-        self.gather(shared, record).inspect_err(|_| out.clear())?;
+        self.gather(shared, &record).inspect_err(|_| out.clear())?;
         if taken {
             // Spares the copy.
             std::mem::swap(&mut self.scratch, out);
@@ -332,7 +350,7 @@ impl<F: StorageFile> Cursor<F> {
         out: &mut [u8],
     ) -> Result<bool, Box<Error>> {
         let (Some(offset), Some(window)) = (record.in_window, &self.window) else {
-            return self.copy_gathered_into(shared, record, out);
+            return self.copy_gathered_into(shared, *record, out);
         };
         if self.verified {
             window.copy_out(offset, out);
@@ -354,10 +372,10 @@ impl<F: StorageFile> Cursor<F> {
     fn copy_gathered_into<S: Storage<File = F>>(
         &mut self,
         shared: &Shared<S>,
-        record: &Record,
+        record: Record,
         out: &mut [u8],
     ) -> Result<bool, Box<Error>> {
-        self.gather(shared, record)?;
+        self.gather(shared, &record)?;
         out.copy_from_slice(&self.scratch);
         self.trim_scratch();
         Ok(true)
@@ -431,6 +449,7 @@ impl<F: StorageFile> Cursor<F> {
             self.learn_time(shared, &segment)?;
             self.take_window(shared, &segment)?;
             if let Some(record) = self.find_quickly(shared, verify) {
+                self.found = Some(record);
                 return Ok(Some(record));
             }
             let mut scan = Scan::new(&segment.file, &segment.header, end.min(segment.allocated_end()));

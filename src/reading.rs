@@ -7,7 +7,7 @@ use crate::delivery::Delivery;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::message::Message;
-use crate::place::{Read, Standing};
+use crate::place::{Deliver, Read, Standing};
 use crate::reader::{Check, Cursor, Record};
 use crate::shared::Shared;
 use crate::storage::{FileStorage, Storage};
@@ -35,20 +35,54 @@ pub(crate) fn message<S: Storage>(
 
 #[inline]
 pub(crate) fn next<S: Storage>(engine: &Engine<S>, standing: &Standing<S>, what: Read) -> Result<Option<Message>> {
-    engine.read(standing, what, Check::Now, |shared, cursor, record| message(shared, cursor, record).map(Some))
+    engine.read(standing, what, Check::Now, AsMessage)
 }
 
-#[inline]
+struct AsMessage;
+
+impl<S: Storage> Deliver<S> for AsMessage {
+    type Delivered = Message;
+
+    #[inline(always)]
+    fn deliver(
+        &mut self,
+        shared: &Shared<S>,
+        cursor: &mut Cursor<S::File>,
+        record: &Record,
+    ) -> Result<Option<Message>, Box<Error>> {
+        message(shared, cursor, record).map(Some)
+    }
+}
+
+#[inline(always)]
 pub(crate) fn next_into<S: Storage>(
     engine: &Engine<S>,
     standing: &Standing<S>,
     what: Read,
     buffer: &mut Vec<u8>,
 ) -> Result<Option<u64>> {
-    engine.read(standing, what, Check::Later, |shared, cursor, record| {
-        let holds = cursor.copy_to(shared, record, what == Read::Take, buffer)?;
+    engine.read(standing, what, Check::Later, IntoBuffer { buffer, taken: what == Read::Take })
+}
+
+/// Replaces what a buffer holds.
+struct IntoBuffer<'a> {
+    buffer: &'a mut Vec<u8>,
+    taken: bool,
+}
+
+impl<S: Storage> Deliver<S> for IntoBuffer<'_> {
+    type Delivered = u64;
+
+    #[inline(always)]
+    fn deliver(
+        &mut self,
+        shared: &Shared<S>,
+        cursor: &mut Cursor<S::File>,
+        record: &Record,
+    ) -> Result<Option<u64>, Box<Error>> {
+        let holds = cursor.copy_to(shared, record, self.taken, self.buffer)?;
         Ok(holds.then_some(record.seq))
-    })
+    }
 }
 
 /// What became of a read into memory of the caller's own.
@@ -69,23 +103,44 @@ pub(crate) fn next_fitting<'a, S: Storage>(
     room: impl Fn(usize) -> Option<&'a mut [u8]>,
 ) -> Result<Fit, Box<Error>> {
     let mut refused = None;
-    let read = engine.read_boxed(standing, what, Check::Later, |shared, cursor, record| {
+    let fitting = Fitting { room, refused: &mut refused };
+    match engine.read_boxed(standing, what, Check::Later, fitting) {
+        Ok(Some((seq, len))) => Ok(Fit::Copied { seq, len }),
+        Ok(None) => Ok(Fit::Empty),
+        Err(error) => refused.map(|len| Fit::TooSmall { len }).ok_or(error),
+    }
+}
+
+#[cfg(feature = "capi")]
+struct Fitting<'r, R> {
+    room: R,
+    /// The length for which there was none.
+    refused: &'r mut Option<usize>,
+}
+
+#[cfg(feature = "capi")]
+impl<'a, S: Storage, R: Fn(usize) -> Option<&'a mut [u8]>> Deliver<S> for Fitting<'_, R> {
+    /// The number and the length.
+    type Delivered = (u64, usize);
+
+    #[inline(always)]
+    fn deliver(
+        &mut self,
+        shared: &Shared<S>,
+        cursor: &mut Cursor<S::File>,
+        record: &Record,
+    ) -> Result<Option<(u64, usize)>, Box<Error>> {
         let len = record.len as usize;
-        match room(len) {
+        match (self.room)(len) {
             Some(out) => Ok(cursor.copy_into(shared, record, out)?.then_some((record.seq, len))),
             // Nobody is asked for more room because of what turns out to be damaged.
             None if record.in_window.is_some() && !cursor.is_verified() => Ok(None),
             None => {
-                refused = Some(len);
+                *self.refused = Some(len);
                 // A delivery that fails, for whatever reason, leaves the message where it is.
                 Err(does_not_fit(record.len))
             }
         }
-    });
-    match read {
-        Ok(Some((seq, len))) => Ok(Fit::Copied { seq, len }),
-        Ok(None) => Ok(Fit::Empty),
-        Err(error) => refused.map(|len| Fit::TooSmall { len }).ok_or(error),
     }
 }
 
@@ -97,7 +152,18 @@ fn does_not_fit(len: u64) -> Box<Error> {
 
 #[inline]
 pub(crate) fn skip<S: Storage>(engine: &Engine<S>, standing: &Standing<S>) -> Result<Option<u64>> {
-    engine.read(standing, Read::Skip, Check::Never, |_, _, record| Ok(Some(record.seq)))
+    engine.read(standing, Read::Skip, Check::Never, Unseen)
+}
+
+struct Unseen;
+
+impl<S: Storage> Deliver<S> for Unseen {
+    type Delivered = u64;
+
+    #[inline(always)]
+    fn deliver(&mut self, _: &Shared<S>, _: &mut Cursor<S::File>, record: &Record) -> Result<Option<u64>, Box<Error>> {
+        Ok(Some(record.seq))
+    }
 }
 
 pub(crate) fn batch<S: Storage>(engine: &Engine<S>, standing: &Standing<S>, max: usize) -> Result<Vec<Message>> {

@@ -259,6 +259,12 @@ impl<S: Storage> Shared<S> {
         self.fork_guard.forked()
     }
 
+    /// Refuses a call that reads when the queue is closed. Whether this process was forked was asked before.
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.status.load(Ordering::Relaxed) & CLOSED != 0 { Err(self.refusal()) } else { Ok(()) }
+    }
+
     /// Refuses a call that reads when the queue is closed or belongs to another process.
     #[inline]
     pub(crate) fn check_readable(&self) -> Result<()> {

@@ -146,36 +146,51 @@ impl<F: StorageFile> Writer<F> {
         payload: &[u8],
         batch: Batch,
     ) -> Result<()> {
-        let len = payload.len() as u64;
-        let total = batch.record_len(len);
         if let Some(grain) = self.grain {
-            self.mark_time(shared, grain, total)?;
+            self.mark_time(shared, grain, batch.record_len(payload.len() as u64))?;
         }
         if !batch.continues && batch.more {
             self.seal = Seal::NEW;
         }
-        if self.position + total <= self.quick_end
-            && len <= self.quick_len
-            && let Some(window) = &self.window
-        {
-            let header = fragment(self.seq, payload, batch);
-            let state = header.state(self.seed, self.position - self.base);
-            let offset = self.position.wrapping_sub(self.window_base) as usize;
-            window.put_fragment(offset, payload, state, |payload_state| {
-                let words = header.encode(state, payload_state);
-                if !batch.is_single() {
-                    self.seal.add(words.crc());
-                    if batch.is_sealed() {
-                        window.store_u64(offset + fragment_len(len) as usize, self.seal.word());
-                    }
-                }
-                words.both()
-            });
-            self.position += total;
-            self.seq += 1;
+        if self.store_quickly(payload, batch) {
             return Ok(());
         }
         self.push_slow(shared, payload, batch)
+    }
+
+    /// [`push`](Self::push) of a message on its own, where no more is to be done than to store it; false, and nothing done, where
+    /// there is more to it.
+    #[inline(always)]
+    pub(crate) fn push_quickly(&mut self, payload: &[u8]) -> bool {
+        self.grain.is_none() && self.store_quickly(payload, Batch::default())
+    }
+
+    #[inline(always)]
+    fn store_quickly(&mut self, payload: &[u8], batch: Batch) -> bool {
+        let len = payload.len() as u64;
+        let total = batch.record_len(len);
+        if self.position + total > self.quick_end || len > self.quick_len {
+            return false;
+        }
+        let Some(window) = &self.window else {
+            return false;
+        };
+        let header = fragment(self.seq, payload, batch);
+        let state = header.state(self.seed, self.position - self.base);
+        let offset = self.position.wrapping_sub(self.window_base) as usize;
+        window.put_fragment(offset, payload, state, |payload_state| {
+            let words = header.encode(state, payload_state);
+            if !batch.is_single() {
+                self.seal.add(words.crc());
+                if batch.is_sealed() {
+                    window.store_u64(offset + fragment_len(len) as usize, self.seal.word());
+                }
+            }
+            words.both()
+        });
+        self.position += total;
+        self.seq += 1;
+        true
     }
 
     /// Makes room for a message of `len` bytes in one piece, when it can lie in one piece.
@@ -264,15 +279,17 @@ impl<F: StorageFile> Writer<F> {
         Ok(())
     }
 
-    /// Makes everything pushed visible, at once.
-    #[inline]
-    pub(crate) fn commit<S: Storage<File = F>>(&mut self, shared: &Shared<S>) {
-        self.committed = Spot { position: self.position, seq: self.seq };
-        shared.committed.0.publish(self.committed);
+    /// Makes everything pushed visible, at once. Returns the tail.
+    #[inline(always)]
+    pub(crate) fn commit<S: Storage<File = F>>(&mut self, shared: &Shared<S>) -> Spot {
+        let tail = Spot { position: self.position, seq: self.seq };
+        self.committed = tail;
+        shared.committed.0.publish(tail);
         if !shared.durable_only {
-            shared.visible.0.publish(self.committed);
+            shared.visible.0.publish(tail);
         }
-        shared.index.set_tail(self.position, self.seq);
+        shared.index.set_tail(tail.position, tail.seq);
+        tail
     }
 
     /// Forgets everything pushed since the last commit.

@@ -55,7 +55,7 @@ fn verify_long(state: u32, bytes: &[u8]) -> u32 {
 /// # Safety
 ///
 /// As [`copy_bytes`].
-#[inline]
+#[inline(always)]
 pub(super) unsafe fn copy_checked(to: *mut u8, from: *const u8, len: usize, state: u32) -> u32 {
     if len >= TOGETHER_FROM {
         // SAFETY: passed on.
@@ -93,16 +93,21 @@ unsafe fn copy_checked_long(to: *mut u8, from: *const u8, len: usize, mut state:
 /// # Safety
 ///
 /// `len` bytes readable at `from`, writable at `to`, not overlapping and not written by others meanwhile.
-#[inline]
+#[inline(always)]
 pub(super) unsafe fn copy_bytes(to: *mut u8, from: *const u8, len: usize) {
     // SAFETY: passed on; `copy_ends::<N>` is reached with `N <= len <= 2 * N`.
     unsafe {
-        match len {
-            8..16 => copy_ends::<8>(to, from, len),
-            16..32 => copy_ends::<16>(to, from, len),
-            32..=64 => copy_ends::<32>(to, from, len),
-            0..=PIECE => ptr::copy_nonoverlapping(from, to, len),
-            _ => copy_long(to, from, len),
+        if len > 128 {
+            if len <= PIECE { ptr::copy_nonoverlapping(from, to, len) } else { copy_long(to, from, len) }
+        } else if len >= 64 {
+            copy_ends::<64>(to, from, len);
+        } else {
+            match len {
+                8..16 => copy_ends::<8>(to, from, len),
+                16..32 => copy_ends::<16>(to, from, len),
+                32.. => copy_ends::<32>(to, from, len),
+                _ => ptr::copy_nonoverlapping(from, to, len),
+            }
         }
     }
 }

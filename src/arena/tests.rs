@@ -114,6 +114,8 @@ fn access_outside_of_the_window_or_misaligned_panics() {
         ("pair beyond", &|l| assert_eq!(l.load_pair(56), [0; 2])),
         ("pair misaligned", &|l| assert_eq!(l.load_pair(4), [0; 2])),
         ("row beyond", &|l| l.store_row(48, [1; 2], 1)),
+        ("words beyond", &|l| l.store_words(56, [1; 2])),
+        ("words misaligned", &|l| l.store_words(4, [1])),
         ("row misaligned", &|l| l.store_row(4, [1], 1)),
         ("append, sum wraps", &|l| l.append_to(end, 2, &mut Vec::new())),
         ("bytes, sum wraps", &|l| assert!(l.bytes(2, end).is_empty())),

@@ -15,12 +15,13 @@ use super::pointers::{Array, Buffer, out, out_or_null};
 use super::status::mmq_status;
 use crate::consumer::Consumer;
 use crate::engine::Engine;
-use crate::error::Result;
-use crate::place::{Read, Standing};
+use crate::error::{Error, Result};
+use crate::place::{Deliver, Read, Standing};
 use crate::queue::Queue;
-use crate::reader::Check;
+use crate::reader::{Check, Cursor, Record};
 use crate::reading::{self, Ahead, Fit};
-use crate::storage::FileStorage;
+use crate::shared::Shared;
+use crate::storage::{FileStorage, Storage};
 
 type Parts<'a> = (&'a Arc<Engine<FileStorage>>, &'a Arc<Standing<FileStorage>>);
 
@@ -68,6 +69,21 @@ impl Given {
     }
 }
 
+impl Deliver<FileStorage> for &mut Given {
+    type Delivered = ();
+
+    #[inline(always)]
+    fn deliver(
+        &mut self,
+        shared: &Shared<FileStorage>,
+        cursor: &mut Cursor<<FileStorage as Storage>::File>,
+        record: &Record,
+    ) -> Result<Option<()>, Box<Error>> {
+        self.0 = give_found(shared, cursor, record)?;
+        Ok(Some(()))
+    }
+}
+
 impl Drop for Given {
     #[inline]
     fn drop(&mut self) {
@@ -89,10 +105,7 @@ where
     let (body, out) = unsafe { (body(handle)?, out(message, "out")?) };
     let (engine, standing) = body.reader.parts()?;
     let mut given = Given(std::ptr::null_mut());
-    let read = engine.read_boxed(standing, what, Check::Now, |shared, cursor, record| {
-        given.0 = give_found(shared, cursor, record)?;
-        Ok(Some(()))
-    });
+    let read = engine.read_boxed(standing, what, Check::Now, &mut given);
     if body.gaps.note(read)?.is_none() {
         return Ok(mmq_status::MMQ_EMPTY);
     }
