@@ -25,7 +25,7 @@ use crate::layout::{self, SegmentHeader, SegmentState};
 use crate::pool::Pool;
 use crate::storage::{Storage, StorageFile};
 
-use files::disk_bytes;
+use files::{Salts, disk_bytes};
 pub(crate) use files::{Segment, open_life, overhead, set_aside};
 pub(crate) use list::List;
 use list::{Drained, Handing, Spare};
@@ -195,6 +195,7 @@ impl<S: Storage> Segments<S> {
                 removed: Vec::new(),
                 slots,
                 next_life: found.next_life,
+                salts: Salts::default(),
                 other_bytes: found.other_bytes,
                 given_back: 0,
                 directory_changed: true,

@@ -458,8 +458,9 @@ impl<F: StorageFile> Writer<F> {
                 let wanted = (offset + total.max(step / 4)).next_multiple_of(step);
                 segment.fill(wanted.min(end));
                 usable = usable.min(segment.filled());
-                // The next segment may be ready by then. (A queue of a few messages needs no thread for that.)
-                if offset >= step || segment.header.base != 0 {
+                // The next segment may be ready by then. (A queue of a few messages needs no thread for that. The record that
+                // does not fit the first step any more begins before its end.)
+                if offset + total > step || segment.header.base != 0 {
                     shared.bell.ring(|wishes| wishes.ahead = true);
                 }
             }

@@ -88,9 +88,20 @@ pub(super) fn disk_bytes<F: StorageFile>(file: &F, allocated: u64) -> u64 {
     file.disk_bytes().unwrap_or(0).max(allocated)
 }
 
-pub(super) fn salt<S: Storage>(storage: &S) -> u32 {
-    let random = storage.random();
-    u32::from_le_bytes([random[0], random[1], random[2], random[3]])
+/// Random numbers, of which the system gives several at a time.
+#[derive(Debug, Default)]
+pub(super) struct Salts(Vec<u32>);
+
+impl Salts {
+    pub(super) fn draw<S: Storage>(&mut self, storage: &S) -> u32 {
+        loop {
+            if let Some(salt) = self.0.pop() {
+                return salt;
+            }
+            let drawn = storage.random();
+            self.0.extend(drawn.as_chunks::<4>().0.iter().map(|salt| u32::from_le_bytes(*salt)));
+        }
+    }
 }
 
 /// Reads the header of the segment file in `slot`.

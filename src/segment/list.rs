@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::files::{Segment, disk_bytes, open_life, overhead, read_header, salt, set_aside, taken};
+use super::files::{Salts, Segment, disk_bytes, open_life, overhead, read_header, set_aside, taken};
 use super::{Context, FIRST_STEP, LARGEST_STEP, Lost, Plan, Row, spares_wanted};
 use crate::error::{Error, Result};
 use crate::events;
@@ -92,6 +92,10 @@ impl<F: StorageFile> Handing<F> {
             // A spare whose header could not be marked would rise again if the index were lost: remove it.
             self.file = file.filter(|file| file.write_at(&header.encode(), 0).is_ok());
             self.keep = self.file.is_some();
+            if let Some(file) = &self.file {
+                // Who begins a segment with it need not ask.
+                self.row.header.disk = disk_bytes(file, self.row.header.allocated);
+            }
         }
         if !self.keep {
             context.pool.forget(self.row.header.life);
@@ -119,6 +123,7 @@ pub(crate) struct List<F> {
     /// Names that are taken.
     pub(super) slots: Slots,
     pub(super) next_life: u64,
+    pub(super) salts: Salts,
     /// Bytes of disk that files other than live segments and the index take.
     pub(super) other_bytes: u64,
     /// Counts what was handed on and found its place.
@@ -379,15 +384,17 @@ impl<F: StorageFile> List<F> {
         true
     }
 
-    /// A spare of the right length under its new header. What turns out not to be ours any more is forgotten.
+    /// A spare of the right length under its new header, and the bytes it takes. What turns out not to be ours any more is
+    /// forgotten.
     pub(super) fn take_spare<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
         header: &SegmentHeader,
-    ) -> Option<Arc<Segment<F>>> {
+    ) -> Option<(Arc<Segment<F>>, u64)> {
         while let Some(at) = self.spares.iter().rposition(|spare| spare.row.header.length == header.length) {
             let spare = self.spares.remove(at);
             let row = spare.row;
+            let known = spare.file.is_some().then_some(row.header.disk);
             let file = match spare.file {
                 Some(file) => file.len().ok().map(|len| (file, len.min(row.header.length))),
                 None => open_life(context.storage, row.slot, &row.header).ok(),
@@ -414,7 +421,8 @@ impl<F: StorageFile> List<F> {
             context.pool.renew(row.header.life, header.life);
             let fresh_from = if spare.is_fresh { SEGMENT_HEADER_LEN } else { allocated };
             let filled = if spare.is_fresh { crate::options::page_size() } else { allocated };
-            return Some(Arc::new(Segment {
+            let disk = known.map_or_else(|| disk_bytes(&file, allocated), |known| known.max(allocated));
+            let segment = Segment {
                 slot: row.slot,
                 seed: header.seed(),
                 header: *header,
@@ -422,7 +430,8 @@ impl<F: StorageFile> List<F> {
                 allocated: AtomicU64::new(allocated),
                 fresh_from,
                 filled: AtomicU64::new(filled),
-            }));
+            };
+            return Some((Arc::new(segment), disk));
         }
         None
     }
@@ -498,13 +507,16 @@ impl<F: StorageFile> List<F> {
     ) -> Result<Arc<Segment<F>>> {
         let header = self.begin_life(context, SegmentState::Live, plan);
         let made = match self.take_spare(context, &header) {
-            Some(segment) => Ok(segment),
-            None => self.create(context, header, plan.need),
+            Some(made) => Ok(made),
+            None => self.create(context, header, plan.need).map(|segment| {
+                let disk = disk_bytes(&segment.file, segment.allocated());
+                (segment, disk)
+            }),
         };
-        if let Ok(segment) = &made {
+        if let Ok((segment, disk)) = &made {
             events::segment_begun(segment.slot, header.first_seq, segment.allocated() == header.length);
             let mut row = Row::new(segment.slot, segment.header);
-            row.header.disk = disk_bytes(&segment.file, segment.allocated());
+            row.header.disk = *disk;
             row.header.allocated = segment.allocated();
             self.live.push_back(row);
             self.open.retain(|(_, open)| open.strong_count() > 0);
@@ -512,7 +524,7 @@ impl<F: StorageFile> List<F> {
             self.write_row(context, &row);
         }
         context.index.set_changing(self.is_changing());
-        made
+        made.map(|(segment, _)| segment)
     }
 
     /// The header of a life that begins now; from here on the rows of the index do not say what is there.
@@ -539,7 +551,7 @@ impl<F: StorageFile> List<F> {
             length: context.pool.geometry().segment_len,
             allocated: 0,
             disk: 0,
-            salt: salt(context.storage),
+            salt: self.salts.draw(context.storage),
         }
     }
 
