@@ -24,11 +24,19 @@ use crate::storage::{Storage, StorageFile};
 /// Bytes that are read ahead at a time.
 const READ_AHEAD: usize = 64 << 10;
 
-/// Where nothing has come yet, one more look is taken after so many pauses of the processor, some tenths of a microsecond
-/// together. A reader that polls would take the line with the tail away from the producer for each message, and both would
-/// wait for it most of the time: a pair of threads took 91 ns for a message of 128 bytes without, 55 ns with it (medians of
-/// 15 runs by turns, two processors of a virtual machine; 84 ns with 16 pauses, 76 ns with 128).
-const EMPTY_PAUSE: u32 = 32;
+/// Where nothing has come yet, one more look is taken after so many pauses of the processor. A reader that polls would take
+/// the line with the tail away from the producer for each message, and both would wait for it most of the time.
+///
+/// The more came during the last pause the longer the next one is, so that a stream of messages is read in long runs, and a
+/// message that comes alone is read at once: [`SHORTEST_PAUSE`] is a tenth of a microsecond, [`LONGEST_PAUSE`] some. Two
+/// threads, 128 bytes, medians: without a pause 91 ns a message. Where a line takes 0.55 us to another processor and back:
+/// 82 ns with 32 pauses, 57 with 96, 51 with 256, 49 with 768; where it takes 0.13 us: 21 ns with any of them.
+const SHORTEST_PAUSE: u32 = 8;
+const LONGEST_PAUSE: u32 = 512;
+/// A message in so many pauses is a stream, and the next pause is longer ...
+const STREAM: u64 = 16;
+/// ... and fewer than one in so many make it shorter.
+const TRICKLE: u64 = 64;
 
 /// Room for the pieces of a record that a cursor keeps for the next such record: a few of the lengths that are common.
 const SCRATCH_KEPT: usize = 2 << 20;
@@ -66,6 +74,8 @@ pub(crate) struct Cursor<F> {
     seq: u64,
     /// Positions below it are known to be visible.
     limit: u64,
+    /// For the next time that nothing has come yet.
+    pause: u32,
     segment: Option<Arc<Segment<F>>>,
     window: Option<Lease>,
     window_base: u64,
@@ -98,6 +108,7 @@ impl<F: StorageFile> Cursor<F> {
             position: spot.position,
             seq: spot.seq,
             limit: 0,
+            pause: SHORTEST_PAUSE,
             segment: None,
             window: None,
             window_base: 0,
@@ -422,8 +433,15 @@ impl<F: StorageFile> Cursor<F> {
         loop {
             self.limit = shared.visible.0.position.load(Ordering::Acquire);
             if self.position >= self.limit {
-                (0..EMPTY_PAUSE).for_each(|_| std::hint::spin_loop());
+                (0..self.pause).for_each(|_| std::hint::spin_loop());
                 self.limit = shared.visible.0.position.load(Ordering::Acquire);
+                let came = shared.visible.0.seq.load(Ordering::Relaxed).saturating_sub(self.seq);
+                let pauses = u64::from(self.pause);
+                if came * STREAM >= pauses {
+                    self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+                } else if came * TRICKLE < pauses {
+                    self.pause = (self.pause / 2).max(SHORTEST_PAUSE);
+                }
                 if self.position >= self.limit {
                     return Ok(None);
                 }
