@@ -86,6 +86,8 @@ pub(crate) struct Plan {
     pub(crate) cause: u8,
     /// Bytes behind the header that are wanted at once.
     pub(crate) need: u64,
+    /// Payload bytes of the record that begins the segment, or goes on in it.
+    pub(crate) whole: u64,
     /// The segment says that it was made no earlier, whatever the clock says: milliseconds since 1970.
     pub(crate) not_before: u64,
 }
@@ -155,12 +157,12 @@ impl<S: Storage> Context<'_, S> {
 
     /// Fills the beginning of a new file. Returns up to where. The page of the header is left out: a write call into a long
     /// folio looks at all of it (100 us), and the header is written anew in every life.
-    fn begin_filled(&self, file: &S::File, allocated: u64, need: u64) -> u64 {
+    fn begin_filled(&self, file: &S::File, allocated: u64, whole: u64) -> u64 {
         let Some(step) = self.fill_step() else {
             return 0;
         };
         let (page, end) = (crate::options::page_size(), step.min(allocated));
-        if self.prefers_call(need)
+        if self.prefers_call(whole)
             || !file.stores_are_safe()
             || end <= page
             || file.write_zeros_at(page, end - page).is_err()

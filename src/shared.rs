@@ -104,7 +104,7 @@ impl PlaceCell {
 }
 
 /// So many bytes before the end of a segment the keeper makes the next one ready.
-const AHEAD: u64 = 4 << 20;
+pub(crate) const AHEAD: u64 = 4 << 20;
 
 /// Bits of [`Shared::status`]; zero is the only value the quick path looks for.
 pub(crate) const CLOSED: u32 = 1;

@@ -17,7 +17,7 @@ use crate::layout::{
     fragment_len,
 };
 use crate::segment::{CALL_FROM, Lost, Plan, Segment};
-use crate::shared::{Shared, Spot};
+use crate::shared::{AHEAD, Shared, Spot};
 use crate::storage::{Storage, StorageFile};
 
 /// At the latest after so many bytes the slow path runs and looks after what must be kept ahead (space, the lease).
@@ -66,6 +66,10 @@ pub(crate) struct Writer<F> {
     latest: u64,
     /// Of the batch that is being pushed.
     seal: Seal,
+    /// Payload bytes of the record that is being written, all fragments together.
+    whole: u64,
+    /// The keeper was asked for the segment behind the one that is being filled by calls.
+    asked: bool,
 }
 
 /// How the next segment follows the last.
@@ -126,6 +130,8 @@ impl<F: StorageFile> Writer<F> {
             marked: 0,
             latest: ages.map_or(0, |(_, latest)| latest),
             seal: Seal::NEW,
+            whole: 0,
+            asked: false,
         }
     }
 
@@ -203,6 +209,7 @@ impl<F: StorageFile> Writer<F> {
             return Ok(());
         }
         check_fits(shared, len as u64)?;
+        self.whole = len as u64;
         self.prepare(shared, total, true)
     }
 
@@ -247,6 +254,7 @@ impl<F: StorageFile> Writer<F> {
             return Ok(());
         }
         check_fits(shared, total - FRAGMENT_HEADER_LEN)?;
+        self.whole = total - FRAGMENT_HEADER_LEN;
         let mark = fragment_len(8);
         if self.position + mark > self.quick_end {
             self.prepare(shared, mark + total, true)?;
@@ -351,6 +359,7 @@ impl<F: StorageFile> Writer<F> {
     fn push_slow<S: Storage<File = F>>(&mut self, shared: &Shared<S>, payload: &[u8], batch: Batch) -> Result<()> {
         let len = payload.len() as u64;
         check_fits(shared, len)?;
+        self.whole = len;
         let total = batch.record_len(len);
         self.prepare(shared, total, false)?;
         let segment = self.opened()?;
@@ -416,8 +425,14 @@ impl<F: StorageFile> Writer<F> {
         let segment = self.opened()?;
         let wanted = segment.offset(self.position) + total.min(segment.header.end() - self.position);
         shared.extend(&segment, wanted)?;
-        if !in_place && by_call(shared, &segment, segment.offset(self.position), total - FRAGMENT_HEADER_LEN) {
+        let offset = segment.offset(self.position);
+        if !in_place && by_call(shared, &segment, offset, total - FRAGMENT_HEADER_LEN, self.whole) {
             // It passes by the window.
+            let end = segment.header.end();
+            if !self.asked && self.position + total + AHEAD >= end && (segment.header.base != 0 || offset > AHEAD / 2) {
+                self.asked = true;
+                shared.bell.ring(|wishes| wishes.ahead = true);
+            }
             return Ok(());
         }
         self.take_window(shared, &segment, total)
@@ -494,7 +509,7 @@ impl<F: StorageFile> Writer<F> {
         let offset = segment.offset(self.position);
         shared.extend(&segment, offset + total)?;
         let len = payload.len() as u64;
-        let by_call = by_call(shared, &segment, offset, len);
+        let by_call = by_call(shared, &segment, offset, len, self.whole);
         if !by_call && (self.window.is_none() || self.position + total > self.quick_end) {
             self.take_window(shared, &segment, total)?;
         }
@@ -643,6 +658,7 @@ impl<F: StorageFile> Writer<F> {
             gap_before: next.gap,
             cause: next.cause,
             need: total,
+            whole: self.whole,
             not_before: self.latest,
         };
         let made = shared.segments.append(&shared.context(), plan);
@@ -660,6 +676,7 @@ impl<F: StorageFile> Writer<F> {
     fn adopt(&mut self, segment: Arc<Segment<F>>) {
         self.window = None;
         self.quick_end = 0;
+        self.asked = false;
         self.seed = segment.seed;
         self.base = segment.header.base;
         self.marked = self.marked.max(segment.header.created);
@@ -719,14 +736,15 @@ fn check_fits<S: Storage>(shared: &Shared<S>, len: u64) -> Result<()> {
     if len > max { Err(Error::MessageTooLarge { len, max }) } else { Ok(()) }
 }
 
-/// Whether a fragment goes by a write call even where there is a window.
-fn by_call<S: Storage>(shared: &Shared<S>, segment: &Segment<S::File>, offset: u64, len: u64) -> bool {
+/// Whether a fragment of `len` bytes goes by a write call even where there is a window. What is left of a long record goes as the
+/// record does: space is not filled for a few bytes of it which the next long one writes by a call again.
+fn by_call<S: Storage>(shared: &Shared<S>, segment: &Segment<S::File>, offset: u64, len: u64, whole: u64) -> bool {
     let context = shared.context();
     let fresh = match context.fill_step() {
         Some(_) => offset + fragment_len(len) > segment.filled(),
         None => segment.is_fresh(offset),
     };
-    fresh && context.prefers_call(len)
+    fresh && context.prefers_call(whole)
 }
 
 #[inline]

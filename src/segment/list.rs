@@ -441,6 +441,7 @@ impl<F: StorageFile> List<F> {
         context: &Context<'_, S>,
         header: SegmentHeader,
         need: u64,
+        whole: u64,
     ) -> Result<Arc<Segment<F>>> {
         let (slot, file) = loop {
             let free = self.slots.lowest_free();
@@ -471,7 +472,7 @@ impl<F: StorageFile> List<F> {
             }
         }
         let made = made.and_then(|allocated| {
-            let filled = context.begin_filled(&file, allocated, need);
+            let filled = context.begin_filled(&file, allocated, whole);
             file.write_at(&header.encode(), 0)
                 .map_err(|error| Error::io("write", context.storage.path().join(&name), error))?;
             Ok((allocated, filled))
@@ -508,7 +509,7 @@ impl<F: StorageFile> List<F> {
         let header = self.begin_life(context, SegmentState::Live, plan);
         let made = match self.take_spare(context, &header) {
             Some(made) => Ok(made),
-            None => self.create(context, header, plan.need).map(|segment| {
+            None => self.create(context, header, plan.need, plan.whole).map(|segment| {
                 let disk = disk_bytes(&segment.file, segment.allocated());
                 (segment, disk)
             }),
