@@ -126,7 +126,7 @@ impl<T> Lock<T> {
     #[inline(always)]
     pub(crate) fn owned(&self) -> Option<Owned<'_, T>> {
         let owner = self.enter(thread_number())?;
-        Some(Owned { lock: self, owner, content: PhantomData })
+        Some(Owned { lock: self, owner, content: PhantomData, stays: PhantomData })
     }
 
     /// Waits for the lock. A thread that has it already waits for ever.
@@ -291,6 +291,8 @@ pub(crate) struct Owned<'a, T> {
     lock: &'a Lock<T>,
     owner: u64,
     content: PhantomData<&'a mut T>,
+    /// To be dropped by the thread that entered: its next look at `inside` takes no other one's stores into account.
+    stays: PhantomData<*mut ()>,
 }
 
 impl<T> Drop for Owned<'_, T> {

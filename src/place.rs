@@ -160,8 +160,9 @@ impl<S: Storage> Standing<S> {
         if state.special {
             return self
                 .step_specially(state, shared, what, |shared, cursor, record| {
-                    // Found checked, so that there is nothing to look for again.
-                    delivery.deliver(shared, cursor, record)?.ok_or_else(|| Box::new(Error::Closed))
+                    let delivered = delivery.deliver(shared, cursor, record)?;
+                    debug_assert!(delivered.is_some(), "found checked: there is nothing to look for again");
+                    delivered.ok_or_else(|| Box::new(Error::Closed))
                 })
                 .0;
         }

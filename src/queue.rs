@@ -184,7 +184,7 @@ impl Queue {
     }
 
     /// As [`peek`](Self::peek), into a buffer whose content is replaced; returns the sequence number. No allocation once
-    /// the buffer is large enough. With a [gap](Error::Gap) the buffer may come back empty.
+    /// the buffer is large enough. With an error the buffer may come back empty.
     ///
     /// # Errors
     ///
@@ -195,7 +195,7 @@ impl Queue {
     }
 
     /// As [`dequeue`](Self::dequeue), into a buffer whose content is replaced; returns the sequence number. No allocation
-    /// once the buffer is large enough. With a [gap](Error::Gap) the buffer may come back empty.
+    /// once the buffer is large enough. With an error the buffer may come back empty.
     ///
     /// # Errors
     ///

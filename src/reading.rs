@@ -27,7 +27,8 @@ pub(crate) fn message<S: Storage>(
             return Ok(Message::lent(record.seq, window.share(), offset, len));
         }
         let mut bytes = Vec::with_capacity(len);
-        cursor.copy_to(shared, record, true, &mut bytes)?;
+        let holds = cursor.copy_to(shared, record, true, &mut bytes)?;
+        debug_assert!(holds, "found with `Check::Now`");
         return Ok(Message::owned(record.seq, bytes));
     }
     Ok(Message::owned(record.seq, cursor.take_gathered(shared, record)?))
@@ -136,6 +137,8 @@ impl<'a, S: Storage, R: Fn(usize) -> Option<&'a mut [u8]>> Deliver<S> for Fittin
             // Nobody is asked for more room because of what turns out to be damaged.
             None if record.in_window.is_some() && !cursor.is_verified() => Ok(None),
             None => {
+                // Its payload is not read again by the call with room for it.
+                cursor.keep(record);
                 *self.refused = Some(len);
                 // A delivery that fails, for whatever reason, leaves the message where it is.
                 Err(does_not_fit(record.len))

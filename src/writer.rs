@@ -4,7 +4,7 @@
 //! and becomes visible by one release store of the tail. So a record is either committed whole or was never there:
 //! whatever fails on the way leaves the tail where it was.
 //!
-//! The quick path (`Writer::push`, first branch) is a copy and a checksum into a window that is mapped and allocated. All
+//! The quick path (`Writer::store_quickly`) is a copy and a checksum into a window that is mapped and allocated. All
 //! else is in cold functions below: opening the tail's segment, allocating ahead, sealing a segment, splitting a record.
 
 use std::sync::Arc;

@@ -8,8 +8,8 @@ It builds `cargo build --release --example compare`, copies the peers' harnesses
 (Go and Rust; what cannot be built is left out and said so). Then every cell is run in rounds: in each round every peer
 once, one after the other, beginning with another one each time, so that whatever else the machine does falls on all of them.
 A virtual machine may have given memory back that nobody used for seconds, and waits for its host when it is touched again (8 us
-for 16 KiB, seen here): so before each run several times as much is touched as it needs. Figures are medians; a ratio says how many times longer
-the peer takes than mmq. All runs are kept in OUT/runs.jsonl, the tables in OUT/table.md, the plot in
+for 16 KiB, seen here): so before each run of more than 8 MiB several times as much is
+touched, up to 1280 MiB. Figures are medians; a ratio says how many times longer the peer takes than mmq. All runs are kept in OUT/runs.jsonl, the tables in OUT/table.md, the plot in
 OUT/ratios.svg. With --table they are made anew from the runs there are.
 
 Only Python's standard library is needed; the plot is drawn with matplotlib where that can be imported.
@@ -158,7 +158,7 @@ def measure(options, programs, cells, out):
                 keep(refused) if refused else sized.append((peer, n))
             size, arena = cell[1], cell[2]
             for turn in range(options.rounds):
-                first = turn * len(sized) // options.rounds
+                first = turn % len(sized)
                 for peer, n in sized[first:] + sized[:first]:
                     if n * size >= 8 * M:
                         touch_memory(data, min(max(4 * (n * size + 2 * arena), 256 * M), 1280 * M))

@@ -258,7 +258,8 @@ pub unsafe extern "C" fn mmq_dequeue_timeout(
 /// Looks at the next message, which stays in the queue, and copies it.
 ///
 /// @param queue Not NULL.
-/// @param buf Where the bytes go; after MMQ_GAP its content says nothing. May be NULL when cap is 0.
+/// @param buf Where the bytes go; with a status that tells of an error, MMQ_BUFFER_TOO_SMALL apart, its content says nothing.
+///     May be NULL when cap is 0.
 /// @param cap Size of buf in bytes.
 /// @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
 /// @param seq_out Where the sequence number goes. May be NULL.
@@ -279,7 +280,8 @@ pub unsafe extern "C" fn mmq_peek_into(
 /// comes with the next call.
 ///
 /// @param queue Not NULL.
-/// @param buf Where the bytes go; after MMQ_GAP its content says nothing. May be NULL when cap is 0.
+/// @param buf Where the bytes go; with a status that tells of an error, MMQ_BUFFER_TOO_SMALL apart, its content says nothing.
+///     May be NULL when cap is 0.
 /// @param cap Size of buf in bytes.
 /// @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
 /// @param seq_out Where the sequence number goes. May be NULL.
