@@ -120,27 +120,48 @@ const BEFORE: [&str; 3] = ["nothing", "a waiter that came and went", "a descript
 #[test]
 fn enqueues_make_no_system_calls_when_nobody_waits() {
     let few = 1000;
-    let works = Command::new("strace").args(["-o", "/dev/null", "true"]).stderr(Stdio::null()).status();
-    if !works.is_ok_and(|status| status.success()) {
+    if !strace_works() {
         return println!("SKIPPED: strace is not installed, or may not trace");
     }
-    let strace = |before: &str, messages: u64| -> u64 {
-        let dir = tempfile::tempdir().unwrap();
-        let table = dir.path().join("calls");
-        let mut command = Command::new("strace");
-        command.args(["-f", "-c", "-o"]).arg(&table);
-        enqueue_in_a_child(command, before, messages);
-        let table = std::fs::read_to_string(table).unwrap();
-        let total = table.lines().find(|line| line.ends_with("total")).unwrap_or_else(|| panic!("{table}"));
-        // % time, seconds, usecs/call, calls, errors.
-        total.split_whitespace().nth(3).unwrap().parse().unwrap()
-    };
     for before in BEFORE {
         // Fresh space is allocated and faulted in, one call for each piece: measured 113, whatever came before.
-        let calls = strace(before, few + 100_000).saturating_sub(strace(before, few));
+        let calls = system_calls(before, few + 100_000).saturating_sub(system_calls(before, few));
         println!("after {before}: {calls} system calls for 100,000 enqueues of 128 bytes");
         assert!(calls < 1000, "after {before}: {calls} for 100,000 enqueues");
     }
+}
+
+/// Each message is taken before the next one comes: drained segments are used again.
+const IN_TURN: &str = "each message is taken at once";
+
+#[test]
+fn a_hundred_thousand_pairs_make_hardly_any_system_calls() {
+    if !strace_works() {
+        return println!("SKIPPED: strace is not installed, or may not trace");
+    }
+    // Three segments' worth before it is steady.
+    let few = 90_000;
+    let calls = system_calls(IN_TURN, few + 100_000).saturating_sub(system_calls(IN_TURN, few));
+    println!("{calls} system calls for 100,000 pairs of 128 bytes");
+    // Some twenty for each of four segments that end: measured 67.
+    assert!(calls < 300, "{calls} for 100,000 pairs");
+}
+
+fn strace_works() -> bool {
+    let works = Command::new("strace").args(["-o", "/dev/null", "true"]).stderr(Stdio::null()).status();
+    works.is_ok_and(|status| status.success())
+}
+
+fn system_calls(before: &str, messages: u64) -> u64 {
+    let dir = tempfile::tempdir().unwrap();
+    let table = dir.path().join("calls");
+    let mut command = Command::new("strace");
+    command.args(["-f", "-c", "-o"]).arg(&table);
+    enqueue_in_a_child(command, before, messages);
+    let table = std::fs::read_to_string(table).unwrap();
+    let total = table.lines().find(|line| line.ends_with("total")).unwrap_or_else(|| panic!("{table}"));
+    // % time, seconds, usecs/call, calls, errors.
+    total.split_whitespace().nth(3).unwrap().parse().unwrap()
 }
 
 /// Instructions of an enqueue of 128 bytes, by callgrind.
@@ -184,7 +205,11 @@ fn the_child_that_enqueues() {
     if before == BEFORE[2] {
         consumer.ready_fd().unwrap();
     }
+    let mut buffer = Vec::new();
     for _ in 0..support::count("MMQ_CHILD_MESSAGES", 0) {
         queue.enqueue([7; 128]).unwrap();
+        if before == IN_TURN {
+            assert!(consumer.dequeue_into(&mut buffer).unwrap().is_some());
+        }
     }
 }

@@ -1,0 +1,92 @@
+//! The steady path allocates nothing. A program of its own: it counts what its allocator is asked for.
+
+#![expect(unsafe_code, reason = "an allocator")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use mmq::Queue;
+
+/// Counts by thread what the system's allocator is asked for.
+struct Counting;
+
+thread_local! {
+    static ASKED: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    // Not while the thread goes: its own memory is being given back then.
+    let _ = ASKED.try_with(|asked| asked.set(asked.get() + 1));
+}
+
+// SAFETY: all is handed on to the system's allocator as it came; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise; it came from there.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How often this thread asks for memory in `work`.
+fn asked(work: impl FnOnce()) -> u64 {
+    let before = ASKED.get();
+    work();
+    ASKED.get() - before
+}
+
+#[test]
+fn the_allocator_counts() {
+    assert_eq!(asked(|| drop(std::hint::black_box(vec![1_u8; 100]))), 1);
+}
+
+#[test]
+fn pairs_of_enqueue_and_dequeue_allocate_only_where_a_segment_ends() {
+    const SEGMENT: u64 = 4 << 20;
+    for len in [0_u64, 16, 128, 1024, 16_384] {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = Queue::options().arena_size(SEGMENT).open(dir.path().join("queue")).unwrap();
+        let (message, mut buffer) = (vec![7; len as usize], Vec::with_capacity(len as usize));
+        let mut pair = |way: u64| {
+            queue.enqueue(&message).unwrap();
+            match way {
+                0 => assert!(queue.dequeue_into(&mut buffer).unwrap().is_some()),
+                1 => {
+                    assert!(queue.peek_into(&mut buffer).unwrap().is_some());
+                    assert!(queue.skip().unwrap().is_some());
+                }
+                // Lent in place.
+                _ => assert_eq!(queue.dequeue().unwrap().unwrap().len() as u64, len),
+            }
+        };
+        let each = SEGMENT / (16 + len.next_multiple_of(8));
+        // Steady: drained segments are used again.
+        (0..4 * each).for_each(|round| pair(round % 3));
+        for way in 0..3 {
+            let pairs = 2 * each;
+            let (mut some, mut most) = (0, 0);
+            for _ in 0..pairs {
+                let asked = asked(|| pair(way));
+                some += u64::from(asked > 0);
+                most = most.max(asked);
+            }
+            // Two or three segments end; the producer is the first to go on in the next one, then the consumer.
+            assert!(some <= 6, "{some} of {pairs} pairs of {len} bytes allocate, way {way}");
+            assert!(most <= 20, "{most} allocations in one pair of {len} bytes, way {way}");
+        }
+    }
+}
