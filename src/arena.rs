@@ -9,7 +9,8 @@
 //! 1. bytes at and behind the tail, and of a segment that is nobody's yet, belong to one writer at a time;
 //! 2. bytes before the tail do not change until their segment is recycled, and it is recycled only when
 //!    [`Lease::references`] shows that nobody else holds a lease;
-//! 3. words that change while others look at them are reached through the `load_` and `store_` functions and `put_fragment` alone;
+//! 3. words that change while others look at them are reached through the `load_` and `store_` functions and `put_fragment`
+//!    alone;
 //! 4. nobody outside changes the files under a running queue: the owner lock keeps other queues away, and a foreign
 //!    program that writes into them anyway is as harmful as with any mapped file.
 //!

@@ -141,7 +141,7 @@ impl<S: Storage> Standing<S> {
         self.cell.seq.load(Ordering::Acquire)
     }
 
-    /// Finds the next message and hands it to `deliver`; then steps over it if that is what is wanted and it succeeded.
+    /// Finds the next message and hands it to `delivery`; then steps over it if that is what is wanted and it succeeded.
     /// With [`Check::Later`] its payload was not checked then, unless the cursor says so.
     #[inline(always)]
     pub(crate) fn step<D: Deliver<S>>(
