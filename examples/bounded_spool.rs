@@ -2,6 +2,7 @@
 //! it is told exactly which.
 
 use std::error::Error;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use mmq::{OnFull, Options};
@@ -21,17 +22,22 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("{}", queue.stats());
     // It is back.
-    let mut sent = 0;
-    loop {
-        match uplink.dequeue() {
-            Ok(Some(_)) => sent += 1,
-            Ok(None) => break,
-            Err(mmq::Error::Gap(gap)) => println!("{gap}"),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    println!("{sent} sent");
+    println!("{} sent", send_all(&uplink)?);
     queue.close()?;
     std::fs::remove_dir_all(dir)?;
+    Ok(())
+}
+
+/// Sends what there is. A measurement is taken off the spool once it was sent; those that were given up are told.
+pub(crate) fn send_all(uplink: &mmq::Consumer) -> io::Result<u64> {
+    let mut sent = 0;
+    uplink.for_each(|measurement| send(measurement, &mut sent), |gap| println!("{gap}"))?;
+    Ok(sent)
+}
+
+/// Stands for a call that may fail: then the measurement waits for the next try.
+fn send(measurement: &[u8], sent: &mut u64) -> io::Result<()> {
+    io::sink().write_all(measurement)?;
+    *sent += 1;
     Ok(())
 }

@@ -10,11 +10,15 @@
 
 #define MESSAGES 1000
 
-static void check(mmq_status status) {
+static void tell(mmq_status status) {
   char text[512];
-  if (status == MMQ_OK) return;
   mmq_last_error(text, sizeof text);
   fprintf(stderr, "%s: %s\n", mmq_status_message(status), text);
+}
+
+static void check(mmq_status status) {
+  if (status == MMQ_OK) return;
+  tell(status);
   exit(1);
 }
 
@@ -31,7 +35,7 @@ int main(void) {
   mmq_queue *queue;
   struct pollfd sources[2];
   pthread_t producer;
-  int other[2], messages = 0, others = 0;
+  int other[2], messages = 0, lost = 0, others = 0;
   check(mmq_open(make_temporary_dir(), NULL, &queue));
   if (pipe(other) != 0 || write(other[1], "x", 1) != 1) return 1;
   check(mmq_ready_fd(queue, &sources[0].fd)); /* the library's: not to be read from, nor closed */
@@ -39,14 +43,22 @@ int main(void) {
   sources[0].events = sources[1].events = POLLIN;
   if (pthread_create(&producer, NULL, produce, queue) != 0) return 1;
 
-  while (messages < MESSAGES || others < 1) {
+  while (messages + lost < MESSAGES || others < 1) {
     char byte;
     if (poll(sources, 2, -1) < 0) return 1;
     if (sources[0].revents) {
       mmq_message *message;
       mmq_status status;
-      /* Until there is nothing left: then the descriptor is quiet until something comes. */
-      while ((status = mmq_dequeue(queue, &message)) == MMQ_OK) {
+      /* Until there is nothing left: then the descriptor is quiet until something comes. A gap is told once,
+       * and what lies behind it is wanted too. */
+      while ((status = mmq_dequeue(queue, &message)) == MMQ_OK || status == MMQ_GAP) {
+        if (status == MMQ_GAP) {
+          mmq_gap gap;
+          tell(status);
+          check(mmq_last_gap(queue, &gap));
+          lost += (int)(gap.last - gap.first + 1);
+          continue;
+        }
         mmq_message_free(message);
         messages++;
       }

@@ -9,16 +9,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     for order in 1..=6 {
         queue.enqueue(format!("order {order}"))?;
     }
-    for message in mail.dequeue_batch(4)? {
+    for message in mmq::past_gaps(|| mail.dequeue_batch(4), tell)? {
         println!("mail:  {}", message.as_str()?);
     }
-    while let Some(message) = audit.dequeue()? {
-        println!("audit: {}", message.as_str()?);
-    }
+    read_all(&audit)?;
     // A third one begins where another stands, and looks once more at what that one had.
     let report = mail.fork("report")?;
     report.seek(2)?;
-    println!("report goes on from {:?}", report.peek()?.map(|message| message.seq()));
+    let next = mmq::past_gaps(|| report.peek(), tell)?;
+    println!("report goes on from {:?}", next.map(|message| message.seq()));
     queue.close()?;
 
     // Places are stored by name.
@@ -31,4 +30,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     queue.close()?;
     std::fs::remove_dir_all(dir)?;
     Ok(())
+}
+
+pub(crate) fn read_all(consumer: &mmq::Consumer) -> Result<u64, Box<dyn Error>> {
+    let mut taken = 0;
+    while let Some(message) = mmq::past_gaps(|| consumer.dequeue(), tell)? {
+        println!("{}: {}", consumer.name(), message.as_str()?);
+        taken += 1;
+    }
+    Ok(taken)
+}
+
+/// Messages that will never come, because they were damaged for instance. Each consumer is told of them once.
+fn tell(gap: mmq::Gap) {
+    eprintln!("{gap}");
 }

@@ -24,7 +24,11 @@ int main(void) {
   if (mmq_close(queue) != MMQ_OK) return failed("close");
 
   if (mmq_open(dir, NULL, &queue) != MMQ_OK) return failed("open");
-  while ((status = mmq_dequeue(queue, &message)) == MMQ_OK) {
+  while ((status = mmq_dequeue(queue, &message)) == MMQ_OK || status == MMQ_GAP) {
+    if (status == MMQ_GAP) { /* damaged messages, for instance: told once; what lies behind them still comes */
+      failed("dequeue");
+      continue;
+    }
     printf("%llu: %.*s\n", (unsigned long long)mmq_message_seq(message), (int)mmq_message_len(message),
            (const char *)mmq_message_data(message));
     mmq_message_free(message);

@@ -8,8 +8,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     queue.close()?;
 
     let queue = mmq::Queue::open(dir.path())?;
-    while let Some(message) = queue.dequeue()? {
-        println!("{}: {}", message.seq(), message.as_str()?);
-    }
+    read(&queue)?;
     Ok(queue.close()?)
+}
+
+/// Takes out what there is. A gap, damaged messages for instance, is told and passed: what lies behind it is still there.
+pub(crate) fn read(queue: &mmq::Queue) -> mmq::Result<u64> {
+    let mut taken = 0;
+    while let Some(message) = mmq::past_gaps(|| queue.dequeue(), |gap| eprintln!("{gap}"))? {
+        println!("{}: {}", message.seq(), String::from_utf8_lossy(&message));
+        taken += 1;
+    }
+    Ok(taken)
 }

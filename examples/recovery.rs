@@ -42,14 +42,11 @@ fn parent() -> Result<(), Box<dyn Error>> {
 
         // The lock died with its holder: nothing has to be cleaned up before opening.
         let queue = mmq::Queue::open(dir.path())?;
-        let mut found = 0;
-        while let Some(message) = queue.dequeue()? {
-            if message.as_str()? != text(&round, found) {
-                return Err(format!("expected {:?}, found {message:?}", text(&round, found)).into());
-            }
-            found += 1;
-        }
+        let (found, lost) = read(&queue, &round)?;
         queue.close()?;
+        if lost > 0 {
+            return Err(format!("{lost} of {acknowledged} acknowledged messages were lost, {found} are there").into());
+        }
 
         // One more than acknowledged may be there: put in, but killed before the child could say so.
         if found < acknowledged || found > acknowledged + 1 {
@@ -59,6 +56,23 @@ fn parent() -> Result<(), Box<dyn Error>> {
     }
     println!("nothing acknowledged was lost");
     Ok(())
+}
+
+/// Takes out what is there, and looks at it: how many messages were found, and how many are told to be missing.
+pub(crate) fn read(queue: &mmq::Queue, round: &str) -> Result<(u64, u64), Box<dyn Error>> {
+    let (mut found, mut lost) = (0, 0);
+    let tell = |gap: mmq::Gap, lost: &mut u64| {
+        eprintln!("{gap}");
+        *lost += gap.count();
+    };
+    while let Some(message) = mmq::past_gaps(|| queue.dequeue(), |gap| tell(gap, &mut lost))? {
+        let wanted = text(round, found + lost);
+        if message.as_str()? != wanted {
+            return Err(format!("expected {wanted:?}, found {message:?}").into());
+        }
+        found += 1;
+    }
+    Ok((found, lost))
 }
 
 /// Returns how many messages the child acknowledged before it died.

@@ -270,6 +270,8 @@ struct Tally {
     last: Option<u64>,
     /// A sequence number did not follow the one before it.
     out_of_order: bool,
+    /// Messages that will never come.
+    missing: u64,
     checksum: DefaultHasher,
 }
 
@@ -281,6 +283,13 @@ impl Tally {
         self.last = Some(seq);
         self.checksum.write_u64(message.len() as u64);
         self.checksum.write(message);
+    }
+
+    /// What is missing is told; what lies behind it is still wanted.
+    fn miss(&mut self, gap: mmq::Gap) {
+        // Nobody is left to tell when standard error is closed.
+        let _ = writeln!(io::stderr(), "spool: {gap}");
+        self.missing += gap.count();
     }
 
     fn agrees_with(&self, other: &Tally) -> bool {
@@ -327,8 +336,8 @@ fn take_out(queue: &mmq::Queue, half: Half, sink: &mut Sink, shared: &Shared) ->
                 thread::sleep(TICK);
                 None
             }
-            _ if input_ended => queue.dequeue()?,
-            _ => queue.dequeue_timeout(TICK)?,
+            _ if input_ended => mmq::past_gaps(|| queue.dequeue(), |gap| sink.passed.miss(gap))?,
+            _ => mmq::past_gaps(|| queue.dequeue_timeout(TICK), |gap| sink.passed.miss(gap))?,
         };
         match message {
             Some(message) => {
@@ -478,8 +487,8 @@ impl std::fmt::Display for Report {
         } else {
             write!(
                 f,
-                "NOT everything came out as it went in ({} messages, {} bytes came out, {left} are left)",
-                taken_out.messages, taken_out.bytes
+                "NOT everything came out as it went in ({} messages, {} bytes came out, {} are missing, {left} are left)",
+                taken_out.messages, taken_out.bytes, taken_out.missing
             )
         }
     }

@@ -1,4 +1,5 @@
-/* A temporary directory for the examples. A real program names a directory of its own. */
+/* A temporary directory for the examples, or the one that MMQ_EXAMPLE_DIR names, which is kept. A real program names a directory
+ * of its own. */
 #ifndef MMQ_EXAMPLES_TEMPORARY_H
 #define MMQ_EXAMPLES_TEMPORARY_H
 
@@ -12,7 +13,7 @@ static char temporary_dir[] = "/tmp/mmq-example-XXXXXX";
 static inline void remove_temporary_dir(void) {
   char path[512];
   struct dirent *file;
-  DIR *dir = opendir(temporary_dir);
+  DIR *dir = getenv("MMQ_EXAMPLE_DIR") ? NULL : opendir(temporary_dir);
   if (!dir) return;
   while ((file = readdir(dir)) != NULL) {
     snprintf(path, sizeof path, "%s/%s", temporary_dir, file->d_name);
@@ -24,6 +25,7 @@ static inline void remove_temporary_dir(void) {
 
 /* Makes it. Whoever made it calls remove_temporary_dir at the end. */
 static inline const char *make_temporary_dir(void) {
+  if (getenv("MMQ_EXAMPLE_DIR")) return getenv("MMQ_EXAMPLE_DIR");
   if (!mkdtemp(temporary_dir)) {
     perror("mkdtemp");
     exit(1);

@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let queue = mmq::Queue::open(dir.path())?;
     let start = Instant::now();
 
-    let taken = AtomicU64::new(0);
+    let passed = AtomicU64::new(0);
     let received = thread::scope(|scope| {
         let producers: Vec<_> = (0..PRODUCERS)
             .map(|producer| {
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 })
             })
             .collect();
-        let consumers: Vec<_> = (0..CONSUMERS).map(|_| scope.spawn(|| consume(&queue, &taken))).collect();
+        let consumers: Vec<_> = (0..CONSUMERS).map(|_| scope.spawn(|| consume(&queue, MESSAGES, &passed))).collect();
         for producer in producers {
             producer.join().expect("no producer panics")?;
         }
@@ -59,13 +59,18 @@ fn produce(queue: &mmq::Queue, producer: u64) -> mmq::Result<()> {
     Ok(())
 }
 
-/// Takes messages until all consumers together have taken every one.
-fn consume(queue: &mmq::Queue, taken: &AtomicU64) -> mmq::Result<Vec<(u64, u64)>> {
+/// Takes messages until all consumers together have come past `end` of them. One that is lost is told to one consumer, which
+/// goes on; what became of it `check` finds out.
+pub(crate) fn consume(queue: &mmq::Queue, end: u64, passed: &AtomicU64) -> mmq::Result<Vec<(u64, u64)>> {
     let mut received = Vec::new();
-    while taken.load(Ordering::Relaxed) < MESSAGES {
+    let tell = |gap: mmq::Gap| {
+        eprintln!("{gap}");
+        passed.fetch_add(gap.count(), Ordering::Relaxed);
+    };
+    while passed.load(Ordering::Relaxed) < end {
         // The time-out only bounds how long a consumer sleeps after another one took the last message.
-        if let Some(message) = queue.dequeue_timeout(Duration::from_millis(10))? {
-            taken.fetch_add(1, Ordering::Relaxed);
+        if let Some(message) = mmq::past_gaps(|| queue.dequeue_timeout(Duration::from_millis(10)), tell)? {
+            passed.fetch_add(1, Ordering::Relaxed);
             received.push((LittleEndian::read_u64(&message[..8]), LittleEndian::read_u64(&message[8..])));
         }
     }

@@ -15,12 +15,20 @@
  *     int main(void) {
  *       mmq_queue *queue;
  *       mmq_message *message;
+ *       mmq_status status;
+ *       char text[512];
  *       if (mmq_open("spool", NULL, &queue) != MMQ_OK) return 1;
  *       if (mmq_enqueue(queue, "hello", 5, NULL) != MMQ_OK) return 1;
- *       while (mmq_dequeue(queue, &message) == MMQ_OK) {
+ *       while ((status = mmq_dequeue(queue, &message)) == MMQ_OK || status == MMQ_GAP) {
+ *         if (status == MMQ_GAP) { // damaged messages, for instance: told once; what lies behind them still comes
+ *           mmq_last_error(text, sizeof text);
+ *           fprintf(stderr, "%s\n", text);
+ *           continue;
+ *         }
  *         printf("%.*s\n", (int)mmq_message_len(message), (const char *)mmq_message_data(message));
  *         mmq_message_free(message);
  *       }
+ *       if (status != MMQ_EMPTY) return 1; // mmq_last_error says why
  *       return mmq_close(queue) == MMQ_OK ? 0 : 1;
  *     }
  *
@@ -31,6 +39,11 @@
  * function says otherwise, and the queue goes on working unless it is MMQ_POISONED, MMQ_CLOSED or MMQ_FORKED. Numbers never
  * change; later versions may add some. mmq_last_error gives this thread's last error in full: like errno it is left alone by
  * calls that succeed. errno itself says nothing after a call, and may have changed.
+ *
+ * Gaps. Messages that will never come (damaged, lost by a power cut, dropped, too old) are told once to each consumer, in their
+ * place, by MMQ_GAP; mmq_last_gap has the numbers, mmq_last_error the text. The next read goes on behind them. So MMQ_GAP is not the
+ * end of a loop: while (mmq_dequeue(...) == MMQ_OK) takes the first damaged message for an empty queue and leaves all the rest
+ * unread; the loop of the program above does not.
  *
  * Outputs are written when a call returns MMQ_OK, and left as they were otherwise. The one exception: the length with
  * MMQ_BUFFER_TOO_SMALL.
@@ -57,7 +70,9 @@
  * handle while another thread uses that handle. A message that one thread took may be read and freed by another.
  *
  * Processes. One process at a time owns a queue; a second opener is answered MMQ_LOCKED. The lock dies with its holder, so a
- * crash needs no cleaning up. After fork() the child cannot use its parent's queue (MMQ_FORKED); it may free the handles.
+ * crash needs no cleaning up. After fork() the child cannot use its parent's queue (MMQ_FORKED); it may free the handles,
+ * messages and deliveries among them, but must not read the bytes of a message or a delivery that was taken before: the parent
+ * uses their space again. What the child is to read is copied before the fork.
  *
  * Signals. No function may be called from a signal handler. The library installs no handler, and restarts interrupted system
  * calls. If somebody else truncates the queue's files while they are mapped, the kernel answers with SIGBUS.
@@ -69,7 +84,11 @@
  * Reading, mmq_flush, mmq_close and giving space back need none.
  *
  * Failed flush. It is told by the call that flushed (MMQ_IO), or, when that was a read or the timer, by the next call that writes
- * (MMQ_POISONED): what was written since may never reach the disk. A message that was taken is handed over all the same.
+ * (MMQ_POISONED): what was written since may never reach the disk. A message that was put in stays in the queue (do not put it
+ * in again), and one that was taken is handed over.
+ *
+ * A failed flush takes nothing back: a message that mmq_enqueue put in stays in (to put it in again would make two of it), and is
+ * only not known to survive a power cut.
  *
  * Units. Sizes are bytes, times are milliseconds, sequence numbers count from 0. A time to wait of 0 does not wait, one below 0
  * waits for ever.
@@ -114,7 +133,10 @@ enum mmq_status
   MMQ_BUFFER_TOO_SMALL = 2,
   /** No message came in time. */
   MMQ_TIMED_OUT = 3,
-  /** Messages are missing here and will never come. Told once; the next read goes on behind them. See mmq_last_gap. */
+  /**
+   * Messages are missing here and will never come. Told once; the next read goes on behind them, so this is not the end of a
+   * loop that reads. See mmq_last_gap.
+   */
   MMQ_GAP = 4,
   /**
    * An argument cannot be: NULL where it is not allowed, a handle that is closed or of another kind, an unknown number for
@@ -144,7 +166,12 @@ enum mmq_status
   MMQ_CLOSED = 25,
   /** The queue was opened before a fork; a child process cannot use its parent's queue. */
   MMQ_FORKED = 26,
-  /** A bug in mmq. The queue may be used on; please report it with mmq_last_error's text. */
+  /** The directory holds files, and nothing of a queue. It was left as it is; mmq_last_error names a file. */
+  MMQ_NOT_A_QUEUE = 29,
+  /**
+   * A bug in mmq: a panic, or something that was not as the library's own code has it. The queue may be used on; please report
+   * it with mmq_last_error's text.
+   */
   MMQ_PANIC = 31,
 };
 #ifndef __cplusplus
@@ -163,15 +190,17 @@ enum mmq_gap_cause
  {
   /** The bytes that held them are not what was written: a damaged, replaced or missing file. */
   MMQ_GAP_DAMAGED = 1,
-  /**
-   * They had not been flushed when the machine lost power. The range is an upper bound then: how many of its numbers had
-   * been given out cannot be known.
-   */
+  /** They had not been flushed when the machine lost power. */
   MMQ_GAP_UNFLUSHED = 2,
   /** They were given up to make room (MMQ_DROP_OLDEST). */
   MMQ_GAP_DROPPED = 3,
   /** They were older than the maximum age. */
   MMQ_GAP_EXPIRED = 4,
+  /**
+   * No message is known to have had them: numbers that were reserved ahead of their use when the machine lost power. They stay
+   * unused, so that no number is given out twice. (A message that was enqueued right before the cut may have had one.)
+   */
+  MMQ_GAP_RESERVED = 6,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -276,11 +305,11 @@ typedef struct mmq_stats {
   uint64_t consumers;
   /** Gaps told to consumers since the queue was opened. */
   uint64_t gaps;
-  /** Sequence numbers in those gaps. */
+  /** Sequence numbers in those gaps, but for those that were only reserved (reserved_numbers). */
   uint64_t lost_messages;
   /** Of these, those whose bytes were damaged. */
   uint64_t lost_damaged;
-  /** Of these, those a power cut took (an upper bound). */
+  /** Of these, those a power cut took. */
   uint64_t lost_unflushed;
   /** Of these, those dropped to make room. */
   uint64_t lost_dropped;
@@ -297,6 +326,8 @@ typedef struct mmq_stats {
    * waits.
    */
   uint64_t oldest_age_ms;
+  /** Sequence numbers in the gaps that were only reserved before a power cut: probably no message ever had them. */
+  uint64_t reserved_numbers;
 } mmq_stats;
 
 #ifdef __cplusplus
@@ -450,7 +481,8 @@ mmq_status mmq_options_set_create(struct mmq_options *options,
  * @param options How; NULL for the defaults. Not needed any more afterwards.
  * @param out Where the queue goes. Not NULL. Close it with mmq_close.
  * @return MMQ_OK, MMQ_INVALID_OPTION, MMQ_LOCKED (mmq_last_error names the holder's process), MMQ_NOT_FOUND (only when nothing
- * is to be created), MMQ_UNSUPPORTED_FORMAT, MMQ_FULL, MMQ_IO, MMQ_INVALID_ARGUMENT.
+ * is to be created), MMQ_NOT_A_QUEUE (the directory holds files, and nothing of a queue: it was left as it is),
+ * MMQ_UNSUPPORTED_FORMAT, MMQ_FULL, MMQ_IO, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_open(const char *dir,
                     const struct mmq_options *options,
@@ -492,7 +524,7 @@ mmq_status mmq_enqueue(struct mmq_queue *queue,
  * @param count How many.
  * @param first_seq_out Where the sequence number of the first goes (the others follow without a gap); with no messages, the
  * number the next message will get. May be NULL.
- * @return As mmq_enqueue, for all messages together: all are in the queue, or none is.
+ * @return As mmq_enqueue, for all messages together: none is in the queue, or, as when a flush failed, all are.
  */
 mmq_status mmq_enqueue_batch(struct mmq_queue *queue,
                              const struct mmq_slice *messages,
@@ -676,7 +708,8 @@ mmq_status mmq_wait_durable(struct mmq_queue *queue,
                             uint64_t seq);
 
 /**
- * The bytes of a message. They stay where they are, unchanged, until mmq_message_free, whatever else is done to the queue.
+ * The bytes of a message. They stay where they are, unchanged, until mmq_message_free, whatever else is done to the queue. In a
+ * child of a fork they may change at any time: it must not read them.
  *
  * @param message Not NULL.
  * @return The first byte; not to be read when the length is 0. NULL when message is not a live handle.
@@ -897,7 +930,7 @@ mmq_status mmq_consumer_is_empty(const struct mmq_consumer *consumer, bool *out)
  * @param consumer Not NULL.
  * @param seq The message's sequence number.
  * @return MMQ_OK, MMQ_NOT_FOUND when the queue does not hold that message (any more; the place stays) or the consumer was removed,
- * MMQ_IO, MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * MMQ_IO (the place stays, but what was acknowledged beyond it may come again after the next opening), MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_consumer_seek(struct mmq_consumer *consumer,
                              uint64_t seq);
@@ -986,6 +1019,16 @@ mmq_status mmq_set_max_in_flight(struct mmq_queue *queue,
                                  uint32_t messages);
 
 /**
+ * How many messages of the queue's own (default) consumer are in flight: received, neither acknowledged nor given back.
+ *
+ * @param queue Not NULL.
+ * @param out Where the number goes. Not NULL.
+ * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ */
+mmq_status mmq_in_flight(const struct mmq_queue *queue,
+                         uint64_t *out);
+
+/**
  * A descriptor that is readable while a message, or the news of a gap, waits for the queue's own (default) consumer, and once
  * the queue is closed: for poll, epoll or kqueue. Do not read from it, write to it or close it. Read the queue until
  * MMQ_EMPTY before waiting on it again.
@@ -1025,17 +1068,19 @@ mmq_status mmq_consumer_receive_timeout(struct mmq_consumer *consumer,
  *
  * @param consumer Not NULL.
  * @param messages At least 1, or 0 for no limit.
- * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ * @return MMQ_OK, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed, MMQ_FORKED,
+ * MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_consumer_set_max_in_flight(struct mmq_consumer *consumer, uint32_t messages);
+mmq_status mmq_consumer_set_max_in_flight(struct mmq_consumer *consumer,
+                                          uint32_t messages);
 
 /**
  * As mmq_ready_fd, for this consumer.
  *
  * @param consumer Not NULL.
  * @param out Where the descriptor goes. It is the library's, and valid until the queue is closed. Not NULL.
- * @return MMQ_OK, MMQ_IO when the system has no descriptor left, MMQ_CLOSED once the queue was closed, MMQ_FORKED,
- * MMQ_INVALID_ARGUMENT.
+ * @return MMQ_OK, MMQ_IO when the system has no descriptor left, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once
+ * the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_consumer_ready_fd(struct mmq_consumer *consumer,
                                  int *out);
@@ -1083,7 +1128,10 @@ uint32_t mmq_delivery_attempts(const struct mmq_delivery *delivery);
 
 /**
  * The work is done: the message does not come again to this consumer. Frees the delivery, whatever is returned. Deliveries may
- * be acknowledged in any order and from any thread.
+ * be acknowledged in any order and from any thread. That survives the death of the process, and, once flushed, a power cut. Of
+ * numbers acknowledged before an older message is, at least 22 ranges (114 close together) are remembered for each consumer, the lowest first; those
+ * in ranges beyond come again after a crash, also when they were flushed, and so do all of them of a consumer for which the index
+ * file has no row (twelve consumers have one) and cannot grow.
  *
  * @param delivery Not NULL.
  * @return MMQ_OK; MMQ_CLOSED when the queue was closed (the message comes again after the next opening), MMQ_NOT_FOUND when the

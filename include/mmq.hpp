@@ -8,20 +8,33 @@
  *     int main() {
  *       mmq::Queue queue("spool");
  *       queue.enqueue("hello");
- *       while (auto message = queue.dequeue()) std::cout << message->view() << '\n';
+ *       const auto tell = [](const mmq::Gap &) { std::cerr << mmq::last_error() << '\n'; };
+ *       while (auto message = mmq::past_gaps([&] { return queue.dequeue(); }, tell)) std::cout << message->view() << '\n';
  *       queue.close();
  *     }
  *
  * Errors. Every call comes twice: one that throws mmq::Error (derived from std::system_error), and one that takes a
  * std::error_code& as its last argument, is noexcept, and returns an empty value when it fails (where it has to allocate a
- * string or a vector, want of memory ends the program). With -fno-exceptions only the latter exist. Empty and timed out are no errors but empty optionals. A gap is one: the throwing calls throw
- * mmq::GapError, the others set MMQ_GAP, and last_gap() tells more; either way the next read goes on behind it.
+ * string or a vector, want of memory ends the program). With -fno-exceptions only the latter exist. Empty and timed out are no
+ * errors but empty optionals. Codes compare with mmq_status (ec == MMQ_FULL) and, where there is one, with std::errc
+ * (ec == std::errc::no_space_on_device).
+ *
+ * Gaps. Messages that will never come are told once, in their place: the throwing calls throw mmq::GapError, the others set
+ * MMQ_GAP, and last_gap() tells more; either way the next read goes on behind them. A loop that ends there leaves the rest unread:
+ * past_gaps and for_each go on, and with error codes while ((message = queue.dequeue(ec)) || ec == MMQ_GAP).
+ *
+ * Times to wait are any std::chrono durations, rounded up to milliseconds. None or a negative one does not wait (so that a deadline
+ * that has passed, deadline - now(), may be passed on as it is); mmq::forever, and all that C's 64 bits cannot say, is for ever.
  *
  * Handles move and do not copy. A moved-from or default-constructed one may be destroyed and assigned to; calls on it fail with
  * MMQ_INVALID_ARGUMENT, and so does a directory or a name with a zero byte in it. Threads: as in mmq.h.
  */
 #ifndef MMQ_HPP
 #define MMQ_HPP
+
+#if __cplusplus < 201703L && (!defined(_MSVC_LANG) || _MSVC_LANG < 201703L)
+#error "mmq.hpp needs C++17 or later (-std=c++17); mmq.h does with C++11 or C99"
+#else
 
 #include "mmq.h"
 
@@ -32,6 +45,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -58,6 +72,23 @@ class Category final : public std::error_category {
  public:
   const char *name() const noexcept override { return "mmq"; }
   std::string message(int status) const override { return mmq_status_message(static_cast<mmq_status>(status)); }
+  /** What the system calls it, where it has a name for it. */
+  std::error_condition default_error_condition(int status) const noexcept override {
+    switch (status) {
+      case MMQ_TIMED_OUT: return std::errc::timed_out;
+      case MMQ_INVALID_ARGUMENT: return std::errc::invalid_argument;
+      case MMQ_INVALID_OPTION: return std::errc::invalid_argument;
+      case MMQ_MESSAGE_TOO_LARGE: return std::errc::message_size;
+      case MMQ_FULL: return std::errc::no_space_on_device;
+      case MMQ_LOCKED: return std::errc::device_or_resource_busy;
+      case MMQ_NOT_FOUND: return std::errc::no_such_file_or_directory;
+      case MMQ_UNSUPPORTED_FORMAT: return std::errc::not_supported;
+      case MMQ_IO: return std::errc::io_error;
+      case MMQ_POISONED: return std::errc::state_not_recoverable;
+      case MMQ_CLOSED: return std::errc::broken_pipe;
+      default: return std::error_condition(status, *this);
+    }
+  }
 };
 
 template <class T, void (*Free)(T *)>
@@ -103,11 +134,23 @@ namespace mmq {
 using Gap = mmq_gap;
 using Stats = mmq_stats;
 
-/** What the throwing calls throw: code() is the status, what() begins with mmq_last_error's text. */
+/** Waits for ever. */
+inline constexpr std::chrono::milliseconds forever = std::chrono::milliseconds::max();
+
+/** What the throwing calls throw: code() is the status, what() mmq_last_error's text. */
 class Error : public std::system_error {
  public:
-  explicit Error(mmq_status status) : std::system_error(make_error_code(status), last_error()) {}
+  explicit Error(mmq_status status) : std::system_error(make_error_code(status)), text_(text_of(status)) {}
+  const char *what() const noexcept override { return text_.what(); }
   mmq_status status() const noexcept { return static_cast<mmq_status>(code().value()); }
+
+ private:
+  static std::string text_of(mmq_status status) {
+    const std::string text = last_error();
+    return text.empty() ? mmq_status_message(status) : text;
+  }
+
+  std::runtime_error text_;  // which copies without throwing, as an exception must
 };
 using error = Error;
 
@@ -122,6 +165,23 @@ class GapError : public Error {
 };
 
 namespace detail {
+
+/** So many milliseconds, rounded up; 0 for none and for a negative time, the largest number for what is longer. */
+template <class Rep, class Period>
+std::int64_t whole_ms(std::chrono::duration<Rep, Period> time) noexcept {
+  using std::chrono::milliseconds;
+  if (!(time > time.zero())) return 0;
+  if (std::chrono::duration<double, std::milli>(time).count() >= 9e18) return INT64_MAX;
+  const auto ms = std::chrono::duration_cast<milliseconds>(time);
+  return ms < time ? ms.count() + 1 : ms.count();
+}
+
+/** A time to wait as C has it: for ever is below 0. */
+template <class Rep, class Period>
+std::int64_t wait_ms(std::chrono::duration<Rep, Period> time) noexcept {
+  const std::int64_t ms = whole_ms(time);
+  return ms == INT64_MAX ? -1 : ms;
+}
 
 inline void report(mmq_status status, std::error_code &ec) noexcept {
   if (status == MMQ_OK) {
@@ -148,7 +208,10 @@ struct Slice : mmq_slice {
 };
 static_assert(sizeof(Slice) == sizeof(mmq_slice), "an array of Slice is an array of mmq_slice");
 
-/** A message. Its bytes stay where they are until it is destroyed, whatever becomes of the queue. */
+/**
+ * A message. Its bytes stay where they are until it is destroyed, whatever becomes of the queue. A child of a fork may destroy
+ * it, and must not read it.
+ */
 class Message {
  public:
   Message() noexcept = default;
@@ -235,21 +298,26 @@ class Options {
     return note(mmq_options_set_flush_every_ops(handle(), operations));
   }
   /** 0 or less: off. */
-  Options &flush_every(std::chrono::milliseconds period) & noexcept {
-    return note(mmq_options_set_flush_every_ms(handle(), positive(period)));
+  template <class Rep, class Period>
+  Options &flush_every(std::chrono::duration<Rep, Period> period) & noexcept {
+    return note(mmq_options_set_flush_every_ms(handle(), static_cast<std::uint64_t>(detail::whole_ms(period))));
   }
   /** 0: no limit. */
   Options &max_bytes(std::uint64_t bytes) & noexcept { return note(mmq_options_set_max_bytes(handle(), bytes)); }
   Options &min_free_bytes(std::uint64_t bytes) & noexcept {
     return note(mmq_options_set_min_free_bytes(handle(), bytes));
   }
-  /** With MMQ_WAIT, how long; a negative time: for ever. */
-  Options &on_full(mmq_on_full policy, std::chrono::milliseconds wait = std::chrono::milliseconds(-1)) & noexcept {
-    return note(mmq_options_set_on_full(handle(), policy, static_cast<std::int64_t>(wait.count())));
+  /** MMQ_WAIT alone waits for ever. */
+  Options &on_full(mmq_on_full policy) & noexcept { return on_full(policy, forever); }
+  /** With MMQ_WAIT, how long; none or a negative time: not at all. */
+  template <class Rep, class Period>
+  Options &on_full(mmq_on_full policy, std::chrono::duration<Rep, Period> wait) & noexcept {
+    return note(mmq_options_set_on_full(handle(), policy, detail::wait_ms(wait)));
   }
   /** 0 or less: no limit. */
-  Options &max_age(std::chrono::milliseconds age) & noexcept {
-    return note(mmq_options_set_max_age_ms(handle(), positive(age)));
+  template <class Rep, class Period>
+  Options &max_age(std::chrono::duration<Rep, Period> age) & noexcept {
+    return note(mmq_options_set_max_age_ms(handle(), static_cast<std::uint64_t>(detail::whole_ms(age))));
   }
   Options &create(bool create) & noexcept { return note(mmq_options_set_create(handle(), create)); }
 
@@ -257,13 +325,21 @@ class Options {
   Options &&arena_size(std::uint64_t bytes) && noexcept { return std::move(arena_size(bytes)); }
   Options &&max_mapped_arenas(std::uint32_t arenas) && noexcept { return std::move(max_mapped_arenas(arenas)); }
   Options &&flush_every_ops(std::uint64_t operations) && noexcept { return std::move(flush_every_ops(operations)); }
-  Options &&flush_every(std::chrono::milliseconds period) && noexcept { return std::move(flush_every(period)); }
+  template <class Rep, class Period>
+  Options &&flush_every(std::chrono::duration<Rep, Period> period) && noexcept {
+    return std::move(flush_every(period));
+  }
   Options &&max_bytes(std::uint64_t bytes) && noexcept { return std::move(max_bytes(bytes)); }
   Options &&min_free_bytes(std::uint64_t bytes) && noexcept { return std::move(min_free_bytes(bytes)); }
-  Options &&on_full(mmq_on_full policy, std::chrono::milliseconds wait = std::chrono::milliseconds(-1)) && noexcept {
+  Options &&on_full(mmq_on_full policy) && noexcept { return std::move(on_full(policy)); }
+  template <class Rep, class Period>
+  Options &&on_full(mmq_on_full policy, std::chrono::duration<Rep, Period> wait) && noexcept {
     return std::move(on_full(policy, wait));
   }
-  Options &&max_age(std::chrono::milliseconds age) && noexcept { return std::move(max_age(age)); }
+  template <class Rep, class Period>
+  Options &&max_age(std::chrono::duration<Rep, Period> age) && noexcept {
+    return std::move(max_age(age));
+  }
   Options &&create(bool wanted) && noexcept { return std::move(create(wanted)); }
 
   mmq_options *handle() const noexcept { return handle_.get(); }
@@ -274,9 +350,6 @@ class Options {
   Options &note(mmq_status status) noexcept {
     if (status_ == MMQ_OK) status_ = status;
     return *this;
-  }
-  static std::uint64_t positive(std::chrono::milliseconds time) noexcept {
-    return time.count() < 0 ? 0 : static_cast<std::uint64_t>(time.count());
   }
 
   std::unique_ptr<mmq_options, detail::Deleter<mmq_options, mmq_options_free>> handle_;
@@ -302,6 +375,7 @@ struct QueueCalls {
   static constexpr auto receive = mmq_receive;
   static constexpr auto receive_timeout = mmq_receive_timeout;
   static constexpr auto set_max_in_flight = mmq_set_max_in_flight;
+  static constexpr auto in_flight = mmq_in_flight;
   static constexpr auto ready_fd = mmq_ready_fd;
 };
 
@@ -322,6 +396,7 @@ struct ConsumerCalls {
   static constexpr auto receive = mmq_consumer_receive;
   static constexpr auto receive_timeout = mmq_consumer_receive_timeout;
   static constexpr auto set_max_in_flight = mmq_consumer_set_max_in_flight;
+  static constexpr auto in_flight = mmq_consumer_in_flight;
   static constexpr auto ready_fd = mmq_consumer_ready_fd;
 };
 
@@ -354,7 +429,6 @@ template <class Calls>
 class Reader {
  public:
   using Handle = typename Calls::Handle;
-  using Milliseconds = std::chrono::milliseconds;
 
   /** The next message, which stays in the queue; nothing when there is none. */
   std::optional<Message> peek(std::error_code &ec) const noexcept {
@@ -368,10 +442,11 @@ class Reader {
     const mmq_status status = Calls::dequeue(handle(), &message);
     return value_or_error<Message>(status, message, ec);
   }
-  /** Takes the next message, waiting for it (a negative time: for ever); nothing when none came. */
-  std::optional<Message> dequeue_timeout(Milliseconds timeout, std::error_code &ec) const noexcept {
+  /** Takes the next message, waiting for it up to the time given (mmq::forever: for ever); nothing when none came. */
+  template <class Rep, class Period>
+  std::optional<Message> dequeue_timeout(std::chrono::duration<Rep, Period> timeout, std::error_code &ec) const noexcept {
     mmq_message *message = nullptr;
-    const mmq_status status = Calls::dequeue_timeout(handle(), timeout.count(), &message);
+    const mmq_status status = Calls::dequeue_timeout(handle(), wait_ms(timeout), &message);
     return value_or_error<Message>(status, message, ec);
   }
   /** Copies the next message, which stays in the queue. */
@@ -421,15 +496,42 @@ class Reader {
     const mmq_status status = Calls::receive(handle(), &delivery);
     return value_or_error<Delivery>(status, delivery, ec);
   }
-  /** As receive, waiting for a message (a negative time: for ever). */
-  std::optional<Delivery> receive_timeout(Milliseconds timeout, std::error_code &ec) const noexcept {
+  /** As receive, waiting for a message up to the time given (mmq::forever: for ever). */
+  template <class Rep, class Period>
+  std::optional<Delivery> receive_timeout(std::chrono::duration<Rep, Period> timeout, std::error_code &ec) const noexcept {
     mmq_delivery *delivery = nullptr;
-    const mmq_status status = Calls::receive_timeout(handle(), timeout.count(), &delivery);
+    const mmq_status status = Calls::receive_timeout(handle(), wait_ms(timeout), &delivery);
     return value_or_error<Delivery>(status, delivery, ec);
+  }
+  /**
+   * At-least-once work with all messages there are: bool work(const Delivery &) says whether it is done. If so it is acknowledged;
+   * if not it goes back to the front of the line, and the call ends. void on_gap(const Gap &) is told of what will never come.
+   * True when nothing is left to hand out; false when work said so (ec is clear) or with an error.
+   */
+  template <class Work, class OnGap>
+  bool for_each(Work &&work, OnGap &&on_gap, std::error_code &ec) const {
+    for (;;) {
+      std::optional<Delivery> delivery = receive(ec);
+      if (delivery) {
+        if (!work(static_cast<const Delivery &>(*delivery))) return false;
+        delivery->ack(ec);
+        if (ec) return false;
+      } else if (ec == make_error_code(MMQ_GAP)) {
+        if (const auto gap = last_gap()) on_gap(*gap);
+      } else {
+        return !ec;
+      }
+    }
   }
   /** 0: no limit. */
   void set_max_in_flight(std::uint32_t messages, std::error_code &ec) const noexcept {
     report(Calls::set_max_in_flight(handle(), messages), ec);
+  }
+  /** How many messages are received, neither acknowledged nor given back. */
+  std::uint64_t in_flight(std::error_code &ec) const noexcept {
+    std::uint64_t count = 0;
+    report(Calls::in_flight(handle(), &count), ec);
+    return count;
   }
   /** A descriptor that is readable while something waits to be read; -1 when there is none. */
   int ready_fd(std::error_code &ec) const noexcept {
@@ -454,9 +556,10 @@ class Reader {
     const mmq_status status = Calls::dequeue(handle(), &message);
     return value_or_throw<Message>(status, message);
   }
-  std::optional<Message> dequeue_timeout(Milliseconds timeout) const {
+  template <class Rep, class Period>
+  std::optional<Message> dequeue_timeout(std::chrono::duration<Rep, Period> timeout) const {
     mmq_message *message = nullptr;
-    const mmq_status status = Calls::dequeue_timeout(handle(), timeout.count(), &message);
+    const mmq_status status = Calls::dequeue_timeout(handle(), wait_ms(timeout), &message);
     return value_or_throw<Message>(status, message);
   }
   Into peek_into(void *buf, std::size_t cap) const {
@@ -498,12 +601,39 @@ class Reader {
     const mmq_status status = Calls::receive(handle(), &delivery);
     return value_or_throw<Delivery>(status, delivery);
   }
-  std::optional<Delivery> receive_timeout(Milliseconds timeout) const {
+  template <class Rep, class Period>
+  std::optional<Delivery> receive_timeout(std::chrono::duration<Rep, Period> timeout) const {
     mmq_delivery *delivery = nullptr;
-    const mmq_status status = Calls::receive_timeout(handle(), timeout.count(), &delivery);
+    const mmq_status status = Calls::receive_timeout(handle(), wait_ms(timeout), &delivery);
     return value_or_throw<Delivery>(status, delivery);
   }
+  /**
+   * At-least-once work with all messages there are: each is acknowledged once work(const Delivery &) has returned. When that
+   * throws, its message goes back to the front of the line, and the exception leaves the call. void on_gap(const Gap &) is told
+   * of what will never come (last_error() is its text).
+   */
+  template <class Work, class OnGap>
+  void for_each(Work &&work, OnGap &&on_gap) const {
+    for (;;) {
+      mmq_delivery *raw = nullptr;
+      const mmq_status status = Calls::receive(handle(), &raw);
+      if (status == MMQ_EMPTY) return;
+      if (status == MMQ_GAP) {
+        if (const auto gap = last_gap()) on_gap(*gap);
+        continue;
+      }
+      check(status);
+      Delivery delivery(raw);
+      work(static_cast<const Delivery &>(delivery));
+      delivery.ack();
+    }
+  }
   void set_max_in_flight(std::uint32_t messages) const { check(Calls::set_max_in_flight(handle(), messages)); }
+  std::uint64_t in_flight() const {
+    std::uint64_t count = 0;
+    check(Calls::in_flight(handle(), &count));
+    return count;
+  }
   int ready_fd() const {
     int descriptor = -1;
     check(Calls::ready_fd(handle(), &descriptor));
@@ -547,7 +677,31 @@ class Reader {
 
 }  // namespace detail
 
-/** A look ahead, which consumes nothing: next() until it gives nothing, or for (const mmq::Message &message : queue.iter()). */
+#if MMQ_HPP_THROWS
+/**
+ * Reads on behind gaps: calls read() until it throws no GapError, and hands each gap to on_gap(const Gap &), where last_error() is
+ * its text. read may be any call that reads:
+ *
+ *     while (auto message = mmq::past_gaps([&] { return queue.dequeue(); }, tell)) ...
+ */
+template <class Read, class OnGap>
+auto past_gaps(Read &&read, OnGap &&on_gap) -> decltype(read()) {
+  for (;;) {
+    Gap gap{};
+    try {
+      return read();
+    } catch (const GapError &met) {
+      gap = met.gap();
+    }
+    on_gap(static_cast<const Gap &>(gap));
+  }
+}
+#endif
+
+/**
+ * A look ahead, which consumes nothing: next() until it gives nothing, or for (const mmq::Message &message : queue.iter()), which a gap
+ * ends by an exception (past_gaps([&] { return iter.next(); }, tell) goes on).
+ */
 class Iter {
  public:
   Iter() noexcept = default;
@@ -636,12 +790,6 @@ class Consumer : public detail::Reader<detail::ConsumerCalls> {
   }
   /** Moves to the message seq. */
   void seek(std::uint64_t seq, std::error_code &ec) const noexcept { detail::report(mmq_consumer_seek(handle(), seq), ec); }
-  /** How many messages are received, neither acknowledged nor given back. */
-  std::uint64_t in_flight(std::error_code &ec) const noexcept {
-    std::uint64_t count = 0;
-    detail::report(mmq_consumer_in_flight(handle(), &count), ec);
-    return count;
-  }
   /** A new consumer of that name at this one's place. */
   Consumer fork(const std::string &name, std::error_code &ec) const noexcept {
     mmq_consumer *consumer = nullptr;
@@ -649,11 +797,6 @@ class Consumer : public detail::Reader<detail::ConsumerCalls> {
     return Consumer(consumer);
   }
 #if MMQ_HPP_THROWS
-  std::uint64_t in_flight() const {
-    std::uint64_t count = 0;
-    detail::check(mmq_consumer_in_flight(handle(), &count));
-    return count;
-  }
   void seek(std::uint64_t seq) const { detail::check(mmq_consumer_seek(handle(), seq)); }
   Consumer fork(const std::string &name) const {
     mmq_consumer *consumer = nullptr;
@@ -838,4 +981,5 @@ class Queue : public detail::Reader<detail::QueueCalls> {
 
 }  // namespace mmq
 
+#endif  // C++17
 #endif  // MMQ_HPP

@@ -40,6 +40,9 @@ pub(crate) const CAN_DETACH: bool = cfg!(target_os = "linux");
 struct Window {
     /// The weights of all leases together; zero only when the last one is gone.
     references: AtomicU64,
+    /// Stores are seen to go by calls where they must.
+    #[cfg(test)]
+    writable: bool,
     memory: Memory,
 }
 
@@ -99,9 +102,29 @@ impl Lease {
         Lease::first(base, len, Memory::Heap(Arc::clone(memory)))
     }
 
+    /// The same window, to be read only: its file is written by calls.
+    #[cfg(test)]
+    pub(crate) fn forbid_stores(self) -> Lease {
+        // SAFETY: a lease that was just made is the only one on its window.
+        unsafe { (*self.window.as_ptr()).writable = false };
+        self
+    }
+
+    /// Called before every store.
+    #[cfg(test)]
+    fn before_store(&self) {
+        assert!(self.window().writable, "mmq stored through a mapping of a file that is to be written by calls");
+        crate::sim::before_store();
+    }
+
     /// `base` begins `len` bytes of `memory`, at an address that is a multiple of 8.
     fn first(base: NonNull<u8>, len: usize, memory: Memory) -> Lease {
-        let window = Box::new(Window { references: AtomicU64::new(1), memory });
+        let window = Box::new(Window {
+            references: AtomicU64::new(1),
+            #[cfg(test)]
+            writable: true,
+            memory,
+        });
         Lease { base, len, window: NonNull::from(Box::leak(window)), weight: 1 }
     }
 
@@ -202,7 +225,6 @@ impl Lease {
     }
 
     /// Reads a little-endian word; what was stored before the value by [`store_u64`](Self::store_u64) is seen after.
-    #[cfg(test)]
     pub(crate) fn load_u64(&self, offset: usize) -> u64 {
         u64::from_le(self.word64(offset).load(Ordering::Acquire))
     }
@@ -211,7 +233,7 @@ impl Lease {
     #[inline]
     pub(crate) fn store_u64(&self, offset: usize, value: u64) {
         #[cfg(test)]
-        crate::sim::before_store();
+        self.before_store();
         self.word64(offset).store(value.to_le(), Ordering::Release);
     }
 
@@ -221,17 +243,11 @@ impl Lease {
         u64::from_le(self.word64(offset).load(Ordering::Relaxed))
     }
 
-    /// Reads a little-endian half word, seeing what was stored before it.
-    #[inline]
-    pub(crate) fn load_u32(&self, offset: usize) -> u32 {
-        u32::from_le(self.word32(offset).load(Ordering::Acquire))
-    }
-
     /// As [`store_u64`](Self::store_u64), for half a word.
     #[inline]
     pub(crate) fn store_u32(&self, offset: usize, value: u32) {
         #[cfg(test)]
-        crate::sim::before_store();
+        self.before_store();
         self.word32(offset).store(value.to_le(), Ordering::Release);
     }
 
@@ -299,15 +315,17 @@ impl Lease {
     /// The crash tests look at memory before a copy, and in the middle of it.
     #[cfg(test)]
     fn store_half(&self, offset: usize, bytes: &[u8]) {
-        crate::sim::before_store();
+        self.before_store();
         let half = &bytes[..bytes.len() / 2];
         // SAFETY: as in `copy_in`, which stores the same bytes again.
         unsafe { copy_bytes(self.at(offset, half.len()), half.as_ptr(), half.len()) }
-        crate::sim::before_store();
+        self.before_store();
     }
 
     /// Writes zeros over the writer's own range.
     pub(crate) fn zero(&self, offset: usize, len: usize) {
+        #[cfg(test)]
+        self.before_store();
         let to = self.at(offset, len);
         // SAFETY: `len` bytes inside the window, this writer's own (rule 1).
         unsafe { ptr::write_bytes(to, 0, len) }
@@ -317,6 +335,8 @@ impl Lease {
     /// not reach the same range through the lease.
     #[inline]
     pub(crate) fn with_mut<R>(&self, offset: usize, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
+        #[cfg(test)]
+        self.before_store();
         let range = self.at(offset, len);
         // SAFETY: `len` initialised bytes inside the window, this writer's own (rule 1), of which the slice is the only
         // use until `fill` returns: it cannot be kept.
@@ -344,12 +364,12 @@ impl Lease {
         let state = unsafe { copy_checked(to.cast::<u8>().add(16), payload.as_ptr(), payload.len(), state) };
         let [first, second] = header(state);
         #[cfg(test)]
-        crate::sim::before_store();
+        self.before_store();
         // SAFETY: the second of the words that the window has from `to` on, aligned as that is, and accessed atomically while
         // it is one (rule 3).
         unsafe { AtomicU64::from_ptr(to.add(1)) }.store(second.to_le(), Ordering::Relaxed);
         #[cfg(test)]
-        crate::sim::before_store();
+        self.before_store();
         // SAFETY: as above, the first one.
         unsafe { AtomicU64::from_ptr(to) }.store(first.to_le(), Ordering::Release);
     }
@@ -370,7 +390,7 @@ impl Lease {
         let to = self.words_at(offset, 8 * N);
         for (at, word) in words.into_iter().enumerate() {
             #[cfg(test)]
-            crate::sim::before_store();
+            self.before_store();
             let order = if at + 1 == N { Ordering::Release } else { Ordering::Relaxed };
             // SAFETY: `N` words inside the window; for the rest as in `load_pair`.
             unsafe { AtomicU64::from_ptr(to.add(at)) }.store(word.to_le(), order);
@@ -383,12 +403,12 @@ impl Lease {
         let to = self.words_at(offset, 8 * N + 4);
         for (at, word) in words.into_iter().enumerate() {
             #[cfg(test)]
-            crate::sim::before_store();
+            self.before_store();
             // SAFETY: `N` words inside the window; for the rest as in `load_pair`.
             unsafe { AtomicU64::from_ptr(to.add(at)) }.store(word.to_le(), Ordering::Relaxed);
         }
         #[cfg(test)]
-        crate::sim::before_store();
+        self.before_store();
         // SAFETY: four bytes behind the words, aligned as those are; for the rest as above.
         unsafe { AtomicU32::from_ptr(to.add(N).cast()) }.store(last.to_le(), Ordering::Release);
     }
@@ -539,8 +559,12 @@ fn word_wiped_on_fork() -> Option<&'static AtomicU64> {
 }
 
 mod copy;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod extents;
 #[cfg(test)]
 mod heap;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) use extents::shares_extents;
 #[cfg(test)]
 pub(crate) use heap::HeapMemory;
 #[cfg(test)]

@@ -13,6 +13,8 @@ pub(crate) struct Wishes {
     pub(crate) settle: bool,
     /// Make the next segment ready.
     pub(crate) ahead: bool,
+    /// Flush what is committed, and sync what is full.
+    pub(crate) flush: bool,
     pub(crate) stop: bool,
 }
 
@@ -41,6 +43,11 @@ impl Bell {
 
     pub(crate) fn set_running(&self, running: bool) {
         self.running.store(running, Ordering::Release);
+    }
+
+    /// There is a thread, and it is to go on.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.running.load(Ordering::Acquire) && !self.wishes.lock().stop
     }
 
     /// Has the keeper do something soon; false when there is no thread for it.

@@ -1,22 +1,26 @@
 //! A named place in the queue.
 
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::delivery::Delivery;
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::{Error, Gap, Result};
 use crate::layout::MAX_NAME_LEN;
 use crate::message::Message;
 use crate::place::{Read, Standing};
 use crate::reading::{self, Ahead, Iter};
-use crate::storage::FileStorage;
+use crate::storage::{FileStorage, Storage};
 
 /// A consumer with a name and a place of its own: [`Queue::consumer`](crate::Queue::consumer).
 ///
 /// Handles of the same consumer, in any number of threads, share its place: each message goes to exactly one of them.
 /// Consumers of different names each see every message. Space is given back when the slowest has passed it.
+///
+/// A consumer is of use as long as its [`Queue`](crate::Queue) is open: when that is closed or dropped, every call on the
+/// consumer answers [`Error::Closed`], those that wait at that moment included. It does not keep the queue open.
 ///
 /// ```
 /// # fn main() -> mmq::Result<()> {
@@ -146,6 +150,51 @@ impl Consumer {
         reading::receive(&self.engine, &self.standing)
     }
 
+    /// Does `work` with each message there is, and acknowledges it when that returned `Ok`: at-least-once work until nothing is
+    /// left to hand out. Each gap goes to `on_gap`, in its place, and what lies behind it still comes.
+    ///
+    /// When `work` fails, or panics, its message goes back to the front of the line and its error is returned: the messages
+    /// before it are done, this one and those behind it still wait. One that fails every time is in the way until it is taken
+    /// out (by [`dequeue`](Self::dequeue) or [`skip`](Self::skip), or by a `work` that looks at
+    /// [`attempts`](Delivery::attempts) and answers `Ok` in the end).
+    ///
+    /// Several threads may run it for the same consumer, and share its messages. What others have in flight is theirs: it is
+    /// not waited for, nor for an allowance under [`set_max_in_flight`](Self::set_max_in_flight). To wait for messages, or to
+    /// acknowledge later, [`receive_timeout`](Self::receive_timeout) with [`past_gaps`](crate::past_gaps).
+    ///
+    /// # Errors
+    ///
+    /// Those of `work`; those of [`receive`](Self::receive) but [`Error::Gap`], and of [`ack`](Delivery::ack), made into its
+    /// error type.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// let workers = queue.consumer("workers")?;
+    /// queue.enqueue("7")?;
+    /// queue.enqueue("not a number")?;
+    /// queue.enqueue("8")?;
+    /// let mut sum = 0;
+    /// let outcome = workers.for_each(|job| add(&mut sum, job), |gap| eprintln!("{gap}"));
+    /// assert!(outcome.is_err());
+    /// assert_eq!((sum, workers.len()), (7, 2)); // the first one is done, the other two wait
+    /// # Ok(())
+    /// # }
+    ///
+    /// fn add(sum: &mut u64, job: &mmq::Delivery) -> Result<(), Box<dyn std::error::Error>> {
+    ///     *sum += job.as_str()?.parse::<u64>()?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn for_each<E: From<Error>>(
+        &self,
+        work: impl FnMut(&Delivery) -> Result<(), E>,
+        on_gap: impl FnMut(Gap),
+    ) -> Result<(), E> {
+        reading::for_each(&self.engine, &self.standing, work, on_gap)
+    }
+
     /// As [`receive`](Self::receive), waiting up to `timeout` for a message (and for an allowance). Does not poll.
     ///
     /// # Errors
@@ -156,15 +205,19 @@ impl Consumer {
     }
 
     /// How many messages may be in flight (received, neither acknowledged nor given back) at a time, over all handles of
-    /// this consumer. `None`, where every opening begins: no limit. At least 1 is allowed, whatever is asked for.
-    pub fn set_max_in_flight(&self, messages: impl Into<Option<u32>>) {
-        self.engine.set_max_in_flight(&self.standing, messages.into());
+    /// this consumer. `None`, where every opening begins: no limit.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] for 0, [`Error::NotFound`] once the consumer was removed, [`Error::Closed`].
+    pub fn set_max_in_flight(&self, messages: impl Into<Option<u32>>) -> Result<()> {
+        self.engine.set_max_in_flight(&self.standing, messages.into())
     }
 
     /// Messages received, neither acknowledged nor given back.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
-        self.standing.in_flight()
+        self.standing.in_flight(&self.engine.shared)
     }
 
     /// A descriptor that is readable while a message, or the news of a gap, waits for this consumer, and once the queue is
@@ -210,7 +263,7 @@ impl Consumer {
 
     /// As [`Queue::iter`](crate::Queue::iter).
     pub fn iter(&self) -> Iter {
-        Iter::new(Ok(Ahead::new(&self.engine, &self.standing)))
+        Iter::new(Ahead::new(&self.engine, &self.standing))
     }
 
     /// Messages that wait for this consumer, those in flight included: what it has not taken or acknowledged.
@@ -234,7 +287,9 @@ impl Consumer {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] when the queue does not hold that message (any more); the place stays.
+    /// [`Error::NotFound`] when the queue does not hold that message (any more); the place stays. [`Error::Io`] or
+    /// [`Error::Poisoned`] when a consumer that has acknowledged messages behind its place cannot have that forgotten on the
+    /// disk: the place stays, and what was acknowledged.
     pub fn seek(&self, seq: u64) -> Result<()> {
         self.engine.seek(&self.standing, seq)
     }
@@ -247,19 +302,17 @@ impl Consumer {
     /// consumer.
     #[doc(alias = "FromConsumer")]
     pub fn fork(&self, name: &str) -> Result<Consumer> {
-        check_name(name)?;
+        check_name(self.engine.shared.storage.path(), name)?;
         let standing = self.engine.fork(&self.standing, name)?;
         Ok(Consumer::new(Arc::clone(&self.engine), standing))
     }
 }
 
 /// Names are 1 to 255 bytes of UTF-8.
-pub(crate) fn check_name(name: &str) -> Result<()> {
+pub(crate) fn check_name(queue: &Path, name: &str) -> Result<()> {
     if name.is_empty() || name.len() > MAX_NAME_LEN {
-        return Err(Error::InvalidArgument {
-            what: "consumer name",
-            reason: format!("{} bytes long: 1 to {MAX_NAME_LEN} are allowed", name.len()),
-        });
+        let reason = format!("{} bytes long: 1 to {MAX_NAME_LEN} are allowed", name.len());
+        return Err(Error::invalid_argument(queue, "consumer name", reason));
     }
     Ok(())
 }

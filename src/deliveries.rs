@@ -1,15 +1,19 @@
-//! Reading the long way: for a consumer with deliveries, with a gap to tell, with a descriptor, or when messages have an age.
+//! Reading the long way: for a consumer with deliveries or with a descriptor, or when messages have an age.
 //!
-//! What comes next is, in this order: a gap that is left to tell; the oldest message that was given back; the next one at
-//! the cursor that is not done. Taking a message is receiving and acknowledging it at once.
+//! What comes next is the oldest message that was given back, and then the next one at the cursor that is not done. Taking a
+//! message is receiving and acknowledging it at once.
+//!
+//! A gap is told by the read that meets it, and by no other: what is not told of it at once (the rest of one that was told in
+//! part before, one behind messages that were too old or that go to a batch) the cursor stays in front of, and so does
+//! the stored place. The next read meets it again, also after a close or a kill.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Gap, Result};
 use crate::ledger::Ledger;
-use crate::place::{Handed, Pending, Read, Standing, State, Step, told};
-use crate::reader::{Cursor, Record};
+use crate::place::{Deliver, Handed, Read, Standing, State, Step, told};
+use crate::reader::Record;
 use crate::ready::Ready;
 use crate::shared::{Shared, Spot};
 use crate::storage::Storage;
@@ -22,114 +26,85 @@ enum Found {
     Again(Record),
 }
 
+/// What became of the oldest message that was given back.
+enum Returned {
+    Found(Record),
+    /// It is gone meanwhile, with those that follow in the gap.
+    Lost(Gap),
+}
+
 impl<S: Storage> Standing<S> {
-    /// As [`step`](Self::step), the consumer's lock held.
+    /// As [`step`](Self::step), the consumer's lock held. What was delivered and not `took` stays where it is.
     #[cold]
     #[inline(never)]
-    pub(crate) fn step_specially<R>(
+    pub(crate) fn step_specially<D: Deliver<S>>(
         &self,
         state: &mut State<S>,
         shared: &Shared<S>,
         what: Read,
-        deliver: impl FnOnce(&Shared<S>, &mut Cursor<S::File>, &Record) -> Result<R, Box<Error>>,
-    ) -> (Step<R>, Handed) {
+        mut delivery: D,
+    ) -> (Step<D::Delivered>, Handed) {
+        // Before anything is changed or stored: the row of a consumer that was removed may be another one's by now.
+        if let Err(error) = state.check(shared, self) {
+            return (Step { outcome: Err(error.into()), crossed: false, moved: false }, Handed::default());
+        }
         let before = state.ledger.as_ref().and_then(|ledger| ledger.lowest_segment_end());
         let mut handed = Handed::default();
         let mut moved = false;
-        let counted = state.pending.is_some_and(|pending| pending.counted);
         // Segments that are too old as a whole go for everybody.
         let time = shared.expired_before();
-        let expired = time > 0 && shared.check_readable().is_ok() && shared.expire(time);
-        let outcome = (|| {
-            let Some(found) = self.find_specially(state, shared, what, time)? else {
-                return Ok(None);
+        let expired = time > 0 && shared.expire(time);
+        let outcome = loop {
+            let found = match find_specially(state, shared, what, time) {
+                Ok(Some(found)) => found,
+                Ok(None) => break Ok(None),
+                Err(error) => break Err(error.into()),
             };
             let epoch = state.ledger.as_ref().map_or(0, |ledger| ledger.epoch);
-            let delivered = match (&found, &mut state.ledger) {
+            let cursor = match (&found, &mut state.ledger) {
+                (Found::Again(_), Some(ledger)) => &mut ledger.again,
+                _ => &mut state.cursor,
+            };
+            let (Found::Ahead(record) | Found::Again(record)) = &found;
+            let delivered = match delivery.deliver(cursor, record) {
+                Ok(Some(delivered)) => delivered,
+                // To be looked for again.
+                Ok(None) => continue,
+                Err(error) => break Err(error),
+            };
+            match (&found, &mut state.ledger) {
                 (Found::Again(record), Some(ledger)) => {
-                    let delivered = deliver(shared, &mut ledger.again, record)?;
                     match what {
+                        _ if !D::took(&delivered) => {}
                         Read::Look => {}
-                        Read::Take | Read::Skip => moved = ledger.finish(record.seq),
+                        Read::Take | Read::TakeMore | Read::Skip => moved = ledger.finish(record.seq),
                         Read::Receive => handed = Handed { attempts: ledger.hand_out_again(record.seq), epoch },
                     }
                     ledger.again.release();
-                    delivered
                 }
-                (Found::Ahead(record) | Found::Again(record), ledger) => {
-                    let delivered = deliver(shared, &mut state.cursor, record)?;
-                    match (what, ledger) {
-                        (Read::Look, _) => {}
-                        (Read::Receive, Some(ledger)) => {
-                            handed = Handed { attempts: 1, epoch };
-                            let end = state.cursor.segment_end();
-                            ledger.hand_out(record.seq, state.cursor.spot().position, end);
-                            state.cursor.advance();
-                        }
-                        (_, ledger) => {
-                            moved = true;
-                            state.cursor.advance();
-                            if let Some(ledger) = ledger {
-                                ledger.note_done(record.seq, record.seq);
-                            }
+                (Found::Ahead(record) | Found::Again(record), ledger) => match (what, ledger) {
+                    (Read::Look, _) => {}
+                    _ if !D::took(&delivered) => {}
+                    (Read::Receive, Some(ledger)) => {
+                        handed = Handed { attempts: 1, epoch };
+                        let end = state.cursor.segment_end();
+                        ledger.hand_out(record.seq, state.cursor.spot().position, end);
+                        state.cursor.advance();
+                    }
+                    (_, ledger) => {
+                        moved = true;
+                        state.cursor.advance();
+                        if let Some(ledger) = ledger {
+                            ledger.note_done(record.seq, record.seq);
                         }
                     }
-                    delivered
-                }
-            };
-            Ok(Some(delivered))
-        })();
-        let told = if counted { None } else { told(&outcome) };
+                },
+            }
+            break Ok(Some(delivered));
+        };
+        let told = told(&outcome);
         let crossed = self.settle(state, shared, before, moved, told) | expired;
         (Step { outcome, crossed, moved }, handed)
-    }
-
-    fn find_specially(&self, state: &mut State<S>, shared: &Shared<S>, what: Read, time: u64) -> Result<Option<Found>> {
-        shared.check_readable()?;
-        if state.removed {
-            return Err(self.unknown());
-        }
-        if let Some(pending) = state.pending.take() {
-            state.special = state.is_special(shared);
-            return Err(Error::Gap(pending.gap));
-        }
-        loop {
-            if let Some(ledger) = &mut state.ledger {
-                if let Some(gap) = ledger.next_gap() {
-                    return Err(Error::Gap(gap));
-                }
-                if what == Read::Receive && !ledger.may_hand_out() {
-                    return Ok(None);
-                }
-                if let Some(record) = find_again(ledger, shared)? {
-                    return Ok(Some(Found::Again(record)));
-                }
-            }
-            let found = match state.cursor.pass_expired(shared, time) {
-                (Some(gap), met) => {
-                    match (met, &mut state.ledger) {
-                        (Some(Error::Gap(met)), Some(ledger)) => ledger.gaps.push(met),
-                        (Some(Error::Gap(gap)), None) => state.pending = Some(Pending { gap, counted: false }),
-                        // What else failed fails again.
-                        _ => {}
-                    }
-                    Err(Error::Gap(gap))
-                }
-                (None, Some(error)) => Err(error),
-                (None, None) if what == Read::Skip => state.cursor.find_header(shared),
-                (None, None) => state.cursor.find(shared),
-            };
-            match (found, &mut state.ledger) {
-                (Ok(Some(record)), Some(ledger)) if ledger.is_done(record.seq) => state.cursor.advance(),
-                (Ok(found), _) => return Ok(found.map(Found::Ahead)),
-                (Err(Error::Gap(gap)), Some(ledger)) => {
-                    if let Some(told) = ledger.untold(gap) {
-                        return Err(Error::Gap(told));
-                    }
-                }
-                (Err(error), _) => return Err(error),
-            }
-        }
     }
 
     /// Stores what has changed, and counts a message that was `taken` or a gap that was `told`. True when the place left a
@@ -144,7 +119,6 @@ impl<S: Storage> Standing<S> {
     ) -> bool {
         let cursor = state.cursor.spot();
         let spot = match &state.ledger {
-            Some(ledger) if !ledger.gaps.is_empty() => state.stored,
             Some(ledger) => ledger.lowest().unwrap_or(cursor),
             None => cursor,
         };
@@ -165,27 +139,24 @@ impl<S: Storage> Standing<S> {
                 state.store(&self.cell, spot);
             }
             if changed && let Some(ledger) = &mut state.ledger {
-                ledger.store(|| shared.acks_slot(self.row, self.name()));
+                ledger.store(state.stored, || shared.acks_slot(self.row, self.name()));
             }
             self.cell.end_move();
         }
+        self.count_in_flight(state);
         state.note_ready(shared);
         // Both are looked at: the flag must not be left standing.
         state.cursor.take_crossed() | before.is_some_and(|end| spot.position >= end)
     }
 
     /// Hands the next message out.
-    pub(crate) fn receive<R>(
-        &self,
-        shared: &Shared<S>,
-        deliver: impl FnOnce(&Shared<S>, &mut Cursor<S::File>, &Record) -> Result<R, Box<Error>>,
-    ) -> (Step<R>, Handed) {
-        if shared.forked() {
-            return (Step { outcome: Err(Error::Forked.into()), crossed: false, moved: false }, Handed::default());
+    pub(crate) fn receive<D: Deliver<S>>(&self, shared: &Shared<S>, delivery: D) -> (Step<D::Delivered>, Handed) {
+        if let Err(error) = shared.check_readable() {
+            return (Step { outcome: Err(error.into()), crossed: false, moved: false }, Handed::default());
         }
         let mut state = self.state.0.lock();
         self.ledger(&mut state, &[]);
-        self.step_specially(&mut state, shared, Read::Receive, deliver)
+        self.step_specially(&mut state, shared, Read::Receive, delivery)
     }
 
     /// The ledger, which comes into being with these ranges done.
@@ -207,10 +178,7 @@ impl<S: Storage> Standing<S> {
         shared.check_readable()?;
         let mut state = self.state.0.lock();
         let state = &mut *state;
-        shared.check_readable()?;
-        if state.removed {
-            return Err(self.unknown());
-        }
+        state.check(shared, self)?;
         let before = match &mut state.ledger {
             Some(ledger) if ledger.epoch == handed.epoch => {
                 let before = ledger.lowest_segment_end();
@@ -233,33 +201,50 @@ impl<S: Storage> Standing<S> {
             None => false,
         };
         if comes_again {
+            self.count_in_flight(state);
             state.note_ready(shared);
         }
         comes_again
     }
 
-    pub(crate) fn set_max_in_flight(&self, shared: &Shared<S>, limit: Option<u32>) {
+    pub(crate) fn set_max_in_flight(&self, shared: &Shared<S>, limit: Option<u32>) -> Result<()> {
+        shared.check_readable()?;
+        if limit == Some(0) {
+            let reason = "0 would hand out nothing: at least 1, or None for no limit";
+            return Err(Error::invalid_argument(shared.storage.path(), "messages in flight", reason));
+        }
         let mut state = self.state.0.lock();
-        self.ledger(&mut state, &[]).limit = limit.map(|limit| limit.max(1));
+        state.check(shared, self)?;
+        self.ledger(&mut state, &[]).limit = limit;
         state.note_ready(shared);
+        Ok(())
     }
 
-    pub(crate) fn in_flight(&self) -> u64 {
-        self.state.0.lock().ledger.as_ref().map_or(0, |ledger| ledger.in_flight() as u64)
+    /// Asked without the lock.
+    pub(crate) fn in_flight(&self, shared: &Shared<S>) -> u64 {
+        if shared.forked() { 0 } else { self.in_flight.load(Ordering::Relaxed) }
     }
 
-    /// Whether a read has something to tell.
-    pub(crate) fn has_news(&self, shared: &Shared<S>) -> bool {
-        self.state.0.lock().has_news(shared)
+    /// For those who ask without the lock.
+    pub(crate) fn count_in_flight(&self, state: &State<S>) {
+        let in_flight = state.ledger.as_ref().map_or(0, |ledger| ledger.in_flight() as u64);
+        self.in_flight.store(in_flight, Ordering::Relaxed);
     }
 
     /// Messages between the place and the end of what is visible, without those that are done or known to be missing.
     pub(crate) fn len(&self, shared: &Shared<S>) -> u64 {
+        if shared.forked() {
+            return 0;
+        }
         if !self.has_ledger.load(Ordering::Acquire) {
             return shared.len_from(Some(self.seq()));
         }
-        let state = self.state.0.lock();
-        shared.len_from(Some(state.stored.seq)).saturating_sub(state.done_beyond(shared))
+        // The thread that fills a message in place may not wait for a reader, who may wait for it.
+        let state = if shared.is_filling() { self.state.0.try_lock() } else { Some(self.state.0.lock()) };
+        match state {
+            Some(state) => shared.len_from(Some(state.stored.seq)).saturating_sub(state.done_beyond(shared)),
+            None => shared.len_from(Some(self.seq())),
+        }
     }
 
     /// Keeps the descriptor's word from now on.
@@ -281,8 +266,62 @@ impl<S: Storage> State<S> {
     }
 }
 
-/// The oldest message that was given back, read anew. Those that are gone meanwhile are told as a gap.
-fn find_again<S: Storage>(ledger: &mut Ledger<S::File>, shared: &Shared<S>) -> Result<Option<Record>> {
+/// What comes next. A gap is told when it is met, unless the caller has something to hand over first.
+fn find_specially<S: Storage>(
+    state: &mut State<S>,
+    shared: &Shared<S>,
+    what: Read,
+    time: u64,
+) -> Result<Option<Found>> {
+    loop {
+        if let Some(ledger) = &mut state.ledger {
+            if what == Read::Receive && !ledger.may_hand_out() {
+                return Ok(None);
+            }
+            match find_again(ledger, shared)? {
+                Some(Returned::Found(record)) => return Ok(Some(Found::Again(record))),
+                Some(Returned::Lost(_)) if what == Read::TakeMore => return Ok(None),
+                Some(Returned::Lost(gap)) => return Err(Error::Gap(ledger.lose_returned(&gap))),
+                None => {}
+            }
+        }
+        let before = state.cursor.spot();
+        let found = state.cursor.pass_expired(shared, time).and_then(|()| match what {
+            Read::Skip => state.cursor.find_header(shared),
+            _ => state.cursor.find(shared),
+        });
+        let gap = match (found, &state.ledger) {
+            (Ok(Some(record)), Some(ledger)) if ledger.is_done(record.seq) => {
+                state.cursor.advance();
+                continue;
+            }
+            (Ok(found), _) => return Ok(found.map(Found::Ahead)),
+            (Err(Error::Gap(gap)), _) => gap,
+            (Err(error), _) => return Err(error),
+        };
+        let (told, is_all) = match &state.ledger {
+            None => (gap, true),
+            Some(ledger) => match ledger.untold_of(gap).as_slice() {
+                [] => continue,
+                [first, rest @ ..] => (*first, rest.is_empty()),
+            },
+        };
+        if what == Read::TakeMore || !is_all {
+            // The next read meets it again.
+            state.cursor.move_to(before);
+        }
+        if what == Read::TakeMore {
+            return Ok(None);
+        }
+        if let Some(ledger) = &mut state.ledger {
+            ledger.note_told(&told, !is_all);
+        }
+        return Err(Error::Gap(told));
+    }
+}
+
+/// The oldest message that was given back, read anew.
+fn find_again<S: Storage>(ledger: &mut Ledger<S::File>, shared: &Shared<S>) -> Result<Option<Returned>> {
     let Some((seq, open)) = ledger.first_returned() else {
         return Ok(None);
     };
@@ -291,11 +330,11 @@ fn find_again<S: Storage>(ledger: &mut Ledger<S::File>, shared: &Shared<S>) -> R
         ledger.again.move_to(spot);
     }
     let gap = match ledger.again.find(shared) {
-        Ok(Some(record)) => return Ok(Some(record)),
+        Ok(Some(record)) => return Ok(Some(Returned::Found(record))),
         Ok(None) => Gap { first: seq, last: seq, cause: shared.cause_of(seq).0 },
         Err(Error::Gap(gap)) => gap,
         Err(error) => return Err(error),
     };
     ledger.again.release();
-    Err(Error::Gap(ledger.lose_returned(&Gap { first: seq, ..gap })))
+    Ok(Some(Returned::Lost(Gap { first: seq, ..gap })))
 }

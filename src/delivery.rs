@@ -93,15 +93,23 @@ impl Delivery {
     /// # Durability
     ///
     /// As a [dequeue](crate::Queue::dequeue): when it returns, that survives the death of the process, and once flushed, of
-    /// the machine. Of messages acknowledged out of order that much is remembered as fits 64 ranges of numbers per
-    /// consumer; those beyond come again after a crash. It needs no disk space.
+    /// the machine. It needs no disk space.
+    ///
+    /// Numbers acknowledged before an older message is are remembered as ranges, at least 22 for each consumer (114 where they
+    /// lie close together), the lowest first. Those in ranges beyond come again after a crash, also when they were flushed; so do all of them of a consumer for
+    /// which the index file has no row (twelve consumers have one) and cannot grow, because the disk or `max_bytes` leaves no room.
     ///
     /// # Errors
     ///
     /// [`Error::Closed`](crate::Error::Closed) when the queue was closed: the message comes again after the next opening.
     /// [`Error::NotFound`](crate::Error::NotFound) when the consumer was removed. Those of a flush that
-    /// [`flush_every_ops`](crate::Options::flush_every_ops) asks for; the message is acknowledged all the same.
+    /// [`flush_every_ops`](crate::Options::flush_every_ops) asks for; the message is acknowledged all the same. From within
+    /// the closure of [`enqueue_with`](crate::Queue::enqueue_with) it is refused, and the message comes again.
     pub fn ack(mut self) -> Result<()> {
+        if let Some(holder) = &self.holder {
+            // Else it would be neither acknowledged nor given back.
+            holder.engine.shared.check_may_wait()?;
+        }
         let seq = self.seq();
         // The arena is let go of first, so that the segment can be used again.
         self.message = Message::owned(seq, Vec::new());
@@ -119,10 +127,10 @@ impl Delivery {
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        if let Some(holder) = self.holder.take() {
-            let seq = self.seq();
+        if let Some(Holder { engine, standing }) = self.holder.take() {
+            let (seq, handed) = (self.seq(), self.handed);
             self.message = Message::owned(seq, Vec::new());
-            holder.engine.nack(&holder.standing, seq, self.handed);
+            engine.now_or_later(move |engine| engine.nack(&standing, seq, handed));
         }
     }
 }

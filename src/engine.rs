@@ -1,31 +1,31 @@
 //! One open queue, whatever its files live in: what [`Queue`](crate::Queue) and [`Consumer`](crate::Consumer) call.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{Error, Result};
 use crate::events;
 use crate::keeper::Keeper;
 use crate::layout::{Geometry, Place};
 use crate::ledger::Ledger;
-use crate::lock::{Guard, thread_number};
 use crate::options::{OnFull, Options, page_size};
 use crate::place::{Deliver, Handed, Read, Standing};
 use crate::pool::Pool;
-use crate::reader::{Check, Cursor, Record};
+use crate::reader::{Check, Cursor};
 use crate::ready::Ready;
 use crate::recovery::{Recovered, recover};
 use crate::segment::{Limits, Segments};
-use crate::shared::{CLOSED, Parts, PlaceCell, Shared, Spot, grain_of};
+use crate::shared::{Parts, PlaceCell, Shared, Spot, grain_of};
 use crate::storage::Storage;
 use crate::waiting::{Signal, Ticket};
-use crate::writer::{Batch, Writer};
+use crate::writer::{Batch, Room, Writer};
 
 /// The name under which the default consumer is kept; no user's name is empty.
 pub(crate) const DEFAULT: &str = "";
@@ -38,26 +38,87 @@ pub(crate) struct Engine<S: Storage> {
     default: OnceLock<Arc<Standing<S>>>,
     operations: AtomicU64,
     keeper: Keeper<S>,
-    /// Consumers come and go one at a time; true once the queue is closed.
-    pub(crate) registry: Mutex<bool>,
+    /// Consumers come and go one at a time: see [`registry`](Self::registry).
+    pub(crate) registry: Mutex<()>,
+    later: Later<S>,
+    /// Until the queue is closed.
+    held: Mutex<Option<HeldHere>>,
+    /// Calls that found the queue open and went on to wait for the registry's lock or the producers'.
+    #[cfg(test)]
+    pub(crate) came: AtomicU64,
+}
+
+/// When the queues were opened that this process has open: the pid alone does not say that a holder is this process, for in
+/// a container another one may have the same.
+static HELD_HERE: Mutex<Vec<SystemTime>> = Mutex::new(Vec::new());
+
+/// An entry in [`HELD_HERE`]: the milliseconds since 1970.
+#[derive(Debug)]
+struct HeldHere(u64);
+
+impl HeldHere {
+    fn new(since: u64) -> HeldHere {
+        HELD_HERE.lock().push(UNIX_EPOCH + Duration::from_millis(since));
+        HeldHere(since)
+    }
+}
+
+impl Drop for HeldHere {
+    fn drop(&mut self) {
+        let since = UNIX_EPOCH + Duration::from_millis(self.0);
+        let mut held = HELD_HERE.lock();
+        if let Some(at) = held.iter().position(|held| *held == since) {
+            held.swap_remove(at);
+        }
+    }
+}
+
+/// What threads wanted while they were filling a message in place.
+struct Later<S: Storage>(Mutex<Vec<Deferred<S>>>);
+
+type Deferred<S> = Box<dyn FnOnce(&Engine<S>) + Send>;
+
+impl<S: Storage> fmt::Debug for Later<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Later").field(&self.0.lock().len()).finish()
+    }
+}
+
+/// Does it when dropped: the closure has run, or panicked, and the producers' lock is free again.
+struct DoLater<'a, S: Storage>(&'a Engine<S>);
+
+impl<S: Storage> Drop for DoLater<'_, S> {
+    fn drop(&mut self) {
+        let deferred = std::mem::take(&mut *self.0.later.0.lock());
+        deferred.into_iter().for_each(|what| what(self.0));
+    }
 }
 
 impl<S: Storage> Engine<S> {
     /// Opens the queue in `storage`. Without `threads` all that a thread would do in the background is done by the calls.
     pub(crate) fn open(storage: S, options: &Options, threads: bool) -> Result<Engine<S>> {
-        options.validate()?;
+        let _told = events::at_end();
         let path = storage.path().to_path_buf();
+        options.validate(&path)?;
         if !storage.try_lock().map_err(|error| Error::io("lock", &path, error))? {
             let (pid, since) = crate::index::holder(&storage);
-            return Err(Error::Locked { path, pid, since });
+            let here = pid == std::process::id() && since.is_some_and(|since| HELD_HERE.lock().contains(&since));
+            return Err(Error::Locked { path, pid, here, since });
         }
         let recovered = recover(&storage, options.create, options.max_bytes.is_some());
         let recovered = recovered.inspect_err(|_| storage.unlock())?;
-        recovered.index.set_since(storage.now());
-        Engine::start(storage, options, threads, recovered)
+        let held = HeldHere::new(storage.now());
+        recovered.index.set_since(held.0);
+        Engine::start(storage, options, threads, recovered, held)
     }
 
-    fn start(storage: S, options: &Options, threads: bool, recovered: Recovered<S>) -> Result<Engine<S>> {
+    fn start(
+        storage: S,
+        options: &Options,
+        threads: bool,
+        recovered: Recovered<S>,
+        held: HeldHere,
+    ) -> Result<Engine<S>> {
         let geometry = Geometry::new(options.arena_size, options.max_mapped_arenas, options.max_bytes, page_size());
         let durable_only = options.flush_every_ops == Some(1);
         let small_flushes = options.flush_every_ops.is_some_and(|operations| operations < 10_000)
@@ -91,15 +152,20 @@ impl<S: Storage> Engine<S> {
             storage,
         });
         let shared = Arc::new(shared);
+        shared.segments.hold_found(&shared.storage, recovered.durable.position, recovered.tail.position);
         shared.note_oldest();
         let engine = Engine {
-            keeper: Keeper::new(&shared, options.flush_every, threads),
+            keeper: Keeper::new(&shared, options.flush_every),
             shared,
             options: options.clone(),
             consumers: Mutex::new(BTreeMap::new()),
             default: OnceLock::new(),
             operations: AtomicU64::new(0),
-            registry: Mutex::new(false),
+            registry: Mutex::new(()),
+            held: Mutex::new(Some(held)),
+            later: Later(Mutex::default()),
+            #[cfg(test)]
+            came: AtomicU64::new(0),
         };
         events::opened(
             engine.shared.storage.path(),
@@ -111,25 +177,45 @@ impl<S: Storage> Engine<S> {
         );
         for row in recovered.consumers {
             let known = (row.row != u32::MAX).then_some(row.row);
-            engine.take_up(known, &row.name, row.place, &row.acks)?;
+            // Its place was in an index that was set aside: it is kept, also where the limit leaves no room for another row.
+            let room = if known.is_none() { u64::MAX } else { 0 };
+            engine.take_up(known, &row.name, row.place, &row.acks, room)?;
         }
         if undurable {
-            engine.shared.flush_to(recovered.tail.position)?;
+            engine.shared.flush_to(recovered.tail)?;
+        }
+        if threads {
+            engine.keeper.allow(&engine.shared)?;
         }
         Ok(engine)
     }
 
-    fn take_up(&self, known: Option<u32>, name: &str, place: Place, acks: &[(u64, u64)]) -> Result<Arc<Standing<S>>> {
+    /// The index file may grow for it by `room` bytes, or by what the limits leave.
+    fn take_up(
+        &self,
+        known: Option<u32>,
+        name: &str,
+        place: Place,
+        acks: &[(u64, u64)],
+        room: u64,
+    ) -> Result<Arc<Standing<S>>> {
         let shared = &self.shared;
-        let (row, slot) =
-            shared.with_index_room(|room| shared.index.add_consumer(&shared.storage, known, name, place, room))?;
+        let (row, slot) = shared
+            .with_index_room(|left| shared.index.add_consumer(&shared.storage, known, name, place, left.max(room)))?;
         let cell = Arc::new(PlaceCell::default());
         cell.position.store(place.position, Ordering::Release);
         cell.seq.store(place.seq, Ordering::Release);
         cell.moves.store(u64::from(known.is_none()), Ordering::Release);
         let spot = Spot { position: place.position, seq: place.seq };
         // With ranges beyond its place the consumer goes on where it was.
-        let ledger = (!acks.is_empty()).then(|| Ledger::new(acks, shared.acks_slot(row, name)));
+        let beyond: Vec<_> = acks.iter().copied().filter(|(_, last)| *last >= place.seq).collect();
+        let mut ledger = (!beyond.is_empty()).then(|| Ledger::new(&beyond, shared.acks_slot(row, name)));
+        if known.is_none()
+            && let Some(ledger) = &mut ledger
+        {
+            // The index was made anew.
+            ledger.store(spot, || None);
+        }
         let ages = shared.max_age.is_some();
         let standing = Arc::new(Standing::new(name, row, spot, slot, Arc::clone(&cell), ledger, ages));
         shared.places.write().push(cell);
@@ -149,11 +235,23 @@ impl<S: Storage> Engine<S> {
         }
     }
 
+    /// The lock of whoever makes, moves or removes a consumer.
+    ///
+    /// Asked before, for a lock that another thread held when this process was forked off is held for ever; and after, for
+    /// the queue may have been closed, and the files be another owner's, while this was waited for.
+    fn registry(&self) -> Result<MutexGuard<'_, ()>> {
+        self.shared.check_readable()?;
+        #[cfg(test)]
+        self.came.fetch_add(1, Ordering::SeqCst);
+        let registry = self.registry.lock();
+        self.shared.check_readable()?;
+        Ok(registry)
+    }
+
     #[cold]
     fn begin_default(&self) -> Result<&Arc<Standing<S>>> {
-        self.shared.check_readable()?;
         self.consumer(DEFAULT)?;
-        self.default.get().ok_or(Error::Closed)
+        self.default.get().ok_or_else(|| Error::internal("the default consumer was made and is not there"))
     }
 
     /// The default consumer, if it ever read.
@@ -174,8 +272,8 @@ impl<S: Storage> Engine<S> {
 
     /// A new consumer at that place, or at the oldest message held.
     pub(crate) fn begin_consumer(&self, name: &str, spot: Option<Spot>) -> Result<Arc<Standing<S>>> {
-        self.shared.check_readable()?;
-        let _one_at_a_time = self.registry.lock();
+        let _told = events::at_end();
+        let _one_at_a_time = self.registry()?;
         if let Some(standing) = self.consumers.lock().get(name) {
             return Ok(Arc::clone(standing));
         }
@@ -188,26 +286,28 @@ impl<S: Storage> Engine<S> {
         let stand_in = Arc::new(PlaceCell::default());
         let end = self.shared.visible_end();
         let spot = {
-            let mut places = self.shared.places.write();
+            let _nothing_goes = self.shared.giving_back.write();
             let spot = spot.unwrap_or_else(|| self.shared.oldest(end));
             stand_in.position.store(spot.position, Ordering::Release);
-            places.push(Arc::clone(&stand_in));
+            self.shared.places.write().push(Arc::clone(&stand_in));
             spot
         };
         let place = Place { number: 0, position: spot.position, seq: spot.seq };
-        let taken = self.take_up(None, name, place, &[]);
+        let taken = self.take_up(None, name, place, &[], 0);
         self.shared.places.write().retain(|place| !Arc::ptr_eq(place, &stand_in));
         taken
     }
 
     pub(crate) fn fork(&self, from: &Standing<S>, name: &str) -> Result<Arc<Standing<S>>> {
-        self.shared.check_readable()?;
-        let _one_at_a_time = self.registry.lock();
+        let _told = events::at_end();
+        let _one_at_a_time = self.registry()?;
         if self.consumers.lock().contains_key(name) {
-            return Err(Error::InvalidArgument { what: "consumer name", reason: format!("{name:?} exists already") });
+            let path = self.shared.storage.path();
+            return Err(Error::invalid_argument(path, "consumer name", format!("{name:?} exists already")));
         }
         // Under the lock of the other one its place holds the segments.
         let (made, done) = from.with_state(|state| {
+            state.check(&self.shared, from)?;
             let made = self.add_consumer(name, Some(state.stored))?;
             let done = state.ledger.as_ref().map(|ledger| ledger.ranges()).unwrap_or_default();
             Ok::<_, Error>((made, done))
@@ -220,15 +320,16 @@ impl<S: Storage> Engine<S> {
 
     /// Moves a consumer to the message `seq`.
     pub(crate) fn seek(&self, standing: &Standing<S>, seq: u64) -> Result<()> {
+        let _told = events::at_end();
         let shared = &*self.shared;
-        shared.check_readable()?;
         // A fork takes the same locks in another order.
-        let one_at_a_time = self.registry.lock();
-        let not_found = || Error::NotFound { what: "message", name: seq.to_string() };
+        let one_at_a_time = self.registry()?;
+        standing.with_state(|state| state.check(shared, standing))?;
         let end = shared.visible_end();
+        let not_found = || Error::no_message(shared.storage.path(), seq, shared.oldest(end).seq..end.seq);
         {
-            // Nothing is given back while the place is looked for and taken.
-            let _places = shared.places.write();
+            // While the place is looked for and taken.
+            let _nothing_goes = shared.giving_back.write();
             let rows: Vec<_> = shared.segments.list().live.iter().copied().collect();
             let spot = match seq.cmp(&end.seq) {
                 std::cmp::Ordering::Greater => return Err(not_found()),
@@ -248,24 +349,27 @@ impl<S: Storage> Engine<S> {
 
     /// Names of the consumers that exist, the default one left out, in order.
     pub(crate) fn consumer_names(&self) -> Vec<String> {
+        if self.shared.forked() {
+            return Vec::new();
+        }
         self.consumers.lock().keys().filter(|name| *name != DEFAULT).cloned().collect()
     }
 
     pub(crate) fn remove_consumer(&self, name: &str) -> Result<()> {
-        self.shared.check_readable()?;
-        let one_at_a_time = self.registry.lock();
+        let _told = events::at_end();
+        let one_at_a_time = self.registry()?;
         let removed = if name == DEFAULT { None } else { self.consumers.lock().remove(name) };
         let Some(standing) = removed else {
-            return Err(Error::NotFound { what: "consumer", name: name.to_owned() });
+            return Err(Error::no_consumer(self.shared.storage.path(), name));
         };
-        standing.remove(&self.shared);
+        let removed = standing.remove(&self.shared);
         if self.shared.waiters.remove_ready(standing.row) {
             self.shared.message_waiters.fetch_sub(1, Ordering::SeqCst);
         }
         drop(one_at_a_time);
         self.give_back();
         self.shared.wake_readers(u64::MAX);
-        Ok(())
+        removed
     }
 
     /// What follows when a consumer has left a segment behind, or had to do without a window.
@@ -280,6 +384,14 @@ impl<S: Storage> Engine<S> {
                 }
             }
             standing.reconsider_window();
+        }
+        if self.shared.many_open.swap(false, Ordering::Relaxed) {
+            // Descriptors stay few, however many consumers stand in segments of their own.
+            for other in self.consumers.lock().values() {
+                if !std::ptr::eq(&**other, standing) {
+                    other.let_go();
+                }
+            }
         }
     }
 
@@ -299,52 +411,53 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    /// The producers' lock. A thread that is filling a message in place holds it already.
+    /// The producers' lock. Refused to who waited for it while the queue was closed.
     #[inline]
-    fn writer(&self) -> Result<Guard<'_, Writer<S::File>>> {
-        match self.shared.writer.0.try_lock() {
-            Some(writer) => Ok(writer),
-            None => self.writer_slow(),
-        }
-    }
-
-    #[cold]
-    fn writer_slow(&self) -> Result<Guard<'_, Writer<S::File>>> {
-        if self.shared.filler.load(Ordering::Relaxed) == thread_number() {
-            return Err(Error::InvalidArgument {
-                what: "enqueue",
-                reason: "called from within enqueue_with's closure".into(),
-            });
-        }
-        Ok(self.shared.writer.0.lock())
+    fn writer(&self) -> Result<MutexGuard<'_, Writer<S::File>>> {
+        self.shared.check_may_wait()?;
+        #[cfg(test)]
+        self.came.fetch_add(1, Ordering::SeqCst);
+        let writer = self.shared.writer.0.lock();
+        self.shared.check_writable()?;
+        Ok(writer)
     }
 
     #[inline]
     pub(crate) fn enqueue(&self, payload: &[u8]) -> Result<u64> {
+        let _told = events::at_end();
         let shared = &*self.shared;
-        shared.check_writable()?;
-        if let Some(mut writer) = shared.writer.0.owned()
-            && writer.push_quickly(payload)
-        {
-            let spot = writer.commit(shared);
+        let mut writer = self.writer()?;
+        if writer.push_quickly(payload) {
+            let spot = match writer.commit(shared) {
+                Ok(spot) => spot,
+                Err(error) => {
+                    writer.roll_back(shared);
+                    drop(writer);
+                    return self.enqueue_again(error, payload);
+                }
+            };
             let waiters = shared.message_waiters.load(Ordering::Relaxed);
             drop(writer);
             if waiters != 0 || self.options.flush_every_ops.is_some() {
-                self.written(spot.position, 1, waiters)?;
+                self.written(spot, 1, waiters)?;
             }
             return Ok(spot.seq - 1);
         }
-        self.enqueue_slowly(payload)
+        self.enqueue_slowly(writer, payload)
     }
 
     #[inline(never)]
-    fn enqueue_slowly(&self, payload: &[u8]) -> Result<u64> {
-        let mut writer = self.writer()?;
+    fn enqueue_slowly(&self, mut writer: MutexGuard<'_, Writer<S::File>>, payload: &[u8]) -> Result<u64> {
         let seq = writer.committed().seq;
-        if let Err(error) = writer.push(&self.shared, payload, Batch::default()) {
-            return self.enqueue_again(writer, error, payload);
-        }
-        let end = writer.commit(&self.shared).position;
+        let pushed = writer.push(&self.shared, payload, Batch::default());
+        let end = match pushed.and_then(|()| writer.commit(&self.shared)) {
+            Ok(spot) => spot,
+            Err(error) => {
+                writer.roll_back(&self.shared);
+                drop(writer);
+                return self.enqueue_again(error, payload);
+            }
+        };
         let waiters = self.shared.message_waiters.load(Ordering::Relaxed);
         drop(writer);
         if waiters != 0 || self.options.flush_every_ops.is_some() {
@@ -354,9 +467,7 @@ impl<S: Storage> Engine<S> {
     }
 
     #[cold]
-    fn enqueue_again(&self, mut writer: Guard<'_, Writer<S::File>>, error: Error, payload: &[u8]) -> Result<u64> {
-        writer.roll_back(&self.shared);
-        drop(writer);
+    fn enqueue_again(&self, error: Error, payload: &[u8]) -> Result<u64> {
         if !error.is_full() {
             return Err(error);
         }
@@ -370,21 +481,21 @@ impl<S: Storage> Engine<S> {
         count: u64,
         mut push: impl FnMut(&mut Writer<S::File>, &Shared<S>) -> Result<R>,
     ) -> Result<(Range<u64>, R)> {
+        let _told = events::at_end();
         let shared = &*self.shared;
         let mut deadline = None;
         loop {
-            shared.check_writable()?;
             let mut writer = self.writer()?;
             let seen = *shared.space_gate.lock();
             let passed = shared.segments.passed();
             let first = writer.committed().seq;
-            let error = match push(&mut writer, shared) {
+            let pushed = push(&mut writer, shared).and_then(|result| writer.commit(shared).map(|_| result));
+            let error = match pushed {
                 Ok(result) => {
-                    writer.commit(shared);
                     let waiters = shared.message_waiters.load(Ordering::Relaxed);
                     let end = writer.committed();
                     drop(writer);
-                    self.written(end.position, count, waiters)?;
+                    self.written(end, count, waiters)?;
                     return Ok((first..end.seq, result));
                 }
                 Err(error) => error,
@@ -393,7 +504,7 @@ impl<S: Storage> Engine<S> {
             if !error.is_full() {
                 return Err(error);
             }
-            events::full(&error);
+            events::full(shared.storage.path(), &error);
             if self.find_room(&mut writer)? || shared.regain(passed)? {
                 continue;
             }
@@ -407,6 +518,7 @@ impl<S: Storage> Engine<S> {
                 }
                 OnFull::Wait(limit) => {
                     drop(writer);
+                    events::tell();
                     let until =
                         *deadline.get_or_insert_with(|| limit.and_then(|limit| Instant::now().checked_add(limit)));
                     if !shared.wait_for_space(seen, until) {
@@ -428,43 +540,58 @@ impl<S: Storage> Engine<S> {
         Ok(written.0)
     }
 
-    /// Fills a message in place under the producers' lock.
-    pub(crate) fn enqueue_with<R>(&self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> Result<(u64, R)> {
-        /// Says who holds the producers' lock, and stops saying so, also when the closure panics.
-        struct Filling<'a>(&'a AtomicU64);
-        impl Drop for Filling<'_> {
-            fn drop(&mut self) {
-                self.0.store(0, Ordering::Relaxed);
-            }
-        }
+    /// Has `fill` write a message under the producers' lock, in place where it can lie in one piece.
+    pub(crate) fn enqueue_with(&self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<u64> {
+        let _later = DoLater(self);
         let mut fill = Some(fill);
-        let (range, result) = self.write(1, |writer, shared| {
-            // Room is made before the closure runs, which can run only once.
-            writer.reserve(shared, len)?;
-            let Some(fill) = fill.take() else {
-                return Err(Error::Closed);
+        let mut bytes = Vec::new();
+        let (range, ()) = self.write(1, |writer, shared| {
+            if fill.is_none() {
+                // It was written, and the disk has refused to take it into the room that was made: from here on it is as any.
+                return writer.push(shared, &bytes, Batch::default());
+            }
+            // Room is made for all of it before the closure runs, which can run only once.
+            let room = writer.reserve(shared, len)?;
+            let fill = |bytes: &mut [u8]| {
+                let _filling = shared.filling();
+                if let Some(fill) = fill.take() {
+                    fill(bytes);
+                }
             };
-            shared.filler.store(thread_number(), Ordering::Relaxed);
-            let _filling = Filling(&shared.filler);
-            writer.push_with(shared, len, fill)
+            match room {
+                Room::Here => writer.fill_here(len, fill),
+                Room::Apart { pieces, bytes: buffer } => {
+                    bytes = buffer;
+                    writer.fill_apart(shared, &pieces, &mut bytes, fill)?;
+                }
+            }
+            Ok(())
         })?;
-        Ok((range.start, result))
+        Ok(range.start)
+    }
+
+    /// Does `what` now, or, when the calling thread is filling a message in place and so may not wait for locks, right after.
+    #[inline]
+    pub(crate) fn now_or_later(&self, what: impl FnOnce(&Engine<S>) + Send + 'static) {
+        if self.shared.is_filling() {
+            self.later.0.lock().push(Box::new(what));
+        } else {
+            what(self);
+        }
     }
 
     /// What follows a write that cannot simply return: waking readers, flushing.
     #[cold]
-    fn written(&self, end: u64, count: u64, waiters: usize) -> Result<()> {
+    fn written(&self, end: Spot, count: u64, waiters: usize) -> Result<()> {
         if waiters != 0 && !self.shared.durable_only {
             self.shared.wake_readers(count);
         }
-        match self.options.flush_every_ops {
-            Some(1) => {
-                self.shared.flush_to(end)?;
-                self.shared.checkpoint_if_due()
-            }
+        let flushed = match self.options.flush_every_ops {
+            Some(1) => self.shared.flush_to(end).and_then(|()| self.shared.checkpoint_if_due()),
             Some(every) => self.count(every, count),
             None => Ok(()),
-        }
+        };
+        flushed.map_err(Error::of_flush)
     }
 
     /// The operation that completes the number does the flush.
@@ -517,10 +644,10 @@ impl<S: Storage> Engine<S> {
             return Ok(true);
         }
         // Never waits for it: a seek holds it and wants the producers' lock.
-        let Some(places) = shared.places.try_read() else {
+        let Some(giving_back) = shared.giving_back.try_read() else {
             return Ok(false);
         };
-        let Some(lowest) = places.iter().map(|place| place.position.load(Ordering::Acquire)).min() else {
+        let Some(lowest) = shared.lowest_place() else {
             return Ok(false);
         };
         let drained = shared.segments.drain(lowest);
@@ -529,7 +656,7 @@ impl<S: Storage> Engine<S> {
         } else {
             None
         };
-        drop(places);
+        drop(giving_back);
         if let Some(end) = retired {
             writer.begin_anew(shared, end);
             shared.oldest_seq.fetch_max(writer.committed().seq, Ordering::AcqRel);
@@ -564,6 +691,7 @@ impl<S: Storage> Engine<S> {
         check: Check,
         delivery: D,
     ) -> Result<Option<D::Delivered>, Box<Error>> {
+        let _told = events::at_end();
         let step = standing.step(&self.shared, what, check, delivery);
         if step.crossed {
             self.crossed(standing);
@@ -594,12 +722,13 @@ impl<S: Storage> Engine<S> {
     }
 
     /// Hands the next message out.
-    pub(crate) fn receive<R>(
+    pub(crate) fn receive<D: Deliver<S>>(
         &self,
         standing: &Standing<S>,
-        deliver: impl FnOnce(&Shared<S>, &mut Cursor<S::File>, &Record) -> Result<R, Box<Error>>,
-    ) -> Result<Option<(R, Handed)>> {
-        let (step, handed) = standing.receive(&self.shared, deliver);
+        delivery: D,
+    ) -> Result<Option<(D::Delivered, Handed)>> {
+        let _told = events::at_end();
+        let (step, handed) = standing.receive(&self.shared, delivery);
         if step.crossed {
             self.crossed(standing);
         }
@@ -607,42 +736,51 @@ impl<S: Storage> Engine<S> {
     }
 
     pub(crate) fn ack(&self, standing: &Standing<S>, seq: u64, handed: Handed) -> Result<()> {
+        let _told = events::at_end();
         let Some(crossed) = standing.acknowledge(&self.shared, seq, handed)? else {
             return Ok(());
         };
         if crossed {
             self.give_back();
         }
-        self.shared.wake_reader(standing.row, None);
+        self.shared.wake_reader(standing.row);
         if self.options.flush_every_ops.is_some() { self.count_read() } else { Ok(()) }
     }
 
     pub(crate) fn nack(&self, standing: &Standing<S>, seq: u64, handed: Handed) {
         if !self.shared.forked() && standing.give_back(&self.shared, seq, handed) {
-            self.shared.wake_reader(standing.row, None);
+            self.shared.wake_reader(standing.row);
         }
     }
 
-    pub(crate) fn set_max_in_flight(&self, standing: &Standing<S>, limit: Option<u32>) {
-        standing.set_max_in_flight(&self.shared, limit);
+    pub(crate) fn set_max_in_flight(&self, standing: &Standing<S>, limit: Option<u32>) -> Result<()> {
+        standing.set_max_in_flight(&self.shared, limit)?;
         self.shared.wake_readers(u64::MAX);
+        Ok(())
+    }
+
+    /// Messages of the default consumer that are in flight.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.default.get().map_or(0, |standing| standing.in_flight(&self.shared))
     }
 
     /// Messages that wait for the default consumer; before it first reads, all that are held.
     pub(crate) fn len(&self) -> u64 {
         match self.default.get() {
             Some(standing) => standing.len(&self.shared),
+            None if self.shared.forked() => 0,
             None => self.shared.len_from(None),
         }
     }
 
     /// The consumer's descriptor, which is made when first asked for.
     pub(crate) fn ready_fd<'a>(&self, standing: &'a Standing<S>) -> Result<BorrowedFd<'a>> {
+        self.shared.check_may_wait()?;
         if let Some(ready) = standing.ready.get() {
             return Ok(ready.descriptor());
         }
-        self.shared.check_readable()?;
-        let _one_at_a_time = self.registry.lock();
+        let _one_at_a_time = self.registry()?;
+        standing.with_state(|state| state.check(&self.shared, standing))?;
         if standing.ready.get().is_none() {
             let path = self.shared.storage.path();
             let ready = Arc::new(Ready::new().map_err(|error| Error::io("make a descriptor for", path, error))?);
@@ -651,13 +789,14 @@ impl<S: Storage> Engine<S> {
             self.count_waiter();
             standing.set_ready(&self.shared, ready);
         }
-        standing.ready.get().map(|ready| ready.descriptor()).ok_or(Error::Closed)
+        let ready = standing.ready.get().map(|ready| ready.descriptor());
+        ready.ok_or_else(|| Error::internal("the descriptor was made and is not there"))
     }
 
     /// Makes producers tell of news. Counted under the locks that messages become visible under: whoever publishes later
     /// sees the count, whoever published before is seen by the read that follows.
     fn count_waiter(&self) {
-        let _writer = self.shared.lock_writer();
+        let _writer = self.shared.writer.0.lock();
         let _durable = self.shared.durable.0.lock();
         self.shared.message_waiters.fetch_add(1, Ordering::SeqCst);
     }
@@ -669,15 +808,23 @@ impl<S: Storage> Engine<S> {
         Ok(ticket)
     }
 
-    /// Leaves the line. With `news` not looked at, or more of them, the next in line is told.
+    /// Leaves the line. When there is something left, the first in line is told.
     pub(crate) fn leave(&self, standing: &Standing<S>, ticket: Ticket) {
         if self.shared.forked() {
             return;
         }
         self.shared.waiters.leave(ticket);
         self.shared.message_waiters.fetch_sub(1, Ordering::SeqCst);
-        if self.shared.message_waiters.load(Ordering::Relaxed) != 0 && standing.has_news(&self.shared) {
-            self.shared.waiters.wake_one(standing.row, None);
+        self.pass_on(standing, None);
+    }
+
+    /// One that waits for the consumer (with `after`, one that came later) is told when there is something to read: whoever asks
+    /// for this cannot use it.
+    pub(crate) fn pass_on(&self, standing: &Standing<S>, after: Option<Ticket>) {
+        let shared = &*self.shared;
+        if shared.message_waiters.load(Ordering::Relaxed) != 0 && standing.with_state(|state| state.has_waiting(shared))
+        {
+            shared.waiters.wake_one(standing.row, after);
         }
     }
 
@@ -691,13 +838,15 @@ impl<S: Storage> Engine<S> {
         if let Some(result) = attempt()? {
             return Ok(Some(result));
         }
-        let ticket = self.join(standing, Signal::Thread(std::thread::current()))?;
+        let signal = || Signal::Thread(std::thread::current());
+        let ticket = self.join(standing, signal())?;
         let _leave = InLine { engine: self, standing, ticket };
         loop {
-            self.shared.waiters.rearm(ticket, None);
+            self.shared.waiters.rearm(ticket, signal());
             if let Some(result) = attempt()? {
                 return Ok(Some(result));
             }
+            self.pass_on(standing, Some(ticket));
             while !self.shared.waiters.is_woken(ticket) {
                 match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
                     None => std::thread::park(),
@@ -710,26 +859,28 @@ impl<S: Storage> Engine<S> {
 
     /// Ends the run: wakes and refuses everybody, makes all durable, lets go of the files. Done once.
     pub(crate) fn close(&self) -> Result<()> {
+        let _told = events::at_end();
         if self.shared.forked() {
             // The files belong to the process that opened them; and a lock that another of its threads held is held for ever.
             return Ok(());
         }
-        let mut closed = self.registry.lock();
-        if *closed {
-            return Ok(());
-        }
-        *closed = true;
         let shared = &*self.shared;
-        self.keeper.stop(&self.shared.bell);
-        let begun = {
-            // Whoever is within a write finishes it; nobody begins another.
-            let writer = shared.writer.0.lock();
-            shared.status.fetch_or(CLOSED, Ordering::Release);
-            writer.has_begun()
+        let (begun, standings) = {
+            // Whoever is within a write, or makes or moves a consumer, finishes it; nobody begins another.
+            let _one_at_a_time = self.registry.lock();
+            let mut writer = shared.writer.0.lock();
+            if !shared.index.poison.close() {
+                return Ok(());
+            }
+            writer.stop();
+            (writer.has_begun(), self.consumers.lock().values().cloned().collect::<Vec<_>>())
         };
+        // No lock is held: wakers may call the queue, and the keeper may be about to.
         shared.wake_readers(u64::MAX);
         shared.wake_writers();
-        for standing in self.consumers.lock().values() {
+        self.keeper.stop(&shared.bell);
+        // Whoever is within a read finishes it.
+        for standing in &standings {
             standing.release(shared);
         }
         shared.reclaim();
@@ -738,9 +889,12 @@ impl<S: Storage> Engine<S> {
             shared.segments.trim(&shared.context());
         }
         let flushed = shared.flush_finally(begun);
+        shared.let_go();
         shared.writer.0.lock().release();
+        shared.segments.release();
         shared.pool.detach();
         shared.index.set_pid(0);
+        drop(self.held.lock().take());
         shared.storage.unlock();
         flushed.and(settled)
     }

@@ -1,6 +1,7 @@
 //! What calls do when the disk refuses, and how often they ask it: by a simulated disk that fails and counts.
 
 use rustix::io::Errno;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use byteorder::{ByteOrder, LittleEndian};
@@ -9,10 +10,13 @@ use crate::checksum::crc32c;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::layout::FORMAT_VERSION;
+use crate::message::Message;
 use crate::options::Options;
 use crate::place::Read;
 use crate::reading;
-use crate::sim::{Call, SimStorage};
+#[cfg(feature = "tracing")]
+use crate::shared::Spot;
+use crate::sim::{Call, SimStorage, meanwhile};
 
 fn options() -> Options {
     Options::new().arena_size(16 << 10).max_bytes(512 << 10)
@@ -132,6 +136,40 @@ fn a_flush_that_fails_in_the_background_reaches_the_next_call() {
 }
 
 #[test]
+fn a_segment_is_not_used_again_while_a_message_of_it_is_lent_however_late_its_window_was_taken() {
+    let storage = new();
+    let engine = open(&storage, &Options::new().arena_size(16 << 10), false);
+    let messages = 2 * (4 << 20) / 920;
+    for _ in 0..messages {
+        engine.enqueue(&[1; 900]).unwrap();
+    }
+    // A reader has opened the first segment, and has no window yet.
+    let shared = Arc::clone(&engine.shared);
+    let row = shared.segments.list().live[0];
+    let segment = shared.segments.list().open(&storage, &row).unwrap();
+    let (send, lent) = std::sync::mpsc::channel();
+    meanwhile("between the looks at a drained segment", move || {
+        // It takes one, lends the first message, and lets go of the segment.
+        let (life, length) = (row.header.life, row.header.length);
+        let granted = shared.pool.get(&segment.file, life, 0, length, || segment.allocated(), true).unwrap().unwrap();
+        assert!(granted.lending);
+        let mut window = granted.lease;
+        let message = Message::lent(0, window.share(), segment.offset(row.header.base) as usize + 16, 900);
+        drop((window, segment));
+        send.send(message).unwrap();
+    });
+    // Everybody passes it, and it would be used again.
+    for seq in 0..messages {
+        assert_eq!(take(&engine).unwrap(), Some(seq));
+    }
+    let message = lent.try_recv().expect("the segment was drained");
+    for _ in 0..messages {
+        engine.enqueue(&[2; 900]).unwrap();
+    }
+    assert!(message.is_lent() && message[..] == [1; 900], "{:?}", &message[..4]);
+}
+
+#[test]
 fn a_segment_of_a_later_version_is_named_and_not_touched() {
     for lost_index in [false, true] {
         let storage = new();
@@ -180,5 +218,69 @@ fn a_segment_of_a_later_version_is_named_and_not_touched() {
             other => panic!("{other}"),
         }
         assert!(storage.read_file(&name) == bytes, "{name} was touched");
+    }
+}
+
+#[test]
+fn a_period_beyond_what_the_clock_can_say_stops_no_keeper() {
+    let storage = new();
+    let engine = open(&storage, &options().flush_every(Duration::MAX).max_age(Duration::MAX), true);
+    engine.consumer("").unwrap();
+    for _ in 0..100 {
+        engine.enqueue(&[7; 1000]).unwrap();
+        take(&engine).unwrap();
+    }
+    assert!(engine.stats().segments < 3);
+    // What is drained only the keeper hands on, as nobody needs the space.
+    eventually(|| !engine.shared.segments.list().has_drained());
+    engine.close().unwrap();
+}
+
+#[cfg(feature = "tracing")]
+#[test]
+fn a_failed_flush_is_told_while_no_lock_is_held() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use tracing::{Event, Metadata, Subscriber, span};
+
+    /// Calls the queue that tells it something.
+    struct Asks(Arc<Engine<SimStorage>>, Arc<AtomicU64>);
+    impl Subscriber for Asks {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            metadata.target() == "mmq"
+        }
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+        fn event(&self, event: &Event<'_>) {
+            let engine = &self.0;
+            let _ = (engine.enqueue(b"told"), take(engine), engine.shared.flush(), engine.stats(), durable(engine));
+            self.1.fetch_add(u64::from(*event.metadata().level() == tracing::Level::ERROR), Ordering::Relaxed);
+        }
+        fn enter(&self, _: &span::Id) {}
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    type Way = fn(&Engine<SimStorage>) -> bool;
+    let ways: [Way; 3] = [
+        |engine| engine.enqueue(b"a message").is_err(),
+        |engine| engine.enqueue_with(9, |bytes| bytes.fill(1)).is_err(),
+        |engine| {
+            let tail = engine.shared.committed_spot();
+            let beyond = Spot { position: tail.position + 1, ..tail };
+            engine.shared.flush_to(beyond).is_err() && engine.enqueue_batch(&[b"none"]).is_err()
+        },
+    ];
+    for way in ways {
+        let storage = new();
+        let engine = Arc::new(open(&storage, &options().flush_every_ops(1), false));
+        engine.enqueue(b"the segment is made").unwrap();
+        storage.fail_after(Call::SyncFile, 1, Errno::IO, true);
+        let told = Arc::new(AtomicU64::new(0));
+        tracing::subscriber::with_default(Asks(Arc::clone(&engine), Arc::clone(&told)), || {
+            assert!(way(&engine));
+        });
+        assert_eq!(told.load(Ordering::Relaxed), 1);
     }
 }

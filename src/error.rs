@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The result of every call that can fail.
@@ -13,75 +14,112 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Empty is never an error: a read from an empty queue answers `Ok(None)`.
 ///
 /// After any error but [`Error::Poisoned`] and [`Error::Closed`] the queue goes on working: a call that failed changed
-/// nothing, and [`Error::Gap`] has already been stepped over.
+/// nothing, but for what its own `# Errors` say of a flush that failed behind it, and [`Error::Gap`] has already been stepped
+/// over: see [`past_gaps`] for loops that go on behind it.
+///
+/// The text of an error (its [`Display`](fmt::Display)) says all of it, the cause and the queue's path included;
+/// [`source`](std::error::Error::source) gives none, so that no cause is printed twice. The system's own error is the field
+/// [`source`](Error::Io::source) of [`Error::Io`].
+///
+/// Match with `..`: variants may get more fields.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused a call. A full disk comes this way too (`source.kind()` is
-    /// [`io::ErrorKind::StorageFull`]); nothing was changed, and the call works again when there is space.
+    /// [`io::ErrorKind::StorageFull`]); nothing was changed, and the call works again when there is space. With `op` `"flush"`
+    /// the messages of the call are in the queue: what failed is making them durable.
     #[error("cannot {op} {}: {source}", path.display())]
     Io {
-        /// What was tried, as a verb: `"open"`, `"allocate"`, `"flush"`.
+        /// What was tried, as a verb: `"open"`, `"create"`, `"allocate"`, `"flush"`.
         op: &'static str,
         /// The file or directory it was tried on.
         path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
+        /// The system's answer. (`r#`: the text above tells it, so it is not the error's `source()` as well.)
+        r#source: io::Error,
     },
-    /// Messages that will never come. Told once; the next read goes on behind them.
+    /// Messages that will never come. Told once; the next read goes on behind them: see [`past_gaps`].
     #[error("{0}")]
     Gap(Gap),
     /// The message is longer than any queue, or this one, can hold.
-    #[error("message of {len} bytes is too large: at most {max} bytes fit")]
+    #[error("queue {}: a message of {len} bytes is too large: {}", path.display(), Longest { max: *max, max_bytes: *max_bytes })]
     MessageTooLarge {
+        /// The queue's directory.
+        path: PathBuf,
         /// Length of the refused message in bytes.
         len: u64,
         /// The longest message in bytes that this queue takes.
         max: u64,
+        /// The value of [`max_bytes`](crate::Options::max_bytes) when it is what allows no longer ones; `None` when no queue
+        /// takes longer ones.
+        max_bytes: Option<u64>,
     },
     /// The queue is as large as `max_bytes` or `min_free_bytes` allow and its policy is to refuse.
-    #[error("queue is full: {needed} more bytes of disk would pass the limit ({used} of {limit} bytes used)")]
+    #[error("queue {} is full: {needed} more bytes of disk would {}", path.display(), Passed { option, used: *used, limit: *limit, free: *free })]
     Full {
+        /// The queue's directory.
+        path: PathBuf,
+        /// The option whose limit it is: `"max_bytes"` or `"min_free_bytes"`.
+        option: &'static str,
         /// Bytes of disk the queue takes now, every file counted.
         used: u64,
-        /// The limit in bytes that would be passed.
+        /// The option's value in bytes.
         limit: u64,
         /// Bytes of disk the call would have needed on top.
         needed: u64,
+        /// For `min_free_bytes`: bytes that are free on the file system.
+        free: Option<u64>,
     },
     /// An option has a value that cannot be.
-    #[error("option {name}: {reason}")]
+    #[error("queue {}: option {name}: {reason}", path.display())]
     InvalidOption {
+        /// The directory of the queue that was to be opened.
+        path: PathBuf,
         /// The option's name, as its setter is called.
         name: &'static str,
         /// What is wrong with its value.
         reason: String,
     },
-    /// An argument has a value that cannot be.
-    #[error("{what}: {reason}")]
+    /// An argument has a value that cannot be, or a call was made where it cannot be.
+    #[error("{}{what}: {reason}", Of(path.as_deref()))]
     InvalidArgument {
+        /// The directory of the queue that was called, where it is known.
+        path: Option<PathBuf>,
         /// The argument.
         what: &'static str,
         /// What is wrong with it.
         reason: String,
     },
-    /// Somebody else has the queue open.
-    #[error("queue {} is open in process {pid}{}", path.display(), Since(*since))]
+    /// The queue is open already, here or in another process.
+    #[error("queue {} is open already{}{}", path.display(), Holder { pid: *pid, here: *here }, Since(*since))]
     Locked {
         /// The queue's directory.
         path: PathBuf,
         /// The holder's process id; 0 when it could not be read.
         pid: u32,
+        /// The holder is this very process. (In a container another process may have the same number.)
+        here: bool,
         /// When the holder opened it: a process that began later only has its number. `None` when it could not be read.
         since: Option<SystemTime>,
     },
     /// There is nothing of that name.
-    #[error("{what} {name:?} does not exist")]
+    #[error("{}", Absent { path, what, name, held: held.as_ref() })]
     NotFound {
+        /// The queue's directory.
+        path: PathBuf,
         /// What was looked for: `"queue"`, `"consumer"`, `"message"`.
         what: &'static str,
         /// Its path, name or number.
         name: String,
+        /// For a message: the numbers that the queue held then.
+        held: Option<Range<u64>>,
+    },
+    /// The directory holds files, and nothing of a queue. It was left as it is: a queue wants a directory of its own.
+    #[error("{} is not a queue: it holds {file:?}, which is not mmq's; nothing was changed", path.display())]
+    NotAQueue {
+        /// The directory.
+        path: PathBuf,
+        /// The name of a file in it.
+        file: String,
     },
     /// The files were written by a later version of mmq. They were not touched.
     #[error("{}: format version {found} is not supported (up to {supported} is)", path.display())]
@@ -97,15 +135,22 @@ pub enum Error {
     /// again to write.
     #[error("writing is refused since a flush failed ({reason}); open the queue again")]
     Poisoned {
-        /// The failure that poisoned the queue.
+        /// The failure that poisoned the queue, with the path of the file.
         reason: String,
     },
-    /// The queue was closed while the call waited.
+    /// The queue was closed while the call waited, or before it.
     #[error("the queue is closed")]
     Closed,
     /// The queue was opened in another process: this one is a fork of it and must open the queue for itself.
     #[error("the queue was opened before a fork; a child process cannot use its parent's queue")]
     Forked,
+    /// A bug in mmq: something was not as the library's own code has it. The queue may be used on; please report it with this
+    /// text.
+    #[error("a bug in mmq: {what}")]
+    Internal {
+        /// What was not as it must be.
+        what: &'static str,
+    },
 }
 
 /// What a file of a later version is refused with, where no more is known of it than that it could not be opened.
@@ -116,14 +161,145 @@ pub(crate) struct LaterVersion {
     pub(crate) supported: u32,
 }
 
-/// The end of the sentence on who holds a queue. The number is one that `date -d @` takes.
+/// What the error of a failed sync says was tried.
+const FLUSH: &str = "flush";
+
+/// The answer of a sync that failed: what it was to make durable may never be, whatever a later sync says (rule R6). It is
+/// an [`Error`] only once somebody has seen to that: [`Index::heed`](crate::index::Index::heed) while the queue is open,
+/// [`ends_opening`](Self::ends_opening) before.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct SyncFailed(pub(crate) io::Error);
+
+impl SyncFailed {
+    /// For whoever refuses to write from now on.
+    pub(crate) fn heeded(self, path: impl Into<PathBuf>) -> Error {
+        Error::Io { op: FLUSH, path: path.into(), source: self.0 }
+    }
+
+    /// For an opening, which fails by it. The next one does not believe the page cache either, or finds it as this one did.
+    pub(crate) fn ends_opening(self, path: impl Into<PathBuf>) -> Error {
+        self.heeded(path)
+    }
+}
+
+/// The beginning of a sentence about a queue, where one is known.
+struct Of<'a>(Option<&'a Path>);
+
+impl fmt::Display for Of<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |path| write!(f, "queue {}: ", path.display()))
+    }
+}
+
+/// How long a message may be, and why not longer.
+struct Longest {
+    max: u64,
+    max_bytes: Option<u64>,
+}
+
+impl fmt::Display for Longest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.max_bytes {
+            Some(max_bytes) => write!(f, "with max_bytes {max_bytes} at most {} bytes fit", self.max),
+            None => write!(f, "no queue takes more than {} bytes", self.max),
+        }
+    }
+}
+
+/// Which limit would be passed.
+struct Passed<'a> {
+    option: &'a str,
+    used: u64,
+    limit: u64,
+    free: Option<u64>,
+}
+
+impl fmt::Display for Passed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Passed { option, used, limit, free } = self;
+        match free {
+            Some(free) => {
+                write!(f, "leave less than {option} {limit} free ({free} bytes are free, the queue takes {used})")
+            }
+            None => write!(f, "pass {option} {limit} ({used} bytes are used)"),
+        }
+    }
+}
+
+/// Who holds a queue.
+struct Holder {
+    pid: u32,
+    here: bool,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Holder { pid: 0, .. } => Ok(()),
+            Holder { pid, here: false } => write!(f, " in process {pid}"),
+            Holder { pid, here: true } => write!(f, " in process {pid}, which is this very one,"),
+        }
+    }
+}
+
+/// Since when it holds it: as a date, and how long ago that is at the moment of printing.
 struct Since(Option<SystemTime>);
 
 impl fmt::Display for Since {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.and_then(|since| since.duration_since(UNIX_EPOCH).ok()) {
-            Some(since) => write!(f, " since Unix time {}", since.as_secs()),
-            None => Ok(()),
+        let Some(time) = self.0 else { return Ok(()) };
+        let Ok(since) = time.duration_since(UNIX_EPOCH) else { return Ok(()) };
+        let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+        let (year, month, day) = date(days);
+        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        write!(f, " since {year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")?;
+        // A clock that was set back says nothing.
+        let Ok(ago) = SystemTime::now().duration_since(time) else { return Ok(()) };
+        match ago.as_secs() {
+            0..2 => write!(f, " (just now)"),
+            seconds @ 2..120 => write!(f, " ({seconds} seconds ago)"),
+            seconds @ 120..7_200 => write!(f, " ({} minutes ago)", seconds / 60),
+            seconds @ 7_200..172_800 => write!(f, " ({} hours ago)", seconds / 3600),
+            seconds => write!(f, " ({} days ago)", seconds / 86_400),
+        }
+    }
+}
+
+/// Year, month and day of so many days after 1970-01-01, by the Gregorian calendar: in 400 years there are 146,097 days, and a
+/// year that begins in March has its leap day at its end.
+fn date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468; // since 0000-03-01
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153; // 0 is March
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    (era * 400 + year + later, month, day)
+}
+
+/// What is not there, and what is instead.
+struct Absent<'a> {
+    path: &'a Path,
+    what: &'a str,
+    name: &'a str,
+    held: Option<&'a Range<u64>>,
+}
+
+impl fmt::Display for Absent<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Absent { path, what, name, held } = self;
+        let path = path.display();
+        match (*what, held) {
+            ("queue", _) => write!(f, "queue {name} does not exist"),
+            (_, Some(held)) if held.is_empty() => {
+                write!(f, "queue {path} holds no {what} {name}: it is empty, and the next one will be {}", held.end)
+            }
+            (_, Some(held)) => {
+                write!(f, "queue {path} holds no {what} {name}: it holds {} to {}", held.start, held.end - 1)
+            }
+            (_, None) => write!(f, "queue {path} has no {what} {name:?}"),
         }
     }
 }
@@ -136,20 +312,70 @@ impl Error {
         Error::Io { op, path: path.into(), source }
     }
 
+    /// There is no message of that number: the queue holds those.
+    #[cold]
+    pub(crate) fn no_message(path: &Path, seq: u64, held: Range<u64>) -> Self {
+        Error::NotFound { path: path.to_owned(), what: "message", name: seq.to_string(), held: Some(held) }
+    }
+
+    /// There is no consumer of that name.
+    #[cold]
+    pub(crate) fn no_consumer(path: &Path, name: &str) -> Self {
+        Error::NotFound { path: path.to_owned(), what: "consumer", name: name.to_owned(), held: None }
+    }
+
+    /// There is no queue.
+    #[cold]
+    pub(crate) fn no_queue(path: &Path) -> Self {
+        Error::NotFound { path: path.to_owned(), what: "queue", name: path.display().to_string(), held: None }
+    }
+
+    /// A call on the queue in `path` with an argument that cannot be.
+    #[cold]
+    pub(crate) fn invalid_argument(path: &Path, what: &'static str, reason: impl Into<String>) -> Self {
+        Error::InvalidArgument { path: Some(path.to_owned()), what, reason: reason.into() }
+    }
+
+    /// What cannot be, unless mmq has a bug.
+    #[cold]
+    pub(crate) fn internal(what: &'static str) -> Self {
+        Error::Internal { what }
+    }
+
     /// True for a refusal that space would cure: [`Error::Full`], or an [`Error::Io`] whose source is a full disk or an
-    /// exceeded quota.
+    /// exceeded quota. A flush that failed for want of space is none: what it was to make durable may be lost.
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {
             Error::Full { .. } => true,
+            Error::Io { op: FLUSH, .. } => false,
             Error::Io { source, .. } => no_space(source),
             _ => false,
         }
     }
+
+    /// What failed in a flush that a call did besides: no refusal, for what the call was asked for is done.
+    pub(crate) fn of_flush(self) -> Self {
+        match self {
+            Error::Io { path, source, .. } => Error::Io { op: FLUSH, path, source },
+            other => other,
+        }
+    }
+
+    /// Part of the index could not be written, and is kept: no failure of what was written before.
+    #[cfg(test)]
+    pub(crate) fn is_unwritten(&self) -> bool {
+        matches!(self, Error::Io { source, .. } if source.get_ref().is_some_and(|inner| inner.is::<Unwritten>()))
+    }
 }
 
+/// Why bytes of the index are still in memory alone: nothing is lost, and they are written once that can be done.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}; it is kept in memory until it can be written")]
+pub(crate) struct Unwritten(pub(crate) io::Error);
+
 /// ENOSPC and EDQUOT: both are cured by space and by nothing else.
-pub(crate) fn no_space(source: &io::Error) -> bool {
+fn no_space(source: &io::Error) -> bool {
     matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
@@ -164,15 +390,53 @@ impl From<Error> for io::Error {
             }
             Error::Locked { .. } => io::ErrorKind::ResourceBusy,
             Error::NotFound { .. } => io::ErrorKind::NotFound,
+            Error::NotAQueue { .. } => io::ErrorKind::InvalidData,
             Error::UnsupportedFormat { .. } => io::ErrorKind::Unsupported,
             Error::Closed => io::ErrorKind::BrokenPipe,
-            Error::Poisoned { .. } | Error::Forked => io::ErrorKind::Other,
+            Error::Poisoned { .. } | Error::Forked | Error::Internal { .. } => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)
     }
 }
 
+/// Reads on behind gaps: calls `read` until it answers something else than [`Error::Gap`], and hands each gap to `on_gap`.
+///
+/// A gap is told once, in the place of the messages that will never come, and those behind it still come. A loop that ends
+/// with `?` at the first one leaves them all unread; this one goes on:
+///
+/// ```
+/// # fn main() -> mmq::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let queue = mmq::Queue::open(dir.path())?;
+/// # queue.enqueue("a message")?;
+/// while let Some(message) = mmq::past_gaps(|| queue.dequeue(), |gap| eprintln!("{gap}"))? {
+///     println!("{}: {:?}", message.seq(), message.as_str());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
+/// `read` may be any call that reads: [`receive`](crate::Consumer::receive), [`dequeue_into`](crate::Queue::dequeue_into),
+/// [`dequeue_batch`](crate::Queue::dequeue_batch), or [`dequeue_timeout`](crate::Queue::dequeue_timeout), which waits its whole
+/// time anew behind a gap. For all messages there are, see also [`Consumer::for_each`](crate::Consumer::for_each) and
+/// [`Iter::past_gaps`](crate::Iter::past_gaps).
+///
+/// # Errors
+///
+/// Those of `read` but [`Error::Gap`].
+#[inline]
+pub fn past_gaps<T>(mut read: impl FnMut() -> Result<T>, mut on_gap: impl FnMut(Gap)) -> Result<T> {
+    loop {
+        match read() {
+            Err(Error::Gap(gap)) => on_gap(gap),
+            answer => return answer,
+        }
+    }
+}
+
 /// A range of sequence numbers that will never come, and why.
+///
+/// A read that comes to it answers [`Error::Gap`], once, and the next read goes on behind it: see [`past_gaps`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Gap {
     /// The first missing sequence number.
@@ -186,8 +450,8 @@ pub struct Gap {
 impl Gap {
     /// How many messages are missing.
     ///
-    /// For [`GapCause::Unflushed`] this is an upper bound: sequence numbers are reserved ahead so that none is ever
-    /// used twice, and how many of them had been given out before the power cut cannot be known.
+    /// For [`GapCause::Reserved`] these are numbers, and probably no messages: sequence numbers are reserved ahead so that none is
+    /// ever used twice, and after a power cut those that are not known to have been given out stay unused.
     #[must_use]
     pub fn count(&self) -> u64 {
         (self.last - self.first).saturating_add(1)
@@ -196,6 +460,9 @@ impl Gap {
 
 impl fmt::Display for Gap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.cause == GapCause::Reserved {
+            return write!(f, "numbers {} to {} will never come: {}", self.first, self.last, self.cause);
+        }
         if self.first == self.last {
             write!(f, "message {} will never come: {}", self.first, self.cause)
         } else {
@@ -216,12 +483,15 @@ pub enum GapCause {
     Dropped,
     /// They were older than [`Options::max_age`](crate::Options::max_age).
     Expired,
+    /// No message is known to have had them: numbers that were reserved ahead of their use when the machine lost power. They stay
+    /// unused, so that no number is given out twice. (A message that was enqueued right before the cut may have had one.)
+    Reserved,
 }
 
 impl GapCause {
     /// Every cause, in the order of the numbers the files and the C header give them.
-    pub(crate) const ALL: [GapCause; 4] =
-        [GapCause::Damaged, GapCause::Unflushed, GapCause::Dropped, GapCause::Expired];
+    pub(crate) const ALL: [GapCause; 5] =
+        [GapCause::Damaged, GapCause::Unflushed, GapCause::Dropped, GapCause::Expired, GapCause::Reserved];
 
     pub(crate) fn number(self) -> u8 {
         match self {
@@ -229,6 +499,7 @@ impl GapCause {
             GapCause::Unflushed => 2,
             GapCause::Dropped => 3,
             GapCause::Expired => 4,
+            GapCause::Reserved => 6,
         }
     }
 
@@ -245,6 +516,7 @@ impl fmt::Display for GapCause {
             GapCause::Unflushed => "not flushed before a power cut",
             GapCause::Dropped => "dropped to make room",
             GapCause::Expired => "older than the maximum age",
+            GapCause::Reserved => "only reserved before a power cut, and probably never given to a message",
         })
     }
 }

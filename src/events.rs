@@ -1,17 +1,119 @@
 //! What is told to `tracing` (feature `tracing`; target `mmq`). Without the feature every function here is empty.
+//!
+//! A subscriber is somebody else's code, and may call the queue that tells it something. So nothing is told while a lock of
+//! the queue is held: what happens is noted, and told by the same thread where its call holds no lock any more, at the latest
+//! when it returns ([`at_end`]).
+//!
+//! What happens in calls that a subscriber makes while it is told something is not told: one that puts what it is told into a
+//! queue that is full would never come to an end.
 
+use std::io;
 use std::path::Path;
 
 use crate::error::{Error, Gap};
+
+/// When this is dropped what was noted is told. It is made before the first lock is taken, and so dropped after the last one.
+#[must_use]
+pub(crate) struct AtEnd(());
+
+/// At the beginning of every call from outside that something may happen in.
+#[inline(always)]
+pub(crate) fn at_end() -> AtEnd {
+    AtEnd(())
+}
+
+#[cfg(feature = "tracing")]
+impl Drop for AtEnd {
+    #[inline]
+    fn drop(&mut self) {
+        tell();
+    }
+}
+
+/// While this lives nothing is told by the calling thread: it holds a lock in the middle of somebody else's code.
+#[must_use]
+pub(crate) struct Held(());
+
+pub(crate) fn hold() -> Held {
+    #[cfg(feature = "tracing")]
+    noted::HELD.set(noted::HELD.get() + 1);
+    Held(())
+}
+
+#[cfg(feature = "tracing")]
+impl Drop for Held {
+    fn drop(&mut self) {
+        noted::HELD.set(noted::HELD.get() - 1);
+    }
+}
+
+/// Tells what was noted. The calling thread holds no lock.
+#[inline(always)]
+pub(crate) fn tell() {
+    #[cfg(feature = "tracing")]
+    noted::tell();
+}
+
+#[cfg(feature = "tracing")]
+mod noted {
+    use std::cell::{Cell, RefCell};
+
+    thread_local! {
+        static NOTED: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
+        /// A subscriber is being told something.
+        static TELLING: Cell<bool> = const { Cell::new(false) };
+        pub(super) static HELD: Cell<u32> = const { Cell::new(0) };
+    }
+
+    pub(super) fn note(event: impl FnOnce() + 'static) {
+        if !TELLING.get() {
+            // A thread that is at its end tells nothing any more.
+            let _ = NOTED.try_with(|noted| noted.borrow_mut().push(Box::new(event)));
+        }
+    }
+
+    #[inline]
+    pub(super) fn tell() {
+        if NOTED.try_with(|noted| !noted.borrow().is_empty()).unwrap_or(false) {
+            tell_all();
+        }
+    }
+
+    #[cold]
+    fn tell_all() {
+        /// Also when the subscriber panics.
+        struct Telling;
+        impl Drop for Telling {
+            fn drop(&mut self) {
+                TELLING.set(false);
+            }
+        }
+        // What a panic interrupts is told by the thread's next call.
+        if !TELLING.get() && HELD.get() == 0 && !std::thread::panicking() {
+            TELLING.set(true);
+            let _telling = Telling;
+            NOTED.take().into_iter().for_each(|event| event());
+        }
+    }
+}
+
+/// Notes an event of the queue in the directory `path`.
+#[cfg(feature = "tracing")]
+macro_rules! note {
+    ($level:ident, $path:expr, $($fields:tt)*) => {{
+        let path = $path.display().to_string();
+        noted::note(move || tracing::$level!(target: "mmq", path, $($fields)*));
+    }};
+}
 
 /// A queue was opened: with what, and what its recovery found.
 #[inline]
 pub(crate) fn opened(path: &Path, next_seq: u64, oldest_seq: u64, segments: usize, clean: bool, missing: usize) {
     #[cfg(feature = "tracing")]
     {
-        tracing::info!(target: "mmq", path = %path.display(), next_seq, oldest_seq, segments, "queue opened");
+        note!(info, path, next_seq, oldest_seq, segments, "queue opened");
         if !clean {
-            tracing::info!(target: "mmq", path = %path.display(), gaps = missing, "recovered: it was not closed");
+            note!(info, path, gaps = missing, "recovered: it was not closed");
         }
     }
     let _ = (path, next_seq, oldest_seq, segments, clean, missing);
@@ -19,40 +121,79 @@ pub(crate) fn opened(path: &Path, next_seq: u64, oldest_seq: u64, segments: usiz
 
 /// A file that is not what it should be was renamed.
 #[inline]
-pub(crate) fn set_aside(name: &str, aside: &str) {
+pub(crate) fn set_aside(path: &Path, name: &str, aside: &str) {
     #[cfg(feature = "tracing")]
-    tracing::warn!(target: "mmq", name, aside, "damaged or foreign file set aside");
-    let _ = (name, aside);
+    {
+        let (name, aside) = (name.to_owned(), aside.to_owned());
+        note!(warn, path, name, aside, "damaged or foreign file set aside");
+    }
+    let _ = (path, name, aside);
 }
 
-/// Messages go on in another segment.
+/// A file has a place that the disk does not give back.
 #[inline]
-pub(crate) fn segment_begun(slot: u32, first_seq: u64, reused: bool) {
+pub(crate) fn unreadable(path: &Path, name: &'static str) {
     #[cfg(feature = "tracing")]
-    tracing::debug!(target: "mmq", slot, first_seq, reused, "segment begun");
-    let _ = (slot, first_seq, reused);
+    note!(warn, path, name, "file cannot be read everywhere");
+    let _ = (path, name);
+}
+
+/// Recovery has looked through so many bytes behind the checkpoint.
+#[inline]
+pub(crate) fn recovering(path: &Path, bytes: u64) {
+    #[cfg(feature = "tracing")]
+    note!(info, path, bytes, "recovering");
+    let _ = (path, bytes);
+}
+
+/// Messages go on in another segment; `reused`: in the space of one that was drained.
+#[inline]
+pub(crate) fn segment_begun(path: &Path, slot: u32, first_seq: u64, reused: bool) {
+    #[cfg(feature = "tracing")]
+    note!(debug, path, slot, first_seq, reused, "segment begun");
+    let _ = (path, slot, first_seq, reused);
 }
 
 /// A reader is told of a gap.
 #[inline]
-pub(crate) fn gap(gap: &Gap) {
+pub(crate) fn gap(path: &Path, gap: &Gap) {
     #[cfg(feature = "tracing")]
-    tracing::warn!(target: "mmq", first = gap.first, last = gap.last, cause = %gap.cause, "messages are missing");
-    let _ = gap;
+    {
+        let Gap { first, last, cause } = *gap;
+        note!(warn, path, first, last, %cause, "messages are missing");
+    }
+    let _ = (path, gap);
 }
 
 /// A flush failed: writing is refused from now on.
 #[inline]
-pub(crate) fn flush_failed(error: &Error) {
+pub(crate) fn flush_failed(path: &Path, error: &Error) {
     #[cfg(feature = "tracing")]
-    tracing::error!(target: "mmq", %error, "flush failed; writing is refused");
-    let _ = error;
+    {
+        let error = error.to_string();
+        note!(error, path, error, "flush failed; writing is refused");
+    }
+    let _ = (path, error);
 }
 
 /// There was no room for a message.
 #[inline]
-pub(crate) fn full(error: &Error) {
+pub(crate) fn full(path: &Path, error: &Error) {
     #[cfg(feature = "tracing")]
-    tracing::debug!(target: "mmq", %error, "queue is full");
-    let _ = error;
+    {
+        let error = error.to_string();
+        note!(debug, path, error, "queue is full");
+    }
+    let _ = (path, error);
+}
+
+/// A part of the index, such as a consumer's place, could not be written and is kept in memory.
+#[inline]
+pub(crate) fn index_late(path: &Path, error: &io::Error) {
+    #[cfg(feature = "tracing")]
+    {
+        let error = error.to_string();
+        note!(warn, path, error, "places are kept in memory: the index file cannot be written");
+    }
+    let _ = (path, error);
 }

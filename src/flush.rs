@@ -1,35 +1,43 @@
 //! What is durable: order, group commit, poison.
 //!
-//! A flush syncs the segments between the durable mark and the tail, then the directory if files were made, and only then
-//! moves the mark. Any number of threads that wait share one sync: the first becomes the leader and takes along all that was
-//! committed before it began, the others wait for the mark to pass their record. Enqueues go on meanwhile.
+//! A flush syncs the segments that were stored to, then the directory if files were made, and only then moves the durable
+//! mark. Any number of threads that wait share one sync: the first becomes the leader and takes along all that the others
+//! wait for, the others wait for the mark to pass their record. Enqueues go on meanwhile.
+//!
+//! A segment is synced through the descriptor that was open since it was first stored to, and keeps that descriptor until
+//! then, full or not: the system tells a failed write-back to the descriptors that are open, and may have forgotten it when
+//! one is opened later. Descriptors are few, so full segments that are not synced are few ([`most_held`]): the keeper is
+//! asked to flush when there are three quarters as many, and a producer that would make one more waits for the keeper, with the
+//! producers' lock held. Nothing that the keeper, or the leader of a flush, does may wait for that lock.
 //!
 //! The index is synced after the data it speaks of, and only when something is gained by it: when a place moved, or when
 //! the checkpoint is more than [`CHECKPOINT_EVERY`] bytes behind, so that recovery has little to walk over. So a durable
-//! enqueue costs one sync.
+//! enqueue costs one sync. Where nobody asks for a flush, the keeper is asked for one when [`MOST_BEHIND`] bytes are held
+//! that are not durable: no opening has more to look at than that and what one flush leaves.
 
+use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::error::{Error, Result};
+use parking_lot::MutexGuard;
+
+use crate::error::{Error, Result, SyncFailed};
 use crate::index::store_again;
-use crate::layout::{self, INDEX_NAME};
-use crate::segment::Lost;
-use crate::shared::{Shared, Spot};
+use crate::layout;
+use crate::segment::{Lost, Unsynced, most_held};
+use crate::shared::{Durable, MOST_BEHIND, Shared, Spot};
 use crate::storage::{Storage, StorageFile};
 
 /// Bytes after which a flush renews the checkpoint. (Few in the crash tests, whose disks are small.)
 const CHECKPOINT_EVERY: u64 = if cfg!(test) { 64 << 10 } else { 4 << 20 };
 
 impl<S: Storage> Shared<S> {
-    /// Returns once everything before `position` is on disk.
-    pub(crate) fn flush_to(&self, position: u64) -> Result<()> {
+    /// Returns once everything before that spot, which is committed, is on disk.
+    pub(crate) fn flush_to(&self, spot: Spot) -> Result<()> {
         let mut durable = self.durable.0.lock();
-        loop {
-            if durable.spot.position >= position {
-                return Ok(());
-            }
-            if self.is_poisoned() {
+        durable.want(spot);
+        while durable.spot.position < spot.position {
+            if self.is_let_go() || self.is_poisoned() {
                 drop(durable);
                 return self.check_writable();
             }
@@ -37,58 +45,141 @@ impl<S: Storage> Shared<S> {
                 self.flushed.wait(&mut durable);
                 continue;
             }
-            durable.busy = true;
-            let (from, suspect) = (durable.spot, durable.suspect);
-            drop(durable);
-            let target = self.committed_spot();
-            let began = Instant::now();
-            #[cfg(test)]
-            if crate::sim::Mutant::CheckpointBeforeData.is_planted() {
-                let _ = self.write_checkpoint(target, false);
-            }
-            let synced = self.sync_data(from, target, suspect);
-            let result = synced.and_then(|()| self.checkpoint_if_overtaken(target));
-            self.totals.flushes.fetch_add(1, Ordering::Relaxed);
-            self.totals.flush_nanos.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
-            durable = self.durable.0.lock();
-            durable.busy = false;
-            match result {
-                Ok(()) => {
-                    durable.spot = target;
-                    self.index.set_synced(target.position, target.seq);
-                    durable.suspect = false;
-                    if self.durable_only {
-                        self.visible.0.publish(target);
-                        if self.message_waiters.load(Ordering::Relaxed) != 0 {
-                            self.wake_readers(u64::MAX);
-                        }
-                    }
-                    self.flushed.notify_all();
-                }
-                Err(error) => {
-                    self.poison(&error);
-                    self.flushed.notify_all();
-                    return Err(error);
-                }
+            durable = self.lead(durable)?;
+        }
+        Ok(())
+    }
+
+    /// Syncs all that is wanted, and every full segment; nobody else does.
+    fn lead<'a>(&'a self, mut durable: MutexGuard<'a, Durable>) -> Result<MutexGuard<'a, Durable>> {
+        durable.busy = true;
+        let (from, target, suspect) = (durable.spot, durable.wanted, durable.suspect);
+        drop(durable);
+        let began = Instant::now();
+        #[cfg(test)]
+        if crate::sim::Mutant::CheckpointBeforeData.is_planted() {
+            let _ = self.write_checkpoint(target, false);
+        }
+        let synced = self.sync_data(from, target, suspect);
+        let result = synced.and_then(|()| self.checkpoint_if_overtaken(target));
+        self.totals.flushes.fetch_add(1, Ordering::Relaxed);
+        self.totals.flush_nanos.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        let mut durable = self.durable.0.lock();
+        durable.busy = false;
+        let mut waiters = 0;
+        // A failed sync has poisoned the queue; after another error the next leader tries again.
+        if result.is_ok() {
+            durable.spot = target;
+            self.index.set_synced(target.position, target.seq);
+            durable.suspect = false;
+            if self.durable_only {
+                self.visible.0.publish(target);
+                waiters = self.message_waiters.load(Ordering::Relaxed);
             }
         }
+        durable.given_up += u64::from(result.is_err());
+        self.flushed.notify_all();
+        self.segment_synced.notify_all();
+        if waiters != 0 {
+            // Who is woken may run code of the caller's.
+            MutexGuard::unlocked(&mut durable, || self.wake_readers(u64::MAX));
+        }
+        result.map(|()| durable)
     }
 
     /// Makes everything durable: messages, then places.
     pub(crate) fn flush(&self) -> Result<()> {
         self.check_writable()?;
+        self.check_directory()?;
         let target = self.committed_spot();
-        self.flush_to(target.position)?;
+        self.flush_to(target)?;
         self.flush_places(false)
+    }
+
+    /// As [`flush`](Self::flush), for the keeper: waits for nobody who may be waiting for it.
+    pub(crate) fn flush_on_time(&self) -> Result<()> {
+        self.check_writable()?;
+        self.flush_to(self.committed_spot_at_once())?;
+        self.flush_places(false)
+    }
+
+    /// What producers asked for by [`sync_soon`](Self::sync_soon), and a checkpoint. Waits for nobody who waits for it.
+    pub(crate) fn flush_behind(&self) -> Result<()> {
+        let mut durable = self.durable.0.lock();
+        while durable.busy {
+            self.flushed.wait(&mut durable);
+        }
+        let is_done = durable.wanted.position <= durable.spot.position && self.segments.list().held() < 2;
+        if is_done || self.is_let_go() || self.is_poisoned() {
+            return Ok(());
+        }
+        drop(self.lead(durable)?);
+        if self.is_checkpoint_due() { self.flush_places(true) } else { Ok(()) }
+    }
+
+    /// Has the keeper flush what is committed and sync what is full, soon. Without a keeper it is done here and now.
+    #[cold]
+    fn sync_soon(&self, committed: Spot) -> Result<()> {
+        self.durable.0.lock().want(committed);
+        if self.bell.ring(|wishes| wishes.flush = true) { Ok(()) } else { self.flush_behind() }
+    }
+
+    /// A segment is about to begin. Sees to it that few are full and not synced: with many of them the keeper is asked to
+    /// flush, and with as many as there may be it is waited for. The producers' lock is held, and `committed` is its tail.
+    pub(crate) fn bound_unsynced(&self, committed: Spot) -> Result<()> {
+        let most = most_held(self.pool.geometry().segment_len);
+        if self.segments.list().held() < most - most / 4 {
+            return Ok(());
+        }
+        let mut given_up = self.durable.0.lock().given_up;
+        self.sync_soon(committed)?;
+        let mut durable = self.durable.0.lock();
+        // The tail's own segment is one of them.
+        while self.segments.list().held() >= most {
+            self.index.poison.check()?;
+            if self.bell.is_answered() && durable.given_up == given_up {
+                self.segment_synced.wait(&mut durable);
+            } else {
+                // The queue is being closed, and its keeper gone; or the keeper could not, and nobody would ask it again: whoever
+                // wants to write learns why.
+                given_up = durable.given_up;
+                drop(durable);
+                self.flush_behind()?;
+                durable = self.durable.0.lock();
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the keeper for a flush when many bytes are held that are not durable. The producers' lock is held, and
+    /// `committed` is its tail.
+    pub(crate) fn bound_behind(&self, committed: Spot) -> Result<()> {
+        let durable = self.durable.0.lock().spot;
+        if committed.position.saturating_sub(durable.position) < MOST_BEHIND {
+            return Ok(());
+        }
+        // What was consumed nobody will look at.
+        let lowest = self.lowest_place().unwrap_or(0);
+        if committed.position.saturating_sub(lowest) < MOST_BEHIND {
+            return Ok(());
+        }
+        self.sync_soon(committed)
+    }
+
+    /// In a directory that was removed nothing can be made durable: nobody can open it again.
+    fn check_directory(&self) -> Result<()> {
+        let gone = || SyncFailed(io::Error::new(io::ErrorKind::NotFound, "the directory was removed"));
+        self.index.heed("", || if self.storage.is_removed() { Err(gone()) } else { Ok(()) })
+    }
+
+    fn is_checkpoint_due(&self) -> bool {
+        let spot = self.durable.0.lock().spot;
+        spot.position.saturating_sub(self.index.checkpoint().position) >= CHECKPOINT_EVERY
     }
 
     /// Renews the checkpoint when it is far behind.
     pub(crate) fn checkpoint_if_due(&self) -> Result<()> {
-        let spot = self.durable.0.lock().spot;
-        if spot.position.saturating_sub(self.index.checkpoint().position) < CHECKPOINT_EVERY {
-            return Ok(());
-        }
-        self.flush_places(true)
+        if self.is_checkpoint_due() { self.flush_places(true) } else { Ok(()) }
     }
 
     /// What is held may begin in the middle of a batch when what came before was given back. Recovery keeps the rest of the
@@ -99,7 +190,6 @@ impl<S: Storage> Shared<S> {
             return Ok(());
         }
         self.write_checkpoint(durable, false)
-            .map_err(|error| Error::io("flush", self.storage.path().join(INDEX_NAME), error))
     }
 
     /// Makes every place stored so far durable. Whoever comes while another syncs is served by the next sync, with all
@@ -107,42 +197,41 @@ impl<S: Storage> Shared<S> {
     pub(crate) fn flush_places(&self, checkpoint: bool) -> Result<()> {
         let moves = self.moves();
         let mut synced = self.synced_moves.lock();
-        let spot = self.durable.0.lock().spot;
-        let due = checkpoint || spot.position.saturating_sub(self.index.checkpoint().position) >= CHECKPOINT_EVERY;
+        if self.is_let_go() {
+            // The end of the run has made all durable.
+            return Ok(());
+        }
+        let due = checkpoint || self.is_checkpoint_due();
         if *synced >= moves && !due {
             return Ok(());
         }
+        // Those that were made since are synced too.
         let moves = self.moves();
         self.sync_directory()?;
-        let result = if due { self.write_checkpoint(spot, false) } else { self.index.sync() };
-        match result {
-            Ok(()) => {
-                *synced = moves;
-                Ok(())
-            }
-            Err(error) => {
-                let error = Error::io("flush", self.storage.path().join(INDEX_NAME), error);
-                self.poison(&error);
-                Err(error)
-            }
+        if due {
+            let spot = self.durable.0.lock().spot;
+            self.write_checkpoint(spot, false)?;
+        } else {
+            self.index.sync()?;
         }
+        *synced = moves;
+        Ok(())
     }
 
     /// What is synced in a file is worth nothing while a power cut may take its name: the index has one before anything
     /// is promised that only it says.
     pub(crate) fn sync_directory(&self) -> Result<()> {
-        self.segments.sync_directory(&self.storage).map_err(|error| {
-            let error = Error::io("flush", self.storage.path(), error);
-            self.poison(&error);
-            error
-        })
+        self.segments.sync_directory(&self.storage, &self.index)
     }
 
-    fn write_checkpoint(&self, spot: Spot, clean: bool) -> std::io::Result<()> {
+    fn write_checkpoint(&self, spot: Spot, clean: bool) -> Result<()> {
         let next_life = self.segments.next_life();
         self.index.write_checkpoint(|checkpoint| {
-            checkpoint.position = spot.position;
-            checkpoint.seq = spot.seq;
+            // Another thread may have written one since that spot was asked for.
+            if clean || spot.position >= checkpoint.position {
+                checkpoint.position = spot.position;
+                checkpoint.seq = spot.seq;
+            }
             checkpoint.next_life = next_life;
             self.given_up.lock().state_in(checkpoint);
             checkpoint.clean = clean;
@@ -155,10 +244,9 @@ impl<S: Storage> Shared<S> {
 
     /// The last flush of a run: afterwards the files say that nothing is missing.
     pub(crate) fn flush_finally(&self, begun: bool) -> Result<()> {
-        if self.is_poisoned() {
-            // Nobody can write any more, but that is not why.
-            return Err(self.poisoned());
-        }
+        // Nobody can write any more, but a failure has its own error.
+        self.index.poison.check()?;
+        self.check_directory()?;
         let target = self.committed_spot();
         #[cfg(test)]
         if crate::sim::Mutant::CheckpointBeforeData.is_planted() {
@@ -169,45 +257,68 @@ impl<S: Storage> Shared<S> {
             // segments been given back.
             return if *self.synced_moves.lock() < self.moves() { self.flush_places(false) } else { Ok(()) };
         }
-        self.flush_to(target.position)?;
+        self.flush_to(target)?;
         self.sync_directory()?;
-        let written = self.write_checkpoint(target, true);
-        written.map_err(|error| {
-            let error = Error::io("flush", self.storage.path().join(INDEX_NAME), error);
-            self.poison(&error);
-            error
-        })
+        self.write_checkpoint(target, true)
+    }
+
+    /// The end of a run: whoever still flushes in the background of it finishes that, and nobody begins to.
+    pub(crate) fn let_go(&self) {
+        self.index.poison.let_go();
+        drop(self.synced_moves.lock());
+        self.segments.let_go();
+        let mut durable = self.durable.0.lock();
+        while durable.busy {
+            self.flushed.wait(&mut durable);
+        }
+    }
+
+    fn is_let_go(&self) -> bool {
+        self.index.poison.is_let_go()
     }
 
     /// Moves all consumers have made in this run.
     fn moves(&self) -> u64 {
-        let places = self.places.read();
-        places.iter().map(|place| place.moves.load(Ordering::Acquire)).sum::<u64>()
+        self.places.read().iter().map(|place| place.moves.load(Ordering::Acquire)).sum::<u64>()
             + self.retired_moves.load(Ordering::Acquire)
     }
 
-    /// Syncs every segment that holds a byte of `from .. to`.
+    /// Syncs every segment that was stored to, up to the tail's, and that one if it holds a byte before `to`.
     fn sync_data(&self, from: Spot, to: Spot, suspect: bool) -> Result<()> {
-        let rows: Vec<_> = {
+        self.check_directory()?;
+        let (mut at, end) = {
             let list = self.segments.list();
-            let reach = |row: &&crate::segment::Row| row.header.end() > from.position && row.header.base < to.position;
-            list.live.iter().filter(reach).copied().collect()
+            let last = list.live.back().map_or(0, |row| row.header.base);
+            (list.first_unsynced(from.position), last.max(to.position))
         };
-        for row in rows {
-            let opened = self.segments.list().open(&self.storage, &row);
-            let path = || self.storage.path().join(layout::segment_name(row.slot));
+        loop {
+            let found = self.segments.list().next_unsynced(&self.storage, at, end);
+            let Some(found) = found else {
+                break;
+            };
+            let Unsynced { row, is_full, opened } = found;
+            at = row.header.base + 1;
             let segment = match opened {
                 Ok(segment) => segment,
-                // Lost to damage or given back since: nothing of it is there to be synced.
+                // Lost to damage: nothing of it is there to be synced.
                 Err(Lost::Gone) => continue,
-                Err(Lost::Io(error)) => return Err(Error::io("open", path(), error)),
+                Err(Lost::Io(error)) => {
+                    return Err(Error::io("open", self.storage.path().join(layout::segment_name(row.slot)), error));
+                }
             };
+            #[cfg(test)]
+            let suspect = suspect && !crate::sim::Mutant::SuspectNotStoredAgain.is_planted();
             if suspect {
-                let start = segment.offset(from.position.max(row.header.base));
-                let end = segment.offset(to.position.min(row.header.end())).min(segment.allocated());
-                store_again(&segment.file, start, end).map_err(|error| Error::io("write", path(), error))?;
+                // What is stored to it from now on is stored behind what is stored again.
+                let start = segment.offset(from.position.clamp(segment.header.base, segment.header.end()));
+                let end = segment.offset(to.position.clamp(segment.header.base, segment.header.end()));
+                store_again(&segment.file, start, end.min(segment.allocated()))
+                    .map_err(|error| Error::io("write", self.storage.path().join(segment.name()), error))?;
             }
-            segment.file.sync().map_err(|error| Error::io("flush", path(), error))?;
+            self.index.heed(&segment.name(), || segment.file.sync())?;
+            self.segments.list().note_synced(&row, is_full);
+            let _durable = self.durable.0.lock();
+            self.segment_synced.notify_all();
         }
         self.sync_directory()
     }

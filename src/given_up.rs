@@ -5,10 +5,8 @@
 //! ([`OLDER_MARKS`]), so that a consumer that was away is told the right cause of each number. With more changes of cause
 //! than that between its place and what is held, the oldest runs are told with the cause of the one behind them.
 //!
-//! A number's cause is that of the lowest mark above it. So the marks may be stored in any order, and one that is stored
-//! twice says nothing new: a kill between two stores leaves the truth.
+//! A number's cause is that of the lowest mark above it, in whichever order the marks stand.
 
-use crate::checksum::crc32c_words;
 use crate::error::GapCause;
 use crate::layout::{Checkpoint, OLDER_MARKS};
 
@@ -31,12 +29,6 @@ impl GivenUp {
     /// Has a checkpoint say it.
     pub(crate) fn state_in(&self, checkpoint: &mut Checkpoint) {
         (checkpoint.dropped_seq, checkpoint.expired_seq, checkpoint.older) = (self.dropped, self.expired, self.older);
-    }
-
-    /// What is stored beside the marks: one that a kill left half stored, or that is damaged, is not believed.
-    pub(crate) fn crc(&self) -> u32 {
-        let [a, b, c, d] = self.older;
-        !crc32c_words(crc32c_words(u32::MAX, [self.dropped, self.expired]), [a, b, c, d])
     }
 
     /// The first number that was not given up.

@@ -3,30 +3,23 @@
 //! Each part is read for itself: what does not validate is left out, and nothing is believed here that the caller has to decide
 //! about (the live part above all, which is true only while the storage says so).
 
-use crate::given_up::GivenUp;
 use crate::layout::{
-    self, ACKS_ROW_LEN, ACKS_ROWS, ACKS_SLOT_LEN, Acks, CONSUMER_ROW_LEN, CONSUMER_ROWS, Checkpoint, EXTENT_ROW_LEN,
-    EXTENT_ROWS, Extent, ExtentKind, LIVE_LEN, Place, SEGMENT_ROW_LEN, SEGMENT_ROWS, SegmentHeader, consumer_at,
-    index_at, live_at, place_at,
+    self, ACKS_ROW_LEN, ACKS_ROWS, ACKS_SLOT_LEN, Acks, CONSUMER_ROWS, Checkpoint, ConsumerAt, EXTENT_ROW_LEN,
+    EXTENT_ROWS, Extent, ExtentKind, LIVE_LEN, NAME_ROW_LEN, PLACE_SLOT_LEN, Place, SEGMENT_ROW_LEN, SEGMENT_ROWS,
+    SegmentHeader, index_at, live_at, place_at,
 };
+use crate::run::Run;
+use crate::storage::Life;
 
 /// What the live part says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Live {
-    pub(crate) token: [u8; 16],
+    pub(crate) life: Life,
     pub(crate) pid: u32,
-    pub(crate) flags: u32,
-    pub(crate) next_life: u64,
-    pub(crate) lease: u64,
-    /// `None` when a kill came between its stores.
-    pub(crate) given_up: Option<GivenUp>,
-    /// No segment and no record says a later time.
-    pub(crate) latest: u64,
-    /// Position and sequence number of the tail; `None` when a kill came between their stores.
+    /// `None` when neither of its two copies is valid.
+    pub(crate) run: Option<Run>,
+    /// Position and sequence number of the tail; `None` when a kill came between their stores, or they are damaged.
     pub(crate) tail: Option<(u64, u64)>,
-    /// Where the next segment begins when the last one takes no more records, and the numbers missing before it.
-    pub(crate) next_base: u64,
-    pub(crate) next_gap: u64,
     /// Position and sequence number before which everything is on disk, as far as a flush has said.
     pub(crate) synced: Option<(u64, u64)>,
 }
@@ -39,7 +32,7 @@ pub(crate) struct ConsumerRow {
     /// Empty: the default consumer.
     pub(crate) name: String,
     pub(crate) place: Place,
-    /// Ranges beyond the place that are done.
+    /// Ranges that are done; some may lie before the place.
     pub(crate) acks: Vec<(u64, u64)>,
 }
 
@@ -53,13 +46,26 @@ pub(crate) struct IndexImage {
     pub(crate) newest_is_b: bool,
     pub(crate) live: Live,
     pub(crate) consumers: Vec<ConsumerRow>,
+    /// Rows of consumers that another row counts for: to be cleared.
+    pub(crate) double_rows: Vec<u32>,
     /// Slot and header of every segment that is noted, spares included.
     pub(crate) segments: Vec<(u32, SegmentHeader)>,
     /// A row notes something that is not valid.
     pub(crate) segments_damaged: bool,
     pub(crate) extents: Vec<Extent>,
-    /// By row of acknowledgements: the consumer row it belongs to and the number of its newest slot.
-    pub(crate) acks_rows: Vec<Option<(u32, u64)>>,
+    /// By row of acknowledgements: whose it is.
+    pub(crate) acks_rows: Vec<Option<AcksOwner>>,
+}
+
+/// Whose a row of acknowledgements is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AcksOwner {
+    /// The consumer's row.
+    pub(crate) consumer: u32,
+    /// Number of the newest slot.
+    pub(crate) number: u64,
+    /// From that number on the newest slot states everything that is done; `None` when it states nothing.
+    pub(crate) from: Option<u64>,
 }
 
 impl IndexImage {
@@ -74,11 +80,11 @@ impl IndexImage {
         for offset in [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B] {
             // A torn slot's number may be anything: one absurdly high would end the numbering, so it is not followed.
             let number = u64_at(bytes, offset);
-            if number < 1 << 62 {
+            if number < layout::LIMIT {
                 image.slot_number = image.slot_number.max(number);
             }
         }
-        image.live = read_live(bytes);
+        image.live = read_live(bytes, queue_id);
         image.extents = read_extents(bytes, queue_id);
         let mut consumer_row = 0;
         let mut slot = 0;
@@ -87,7 +93,9 @@ impl IndexImage {
                 let offset = extent.offset as usize + row as usize * extent.row_len();
                 match extent.kind {
                     ExtentKind::Consumers => {
-                        image.consumers.extend(read_consumer(bytes, offset, consumer_row, queue_id));
+                        let extent_bytes = bytes.get(extent.offset as usize..).unwrap_or(&[]);
+                        let at = ConsumerAt::new(row, extent.rows);
+                        image.consumers.extend(read_consumer(extent_bytes, at, consumer_row, queue_id));
                         consumer_row += 1;
                     }
                     ExtentKind::Segments => {
@@ -108,8 +116,22 @@ impl IndexImage {
                 }
             }
         }
+        image.leave_out_doubles();
         image.read_acks(bytes, queue_id);
         image
+    }
+
+    /// A consumer was removed and made again in another row, and a power cut left both: the one farther back, which has
+    /// more to come, counts.
+    fn leave_out_doubles(&mut self) {
+        self.consumers.sort_by(|a, b| (&a.name, a.place.position).cmp(&(&b.name, b.place.position)));
+        let doubles = &mut self.double_rows;
+        self.consumers.dedup_by(|later, first| {
+            let is_double = later.name == first.name;
+            doubles.extend(is_double.then_some(later.row));
+            is_double
+        });
+        self.consumers.sort_by_key(|consumer| consumer.row);
     }
 
     fn read_acks(&mut self, bytes: &[u8], queue_id: &[u8; 16]) {
@@ -127,10 +149,9 @@ impl IndexImage {
                 });
                 let newest = found.max_by_key(|(slot, _)| slot.number);
                 self.acks_rows.push(newest.map(|(slot, consumer)| {
-                    let place = consumer.place.seq;
                     consumer.acks = slot.ranges;
-                    consumer.acks.retain(|(_, last)| *last >= place);
-                    (slot.owner, slot.number)
+                    let from = consumer.acks.first().map(|(first, _)| *first);
+                    AcksOwner { consumer: slot.owner, number: slot.number, from }
                 }));
             }
         }
@@ -145,38 +166,24 @@ pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     bytes.get(offset..offset + 4).map_or(0, <byteorder::LittleEndian as byteorder::ByteOrder>::read_u32)
 }
 
-fn read_live(bytes: &[u8]) -> Live {
+fn read_live(bytes: &[u8], queue_id: &[u8; 16]) -> Live {
     let Some(bytes) = bytes.get(index_at::LIVE..index_at::LIVE + LIVE_LEN) else {
         return Live::default();
     };
-    let mut token = [0; 16];
-    token.copy_from_slice(&bytes[live_at::LIFE_TOKEN..live_at::LIFE_TOKEN + 16]);
-    let position = u64_at(bytes, live_at::TAIL_POSITION);
-    let seq = u64_at(bytes, live_at::TAIL_SEQ);
-    let whole = u64_at(bytes, live_at::TAIL_CHECK) == layout::tail_check(position, seq);
+    let mut place = [0; 16];
+    place.copy_from_slice(&bytes[live_at::LIFE_TOKEN..live_at::LIFE_TOKEN + 16]);
+    let key = layout::tail_key(queue_id);
+    let spot = |position: usize, seq: usize, check: usize| {
+        let (position, seq) = (u64_at(bytes, position), u64_at(bytes, seq));
+        let whole = u64_at(bytes, check) == layout::tail_check(key, position, seq);
+        (whole && layout::is_position(position) && seq < layout::LIMIT).then_some((position, seq))
+    };
     Live {
-        token,
+        life: Life { place, mount: u64_at(bytes, live_at::MOUNT_TOKEN) },
         pid: u32_at(bytes, live_at::LIVE_PID),
-        flags: u32_at(bytes, live_at::LIVE_FLAGS),
-        next_life: u64_at(bytes, live_at::LIVE_NEXT_LIFE),
-        lease: u64_at(bytes, live_at::LIVE_LEASE),
-        given_up: Some(GivenUp {
-            dropped: u64_at(bytes, live_at::LIVE_DROPPED_SEQ),
-            expired: u64_at(bytes, live_at::LIVE_EXPIRED_SEQ),
-            older: std::array::from_fn(|mark| u64_at(bytes, live_at::LIVE_OLDER + 8 * mark)),
-        })
-        .filter(|given_up| u32_at(bytes, live_at::GIVEN_UP_CRC) == given_up.crc()),
-        latest: u64_at(bytes, live_at::LIVE_LATEST),
-        tail: whole.then_some((position, seq)),
-        next_base: u64_at(bytes, live_at::LIVE_BASE),
-        next_gap: u64_at(bytes, live_at::LIVE_GAP),
-        synced: [live_at::SYNCED_A, live_at::SYNCED_B]
-            .into_iter()
-            .filter_map(|at| {
-                let (position, seq) = (u64_at(bytes, at), u64_at(bytes, at + 8));
-                (u64_at(bytes, at + 16) == layout::tail_check(position, seq)).then_some((position, seq))
-            })
-            .max(),
+        run: [live_at::RUN_A, live_at::RUN_B].into_iter().find_map(|at| Run::decode(&bytes[at..], queue_id)),
+        tail: spot(live_at::TAIL_POSITION, live_at::TAIL_SEQ, live_at::TAIL_CHECK),
+        synced: [live_at::SYNCED_A, live_at::SYNCED_B].into_iter().filter_map(|at| spot(at, at + 8, at + 16)).max(),
     }
 }
 
@@ -206,24 +213,18 @@ pub(crate) fn first_extents() -> [Extent; 4] {
     ]
 }
 
-fn read_consumer(bytes: &[u8], offset: usize, row: u32, queue_id: &[u8; 16]) -> Option<ConsumerRow> {
-    let bytes = bytes.get(offset..offset + CONSUMER_ROW_LEN)?;
-    let len = usize::from(bytes[consumer_at::NAME_LEN]);
-    if (len == 0) != (row == 0) {
-        return None;
-    }
-    let name = std::str::from_utf8(&bytes[consumer_at::NAME..consumer_at::NAME + len]).ok()?;
-    let seed = Place::seed(queue_id, name.as_bytes());
-    let place = [consumer_at::PLACE_A, consumer_at::PLACE_B]
-        .into_iter()
-        .filter_map(|slot| {
-            let place = Place {
-                number: u64_at(bytes, slot + place_at::PLACE_NUMBER),
-                position: u64_at(bytes, slot + place_at::PLACE_POSITION),
-                seq: u64_at(bytes, slot + place_at::PLACE_SEQ),
-            };
-            (u32_at(bytes, slot + place_at::PLACE_CRC) == place.crc(seed)).then_some(place)
-        })
-        .max_by_key(|place| place.number)?;
-    Some(ConsumerRow { row, name: name.to_owned(), place, acks: Vec::new() })
+/// The consumer whose parts lie there in its extent. Its name is the one under which one of its places validates: a name
+/// that was lost with its sector stands in the copy again, when it is short.
+fn read_consumer(extent: &[u8], at: ConsumerAt, row: u32, queue_id: &[u8; 16]) -> Option<ConsumerRow> {
+    let said = extent.get(at.name..at.name + NAME_ROW_LEN).and_then(layout::decode_name);
+    let copy = extent.get(at.copy..at.copy + PLACE_SLOT_LEN);
+    let again = copy.and_then(|copy| layout::decode_name(&copy[place_at::PLACE_NAME..]));
+    let names = [said, again].map(|name| name.filter(|name| !name.is_empty()));
+    let names = if row == 0 { [Some(""), None] } else { names };
+    names.into_iter().flatten().find_map(|name| {
+        let seed = Place::seed(queue_id, name.as_bytes());
+        let places = at.places().into_iter().filter_map(|place| Place::decode(extent.get(place..)?, seed));
+        let place = places.max_by_key(|place| place.number).filter(|place| !place.is_removed())?;
+        Some(ConsumerRow { row, name: name.to_owned(), place, acks: Vec::new() })
+    })
 }

@@ -1,8 +1,11 @@
-//! The thread that keeps a queue in order behind its callers: flushes by time, hands drained segments on, and makes the
+//! The thread that keeps a queue in order behind its callers: flushes by time and when much is not durable, hands drained segments on, and makes the
 //! next segment ready.
 //!
 //! It is started when the first of these is needed, never before: an idle queue without a timer and without ages has no thread.
+//! Where it cannot be started, opening with a timer or with ages is refused; everything else is done by the calls that need
+//! it.
 
+use std::io;
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -10,7 +13,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::bell::Bell;
-use crate::lock;
+use crate::error::{Error, Result};
+use crate::events;
 use crate::shared::Shared;
 use crate::storage::Storage;
 
@@ -29,35 +33,66 @@ struct Hands<S: Storage> {
 }
 
 impl<S: Storage> Hands<S> {
+    /// False when the queue is being closed.
     #[cold]
-    fn start(&self) -> bool {
+    fn start(&self) -> io::Result<bool> {
         let Some(shared) = self.shared.upgrade() else {
-            return false;
+            return Ok(false);
         };
         let mut thread = self.thread.lock();
-        if thread.is_some() || shared.bell.wishes.lock().stop {
-            return thread.is_some();
+        if shared.bell.wishes.lock().stop {
+            return Ok(false);
         }
-        let (keeper, period) = (Arc::clone(&shared), self.period);
-        let spawned = thread::Builder::new().name("mmq-keeper".into()).spawn(move || keep(&keeper, period));
-        *thread = spawned.ok();
-        shared.bell.set_running(thread.is_some());
-        thread.is_some()
+        if thread.is_none() {
+            #[cfg(test)]
+            if NO_THREADS.get() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            let (keeper, period) = (Arc::clone(&shared), self.period);
+            let keep = move || {
+                let _leaving = Leaving(&keeper);
+                keep(&keeper, period);
+            };
+            *thread = Some(thread::Builder::new().name("mmq-keeper".into()).spawn(keep)?);
+            shared.bell.set_running(true);
+        }
+        Ok(shared.bell.is_answered())
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Whoever wants a thread here is refused.
+    pub(crate) static NO_THREADS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Says that nobody answers the bell any more, however the thread ends.
+struct Leaving<'a, S: Storage>(&'a Shared<S>);
+
+impl<S: Storage> Drop for Leaving<'_, S> {
+    fn drop(&mut self) {
+        self.0.bell.wishes.lock().stop = true;
+        let _durable = self.0.durable.0.lock();
+        self.0.segment_synced.notify_all();
     }
 }
 
 impl<S: Storage> Keeper<S> {
-    /// With a period, or when messages have an age, the thread starts at once; never when it is not `allowed`.
-    pub(crate) fn new(shared: &Arc<Shared<S>>, period: Option<Duration>, allowed: bool) -> Keeper<S> {
-        let hands = Arc::new(Hands { shared: Arc::downgrade(shared), period, thread: Mutex::default() });
-        if allowed {
-            let starter = Arc::clone(&hands);
-            shared.bell.set_starter(Box::new(move || starter.start()));
-            if period.is_some() || shared.max_age.is_some() {
-                hands.start();
-            }
+    pub(crate) fn new(shared: &Arc<Shared<S>>, period: Option<Duration>) -> Keeper<S> {
+        Keeper { hands: Arc::new(Hands { shared: Arc::downgrade(shared), period, thread: Mutex::default() }) }
+    }
+
+    /// From here on the thread may start. With a period, or when messages have an age, it starts at once: nobody else would do
+    /// its work in time, so there is no queue without it.
+    pub(crate) fn allow(&self, shared: &Shared<S>) -> Result<()> {
+        let starter = Arc::clone(&self.hands);
+        // Where it cannot start, whoever rings does the work.
+        shared.bell.set_starter(Box::new(move || starter.start().unwrap_or(false)));
+        if self.hands.period.is_some() || shared.max_age.is_some() {
+            let started = self.hands.start();
+            started.map_err(|error| Error::io("start a thread for", shared.storage.path(), error))?;
         }
-        Keeper { hands }
+        Ok(())
     }
 
     /// Stops the thread and waits for its end.
@@ -79,12 +114,13 @@ const IDLE: Duration = Duration::from_millis(200);
 
 fn keep<S: Storage>(shared: &Shared<S>, period: Option<Duration>) {
     let bell = &*shared.bell;
-    let mut next_flush = period.map(|period| Instant::now() + period);
+    // A period beyond what the clock can say never ends.
+    let due = |period: Option<Duration>| period.and_then(|period| Instant::now().checked_add(period));
+    let mut next_flush = due(period);
     // Messages that are too old are given back though nobody reads or writes.
     let look = shared.max_age.map(|age| Duration::from_millis((age / 8).clamp(20, 30_000)));
     let mut next_look = look.map(|look| Instant::now() + look);
     let mut trim_at = None;
-    let mut prepared = false;
     let mut wishes = bell.wishes.lock();
     loop {
         if wishes.stop {
@@ -96,12 +132,22 @@ fn keep<S: Storage>(shared: &Shared<S>, period: Option<Duration>) {
             let _ = shared.settle();
             shared.wake_writers();
             trim_at = Some(Instant::now() + IDLE);
+            events::tell();
+            wishes = bell.wishes.lock();
+            continue;
+        }
+        if std::mem::take(&mut wishes.flush) {
+            drop(wishes);
+            // A failure poisons the queue: the next call that writes is told.
+            let _ = shared.flush_behind();
+            events::tell();
             wishes = bell.wishes.lock();
             continue;
         }
         if std::mem::take(&mut wishes.ahead) {
             drop(wishes);
             shared.prepare_ahead();
+            events::tell();
             wishes = bell.wishes.lock();
             continue;
         }
@@ -112,6 +158,7 @@ fn keep<S: Storage>(shared: &Shared<S>, period: Option<Duration>) {
                 shared.wake_writers();
             }
             next_look = look.map(|look| Instant::now() + look);
+            events::tell();
             wishes = bell.wishes.lock();
             continue;
         }
@@ -119,13 +166,7 @@ fn keep<S: Storage>(shared: &Shared<S>, period: Option<Duration>) {
             drop(wishes);
             shared.segments.trim(&shared.context());
             trim_at = None;
-            wishes = bell.wishes.lock();
-            continue;
-        }
-        if !prepared {
-            prepared = true;
-            drop(wishes);
-            lock::prepare();
+            events::tell();
             wishes = bell.wishes.lock();
             continue;
         }
@@ -143,9 +184,10 @@ fn keep<S: Storage>(shared: &Shared<S>, period: Option<Duration>) {
             Some(_) => {
                 drop(wishes);
                 // A failure poisons the queue: the next call that writes is told.
-                let _ = shared.flush();
+                let _ = shared.flush_on_time();
                 // From the end of the flush: a disk slower than the period is not flooded.
-                next_flush = period.map(|period| Instant::now() + period);
+                next_flush = due(period);
+                events::tell();
                 wishes = bell.wishes.lock();
             }
         }

@@ -20,20 +20,21 @@
 //! | 0 | 8 | `SEGMENT_MAGIC` | "mmqsegmt" |
 //! | 8 | 4 | `VERSION` | format version |
 //! | 12 | 1 | `STATE` | 1 live, 2 spare (drained, waiting to be used again) |
-//! | 13 | 1 | `CAUSE` | cause of the numbers missing before `FIRST_SEQ` |
+//! | 13 | 1 | `CAUSE` | cause of the numbers missing before `FIRST_SEQ`, those that were only reserved apart |
 //! | 14 | 2 | | zero |
 //! | 16 | 16 | `QUEUE_ID` | random, given when the queue was created |
 //! | 32 | 8 | `LIFE` | number of this use of a slot, never used twice in a queue |
 //! | 40 | 8 | `BASE` | position of the first byte behind this header |
 //! | 48 | 8 | `FIRST_SEQ` | sequence number of the first message that begins here |
-//! | 56 | 8 | `GAP_BEFORE` | how many numbers right before `FIRST_SEQ` were never given or were lost |
+//! | 56 | 8 | `GAP_BEFORE` | how many numbers right before `FIRST_SEQ` were lost or only reserved |
 //! | 64 | 8 | `CREATED` | milliseconds since 1970 |
 //! | 72 | 8 | `LENGTH` | length of the file in bytes when fully allocated, this header included |
 //! | 80 | 8 | `ALLOCATED` | in an index row: bytes of the file allocated so far; zero in the file |
 //! | 88 | 4 | `SALT` | random; part of the seed of every checksum in this segment |
 //! | 92 | 4 | | zero |
 //! | 96 | 8 | `DISK` | in an index row: bytes of disk the file takes; zero in the file |
-//! | 104 | 20 | | zero |
+//! | 104 | 8 | `RESERVED` | how many of `GAP_BEFORE`, at its end, were only reserved, and probably never given out |
+//! | 112 | 12 | | zero |
 //! | 124 | 4 | `HEADER_CRC` | CRC32C of the bytes before |
 //!
 //! Behind the header lie fragments, each 8-byte aligned. Fewer than 16 bytes at the end stay unused.
@@ -67,13 +68,13 @@
 //! | offset | bytes | part |
 //! |---|---|---|
 //! | 0 | 64 | `INDEX_HEADER`: magic, version, queue id, checksum |
-//! | 1024 | 128 | `CHECKPOINT_A` |
+//! | 1024 | 192 | `CHECKPOINT_A` |
 //! | 2048 | 2048 | `EXTENTS`: 128 rows of 16 bytes, what lies behind the first three pages |
-//! | 4096 | 128 | `CHECKPOINT_B` |
-//! | 4608 | 3456 | second extent of acknowledgements: 3 rows of 1152 bytes |
-//! | 8192 | 256 | `LIVE`: what a mere process death leaves true |
-//! | 8704 | 3456 | first extent of acknowledgements: 3 rows of 1152 bytes |
-//! | 12288 | 24576 | first extent of consumers: 64 rows of 384 bytes |
+//! | 4096 | 192 | `CHECKPOINT_B` |
+//! | 4608 | 3072 | second extent of acknowledgements: 6 rows of 512 bytes |
+//! | 8192 | 512 | `LIVE`: what a mere process death leaves true |
+//! | 8704 | 3072 | first extent of acknowledgements: 6 rows of 512 bytes |
+//! | 12288 | 24576 | first extent of consumers: 64 of 384 bytes each |
 //! | 36864 | 4096 | first extent of segments: 32 rows of 128 bytes |
 //!
 //! An extent row holds a kind (1 consumers, 2 segments, 3 acknowledgements), an offset in this file, a number of rows and
@@ -92,71 +93,97 @@
 //! | 48 | 8 | `DROPPED_SEQ` | numbers below it that are missing were dropped on purpose, down to the next lower mark |
 //! | 56 | 8 | `EXPIRED_SEQ` | numbers below it that are missing had expired, down to the next lower mark |
 //! | 64 | 4 | `CLEAN` | 1: nothing was enqueued and no segment was made or given back since |
+//! | 68 | 4 | `DURABLE_CAUSE` | their cause |
 //! | 72 | 8 | `DURABLE_GAP` | numbers missing right before `DURABLE_SEQ` that the segment beginning at `DURABLE_POSITION` is to state |
 //! | 80 | 32 | `OLDER` | 4 ends of earlier runs of given up numbers: twice the number, plus 1 when they had expired; zero: none |
 //! | 112 | 8 | `LATEST` | no segment and no record says a later time; milliseconds since 1970 |
-//! | 124 | 4 | `SLOT_CRC` | CRC32C of the bytes before, seeded with the queue id |
+//! | 120 | 8 | `DURABLE_RESERVED` | how many of `DURABLE_GAP`, at its end, were only reserved |
+//! | 128 | 8 | `HELD_SEQ` | no message below it is held |
+//! | 188 | 4 | `SLOT_CRC` | CRC32C of the bytes before, seeded with the queue id |
 //!
 //! # Live part
 //!
-//! Stored without any sync. It is believed only while `LIFE_TOKEN` equals the storage's own token, which changes when
-//! cached bytes may have been lost.
+//! Stored without any sync. It is believed only while the tokens equal the storage's own, which change when cached bytes may
+//! have been lost. Even then each of its parts has a check of its own.
 //!
 //! | offset | bytes | field | meaning |
 //! |---|---|---|---|
-//! | 0 | 16 | `LIFE_TOKEN` | boot, device and mount this part is true for |
-//! | 16 | 8 | `LIVE_NONCE` | random number of this opening |
-//! | 24 | 4 | `LIVE_PID` | the holder's process id |
-//! | 28 | 4 | `LIVE_FLAGS` | 1 segments are being changed, 2 a flush failed |
-//! | 32 | 8 | `LIVE_NEXT_LIFE` | as in the checkpoint |
-//! | 40 | 8 | `LIVE_LEASE` | as in the checkpoint |
-//! | 48 | 8 | `LIVE_DROPPED_SEQ` | as in the checkpoint |
-//! | 56 | 8 | `LIVE_EXPIRED_SEQ` | as in the checkpoint |
+//! | 0 | 16 | `LIFE_TOKEN` | boot, device and directory this part is true for |
+//! | 16 | 8 | `MOUNT_TOKEN` | mount this part is true for; zero: not known |
+//! | 24 | 8 | `LIVE_NONCE` | random number of this opening |
+//! | 32 | 8 | `LIVE_SINCE` | when the holder opened the queue, in milliseconds since 1970 |
+//! | 40 | 4 | `LIVE_PID` | the holder's process id |
 //! | 64 | 8 | `TAIL_SEQ` | stored before the position |
 //! | 72 | 8 | `TAIL_POSITION` | everything before it is committed |
 //! | 80 | 8 | `TAIL_CHECK` | [`tail_check`] of the two; stored last |
-//! | 88 | 8 | `LIVE_SINCE` | when the holder opened the queue, in milliseconds since 1970 |
-//! | 128 | 8 | `LIVE_BASE` | where the next segment begins when the last one takes no more, else zero |
-//! | 136 | 8 | `LIVE_GAP` | numbers missing before the next segment's first one |
-//! | 144 | 24 | `SYNCED_A` | position and number before which everything is on disk, and [`tail_check`] of the two |
-//! | 168 | 24 | `SYNCED_B` | the same; the lower one is written, the higher one counts |
-//! | 192 | 32 | `LIVE_OLDER` | as in the checkpoint |
-//! | 224 | 8 | `LIVE_LATEST` | as in the checkpoint |
-//! | 232 | 4 | `GIVEN_UP_CRC` | CRC32C of `LIVE_DROPPED_SEQ`, `LIVE_EXPIRED_SEQ` and `LIVE_OLDER`; stored last |
+//! | 128 | 128 | `RUN_A` | what changes seldom in a run |
+//! | 256 | 128 | `RUN_B` | the same, stored after the first; the first that is valid counts |
+//! | 384 | 24 | `SYNCED_A` | position and number before which everything is on disk, and [`tail_check`] of the two |
+//! | 408 | 24 | `SYNCED_B` | the same; the lower one is written, the higher one counts |
 //!
-//! # Consumer row
+//! A record of the run is stored twice, one after the other: a kill within one leaves the other whole, and a damaged byte
+//! costs nothing.
 //!
 //! | offset | bytes | field | meaning |
 //! |---|---|---|---|
-//! | 0 | 1 | `NAME_LEN` | 0 in the first row, the default consumer's; elsewhere 0 means free |
+//! | 0 | 4 | `RUN_FLAGS` | 1 segments are being changed, 2 a flush failed |
+//! | 4 | 4 | `RUN_CAUSE` | cause of the numbers missing before the next segment |
+//! | 8 | 8 | `RUN_NEXT_LIFE` | no life at or above it was ever used; stored before a header with that life is written |
+//! | 16 | 8 | `RUN_LEASE` | as in the checkpoint |
+//! | 24 | 8 | `RUN_DROPPED_SEQ` | as in the checkpoint |
+//! | 32 | 8 | `RUN_EXPIRED_SEQ` | as in the checkpoint |
+//! | 40 | 32 | `RUN_OLDER` | as in the checkpoint |
+//! | 72 | 8 | `RUN_LATEST` | as in the checkpoint |
+//! | 80 | 8 | `RUN_NEXT_BASE` | where the next segment begins when the last one takes no more, else zero |
+//! | 88 | 8 | `RUN_NEXT_SEQ` | the next segment's first number |
+//! | 96 | 8 | `RUN_NEXT_GAP` | numbers missing right before that |
+//! | 104 | 8 | `RUN_NEXT_RESERVED` | how many of them, at their end, were only reserved |
+//! | 124 | 4 | `RUN_CRC` | CRC32C of the bytes before, seeded with the queue id |
+//!
+//! # Consumers
+//!
+//! An extent of `n` consumers holds `n` names of 256 bytes, then `n` pairs of places of 64 bytes, then `n` copies of 64
+//! bytes. A consumer's place is written to the two halves of its pair alternately. Both halves lie in one sector: whatever
+//! else a power cut takes, the pair says the place of the last sync or a later one, also when the sector went to the disk
+//! in the middle of a store. (In two sectors the half that is being stored to may be the one that was synced, and the
+//! other one still as it was before.) Every 64th place goes to the copy as well. The name, the pair and the copy lie in three
+//! sectors: one that comes out of a crash with something in it that was never stored costs a consumer 64 moves at most.
+//!
+//! # Name of a consumer
+//!
+//! | offset | bytes | field | meaning |
+//! |---|---|---|---|
+//! | 0 | 1 | `NAME_LEN` | 0 in the first one, the default consumer's; elsewhere 0 means free |
 //! | 1 | 255 | `NAME` | UTF-8 |
-//! | 256 | 64 | `PLACE_A` | a place |
-//! | 320 | 64 | `PLACE_B` | a place; written alternately |
 //!
 //! # Place
 //!
+//! Half of a pair, at 0 or 32, and the beginning of a copy:
+//!
 //! | offset | bytes | field | meaning |
 //! |---|---|---|---|
-//! | 0 | 8 | `PLACE_NUMBER` | counts the moves; the higher of two valid places counts |
-//! | 8 | 8 | `PLACE_POSITION` | where the next record is looked for |
+//! | 0 | 8 | `PLACE_NUMBER` | counts the moves; the highest of the valid places counts |
+//! | 8 | 8 | `PLACE_POSITION` | where the next record is looked for; all ones: the consumer was removed |
 //! | 16 | 8 | `PLACE_SEQ` | its sequence number |
 //! | 24 | 4 | `PLACE_CRC` | CRC32C of the three, seeded with queue id and name |
+//! | 28 | 36 | `PLACE_NAME` | in the copy: length and UTF-8 of a name of at most 35 bytes, else zero: such a consumer outlives the loss of its name's sector |
 //!
 //! # Row of acknowledgements
 //!
-//! A row belongs to the consumer its slots name; it is given to one when that first needs it. Two slots of 576 bytes,
-//! written alternately:
+//! A row belongs to the consumer its slots name; it is given to one when that first needs it. Two slots of 256 bytes, written
+//! alternately, in one sector as a pair of places is:
 //!
 //! | offset | bytes | field | meaning |
 //! |---|---|---|---|
 //! | 0 | 8 | `ACKS_NUMBER` | counts the writes; the higher of two valid slots counts |
 //! | 8 | 8 | `ACKS_FROM` | the number the first range's distance is counted from |
 //! | 16 | 4 | `ACKS_OWNER` | the consumer's row |
-//! | 20 | 4 | `ACKS_COUNT` | how many ranges follow |
+//! | 20 | 4 | `ACKS_LEN` | bytes of the ranges |
 //! | 24 | 4 | `ACKS_CRC` | CRC32C of the bytes before and the ranges, seeded with queue id and name |
-//! | 32 | 512 | `ACKS_RANGES` | 64 ranges: distance from the end of the one before, and length, 4 bytes each |
+//! | 28 | 228 | `ACKS_RANGES` | of each range: distance from the end of the one before, and length; of each seven bits a byte, the lowest first, 128 added to all but the last |
 //!
-//! Numbers in a range were acknowledged, or told as a gap, although the place is not past them yet.
+//! Numbers in a range were acknowledged, or told as a gap, although the place is not past them, or was not when the index
+//! was last synced: a power cut may leave a newer slot here beside the place of that time.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -212,6 +239,7 @@ mod segment_at {
     pub(super) const ALLOCATED: usize = 80;
     pub(super) const SALT: usize = 88;
     pub(super) const DISK: usize = 96;
+    pub(super) const RESERVED: usize = 104;
     pub(super) const HEADER_CRC: usize = 124;
 }
 
@@ -231,16 +259,23 @@ pub(crate) mod index_at {
 }
 pub(crate) const EXTENT_ROW_LEN: usize = 16;
 pub(crate) const EXTENT_ROWS: usize = 128;
-pub(crate) const CONSUMER_ROW_LEN: usize = 384;
+pub(crate) const NAME_ROW_LEN: usize = 256;
+/// A pair of places, or a copy.
+pub(crate) const PLACE_SLOT_LEN: usize = 2 * PLACE_HALF_LEN;
+pub(crate) const PLACE_HALF_LEN: usize = 32;
+/// What a consumer takes of an extent, all parts together.
+pub(crate) const CONSUMER_ROW_LEN: usize = NAME_ROW_LEN + 2 * PLACE_SLOT_LEN;
 pub(crate) const CONSUMER_ROWS: usize = 64;
 pub(crate) const SEGMENT_ROW_LEN: usize = SEGMENT_HEADER_LEN as usize;
 pub(crate) const SEGMENT_ROWS: usize = 32;
 pub(crate) const ACKS_ROW_LEN: usize = 2 * ACKS_SLOT_LEN;
-pub(crate) const ACKS_ROWS: usize = 3;
-pub(crate) const ACKS_SLOT_LEN: usize = 576;
-/// Ranges of acknowledged numbers a slot has room for.
-pub(crate) const MAX_RANGES: usize = 64;
+pub(crate) const ACKS_ROWS: usize = 6;
+/// What a disk writes whole or not at all: no part of a row of acknowledgements is newer than another.
+pub(crate) const SECTOR: usize = 512;
+pub(crate) const ACKS_SLOT_LEN: usize = SECTOR / 2;
 pub(crate) const MAX_NAME_LEN: usize = 255;
+/// The longest name that the copy of a consumer's place says, too.
+const MAX_SHORT_NAME_LEN: usize = PLACE_SLOT_LEN - place_at::PLACE_NAME - 1;
 
 mod header_at {
     pub(super) const MAGIC: usize = 0;
@@ -261,60 +296,87 @@ mod checkpoint_at {
     pub(super) const DROPPED_SEQ: usize = 48;
     pub(super) const EXPIRED_SEQ: usize = 56;
     pub(super) const CLEAN: usize = 64;
+    pub(super) const DURABLE_CAUSE: usize = 68;
     pub(super) const DURABLE_GAP: usize = 72;
     pub(super) const OLDER: usize = 80;
     pub(super) const LATEST: usize = 112;
-    pub(super) const SLOT_CRC: usize = 124;
+    pub(super) const DURABLE_RESERVED: usize = 120;
+    pub(super) const HELD_SEQ: usize = 128;
+    pub(super) const SLOT_CRC: usize = 188;
 }
-pub(crate) const CHECKPOINT_LEN: usize = 128;
+pub(crate) const CHECKPOINT_LEN: usize = 192;
 /// Ends of earlier runs of given up numbers that are kept: see `given_up`.
 pub(crate) const OLDER_MARKS: usize = 4;
 
 /// Offsets in the live part, in bytes.
 pub(crate) mod live_at {
     pub(crate) const LIFE_TOKEN: usize = 0;
-    pub(crate) const LIVE_NONCE: usize = 16;
-    pub(crate) const LIVE_PID: usize = 24;
-    pub(crate) const LIVE_FLAGS: usize = 28;
-    pub(crate) const LIVE_NEXT_LIFE: usize = 32;
-    pub(crate) const LIVE_LEASE: usize = 40;
-    pub(crate) const LIVE_DROPPED_SEQ: usize = 48;
-    pub(crate) const LIVE_EXPIRED_SEQ: usize = 56;
+    pub(crate) const MOUNT_TOKEN: usize = 16;
+    pub(crate) const LIVE_NONCE: usize = 24;
+    pub(crate) const LIVE_SINCE: usize = 32;
+    pub(crate) const LIVE_PID: usize = 40;
     pub(crate) const TAIL_SEQ: usize = 64;
     pub(crate) const TAIL_POSITION: usize = 72;
     pub(crate) const TAIL_CHECK: usize = 80;
-    pub(crate) const LIVE_SINCE: usize = 88;
-    pub(crate) const LIVE_BASE: usize = 128;
-    pub(crate) const LIVE_GAP: usize = 136;
-    pub(crate) const SYNCED_A: usize = 144;
-    pub(crate) const SYNCED_B: usize = 168;
-    pub(crate) const LIVE_OLDER: usize = 192;
-    pub(crate) const LIVE_LATEST: usize = 224;
-    pub(crate) const GIVEN_UP_CRC: usize = 232;
+    pub(crate) const RUN_A: usize = 128;
+    pub(crate) const RUN_B: usize = 256;
+    pub(crate) const SYNCED_A: usize = 384;
+    pub(crate) const SYNCED_B: usize = 408;
 }
-pub(crate) const LIVE_LEN: usize = 256;
-/// Bits of `LIVE_FLAGS`.
+pub(crate) const LIVE_LEN: usize = 512;
+
+/// Offsets in a record of the run, in bytes.
+pub(crate) mod run_at {
+    pub(crate) const RUN_FLAGS: usize = 0;
+    pub(crate) const RUN_CAUSE: usize = 4;
+    pub(crate) const RUN_NEXT_LIFE: usize = 8;
+    pub(crate) const RUN_LEASE: usize = 16;
+    pub(crate) const RUN_DROPPED_SEQ: usize = 24;
+    pub(crate) const RUN_EXPIRED_SEQ: usize = 32;
+    pub(crate) const RUN_OLDER: usize = 40;
+    pub(crate) const RUN_LATEST: usize = 72;
+    pub(crate) const RUN_NEXT_BASE: usize = 80;
+    pub(crate) const RUN_NEXT_SEQ: usize = 88;
+    pub(crate) const RUN_NEXT_GAP: usize = 96;
+    pub(crate) const RUN_NEXT_RESERVED: usize = 104;
+    pub(crate) const RUN_CRC: usize = 124;
+}
+pub(crate) const RUN_LEN: usize = 128;
+/// Bits of `RUN_FLAGS`.
 pub(crate) const FLAG_CHANGING: u32 = 1;
 pub(crate) const FLAG_POISONED: u32 = 2;
 
-/// Tells a tail whose two words belong together from one that was cut between two stores.
-#[inline]
-pub(crate) fn tail_check(position: u64, seq: u64) -> u64 {
-    position.rotate_left(23) ^ seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ INDEX_MAGIC
+/// No number, position, life or time in any file is as high: those that say so are not ours, and no sum of two that are
+/// overflows.
+pub(crate) const LIMIT: u64 = 1 << 62;
+
+/// What a position may be.
+pub(crate) fn is_position(position: u64) -> bool {
+    position < LIMIT && position.is_multiple_of(ALIGN)
 }
 
-/// Offsets in a consumer row, in bytes.
-pub(crate) mod consumer_at {
+/// Tells a tail whose two words belong together, and to the queue with that key, from one that was cut between two stores.
+#[inline]
+pub(crate) fn tail_check(key: u64, position: u64, seq: u64) -> u64 {
+    position.rotate_left(23) ^ seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key
+}
+
+/// The key of a queue for [`tail_check`].
+pub(crate) fn tail_key(queue_id: &[u8; 16]) -> u64 {
+    LittleEndian::read_u64(queue_id).rotate_left(32) ^ LittleEndian::read_u64(&queue_id[8..]) ^ INDEX_MAGIC
+}
+
+/// Offsets in the name of a consumer, in bytes.
+pub(crate) mod name_at {
     pub(crate) const NAME_LEN: usize = 0;
     pub(crate) const NAME: usize = 1;
-    pub(crate) const PLACE_A: usize = 256;
-    pub(crate) const PLACE_B: usize = 320;
 }
 pub(crate) mod place_at {
     pub(crate) const PLACE_NUMBER: usize = 0;
     pub(crate) const PLACE_POSITION: usize = 8;
     pub(crate) const PLACE_SEQ: usize = 16;
     pub(crate) const PLACE_CRC: usize = 24;
+    pub(crate) const PLACE_NAME: usize = 28;
 }
 
 /// Offsets in a slot of acknowledgements, in bytes.
@@ -322,9 +384,9 @@ pub(crate) mod acks_at {
     pub(crate) const ACKS_NUMBER: usize = 0;
     pub(crate) const ACKS_FROM: usize = 8;
     pub(crate) const ACKS_OWNER: usize = 16;
-    pub(crate) const ACKS_COUNT: usize = 20;
+    pub(crate) const ACKS_LEN: usize = 20;
     pub(crate) const ACKS_CRC: usize = 24;
-    pub(crate) const ACKS_RANGES: usize = 32;
+    pub(crate) const ACKS_RANGES: usize = 28;
 }
 
 /// Name of the segment file in `slot`.
@@ -406,6 +468,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) base: u64,
     pub(crate) first_seq: u64,
     pub(crate) gap_before: u64,
+    /// How many of `gap_before`, at its end, were only reserved.
+    pub(crate) reserved: u64,
     pub(crate) created: u64,
     pub(crate) length: u64,
     pub(crate) allocated: u64,
@@ -467,6 +531,7 @@ impl SegmentHeader {
             (at::LENGTH, self.length),
             (at::ALLOCATED, self.allocated),
             (at::DISK, self.disk),
+            (at::RESERVED, self.reserved),
         ] {
             LittleEndian::write_u64(&mut bytes[offset..], value);
         }
@@ -503,22 +568,23 @@ impl SegmentHeader {
             base: u64_at(at::BASE),
             first_seq: u64_at(at::FIRST_SEQ),
             gap_before: u64_at(at::GAP_BEFORE),
+            reserved: u64_at(at::RESERVED),
             created: u64_at(at::CREATED),
             length: u64_at(at::LENGTH),
             allocated: u64_at(at::ALLOCATED),
             disk: u64_at(at::DISK),
             salt: LittleEndian::read_u32(&bytes[at::SALT..]),
         };
-        const LIMIT: u64 = 1 << 62;
         let sound = header.length >= SEGMENT_HEADER_LEN + FRAGMENT_HEADER_LEN
             && header.length <= MAX_SEGMENT_LEN
             && header.allocated <= header.length
             && header.disk <= 2 * MAX_SEGMENT_LEN
-            && header.base < LIMIT
-            && header.base.is_multiple_of(ALIGN)
+            && is_position(header.base)
             && header.first_seq < LIMIT
             && header.gap_before <= header.first_seq
-            && header.life < LIMIT;
+            && header.reserved <= header.gap_before
+            && header.life < LIMIT
+            && header.created < LIMIT;
         if sound { Ok(header) } else { Err(Invalid::Damaged) }
     }
 }
@@ -727,6 +793,11 @@ pub(crate) fn encode_index_header(queue_id: &[u8; 16], created: u64) -> [u8; IND
     bytes
 }
 
+/// What stands in an index header where the queue id does, whether or not the header is valid.
+pub(crate) fn index_id(bytes: &[u8]) -> Option<[u8; 16]> {
+    bytes.get(header_at::QUEUE_ID..header_at::QUEUE_ID + 16)?.try_into().ok()
+}
+
 /// The queue id in an index header.
 pub(crate) fn decode_index_header(bytes: &[u8]) -> Result<[u8; 16], Invalid> {
     let bytes = bytes.get(..INDEX_HEADER_LEN).ok_or(Invalid::Damaged)?;
@@ -757,6 +828,9 @@ pub(crate) struct Checkpoint {
     pub(crate) expired_seq: u64,
     pub(crate) clean: bool,
     pub(crate) gap: u64,
+    pub(crate) reserved: u64,
+    pub(crate) cause: u8,
+    pub(crate) held: u64,
     pub(crate) older: [u64; OLDER_MARKS],
     pub(crate) latest: u64,
 }
@@ -775,12 +849,15 @@ impl Checkpoint {
             (at::DROPPED_SEQ, self.dropped_seq),
             (at::EXPIRED_SEQ, self.expired_seq),
             (at::DURABLE_GAP, self.gap),
+            (at::DURABLE_RESERVED, self.reserved),
+            (at::HELD_SEQ, self.held),
             (at::LATEST, self.latest),
         ] {
             LittleEndian::write_u64(&mut bytes[offset..], value);
         }
         LittleEndian::write_u64_into(&self.older, &mut bytes[at::OLDER..at::OLDER + 8 * OLDER_MARKS]);
         LittleEndian::write_u32(&mut bytes[at::CLEAN..], u32::from(self.clean));
+        LittleEndian::write_u32(&mut bytes[at::DURABLE_CAUSE..], self.cause.into());
         let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..at::SLOT_CRC]);
         LittleEndian::write_u32(&mut bytes[at::SLOT_CRC..], crc);
         bytes
@@ -794,7 +871,7 @@ impl Checkpoint {
             return None;
         }
         let u64_at = |offset: usize| LittleEndian::read_u64(&bytes[offset..]);
-        Some(Checkpoint {
+        let checkpoint = Checkpoint {
             number: u64_at(at::SLOT_NUMBER),
             nonce: u64_at(at::SLOT_NONCE),
             position: u64_at(at::DURABLE_POSITION),
@@ -805,9 +882,20 @@ impl Checkpoint {
             expired_seq: u64_at(at::EXPIRED_SEQ),
             clean: LittleEndian::read_u32(&bytes[at::CLEAN..]) == 1,
             gap: u64_at(at::DURABLE_GAP),
+            reserved: u64_at(at::DURABLE_RESERVED),
+            held: u64_at(at::HELD_SEQ),
+            cause: LittleEndian::read_u32(&bytes[at::DURABLE_CAUSE..]) as u8,
             older: std::array::from_fn(|mark| u64_at(at::OLDER + 8 * mark)),
             latest: u64_at(at::LATEST),
-        })
+        };
+        let Checkpoint { number, seq, lease, next_life, dropped_seq, expired_seq, latest, .. } = checkpoint;
+        let sound = [number, seq, lease, next_life, dropped_seq, expired_seq, latest].into_iter().all(|n| n < LIMIT)
+            && is_position(checkpoint.position)
+            && checkpoint.gap <= seq
+            && checkpoint.reserved <= checkpoint.gap
+            && checkpoint.held < LIMIT
+            && checkpoint.older.iter().all(|mark| mark >> 1 < LIMIT);
+        sound.then_some(checkpoint)
     }
 }
 
@@ -878,7 +966,74 @@ pub(crate) struct Place {
     pub(crate) seq: u64,
 }
 
+/// Where the parts of one consumer lie, in bytes from the beginning of its extent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ConsumerAt {
+    pub(crate) name: usize,
+    pub(crate) pair: usize,
+    pub(crate) copy: usize,
+}
+
+impl ConsumerAt {
+    /// Of the consumer in `row` of an extent of `rows`.
+    pub(crate) fn new(row: u32, rows: u32) -> ConsumerAt {
+        let (row, rows) = (row as usize, rows as usize);
+        let pair = rows * NAME_ROW_LEN + row * PLACE_SLOT_LEN;
+        ConsumerAt { name: row * NAME_ROW_LEN, pair, copy: pair + rows * PLACE_SLOT_LEN }
+    }
+
+    /// Of its three places.
+    pub(crate) fn places(&self) -> [usize; 3] {
+        [self.pair, self.pair + PLACE_HALF_LEN, self.copy]
+    }
+}
+
+/// A consumer's name as its row says it.
+pub(crate) fn encode_name(name: &str) -> [u8; NAME_ROW_LEN] {
+    let mut bytes = [0; NAME_ROW_LEN];
+    bytes[name_at::NAME_LEN] = name.len() as u8;
+    bytes[name_at::NAME..name_at::NAME + name.len()].copy_from_slice(name.as_bytes());
+    bytes
+}
+
+/// The name in those bytes: a row, or what a place's slot says of it.
+pub(crate) fn decode_name(bytes: &[u8]) -> Option<&str> {
+    let len = usize::from(*bytes.get(name_at::NAME_LEN)?);
+    std::str::from_utf8(bytes.get(name_at::NAME..name_at::NAME + len)?).ok()
+}
+
 impl Place {
+    /// What says, as the newest place, that the consumer was removed.
+    pub(crate) fn removed(number: u64) -> Place {
+        Place { number, position: u64::MAX, seq: 0 }
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.position == u64::MAX
+    }
+
+    /// A copy without a place, for a consumer of that name.
+    pub(crate) fn empty_copy(name: &str) -> [u8; PLACE_SLOT_LEN] {
+        let mut bytes = [0; PLACE_SLOT_LEN];
+        if name.len() <= MAX_SHORT_NAME_LEN {
+            bytes[place_at::PLACE_NAME] = name.len() as u8;
+            bytes[place_at::PLACE_NAME + 1..][..name.len()].copy_from_slice(name.as_bytes());
+        }
+        bytes
+    }
+
+    /// The place in those bytes, if it is one of the consumer with that seed.
+    pub(crate) fn decode(slot: &[u8], seed: u32) -> Option<Place> {
+        let slot = slot.get(..place_at::PLACE_NAME)?;
+        let place = Place {
+            number: LittleEndian::read_u64(&slot[place_at::PLACE_NUMBER..]),
+            position: LittleEndian::read_u64(&slot[place_at::PLACE_POSITION..]),
+            seq: LittleEndian::read_u64(&slot[place_at::PLACE_SEQ..]),
+        };
+        let crc = LittleEndian::read_u32(&slot[place_at::PLACE_CRC..]);
+        (crc == place.crc(seed) && (place.is_sound() || place.is_removed() && place.number < LIMIT)).then_some(place)
+    }
+
     /// The state a place's checksum starts from: a place of another queue or another consumer never validates.
     pub(crate) fn seed(queue_id: &[u8; 16], name: &[u8]) -> u32 {
         crc32c(crc32c(u32::MAX, queue_id), name)
@@ -896,6 +1051,11 @@ impl Place {
     pub(crate) fn crc(&self, seed: u32) -> u32 {
         !crc32c_words(seed, self.words())
     }
+
+    /// Every number in it is one that a queue can have.
+    fn is_sound(&self) -> bool {
+        self.number < LIMIT && is_position(self.position) && self.seq < LIMIT
+    }
 }
 
 /// Numbers that were acknowledged out of order: ranges `first ..= last`, ascending, apart from each other.
@@ -908,7 +1068,8 @@ pub(crate) struct Acks {
 }
 
 impl Acks {
-    /// The slot for as many of the ranges as fit, the lowest first. What does not fit comes again after a crash.
+    /// The slot for as many of the ranges as fit, the lowest first. What does not fit comes again after a crash. (Two of
+    /// them may touch.)
     pub(crate) fn encode(
         number: u64,
         owner: u32,
@@ -917,27 +1078,23 @@ impl Acks {
         bytes: &mut [u8; ACKS_SLOT_LEN],
     ) -> usize {
         use acks_at as at;
-        let mut count = 0;
-        let mut from = 0;
-        let mut end = 0;
-        for (first, last) in ranges.take(MAX_RANGES) {
-            if count == 0 {
-                (from, end) = (first, first);
-            }
-            let (Ok(distance), Ok(len)) = (u32::try_from(first - end), u32::try_from(last - first + 1)) else {
+        let mut len = at::ACKS_RANGES;
+        let mut bounds = None;
+        for (first, last) in ranges {
+            let (from, end) = bounds.unwrap_or((first, first));
+            let (Ok(distance), Ok(count)) = (u32::try_from(first - end), u32::try_from(last - first + 1)) else {
                 break;
             };
-            let row = at::ACKS_RANGES + count * 8;
-            LittleEndian::write_u32(&mut bytes[row..], distance);
-            LittleEndian::write_u32(&mut bytes[row + 4..], len);
-            end = last + 1;
-            count += 1;
+            let Some(behind) = put_short(bytes, len, distance).and_then(|len| put_short(bytes, len, count)) else {
+                break;
+            };
+            len = behind;
+            bounds = Some((from, last + 1));
         }
         LittleEndian::write_u64(&mut bytes[at::ACKS_NUMBER..], number);
-        LittleEndian::write_u64(&mut bytes[at::ACKS_FROM..], from);
+        LittleEndian::write_u64(&mut bytes[at::ACKS_FROM..], bounds.map_or(0, |(from, _)| from));
         LittleEndian::write_u32(&mut bytes[at::ACKS_OWNER..], owner);
-        LittleEndian::write_u32(&mut bytes[at::ACKS_COUNT..], count as u32);
-        let len = at::ACKS_RANGES + count * 8;
+        LittleEndian::write_u32(&mut bytes[at::ACKS_LEN..], (len - at::ACKS_RANGES) as u32);
         let crc = Acks::crc(bytes, len, seed);
         LittleEndian::write_u32(&mut bytes[at::ACKS_CRC..], crc);
         len
@@ -947,27 +1104,53 @@ impl Acks {
     pub(crate) fn decode(bytes: &[u8], owner: u32, seed: u32) -> Option<Acks> {
         use acks_at as at;
         let bytes = bytes.get(..ACKS_SLOT_LEN)?;
-        let count = LittleEndian::read_u32(&bytes[at::ACKS_COUNT..]) as usize;
-        if count > MAX_RANGES || LittleEndian::read_u32(&bytes[at::ACKS_OWNER..]) != owner {
+        let len = at::ACKS_RANGES.checked_add(LittleEndian::read_u32(&bytes[at::ACKS_LEN..]) as usize)?;
+        if len > ACKS_SLOT_LEN || LittleEndian::read_u32(&bytes[at::ACKS_OWNER..]) != owner {
             return None;
         }
-        let len = at::ACKS_RANGES + count * 8;
         if LittleEndian::read_u32(&bytes[at::ACKS_CRC..]) != Acks::crc(bytes, len, seed) {
             return None;
         }
-        let mut ranges = Vec::with_capacity(count);
+        let mut ranges = Vec::new();
         let mut end = LittleEndian::read_u64(&bytes[at::ACKS_FROM..]);
-        for row in bytes[at::ACKS_RANGES..len].chunks_exact(8) {
-            let first = end.checked_add(u64::from(LittleEndian::read_u32(row)))?;
-            end = first.checked_add(u64::from(LittleEndian::read_u32(&row[4..])))?;
-            ranges.push((first, end.checked_sub(1).filter(|last| *last >= first)?));
+        let mut rest = &bytes[at::ACKS_RANGES..len];
+        while !rest.is_empty() {
+            let first = end.checked_add(take_short(&mut rest)?)?;
+            end = first.checked_add(take_short(&mut rest)?)?;
+            ranges.push((first, end.checked_sub(1).filter(|last| *last >= first && *last < LIMIT)?));
         }
-        Some(Acks { number: LittleEndian::read_u64(&bytes[at::ACKS_NUMBER..]), owner, ranges })
+        let number = LittleEndian::read_u64(&bytes[at::ACKS_NUMBER..]);
+        (number < LIMIT).then_some(Acks { number, owner, ranges })
     }
 
     fn crc(bytes: &[u8], len: usize, seed: u32) -> u32 {
         !crc32c(crc32c(seed, &bytes[..acks_at::ACKS_CRC]), &bytes[acks_at::ACKS_RANGES..len])
     }
+}
+
+/// Writes a number in as few bytes as it takes; says where they end. `None` when they do not fit.
+fn put_short(bytes: &mut [u8], mut at: usize, mut number: u32) -> Option<usize> {
+    loop {
+        let more = number >= 128;
+        *bytes.get_mut(at)? = number as u8 & 127 | u8::from(more) << 7;
+        (at, number) = (at + 1, number >> 7);
+        if !more {
+            return Some(at);
+        }
+    }
+}
+
+fn take_short(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..35).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 127) << shift;
+        if byte & 128 == 0 {
+            return Some(number);
+        }
+    }
+    None
 }
 
 #[cfg(test)]

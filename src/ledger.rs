@@ -33,11 +33,9 @@ pub(crate) struct Ledger<F> {
     /// Those of `open` that were given back.
     returned: BTreeSet<u64>,
     done: Ranges,
-    /// Gaps met with part of their numbers already done: the rest of it, to be told.
-    pub(crate) gaps: Vec<Gap>,
     /// Reads again what was given back.
     pub(crate) again: Cursor<F>,
-    slot: Option<AcksSlot>,
+    slot: Option<AcksSlot<F>>,
     /// No row for the acknowledgements could be had; so many changes ago it was last asked for.
     refused: u32,
     /// `done` is not what is stored.
@@ -45,14 +43,18 @@ pub(crate) struct Ledger<F> {
 }
 
 impl<F: StorageFile> Ledger<F> {
-    pub(crate) fn new(done: &[(u64, u64)], slot: Option<AcksSlot>) -> Ledger<F> {
+    /// With these ranges done.
+    pub(crate) fn new(done: &[(u64, u64)], slot: Option<AcksSlot<F>>) -> Ledger<F> {
+        let mut ranges = Ranges::default();
+        for (first, last) in done {
+            ranges.insert(*first, *last);
+        }
         Ledger {
             epoch: 0,
             limit: None,
             open: BTreeMap::new(),
             returned: BTreeSet::new(),
-            done: Ranges(done.iter().copied().collect()),
-            gaps: Vec::new(),
+            done: ranges,
             again: Cursor::new(Spot::default()),
             slot,
             refused: 0,
@@ -115,7 +117,7 @@ impl<F: StorageFile> Ledger<F> {
     /// These numbers, none of them open, are done.
     pub(crate) fn note_done(&mut self, first: u64, last: u64) {
         let stays = self.open.first_key_value().is_some_and(|(lowest, _)| *lowest < first);
-        if stays || !self.gaps.is_empty() {
+        if stays {
             self.done.insert(first, last);
             self.changed = true;
         }
@@ -138,36 +140,20 @@ impl<F: StorageFile> Ledger<F> {
         Gap { last, ..*gap }
     }
 
-    /// What of a gap the consumer has not dealt with; the first piece is returned, the others are told later.
-    pub(crate) fn untold(&mut self, gap: Gap) -> Option<Gap> {
-        let mut pieces = self.untold_of(gap).into_iter();
-        let told = pieces.next();
-        self.gaps.extend(pieces);
-        if let Some(told) = &told {
-            self.note_told(told);
-        }
-        told
-    }
-
     /// The pieces of a gap that the consumer has not dealt with.
     pub(crate) fn untold_of(&self, gap: Gap) -> Vec<Gap> {
         let pieces = self.done.gaps_within(gap.first, gap.last).into_iter();
         pieces.map(|(first, last)| Gap { first, last, cause: gap.cause }).collect()
     }
 
-    /// The next piece of a gap that is left to tell.
-    pub(crate) fn next_gap(&mut self) -> Option<Gap> {
-        if self.gaps.is_empty() {
-            return None;
+    /// A gap, or a piece of one, was told. When `more` of it is left the place stays before it, and what was told is remembered.
+    pub(crate) fn note_told(&mut self, gap: &Gap, more: bool) {
+        if more {
+            self.done.insert(gap.first, gap.last);
+            self.changed = true;
+        } else {
+            self.note_done(gap.first, gap.last);
         }
-        let gap = self.gaps.remove(0);
-        self.note_told(&gap);
-        Some(gap)
-    }
-
-    /// As long as pieces are left the place stays before them, and what was told is remembered.
-    fn note_told(&mut self, gap: &Gap) {
-        self.note_done(gap.first, gap.last);
     }
 
     /// Numbers done within `from .. to`, with `weigh` applied to each range.
@@ -180,14 +166,16 @@ impl<F: StorageFile> Ledger<F> {
         self.done.0.iter().map(|(first, last)| (*first, *last)).collect()
     }
 
-    /// Calls off all deliveries and forgets what is done.
+    /// Calls off all deliveries and forgets what is done; what was stored of it is cleared.
     pub(crate) fn clear(&mut self) {
         self.epoch += 1;
         self.open.clear();
         self.returned.clear();
         self.done.0.clear();
-        self.gaps.clear();
         self.again.release();
+        if let Some(slot) = &mut self.slot {
+            slot.cleared();
+        }
         self.changed = false;
     }
 
@@ -197,14 +185,14 @@ impl<F: StorageFile> Ledger<F> {
         self.changed
     }
 
-    /// Stores what is done. `make_room` is asked for a row when there is none.
-    pub(crate) fn store(&mut self, make_room: impl FnOnce() -> Option<AcksSlot>) {
+    /// Stores what is done beyond the `place` that is stored. `make_room` is asked for a row when there is none.
+    pub(crate) fn store(&mut self, place: Spot, make_room: impl FnOnce() -> Option<AcksSlot<F>>) {
         if self.slot.is_none() && self.refused == 0 {
             self.slot = make_room();
         }
         match &mut self.slot {
             Some(slot) => {
-                slot.store(self.done.0.iter().map(|(first, last)| (*first, *last)));
+                slot.store(place.seq, self.done.0.iter().map(|(first, last)| (*first, *last)));
                 self.changed = false;
             }
             // Remembered in memory alone. Asked again now and then: space may have been given back.

@@ -11,7 +11,7 @@
 //! let queue = mmq::Queue::open(dir.join("spool"))?;
 //! let seq = queue.enqueue("a message")?;
 //! assert_eq!(seq, 0);
-//! while let Some(message) = queue.dequeue()? {
+//! while let Some(message) = mmq::past_gaps(|| queue.dequeue(), |gap| eprintln!("{gap}"))? {
 //!     println!("{}: {:?}", message.seq(), message.as_str());
 //! }
 //! queue.close()
@@ -39,28 +39,33 @@
 //! | order, content | kept, checked | kept, checked |
 //!
 //! What is damaged costs the damaged messages alone: a read that meets it returns [`Error::Gap`] with the numbers that are
-//! missing and why, once, and the next read goes on behind them. How each crash recovers is argued in the source, in
+//! missing and why, once, and the next read goes on behind them. So `?` alone ends a loop there, with all the rest unread:
+//! read with [`past_gaps`], [`Consumer::for_each`] or [`Iter::past_gaps`], or match on it. How each crash recovers is argued in the source, in
 //! `recovery.rs`; every byte of the files is described in `layout.rs`.
 //!
 //! # Working, waiting, limits
 //!
 //! To do work at least once, [`Consumer::receive`] a [`Delivery`] and acknowledge it when the work is done; what is not
-//! acknowledged comes again. Readers wait without polling ([`Queue::dequeue_timeout`], [`Queue::ready_fd`], and with the
+//! acknowledged comes again. ([`Consumer::for_each`] does both.) Readers wait without polling ([`Queue::dequeue_timeout`], [`Queue::ready_fd`], and with the
 //! feature `async` futures and streams). [`Options::max_bytes`] bounds the disk, [`Options::max_age`] the messages' age;
 //! what is given up for either is told to each consumer that missed it.
 //!
 //! # What mapping costs
 //!
 //! The files must not be truncated or overwritten by anybody else while the queue is open: the kernel answers a read of a page
-//! that is gone with SIGBUS. Network file systems do not keep their promises about locks and mappings; use a local one.
+//! that is gone with SIGBUS. Nor cloned while it is open, on xfs, when the disk may run full (`cp` does it there): a store into a
+//! shared page then needs space. btrfs and others that copy on write are written by calls instead of through the map, which
+//! costs a system call or two a message. Network file systems do not keep their promises about locks and mappings; use a local one.
 //!
 //! # Fork
 //!
 //! A queue belongs to the process that opened it. In a child made by `fork` every call on it is refused with
-//! [`Error::Forked`] and changes nothing; a [`Message`] lent before can still be read, and handles may be dropped (closing
-//! there does nothing: the parent's queue stays open and locked). What has no error to return, like [`Queue::len`] and
-//! [`Queue::stats`], is the parent's last state, and may wait for ever on a lock that another of its threads held. The child
-//! shares the parent's lock: should the parent die, the queue stays [`Error::Locked`] until the child ends as well, or runs
+//! [`Error::Forked`] and changes nothing. Handles, deliveries and messages may be dropped there (closing does nothing: the
+//! parent's queue stays open and locked), but the bytes of a [`Message`] or a [`Delivery`] taken before the fork are not the
+//! child's to read: they may be lent from space that the parent uses again while the child looks at them. What the child is
+//! to read is copied before the fork ([`Message::into_vec`]). What has no error to return, like [`Queue::len`] and
+//! [`Queue::stats`], is zero or empty. The child shares the parent's lock: should the parent die, the queue stays
+//! [`Error::Locked`] until the child ends as well, or runs
 //! another program. (Programs started by `std::process::Command` inherit nothing.)
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -103,6 +108,7 @@ mod layout;
 // The memory.
 mod arena;
 
+mod poison;
 mod pool;
 
 // The disk.
@@ -113,9 +119,15 @@ mod storage;
 // What is durable.
 mod index;
 
+mod sheet;
+
 mod image;
 
 mod given_up;
+
+mod run;
+
+mod foreign;
 
 mod flush;
 
@@ -137,8 +149,6 @@ mod ffi;
 // Tools.
 mod checksum;
 
-mod lock;
-
 mod error;
 
 mod events;
@@ -157,10 +167,15 @@ mod crash_tests;
 
 #[cfg(test)]
 mod engine_tests;
+#[cfg(test)]
+mod flush_tests;
+
+#[cfg(test)]
+mod standing_tests;
 
 pub use consumer::Consumer;
 pub use delivery::Delivery;
-pub use error::{Error, Gap, GapCause, Result};
+pub use error::{Error, Gap, GapCause, Result, past_gaps};
 pub use layout::{FORMAT_VERSION, MAX_MESSAGE_LEN};
 pub use message::Message;
 pub use options::{OnFull, Options};

@@ -10,7 +10,8 @@ use crate::arena::Lease;
 ///
 /// Its bytes are lent in place where they lie in one piece in mapped memory that may be kept, and copied otherwise;
 /// which of the two never shows. A message that lends pins its arena, never a lock: any call may be made while it is held,
-/// other messages included, and it outlives the queue. A queue with a memory cap lends from `cap - 2` arenas at most and
+/// other messages included, and it outlives the queue. It does not outlive a `fork`: a child may drop it, and must not read
+/// it. A queue with a memory cap lends from `cap - 2` arenas at most and
 /// copies from then on, so holding messages for long costs copies, not memory.
 ///
 /// ```

@@ -1,5 +1,6 @@
 //! What the caller chooses. Setters only store; everything is validated once, in [`Options::open`](crate::Options::open).
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
@@ -112,7 +113,7 @@ impl Options {
     }
 
     /// Flush so often from a thread of its own, whether or not there are operations. `None`, the default: no timer and
-    /// no thread. A failed flush reaches the next call that writes.
+    /// no thread. A failed flush reaches the next call that writes. Where that thread cannot be started, opening fails.
     #[doc(alias = "SetPeriodicFlushDuration")]
     pub fn flush_every(mut self, period: impl Into<Option<Duration>>) -> Self {
         self.flush_every = period.into();
@@ -126,7 +127,8 @@ impl Options {
         self
     }
 
-    /// Bytes of the file system that the queue leaves free for others. Default 0.
+    /// Bytes of the file system that the queue leaves free for others. Default 0. (btrfs says up to half a minute late what was
+    /// allocated.)
     pub const fn min_free_bytes(mut self, bytes: u64) -> Self {
         self.min_free_bytes = bytes;
         self
@@ -152,10 +154,10 @@ impl Options {
         self
     }
 
-    /// Checks every value; the one place that does.
-    pub(crate) fn validate(&self) -> Result<()> {
+    /// Checks every value, for the queue in `dir`; the one place that does.
+    pub(crate) fn validate(&self, dir: &Path) -> Result<()> {
         let page = page_size();
-        let invalid = |name, reason: String| Err(Error::InvalidOption { name, reason });
+        let invalid = |name, reason: String| Err(Error::InvalidOption { path: dir.to_owned(), name, reason });
         if !(layout::MIN_ARENA..=layout::MAX_ARENA).contains(&self.arena_size) {
             return invalid(
                 "arena_size",
@@ -203,7 +205,7 @@ mod tests {
     use super::*;
 
     fn name_of(options: Options) -> &'static str {
-        match options.validate() {
+        match options.validate(Path::new("queue")) {
             Err(Error::InvalidOption { name, .. }) => name,
             other => panic!("expected a refusal, got {other:?}"),
         }
@@ -228,8 +230,8 @@ mod tests {
     #[test]
     fn the_bounds_themselves_are_accepted() {
         let smallest = Options::new().arena_size(4096.max(page_size())).max_mapped_arenas(3).max_bytes(65536);
-        smallest.validate().unwrap();
-        Options::new().arena_size(1 << 30).max_mapped_arenas(None).validate().unwrap();
-        Options::new().validate().unwrap();
+        smallest.validate(Path::new("queue")).unwrap();
+        Options::new().arena_size(1 << 30).max_mapped_arenas(None).validate(Path::new("queue")).unwrap();
+        Options::new().validate(Path::new("queue")).unwrap();
     }
 }

@@ -6,11 +6,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
+
 use crate::error::{Error, Gap, Result};
 use crate::index::PlaceSlot;
-use crate::layout::INDEX_NAME;
 use crate::ledger::Ledger;
-use crate::lock::Lock;
 use crate::reader::{Check, Cursor, Record};
 use crate::ready::Ready;
 use crate::shared::{Padded, PlaceCell, Shared, Spot};
@@ -23,6 +23,9 @@ pub(crate) enum Read {
     Look,
     /// Takes it.
     Take,
+    /// Takes it, to be handed over with others that were taken before it: stops in front of a gap as at the end of the queue, and
+    /// a later read tells of it.
+    TakeMore,
     /// Steps over it, unseen.
     Skip,
     /// Takes it, to be acknowledged.
@@ -42,12 +45,14 @@ pub(crate) trait Deliver<S: Storage> {
 
     /// `None` when the payload was not checked and does not hold what was written, or when this would rather know: it is looked
     /// for again, and checked.
-    fn deliver(
-        &mut self,
-        shared: &Shared<S>,
-        cursor: &mut Cursor<S::File>,
-        record: &Record,
-    ) -> Result<Option<Self::Delivered>, Box<Error>>;
+    fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: &Record)
+    -> Result<Option<Self::Delivered>, Box<Error>>;
+
+    /// Whether the message was handed over. One that was not stays where it is, whatever the read.
+    #[inline(always)]
+    fn took(_: &Self::Delivered) -> bool {
+        true
+    }
 }
 
 /// The outcome of a read, and what the caller has to follow up.
@@ -60,23 +65,13 @@ pub(crate) struct Step<R> {
     pub(crate) moved: bool,
 }
 
-/// A gap to be told by the next read.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Pending {
-    pub(crate) gap: Gap,
-    /// A read has told it already, to a batch.
-    pub(crate) counted: bool,
-}
-
 #[derive(Debug)]
 pub(crate) struct State<S: Storage> {
     pub(crate) cursor: Cursor<S::File>,
-    slot: PlaceSlot,
+    slot: PlaceSlot<S::File>,
     pub(crate) stored: Spot,
     /// There is one of the things below, or messages have an age: reading takes the long way.
     pub(crate) special: bool,
-    /// Met behind something else that was told or delivered first.
-    pub(crate) pending: Option<Pending>,
     pub(crate) removed: bool,
     pub(crate) ledger: Option<Box<Ledger<S::File>>>,
     pub(crate) ready: Option<Arc<Ready>>,
@@ -89,11 +84,13 @@ pub(crate) struct Standing<S: Storage> {
     pub(crate) cell: Arc<PlaceCell>,
     /// There is a ledger: the number of messages does not follow from the place alone.
     pub(crate) has_ledger: AtomicBool,
+    /// Messages handed out, neither acknowledged nor given back. Stored under the consumer's lock.
+    pub(crate) in_flight: AtomicU64,
     /// Moves it had made when another consumer last looked for one that only stands there.
     looked_at: AtomicU64,
     /// The descriptor that was asked for; the state has it too.
     pub(crate) ready: OnceLock<Arc<Ready>>,
-    pub(crate) state: Padded<Lock<State<S>>>,
+    pub(crate) state: Padded<Mutex<State<S>>>,
 }
 
 impl<S: Storage> Standing<S> {
@@ -102,7 +99,7 @@ impl<S: Storage> Standing<S> {
         name: &str,
         row: u32,
         spot: Spot,
-        slot: PlaceSlot,
+        slot: PlaceSlot<S::File>,
         cell: Arc<PlaceCell>,
         ledger: Option<Ledger<S::File>>,
         ages: bool,
@@ -112,14 +109,14 @@ impl<S: Storage> Standing<S> {
             row,
             cell,
             has_ledger: AtomicBool::new(ledger.is_some()),
+            in_flight: AtomicU64::new(0),
             looked_at: AtomicU64::new(u64::MAX),
             ready: OnceLock::new(),
-            state: Padded(Lock::new(State {
+            state: Padded(Mutex::new(State {
                 cursor: Cursor::new(spot),
                 slot,
                 stored: spot,
                 special: ages || ledger.is_some(),
-                pending: None,
                 removed: false,
                 ledger: ledger.map(Box::new),
                 ready: None,
@@ -132,8 +129,8 @@ impl<S: Storage> Standing<S> {
     }
 
     #[cold]
-    pub(crate) fn unknown(&self) -> Error {
-        Error::NotFound { what: "consumer", name: self.name.clone() }
+    pub(crate) fn unknown(&self, shared: &Shared<S>) -> Error {
+        Error::no_consumer(shared.storage.path(), &self.name)
     }
 
     /// The place as last stored.
@@ -151,38 +148,33 @@ impl<S: Storage> Standing<S> {
         mut check: Check,
         mut delivery: D,
     ) -> Step<D::Delivered> {
-        // A lock that another thread held when this process was forked off is held for ever.
-        if shared.forked() {
-            return Step { outcome: Err(Error::Forked.into()), crossed: false, moved: false };
+        if let Err(error) = shared.check_readable() {
+            return Step { outcome: Err(error.into()), crossed: false, moved: false };
         }
         let mut state = self.state.0.lock();
         let state = &mut *state;
         if state.special {
-            return self
-                .step_specially(state, shared, what, |shared, cursor, record| {
-                    let delivered = delivery.deliver(shared, cursor, record)?;
-                    debug_assert!(delivered.is_some(), "found checked: there is nothing to look for again");
-                    delivered.ok_or_else(|| Box::new(Error::Closed))
-                })
-                .0;
+            return self.step_specially(state, shared, what, delivery).0;
         }
         let mut moved = false;
         // No closure: it would be compiled on its own, and hand its result over through memory.
         let outcome = 'outcome: {
-            if let Err(error) = shared.check_open() {
-                break 'outcome Err(error.into());
-            }
             loop {
                 let record = match state.cursor.meet(shared, check) {
                     Ok(Some(record)) => record,
                     Ok(None) => break 'outcome Ok(None),
+                    Err(error) if what == Read::TakeMore && matches!(*error, Error::Gap(_)) => {
+                        // It is met again where the cursor was: at the place.
+                        state.cursor.move_to(state.stored);
+                        break 'outcome Ok(None);
+                    }
                     Err(error) => break 'outcome Err(error),
                 };
-                match delivery.deliver(shared, &mut state.cursor, &record) {
+                match delivery.deliver(&mut state.cursor, &record) {
                     Ok(Some(delivered)) => {
                         if what == Read::Look {
                             state.cursor.keep(&record);
-                        } else {
+                        } else if D::took(&delivered) {
                             state.cursor.step_over(&record);
                             moved = true;
                         }
@@ -208,13 +200,6 @@ impl<S: Storage> Standing<S> {
         Step { outcome, crossed: state.cursor.take_crossed(), moved }
     }
 
-    /// The gap is told by the next read: a batch has messages to deliver first.
-    pub(crate) fn keep_for_later(&self, gap: Gap) {
-        let mut state = self.state.0.lock();
-        state.pending = Some(Pending { gap, counted: true });
-        state.special = true;
-    }
-
     /// Runs `look` under the lock, so that nothing it looks at is given back meanwhile.
     pub(crate) fn with_state<R>(&self, look: impl FnOnce(&State<S>) -> R) -> R {
         look(&self.state.0.lock())
@@ -224,24 +209,25 @@ impl<S: Storage> Standing<S> {
     pub(crate) fn move_to(&self, shared: &Shared<S>, spot: Spot) -> Result<()> {
         shared.check_readable()?;
         let mut state = self.state.0.lock();
-        shared.check_readable()?;
-        if state.removed {
-            return Err(self.unknown());
-        }
+        state.check(shared, self)?;
         // Before the place moves: the ranges that are done, of this run or of one before it, must not be believed of what
         // comes again.
-        shared
-            .index
-            .clear_acks(self.row, false)
-            .map_err(|error| Error::io("flush", shared.storage.path().join(INDEX_NAME), error))?;
+        if let Err(error) = shared.index.clear_acks(self.row, false) {
+            let place = state.stored;
+            if let Some(ledger) = &mut state.ledger {
+                // The place stays, and what was acknowledged behind it.
+                ledger.store(place, || None);
+            }
+            return Err(error);
+        }
         if let Some(ledger) = &mut state.ledger {
             ledger.clear();
         }
         state.cursor.move_to(spot);
-        state.pending = None;
         self.cell.begin_move();
         state.store(&self.cell, spot);
         self.cell.end_move();
+        self.count_in_flight(&state);
         state.note_ready(shared);
         Ok(())
     }
@@ -267,6 +253,16 @@ impl<S: Storage> Standing<S> {
         }
     }
 
+    /// Lets go of all that is open for it. Never waits for a consumer that is busy.
+    pub(crate) fn let_go(&self) {
+        if let Some(mut state) = self.state.0.try_lock() {
+            state.cursor.release();
+            if let Some(ledger) = &mut state.ledger {
+                ledger.again.release();
+            }
+        }
+    }
+
     /// Others may have let go of a window meanwhile.
     pub(crate) fn reconsider_window(&self) {
         self.state.0.lock().cursor.reconsider_window();
@@ -275,12 +271,17 @@ impl<S: Storage> Standing<S> {
     /// Lets go of everything, at the end of a run. Whoever waits on its descriptor learns of it.
     pub(crate) fn release(&self, shared: &Shared<S>) {
         let mut state = self.state.0.lock();
+        // Whoever found the queue open and then waited for the lock looks once more.
+        state.special = true;
         state.cursor.release();
+        if let Some(ledger) = &mut state.ledger {
+            ledger.again.release();
+        }
         state.note_ready(shared);
     }
 
-    /// Takes the consumer out of the queue: its place holds nothing back any more.
-    pub(crate) fn remove(&self, shared: &Shared<S>) {
+    /// Takes the consumer out of the queue: its place holds nothing back any more. After an error it is gone all the same.
+    pub(crate) fn remove(&self, shared: &Shared<S>) -> Result<()> {
         {
             let mut state = self.state.0.lock();
             state.removed = true;
@@ -289,16 +290,17 @@ impl<S: Storage> Standing<S> {
             if let Some(ledger) = &mut state.ledger {
                 ledger.clear();
             }
+            self.count_in_flight(&state);
             state.note_ready(shared);
         }
-        // Best effort: what is left says so much of numbers that were acknowledged indeed.
-        let _ = shared.index.clear_acks(self.row, true);
-        shared.index.remove_consumer(self.row);
+        let cleared = shared.index.clear_acks(self.row, true);
+        shared.index.remove_consumer(self.row, &self.name);
         let moves = self.cell.moves.load(Ordering::Acquire);
         let mut places = shared.places.write();
         shared.retired_moves.fetch_add(moves + 1, Ordering::AcqRel);
         shared.retired_taken.fetch_add(self.cell.taken.load(Ordering::Acquire), Ordering::AcqRel);
         places.retain(|cell| !Arc::ptr_eq(cell, &self.cell));
+        cleared
     }
 }
 
@@ -325,26 +327,31 @@ impl<S: Storage> State<S> {
         cell.position.store(spot.position, Ordering::Release);
     }
 
-    pub(crate) fn is_special(&self, shared: &Shared<S>) -> bool {
-        self.pending.is_some()
-            || self.removed
-            || self.ledger.is_some()
-            || self.ready.is_some()
-            || shared.max_age.is_some()
+    /// Refuses a read or a change of the place: what is stored in the files is no longer this consumer's to change.
+    pub(crate) fn check(&self, shared: &Shared<S>, standing: &Standing<S>) -> Result<()> {
+        shared.check_readable()?;
+        if self.removed { Err(standing.unknown(shared)) } else { Ok(()) }
     }
 
-    /// Whether a read has something to tell.
+    /// Whether a read that needs no allowance has something to tell.
+    pub(crate) fn has_waiting(&self, shared: &Shared<S>) -> bool {
+        let spot = self.cursor.spot();
+        self.is_over(shared)
+            || spot.position < shared.visible.0.position.load(Ordering::Acquire)
+            // Numbers may be missing right before the end.
+            || spot.seq < shared.visible.0.seq.load(Ordering::Acquire)
+            || self.ledger.as_ref().is_some_and(|ledger| ledger.first_returned().is_some())
+    }
+
+    /// Whether any read has something to tell.
     pub(crate) fn has_news(&self, shared: &Shared<S>) -> bool {
-        let waits = self.pending.is_some()
-            || self.removed
-            || shared.check_readable().is_err()
-            || self.cursor.spot().position < shared.visible.0.position.load(Ordering::Acquire);
-        match &self.ledger {
-            None => waits,
-            Some(ledger) => {
-                ledger.may_hand_out() && (waits || !ledger.gaps.is_empty() || ledger.first_returned().is_some())
-            }
-        }
+        self.is_over(shared)
+            || self.ledger.as_ref().is_none_or(|ledger| ledger.may_hand_out()) && self.has_waiting(shared)
+    }
+
+    /// Every read is refused.
+    fn is_over(&self, shared: &Shared<S>) -> bool {
+        self.removed || shared.check_readable().is_err()
     }
 
     /// Sets the descriptor, if there is one, to what it should tell.

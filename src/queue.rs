@@ -1,5 +1,6 @@
 //! The door: [`Queue`].
 
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -9,7 +10,8 @@ use std::time::Duration;
 use crate::consumer::{Consumer, check_name};
 use crate::delivery::Delivery;
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::{Error, Gap, Result};
+use crate::events;
 use crate::layout::MAX_MESSAGE_LEN;
 use crate::message::Message;
 use crate::options::Options;
@@ -42,23 +44,29 @@ impl Options {
     /// Opens the queue in the directory `dir`, creating what is missing unless [`create(false)`](Options::create) was said.
     ///
     /// It takes milliseconds whatever the backlog. After a crash the queue is as it was: see the front page's table.
-    /// Damaged and foreign files of the queue's own names are set aside as `*.damaged`; other files are left alone.
+    /// Damaged and foreign files of the queue's own names are set aside as `*.damaged`; other files are left alone. A directory
+    /// that holds files and nothing of a queue's is refused and left as it is. (Of a queue's are files of the names that mmq
+    /// gives, with something in them or a length that mmq gives them. Hidden files and `lost+found` do not count.)
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOption`], [`Error::NotFound`] with `create(false)`, [`Error::Locked`] when the queue is open already,
+    /// [`Error::InvalidOption`], [`Error::NotFound`] with `create(false)`, [`Error::NotAQueue`], [`Error::Locked`] when the queue is open already,
     /// here or elsewhere, [`Error::UnsupportedFormat`] for files of a later version, which are not touched, and
     /// [`Error::Io`].
     #[doc(alias = "NewMmapQueue")]
     #[doc(alias = "NewQueue")]
     pub fn open(&self, dir: impl AsRef<Path>) -> Result<Queue> {
         let dir = dir.as_ref();
-        self.validate()?;
+        if dir.as_os_str().is_empty() {
+            return Err(Error::InvalidArgument { path: None, what: "dir", reason: "the path is empty".into() });
+        }
+        self.validate(dir)?;
         let storage = FileStorage::open(dir, self.create).map_err(|error| {
-            if error.kind() == std::io::ErrorKind::NotFound && !self.create {
-                Error::NotFound { what: "queue", name: dir.display().to_string() }
-            } else {
-                Error::io("open", dir, error)
+            let missing = || matches!(dir.metadata(), Err(error) if error.kind() == ErrorKind::NotFound);
+            match self.create {
+                false if error.kind() == ErrorKind::NotFound => Error::no_queue(dir),
+                true if missing() => Error::io("create", dir, error),
+                _ => Error::io("open", dir, error),
             }
         })?;
         Ok(Queue { engine: Arc::new(Engine::open(storage, self, true)?) })
@@ -90,13 +98,15 @@ impl Queue {
     /// # Errors
     ///
     /// [`Error::MessageTooLarge`], [`Error::Full`] or [`Error::Io`] when there is no room (nothing was changed),
-    /// [`Error::Poisoned`] after a failed flush. An error of a flush this call has to do comes although the message is in
-    /// the queue.
+    /// [`Error::Poisoned`] after a failed flush. When a flush fails that this call has to do (see
+    /// [`flush_every_ops`](Options::flush_every_ops)), its error comes although the message is in the queue, stays there and
+    /// survives the process: to put it in again would make two of it. It is an [`Error::Io`] with `op` `"flush"`, and no
+    /// [`is_full`](Error::is_full) refusal; mostly the queue is poisoned then.
     #[inline]
     #[doc(alias = "EnqueueString")]
     pub fn enqueue(&self, message: impl AsRef<[u8]>) -> Result<u64> {
         let message = message.as_ref();
-        check_len(message.len())?;
+        self.check_len(message.len() as u64)?;
         self.engine.enqueue(message)
     }
 
@@ -108,7 +118,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As [`enqueue`](Self::enqueue); then none of the messages is in the queue.
+    /// As [`enqueue`](Self::enqueue): none of the messages is in the queue then, or, after a flush that failed, all are.
     ///
     /// ```
     /// # fn main() -> mmq::Result<()> {
@@ -125,15 +135,23 @@ impl Queue {
         // And so does its `as_ref`, once: one that panics, enqueues, or answers otherwise the next time finds no lock held.
         let messages: Vec<&[u8]> = messages.iter().map(AsRef::as_ref).collect();
         for message in &messages {
-            check_len(message.len())?;
+            self.check_len(message.len() as u64)?;
         }
         self.engine.enqueue_batch(&messages)
     }
 
-    /// Puts a message of `len` bytes at the tail, which `fill` writes in place. The bytes are zero before.
+    /// Puts a message of `len` bytes at the tail, which `fill` writes: in place, or into a buffer where it cannot lie in one
+    /// piece. The bytes are zero before. A panic in `fill` leaves no trace in the queue.
     ///
-    /// Other producers wait while `fill` runs. It may read from the queue but not write to it: an enqueue from within is
-    /// refused with [`Error::InvalidArgument`]. A panic in it leaves no trace in the queue.
+    /// Other producers wait while `fill` runs, and readers may have to. So from within it every call on this queue is refused
+    /// with [`Error::InvalidArgument`], be it made through the queue, a consumer, a delivery, an iterator or a future. Calls
+    /// on other queues are not. What has no error to return waits for nobody:
+    ///
+    /// - [`len`](Self::len), [`is_empty`](Self::is_empty), [`stats`](Self::stats), [`durable_seq`](Self::durable_seq),
+    ///   [`in_flight`](Self::in_flight) and [`consumers`](Self::consumers) answer. While another thread is busy with that consumer,
+    ///   `len` and `stats` count what was acknowledged out of order as if it still waited, and the figures of `stats` may be
+    ///   of moments shortly after each other.
+    /// - A [`Delivery`] that is dropped is given back right after `fill`.
     ///
     /// # Durability
     ///
@@ -141,7 +159,9 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As [`enqueue`](Self::enqueue); when there is no room, `fill` was not called.
+    /// As [`enqueue`](Self::enqueue). When there is no room for all of the message, `fill` is not called. Once it was called
+    /// there is room: then the call fails only when the disk refuses to take the bytes into space that it has given before,
+    /// or when a flush fails.
     ///
     /// ```
     /// # fn main() -> mmq::Result<()> {
@@ -152,8 +172,8 @@ impl Queue {
     /// # }
     /// ```
     pub fn enqueue_with(&self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<u64> {
-        check_len(len)?;
-        self.engine.enqueue_with(len, fill).map(|(seq, ())| seq)
+        self.check_len(len as u64)?;
+        self.engine.enqueue_with(len, fill)
     }
 
     /// The next message, which stays in the queue; `None` when there is none.
@@ -176,7 +196,8 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// [`Error::Gap`] when messages are missing here, once: the next call goes on behind them. [`Error::Io`].
+    /// [`Error::Gap`] when messages are missing here, once: the next call goes on behind them, so that `?` alone would leave the
+    /// rest unread. See [`past_gaps`](crate::past_gaps). [`Error::Io`].
     #[inline]
     #[doc(alias = "DequeueString")]
     pub fn dequeue(&self) -> Result<Option<Message>> {
@@ -245,6 +266,36 @@ impl Queue {
         reading::receive(&self.engine, self.engine.default_consumer()?)
     }
 
+    /// Does `work` with each message there is, and acknowledges it: see [`Consumer::for_each`](Consumer::for_each), which this is
+    /// for the queue's own (default) consumer.
+    ///
+    /// # Errors
+    ///
+    /// As [`Consumer::for_each`](Consumer::for_each).
+    ///
+    /// ```
+    /// # fn main() -> std::io::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.enqueue("a letter")?;
+    /// queue.for_each(|letter| send(letter), |gap| eprintln!("{gap}"))?;
+    /// assert!(queue.is_empty());
+    /// # Ok(())
+    /// # }
+    ///
+    /// fn send(letter: &[u8]) -> std::io::Result<()> {
+    ///     println!("{}", String::from_utf8_lossy(letter));
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn for_each<E: From<Error>>(
+        &self,
+        work: impl FnMut(&Delivery) -> Result<(), E>,
+        on_gap: impl FnMut(Gap),
+    ) -> Result<(), E> {
+        reading::for_each(&self.engine, self.engine.default_consumer()?, work, on_gap)
+    }
+
     /// As [`receive`](Self::receive), waiting up to `timeout` for a message. Does not poll.
     ///
     /// # Errors
@@ -258,10 +309,15 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when the default consumer cannot be made, [`Error::Closed`].
+    /// [`Error::InvalidArgument`] for 0, [`Error::Io`] when the default consumer cannot be made.
     pub fn set_max_in_flight(&self, messages: impl Into<Option<u32>>) -> Result<()> {
-        self.engine.set_max_in_flight(self.engine.default_consumer()?, messages.into());
-        Ok(())
+        self.engine.set_max_in_flight(self.engine.default_consumer()?, messages.into())
+    }
+
+    /// Messages of the queue's own (default) consumer that were received and neither acknowledged nor given back.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        self.engine.in_flight()
     }
 
     /// A descriptor that is readable while a message, or the news of a gap, waits for the queue's own (default) consumer,
@@ -306,13 +362,13 @@ impl Queue {
     }
 
     /// Looks at the messages from the next one on and consumes nothing. Ends at the end of the queue; goes on when asked
-    /// again after new ones came. Gaps come as errors between the messages.
+    /// again after new ones came. Gaps come as errors between the messages; [`Iter::past_gaps`] takes them out.
     ///
     /// # Errors
     ///
     /// [`Error::Io`] when the default consumer cannot be made, [`Error::Closed`].
     pub fn iter(&self) -> Iter {
-        Iter::new(self.engine.default_consumer().map(|standing| Ahead::new(&self.engine, standing)))
+        Iter::new(self.engine.default_consumer().and_then(|standing| Ahead::new(&self.engine, standing)))
     }
 
     /// The consumer called `name` (1 to 255 bytes), which has its own place in the queue. It comes into being when first
@@ -323,7 +379,7 @@ impl Queue {
     /// [`Error::InvalidArgument`] for a bad name, [`Error::Io`] when there is no room for another consumer.
     #[doc(alias = "NewConsumer")]
     pub fn consumer(&self, name: &str) -> Result<Consumer> {
-        check_name(name)?;
+        check_name(self.path(), name)?;
         let standing = self.engine.consumer(name)?;
         Ok(Consumer::new(Arc::clone(&self.engine), standing))
     }
@@ -338,9 +394,10 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] when there is none of that name.
+    /// [`Error::NotFound`] when there is none of that name. [`Error::Io`] when what it had acknowledged could not be made
+    /// forgotten on the disk: it is gone all the same, and the queue is as after a failed [`flush`](Self::flush).
     pub fn remove_consumer(&self, name: &str) -> Result<()> {
-        check_name(name)?;
+        check_name(self.path(), name)?;
         self.engine.remove_consumer(name)
     }
 
@@ -367,19 +424,27 @@ impl Queue {
     /// # Durability
     ///
     /// When it returns, that survives a power cut. Enqueues go on meanwhile; threads that flush at the same time share one
-    /// sync.
+    /// sync. Every file is synced through a descriptor that has been open since this run first stored to it, so that the
+    /// failure of a write which the system did by itself in between is told. Of what a killed process before this run had
+    /// stored, the system may have forgotten such a failure before this opening: there is no way to learn of it.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when the system could not: then nothing more can be promised for this opening and all writing answers
-    /// [`Error::Poisoned`] until the queue is opened again.
+    /// [`Error::Io`] with `op` `"flush"` when the system could not, or when the directory was removed: then nothing more can be
+    /// promised for this opening and all writing answers [`Error::Poisoned`] until the queue is opened again. What was enqueued
+    /// stays in the queue, is read, and is there for the next opening as long as the machine runs. [`Error::Io`] with another
+    /// `op` when a file could not be opened or written just now: the next flush tries again.
     pub fn flush(&self) -> Result<()> {
+        let _told = events::at_end();
         self.engine.shared.flush()
     }
 
     /// The first sequence number not yet known to be durable.
     #[must_use]
     pub fn durable_seq(&self) -> u64 {
+        if self.engine.shared.forked() {
+            return 0;
+        }
         self.engine.shared.durable.0.lock().spot.seq
     }
 
@@ -391,18 +456,18 @@ impl Queue {
     /// As [`flush`](Self::flush); [`Error::NotFound`] for a number that was never given out.
     pub fn wait_durable(&self, seq: u64) -> Result<()> {
         let shared = &*self.engine.shared;
-        if shared.forked() {
-            return Err(Error::Forked);
-        }
+        let _told = events::at_end();
+        shared.check_may_wait()?;
         if self.durable_seq() > seq {
             return Ok(());
         }
         shared.check_writable()?;
         let tail = shared.committed_spot();
         if seq >= tail.seq {
-            return Err(Error::NotFound { what: "message", name: seq.to_string() });
+            let oldest = shared.oldest(tail).seq;
+            return Err(Error::no_message(shared.storage.path(), seq, oldest..tail.seq));
         }
-        shared.flush_to(tail.position)
+        shared.flush_to(tail)
     }
 
     /// Figures of one moment: what belongs together was read together, while everybody went on.
@@ -420,10 +485,18 @@ impl Queue {
         self.engine.shared.storage.path()
     }
 
-    /// Makes everything durable and lets go of the files. Consumers' handles answer [`Error::Closed`] from now on, and so do
-    /// calls that wait; messages that are held stay readable.
+    /// Makes everything durable and lets go of the files. [`Consumer`]s' handles answer [`Error::Closed`] from now on; messages
+    /// that are held stay readable.
     ///
-    /// Dropping the queue does the same, with its errors lost.
+    /// It wakes whoever waits without borrowing the queue: threads within [`Consumer::dequeue_timeout`] or
+    /// [`Consumer::receive_timeout`], and futures and streams of the queue and of its consumers. They end with
+    /// [`Error::Closed`]; descriptors become readable. A thread within one of the queue's own calls borrows the queue, so that
+    /// this cannot be called before it is back: a thread that is to be stopped waits by a consumer's handle, or with a timeout
+    /// that is not long.
+    ///
+    /// It takes the queue out of its owner's hands. Out of an [`Arc`](std::sync::Arc) it comes by
+    /// [`Arc::into_inner`](std::sync::Arc::into_inner); or let the last owner drop it. Dropping the queue does the same as this,
+    /// with its errors lost.
     ///
     /// # Errors
     ///
@@ -431,6 +504,17 @@ impl Queue {
     #[doc(alias = "Close")]
     pub fn close(self) -> Result<()> {
         self.engine.close()
+    }
+
+    /// Refuses what no queue takes.
+    #[inline]
+    pub(crate) fn check_len(&self, len: u64) -> Result<()> {
+        if len > MAX_MESSAGE_LEN { Err(self.too_large(len)) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn too_large(&self, len: u64) -> Error {
+        Error::MessageTooLarge { path: self.path().to_owned(), len, max: MAX_MESSAGE_LEN, max_bytes: None }
     }
 
     #[cfg(feature = "capi")]
@@ -450,12 +534,4 @@ impl Drop for Queue {
         // Consumers' handles may outlive the queue; its files must not stay locked for them.
         let _ = self.engine.close();
     }
-}
-
-#[inline]
-fn check_len(len: usize) -> Result<()> {
-    if len as u64 > MAX_MESSAGE_LEN {
-        return Err(Error::MessageTooLarge { len: len as u64, max: MAX_MESSAGE_LEN });
-    }
-    Ok(())
 }

@@ -135,38 +135,36 @@ impl<F: StorageFile> Cursor<F> {
         self.segment.as_ref().map_or(self.position, |segment| segment.header.end())
     }
 
-    /// Steps over messages that were written before `time`, told as a gap. An error met behind them, a gap mostly, is
-    /// the second one.
-    pub(crate) fn pass_expired<S: Storage<File = F>>(
-        &mut self,
-        shared: &Shared<S>,
-        time: u64,
-    ) -> (Option<Gap>, Option<Error>) {
+    /// Steps over messages that were written before `time`; the error tells of them. Stops in front of a gap behind them, which
+    /// the next read meets.
+    pub(crate) fn pass_expired<S: Storage<File = F>>(&mut self, shared: &Shared<S>, time: u64) -> Result<()> {
         let Some(age) = shared.max_age else {
-            return (None, None);
+            return Ok(());
         };
         // What was written up to so much later bears the same time.
         let before = time.saturating_sub(grain_of(age));
         if self.segment.is_some() && self.time.is_some_and(|(_, time)| time >= before) {
             // What follows is not older.
-            return (None, None);
+            return Ok(());
         }
         let mut passed: Option<Gap> = None;
-        let met = loop {
+        loop {
+            let spot = self.spot();
             match self.find_header(shared) {
-                Ok(None) => break None,
-                Ok(Some(record)) => {
-                    if self.time.is_none_or(|(_, time)| time >= before) {
-                        break None;
-                    }
+                Ok(Some(record)) if self.time.is_some_and(|(_, time)| time < before) => {
                     let first = passed.map_or(record.seq, |gap| gap.first);
                     passed = Some(Gap { first, last: record.seq, cause: GapCause::Expired });
                     self.advance();
                 }
-                Err(error) => break Some(error),
+                Ok(_) => break,
+                Err(error) if passed.is_none() => return Err(error),
+                Err(_) => {
+                    self.move_to(spot);
+                    break;
+                }
             }
-        };
-        (passed, met)
+        }
+        passed.map_or(Ok(()), |gap| Err(Error::Gap(gap)))
     }
 
     /// Learns when the records at the place were written, once it is in the segment: what was said last before it.
@@ -181,8 +179,7 @@ impl<F: StorageFile> Cursor<F> {
         let mut at = segment.header.base;
         while at < self.position {
             let Some(seen) = scan.header_at(at).map_err(io)? else {
-                // Damaged, or the last record before the place: what is known so far makes messages older than they may be,
-                // so they are taken for as young as the next segment.
+                // Damaged, or the last record before the place: see `forget_time`.
                 if at + FRAGMENT_HEADER_LEN <= self.position {
                     time = u64::MAX;
                 }
@@ -193,10 +190,19 @@ impl<F: StorageFile> Cursor<F> {
             {
                 time = time.max(said);
             }
+            if seen.fragment.kind == Kind::Gap {
+                time = u64::MAX;
+            }
             at = seen.end();
         }
         self.time = Some((life, time));
         Ok(())
+    }
+
+    /// What is missing here may have been what said a later time: the messages behind it are taken for as young as the next
+    /// segment.
+    fn forget_time(&mut self) {
+        self.time = self.time.map(|(life, _)| (life, u64::MAX));
     }
 
     pub(crate) fn may_lend(&self) -> bool {
@@ -229,7 +235,7 @@ impl<F: StorageFile> Cursor<F> {
         check: Check,
     ) -> Result<Option<Record>, Box<Error>> {
         if let Some(record) = self.found
-            && (self.verified || check != Check::Now)
+            && self.is_at_hand(&record, check)
         {
             return Ok(Some(record));
         }
@@ -238,6 +244,18 @@ impl<F: StorageFile> Cursor<F> {
         }
         let found = self.find_slowly(shared, check != Check::Never)?;
         Ok(if found { self.found } else { None })
+    }
+
+    /// Whether the record that was found can be delivered without being looked for again. The pieces of one that does not lie in
+    /// the window are at hand until they are given away; they may be gone from the queue since.
+    #[inline(always)]
+    fn is_at_hand(&self, record: &Record, check: Check) -> bool {
+        match check {
+            Check::Never => true,
+            _ if record.in_window.is_none() => self.scratch_seq == Some(record.seq),
+            Check::Later => true,
+            Check::Now => self.verified,
+        }
     }
 
     /// A whole record that lies in the window. Anything else is left to [`find_slowly`](Self::find_slowly).
@@ -307,15 +325,9 @@ impl<F: StorageFile> Cursor<F> {
     /// Puts the payload of the record in place of what `out` holds; one that is taken may leave by exchange of buffers. False
     /// when it does not hold what was written: then `out` is empty, and it is to be looked for again, checked.
     #[inline(always)]
-    pub(crate) fn copy_to<S: Storage<File = F>>(
-        &mut self,
-        shared: &Shared<S>,
-        record: &Record,
-        taken: bool,
-        out: &mut Vec<u8>,
-    ) -> Result<bool, Box<Error>> {
+    pub(crate) fn copy_to(&mut self, record: &Record, taken: bool, out: &mut Vec<u8>) -> bool {
         let (Some(offset), Some(window)) = (record.in_window, &self.window) else {
-            return self.copy_gathered(shared, *record, taken, out);
+            return self.copy_gathered(record, taken, out);
         };
         out.clear();
         let len = record.len as usize;
@@ -325,20 +337,17 @@ impl<F: StorageFile> Cursor<F> {
             self.verified = true;
         } else {
             out.clear();
-            return Ok(false);
+            return false;
         }
-        Ok(true)
+        true
     }
 
     #[cold]
-    fn copy_gathered<S: Storage<File = F>>(
-        &mut self,
-        shared: &Shared<S>,
-        record: Record,
-        taken: bool,
-        out: &mut Vec<u8>,
-    ) -> Result<bool, Box<Error>> {
-        self.gather(shared, &record).inspect_err(|_| out.clear())?;
+    fn copy_gathered(&mut self, record: &Record, taken: bool, out: &mut Vec<u8>) -> bool {
+        if self.scratch_seq != Some(record.seq) {
+            out.clear();
+            return false;
+        }
         if taken {
             // Spares the copy.
             std::mem::swap(&mut self.scratch, out);
@@ -348,27 +357,22 @@ impl<F: StorageFile> Cursor<F> {
             out.extend_from_slice(&self.scratch);
         }
         self.trim_scratch();
-        Ok(true)
+        true
     }
 
     /// Copies the record's payload into `out`, which is as long as it. False as for [`copy_to`](Self::copy_to).
     #[cfg(feature = "capi")]
     #[inline(always)]
-    pub(crate) fn copy_into<S: Storage<File = F>>(
-        &mut self,
-        shared: &Shared<S>,
-        record: &Record,
-        out: &mut [u8],
-    ) -> Result<bool, Box<Error>> {
+    pub(crate) fn copy_into(&mut self, record: &Record, out: &mut [u8]) -> bool {
         let (Some(offset), Some(window)) = (record.in_window, &self.window) else {
-            return self.copy_gathered_into(shared, *record, out);
+            return self.copy_gathered_into(record, out);
         };
         if self.verified {
             window.copy_out(offset, out);
         } else {
             self.verified = window.copy_out_checked(offset, out, record.begins) == record.ends;
         }
-        Ok(self.verified)
+        self.verified
     }
 
     /// The payload of the record that was found was checked.
@@ -380,27 +384,18 @@ impl<F: StorageFile> Cursor<F> {
 
     #[cfg(feature = "capi")]
     #[cold]
-    fn copy_gathered_into<S: Storage<File = F>>(
-        &mut self,
-        shared: &Shared<S>,
-        record: Record,
-        out: &mut [u8],
-    ) -> Result<bool, Box<Error>> {
-        self.gather(shared, &record)?;
+    fn copy_gathered_into(&mut self, record: &Record, out: &mut [u8]) -> bool {
+        if self.scratch_seq != Some(record.seq) {
+            return false;
+        }
         out.copy_from_slice(&self.scratch);
         self.trim_scratch();
-        Ok(true)
+        true
     }
 
-    /// The payload of a record in several pieces, on its own.
-    pub(crate) fn take_gathered<S: Storage<File = F>>(
-        &mut self,
-        shared: &Shared<S>,
-        record: &Record,
-    ) -> Result<Vec<u8>> {
-        self.gather(shared, record)?;
-        self.scratch_seq = None;
-        Ok(std::mem::take(&mut self.scratch))
+    /// The payload of a record in several pieces, on its own; `None` when it was given away before.
+    pub(crate) fn take_gathered(&mut self, record: &Record) -> Option<Vec<u8>> {
+        (self.scratch_seq.take() == Some(record.seq)).then(|| std::mem::take(&mut self.scratch))
     }
 
     /// A long message must not leave its length behind in memory for ever.
@@ -408,16 +403,6 @@ impl<F: StorageFile> Cursor<F> {
         if self.scratch.capacity() > SCRATCH_KEPT {
             self.scratch = Vec::new();
             self.scratch_seq = None;
-        }
-    }
-
-    fn gather<S: Storage<File = F>>(&mut self, shared: &Shared<S>, record: &Record) -> Result<()> {
-        if self.scratch_seq == Some(record.seq) && self.scratch.len() as u64 == record.len {
-            return Ok(());
-        }
-        match self.assemble(shared, true)? {
-            Some(_) => Ok(()),
-            None => Err(Error::Closed),
         }
     }
 
@@ -437,13 +422,22 @@ impl<F: StorageFile> Cursor<F> {
                 self.limit = shared.visible.0.position.load(Ordering::Acquire);
                 let came = shared.visible.0.seq.load(Ordering::Relaxed).saturating_sub(self.seq);
                 let pauses = u64::from(self.pause);
-                if came * STREAM >= pauses {
+                if came.saturating_mul(STREAM) >= pauses {
                     self.pause = (2 * self.pause).min(LONGEST_PAUSE);
-                } else if came * TRICKLE < pauses {
+                } else if came.saturating_mul(TRICKLE) < pauses {
                     self.pause = (self.pause / 2).max(SHORTEST_PAUSE);
                 }
                 if self.position >= self.limit {
-                    return Ok(None);
+                    if came == 0 {
+                        return Ok(None);
+                    }
+                    // A producer publishes the number first; or else numbers are missing right before the end.
+                    let end = shared.visible_end();
+                    if self.position >= end.position {
+                        self.go_to(shared, end)?;
+                        return Ok(None);
+                    }
+                    self.limit = end.position;
                 }
             }
             if !self.enter_segment(shared)? {
@@ -452,8 +446,7 @@ impl<F: StorageFile> Cursor<F> {
                 if self.enter_segment(shared)? {
                     continue;
                 }
-                self.position = end.position;
-                self.step_to(shared, end.seq, None)?;
+                self.go_to(shared, end)?;
                 continue;
             }
             let Some(segment) = self.segment.clone() else {
@@ -498,6 +491,7 @@ impl<F: StorageFile> Cursor<F> {
                 }
                 Kind::Gap if scan.payload_holds(&seen).map_err(io)? => {
                     self.position = seen.end();
+                    self.forget_time();
                     self.step_to(shared, number, Some(GapCause::Unflushed))?;
                 }
                 Kind::Whole | Kind::First if seen.fragment.is_numbered(self.seq) => {
@@ -542,6 +536,11 @@ impl<F: StorageFile> Cursor<F> {
             let opened = list.open(&shared.storage, &row);
             match opened {
                 Ok(segment) => {
+                    if list.has_many_open() {
+                        // Consumers that stand in other segments let go of theirs: the engine sees to it.
+                        shared.many_open.store(true, Ordering::Relaxed);
+                        self.crossed = true;
+                    }
                     // What was given up may end in the first segment there is: told as one gap.
                     let whole = (self.position < row.header.base && row.header.gap_before == 0)
                         .then(|| list.first_whole(&shared.storage))
@@ -581,7 +580,21 @@ impl<F: StorageFile> Cursor<F> {
             // The next read meets the rest, still at the segment's base.
             return self.step_to(shared, stated_from, None);
         }
-        self.step_to(shared, header.first_seq, Some(GapCause::from_number(header.cause)))
+        let reserved_from = header.first_seq - header.reserved;
+        if self.seq < reserved_from {
+            return self.step_to(shared, reserved_from, Some(GapCause::from_number(header.cause)));
+        }
+        self.step_to(shared, header.first_seq, Some(GapCause::Reserved))
+    }
+
+    /// Goes to the end of what is visible: nothing is left between. Where numbers are missing for more than one cause the place stays
+    /// before it until all are told.
+    fn go_to<S: Storage<File = F>>(&mut self, shared: &Shared<S>, end: Spot) -> Result<()> {
+        let told = self.step_to(shared, end.seq, None);
+        if self.seq >= end.seq {
+            self.position = self.position.max(end.position);
+        }
+        told
     }
 
     /// Moves to the number `seq`, telling of those passed over. Numbers whose cause nobody stored are dropped or expired
@@ -614,6 +627,7 @@ impl<F: StorageFile> Cursor<F> {
         match found {
             Some((seen, number)) => {
                 self.position = seen.position;
+                self.forget_time();
                 self.step_to(shared, number, None)
             }
             None if segment_end <= self.limit => {
@@ -621,14 +635,15 @@ impl<F: StorageFile> Cursor<F> {
                 Ok(())
             }
             None => {
-                // The damage reaches to the tail.
+                #[cfg(test)]
+                crate::sim::reached("behind a search that found nothing");
                 let tail = shared.visible_end();
-                if tail.position > segment_end {
-                    self.leave(segment_end);
+                if tail.position > self.limit {
+                    // Messages came since the search was given its limit: they are intact, and it is made again.
                     return Ok(());
                 }
-                self.position = tail.position;
-                self.step_to(shared, tail.seq, None)
+                // The damage reaches to the tail.
+                self.go_to(shared, tail)
             }
         }
     }

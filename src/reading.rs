@@ -5,33 +5,27 @@ use std::time::{Duration, Instant};
 
 use crate::delivery::Delivery;
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::{Error, Gap, Result, past_gaps};
+use crate::events;
 use crate::message::Message;
 use crate::place::{Deliver, Read, Standing};
 use crate::reader::{Check, Cursor, Record};
-use crate::shared::Shared;
-use crate::storage::{FileStorage, Storage};
+use crate::storage::{FileStorage, Storage, StorageFile};
 
-/// A message of its own or lent in place, whichever is sound now.
+/// A message of its own or lent in place, whichever is sound now. `None` when it is to be looked for again.
 #[inline]
-pub(crate) fn message<S: Storage>(
-    shared: &Shared<S>,
-    cursor: &mut Cursor<S::File>,
-    record: &Record,
-) -> Result<Message, Box<Error>> {
+pub(crate) fn message<F: StorageFile>(cursor: &mut Cursor<F>, record: &Record) -> Option<Message> {
     let len = record.len as usize;
     if let Some(offset) = record.in_window {
         if cursor.may_lend()
             && let Some(window) = cursor.window()
         {
-            return Ok(Message::lent(record.seq, window.share(), offset, len));
+            return Some(Message::lent(record.seq, window.share(), offset, len));
         }
         let mut bytes = Vec::with_capacity(len);
-        let holds = cursor.copy_to(shared, record, true, &mut bytes)?;
-        debug_assert!(holds, "found with `Check::Now`");
-        return Ok(Message::owned(record.seq, bytes));
+        return cursor.copy_to(record, true, &mut bytes).then(|| Message::owned(record.seq, bytes));
     }
-    Ok(Message::owned(record.seq, cursor.take_gathered(shared, record)?))
+    cursor.take_gathered(record).map(|bytes| Message::owned(record.seq, bytes))
 }
 
 #[inline]
@@ -39,19 +33,14 @@ pub(crate) fn next<S: Storage>(engine: &Engine<S>, standing: &Standing<S>, what:
     engine.read(standing, what, Check::Now, AsMessage)
 }
 
-struct AsMessage;
+pub(crate) struct AsMessage;
 
 impl<S: Storage> Deliver<S> for AsMessage {
     type Delivered = Message;
 
     #[inline(always)]
-    fn deliver(
-        &mut self,
-        shared: &Shared<S>,
-        cursor: &mut Cursor<S::File>,
-        record: &Record,
-    ) -> Result<Option<Message>, Box<Error>> {
-        message(shared, cursor, record).map(Some)
+    fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: &Record) -> Result<Option<Message>, Box<Error>> {
+        Ok(message(cursor, record))
     }
 }
 
@@ -75,26 +64,20 @@ impl<S: Storage> Deliver<S> for IntoBuffer<'_> {
     type Delivered = u64;
 
     #[inline(always)]
-    fn deliver(
-        &mut self,
-        shared: &Shared<S>,
-        cursor: &mut Cursor<S::File>,
-        record: &Record,
-    ) -> Result<Option<u64>, Box<Error>> {
-        let holds = cursor.copy_to(shared, record, self.taken, self.buffer)?;
-        Ok(holds.then_some(record.seq))
+    fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: &Record) -> Result<Option<u64>, Box<Error>> {
+        Ok(cursor.copy_to(record, self.taken, self.buffer).then_some(record.seq))
     }
 }
 
-/// What became of a read into memory of the caller's own.
+/// What became of a message that was to be read into memory of the caller's own.
 #[cfg(feature = "capi")]
 pub(crate) enum Fit {
     Copied { seq: u64, len: usize },
     TooSmall { len: usize },
-    Empty,
 }
 
-/// The next message into the place that `room` has for so many bytes; when it has none, nothing is consumed.
+/// The next message into the place that `room` has for so many bytes; when it has none, nothing is consumed. `None` when there
+/// is no message.
 #[cfg(feature = "capi")]
 #[inline(always)]
 pub(crate) fn next_fitting<'a, S: Storage>(
@@ -102,55 +85,38 @@ pub(crate) fn next_fitting<'a, S: Storage>(
     standing: &Standing<S>,
     what: Read,
     room: impl Fn(usize) -> Option<&'a mut [u8]>,
-) -> Result<Fit, Box<Error>> {
-    let mut refused = None;
-    let fitting = Fitting { room, refused: &mut refused };
-    match engine.read_boxed(standing, what, Check::Later, fitting) {
-        Ok(Some((seq, len))) => Ok(Fit::Copied { seq, len }),
-        Ok(None) => Ok(Fit::Empty),
-        Err(error) => refused.map(|len| Fit::TooSmall { len }).ok_or(error),
-    }
+) -> Result<Option<Fit>, Box<Error>> {
+    engine.read_boxed(standing, what, Check::Later, Fitting { room })
 }
 
 #[cfg(feature = "capi")]
-struct Fitting<'r, R> {
+struct Fitting<R> {
     room: R,
-    /// The length for which there was none.
-    refused: &'r mut Option<usize>,
 }
 
 #[cfg(feature = "capi")]
-impl<'a, S: Storage, R: Fn(usize) -> Option<&'a mut [u8]>> Deliver<S> for Fitting<'_, R> {
-    /// The number and the length.
-    type Delivered = (u64, usize);
+impl<'a, S: Storage, R: Fn(usize) -> Option<&'a mut [u8]>> Deliver<S> for Fitting<R> {
+    type Delivered = Fit;
 
     #[inline(always)]
-    fn deliver(
-        &mut self,
-        shared: &Shared<S>,
-        cursor: &mut Cursor<S::File>,
-        record: &Record,
-    ) -> Result<Option<(u64, usize)>, Box<Error>> {
+    fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: &Record) -> Result<Option<Fit>, Box<Error>> {
         let len = record.len as usize;
         match (self.room)(len) {
-            Some(out) => Ok(cursor.copy_into(shared, record, out)?.then_some((record.seq, len))),
+            Some(out) => Ok(cursor.copy_into(record, out).then_some(Fit::Copied { seq: record.seq, len })),
             // Nobody is asked for more room because of what turns out to be damaged.
             None if record.in_window.is_some() && !cursor.is_verified() => Ok(None),
             None => {
                 // Its payload is not read again by the call with room for it.
                 cursor.keep(record);
-                *self.refused = Some(len);
-                // A delivery that fails, for whatever reason, leaves the message where it is.
-                Err(does_not_fit(record.len))
+                Ok(Some(Fit::TooSmall { len }))
             }
         }
     }
-}
 
-#[cfg(feature = "capi")]
-#[cold]
-fn does_not_fit(len: u64) -> Box<Error> {
-    Box::new(Error::MessageTooLarge { len, max: 0 })
+    #[inline(always)]
+    fn took(fit: &Fit) -> bool {
+        matches!(fit, Fit::Copied { .. })
+    }
 }
 
 #[inline]
@@ -164,7 +130,7 @@ impl<S: Storage> Deliver<S> for Unseen {
     type Delivered = u64;
 
     #[inline(always)]
-    fn deliver(&mut self, _: &Shared<S>, _: &mut Cursor<S::File>, record: &Record) -> Result<Option<u64>, Box<Error>> {
+    fn deliver(&mut self, _: &mut Cursor<S::File>, record: &Record) -> Result<Option<u64>, Box<Error>> {
         Ok(Some(record.seq))
     }
 }
@@ -172,13 +138,10 @@ impl<S: Storage> Deliver<S> for Unseen {
 pub(crate) fn batch<S: Storage>(engine: &Engine<S>, standing: &Standing<S>, max: usize) -> Result<Vec<Message>> {
     let mut messages = Vec::new();
     while messages.len() < max {
-        match next(engine, standing, Read::Take) {
+        let what = if messages.is_empty() { Read::Take } else { Read::TakeMore };
+        match next(engine, standing, what) {
             Ok(Some(message)) => messages.push(message),
             Ok(None) => break,
-            Err(Error::Gap(gap)) if !messages.is_empty() => {
-                standing.keep_for_later(gap);
-                break;
-            }
             // What was taken is handed over; what failed fails again at the next call.
             Err(_) if !messages.is_empty() => break,
             Err(error) => return Err(error),
@@ -200,7 +163,7 @@ pub(crate) fn receive(
     engine: &Arc<Engine<FileStorage>>,
     standing: &Arc<Standing<FileStorage>>,
 ) -> Result<Option<Delivery>> {
-    let received = engine.receive(standing, message)?;
+    let received = engine.receive(standing, AsMessage)?;
     Ok(received.map(|(message, handed)| Delivery::new(message, handed, Arc::clone(engine), Arc::clone(standing))))
 }
 
@@ -212,6 +175,21 @@ pub(crate) fn receive_waiting(
     engine.wait(standing, Instant::now().checked_add(timeout), || receive(engine, standing))
 }
 
+/// Receives and acknowledges until there is nothing to hand out.
+pub(crate) fn for_each<E: From<Error>>(
+    engine: &Arc<Engine<FileStorage>>,
+    standing: &Arc<Standing<FileStorage>>,
+    mut work: impl FnMut(&Delivery) -> Result<(), E>,
+    mut on_gap: impl FnMut(Gap),
+) -> Result<(), E> {
+    while let Some(delivery) = past_gaps(|| receive(engine, standing), &mut on_gap)? {
+        // Not done: the delivery is dropped, and so given back.
+        work(&delivery)?;
+        delivery.ack()?;
+    }
+    Ok(())
+}
+
 /// A cursor that looks ahead of a consumer.
 #[derive(Debug)]
 pub(crate) struct Ahead<S: Storage> {
@@ -219,72 +197,67 @@ pub(crate) struct Ahead<S: Storage> {
     standing: Arc<Standing<S>>,
     cursor: Cursor<S::File>,
     failed: bool,
-    /// To be told next, the last one first: met behind messages that were too old, or pieces of one gap.
-    pending: Vec<Error>,
+    /// Pieces of a gap that are to be told next, the last one first.
+    pieces: Vec<Gap>,
 }
 
 impl<S: Storage> Ahead<S> {
-    pub(crate) fn new(engine: &Arc<Engine<S>>, standing: &Arc<Standing<S>>) -> Ahead<S> {
+    pub(crate) fn new(engine: &Arc<Engine<S>>, standing: &Arc<Standing<S>>) -> Result<Ahead<S>> {
+        engine.shared.check_readable()?;
         let spot = standing.with_state(|state| state.cursor.spot());
-        Ahead {
+        Ok(Ahead {
             engine: Arc::clone(engine),
             standing: Arc::clone(standing),
             cursor: Cursor::new(spot),
             failed: false,
-            pending: Vec::new(),
-        }
+            pieces: Vec::new(),
+        })
     }
 
     pub(crate) fn next(&mut self) -> Option<Result<Message>> {
+        let _told = events::at_end();
         if self.failed {
             return None;
         }
         let shared = &*self.engine.shared;
-        let (cursor, pending) = (&mut self.cursor, &mut self.pending);
+        let (cursor, pieces) = (&mut self.cursor, &mut self.pieces);
         let time = shared.expired_before();
         // Under the consumer's lock nothing from its place on is given back.
-        let found = self.standing.with_state(|state| {
-            shared.check_readable()?;
-            if state.removed {
-                return Err(self.standing.unknown());
-            }
-            let place = state.cursor.spot();
-            if cursor.spot().position < place.position {
-                cursor.move_to(place);
-            }
-            loop {
-                if let Some(error) = pending.pop() {
-                    return Err(error);
+        let found = shared.check_readable().and_then(|()| {
+            self.standing.with_state(|state| {
+                state.check(shared, &self.standing)?;
+                let place = state.cursor.spot();
+                if cursor.spot().position < place.position {
+                    cursor.move_to(place);
                 }
-                let found = match cursor.pass_expired(shared, time) {
-                    (Some(gap), met) => {
-                        pending.extend(met);
-                        Err(Error::Gap(gap))
+                loop {
+                    if let Some(piece) = pieces.pop() {
+                        return Err(Error::Gap(piece));
                     }
-                    (None, Some(error)) => Err(error),
-                    (None, None) => cursor.find(shared),
-                };
-                let found = match (found, &state.ledger) {
-                    (Err(Error::Gap(gap)), Some(ledger)) => {
-                        // What of it was told before is not told again.
-                        pending.extend(ledger.untold_of(gap).into_iter().rev().map(Error::Gap));
+                    let found = cursor.pass_expired(shared, time).and_then(|()| cursor.find(shared));
+                    let found = match (found, &state.ledger) {
+                        (Err(Error::Gap(gap)), Some(ledger)) => {
+                            // What of it was told before is not told again.
+                            pieces.extend(ledger.untold_of(gap).into_iter().rev());
+                            continue;
+                        }
+                        (found, _) => found?,
+                    };
+                    let Some(record) = found else {
+                        // Nothing is held open while the caller does something else.
+                        cursor.release();
+                        return Ok(None);
+                    };
+                    if state.ledger.as_ref().is_some_and(|ledger| ledger.is_done(record.seq)) {
+                        cursor.advance();
                         continue;
                     }
-                    (found, _) => found?,
-                };
-                let Some(record) = found else {
-                    // Nothing is held open while the caller does something else.
-                    cursor.release();
-                    return Ok(None);
-                };
-                if state.ledger.as_ref().is_some_and(|ledger| ledger.is_done(record.seq)) {
-                    cursor.advance();
-                    continue;
+                    if let Some(message) = message(cursor, &record) {
+                        cursor.advance();
+                        return Ok(Some(message));
+                    }
                 }
-                let message = message(shared, cursor, &record).map_err(|error| *error)?;
-                cursor.advance();
-                return Ok(Some(message));
-            }
+            })
         });
         match found {
             Ok(Some(message)) => Some(Ok(message)),
@@ -300,6 +273,9 @@ impl<S: Storage> Ahead<S> {
 
 /// Looks ahead over messages without consuming them: [`Queue::iter`](crate::Queue::iter),
 /// [`Consumer::iter`](crate::Consumer::iter).
+///
+/// It ends at the end of the queue and goes on when asked again after new messages came. Gaps come as errors between the
+/// messages, and [`past_gaps`](Self::past_gaps) takes them out; after any other error it is at its end for good.
 #[derive(Debug)]
 pub struct Iter {
     ahead: Result<Ahead<FileStorage>, Option<Error>>,
@@ -308,6 +284,23 @@ pub struct Iter {
 impl Iter {
     pub(crate) fn new(ahead: Result<Ahead<FileStorage>>) -> Iter {
         Iter { ahead: ahead.map_err(Some) }
+    }
+
+    /// The same without the gaps, which are handed to `on_gap` where they lie.
+    ///
+    /// ```
+    /// # fn main() -> mmq::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// # queue.enqueue("a message")?;
+    /// for message in queue.iter().past_gaps(|gap| eprintln!("{gap}")) {
+    ///     println!("{:?}", message?.as_str());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn past_gaps(mut self, mut on_gap: impl FnMut(Gap)) -> impl Iterator<Item = Result<Message>> {
+        std::iter::from_fn(move || past_gaps(|| self.next().transpose(), &mut on_gap).transpose())
     }
 }
 

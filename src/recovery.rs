@@ -12,14 +12,50 @@
 //! # What is believed
 //!
 //! The index carries a *life token*: boot, device, directory and mount. While the storage still answers with the same one,
-//! no cached byte can have been lost, so the live part of the index is exact up to the store that was cut short. Three
-//! cases, from best to worst:
+//! no cached byte can have been lost, so the live part of the index is exact up to the store that was cut short. Its bytes may
+//! be damaged all the same, as any other: each part of it has a check of its own, seeded with the queue's id. The tail and
+//! the marks of flushes are stored for themselves; everything else of the run is one record, stored twice, one copy after the
+//! other, so that neither a kill nor a damaged byte costs it. (Two slots in turn with a number, as for checkpoints, would
+//! outlive the kill alone: with the newer one damaged, the older would be believed.) Without a valid record of the run the
+//! checkpoint counts, as after a power cut. A number, position, life or time of 2^62 or more is refused wherever it is read.
+//! Four cases, from best to worst:
 //!
 //! | found | segments from | tail from | appends go on |
 //! |---|---|---|---|
-//! | clean end (a durable checkpoint says so) | index rows | checkpoint | in the last segment |
 //! | same life token | index rows; headers, when a change of segments was cut short | live part, then forward over what validates | in the last segment |
+//! | clean end (a durable checkpoint says so) | index rows | checkpoint | in the last segment |
+//! | same boot and directory, another mount | index rows | checkpoint, then a search; the live part says how far it must come | in the last segment when all is there, else in a new one |
 //! | anything else | headers of all segment files | checkpoint, then a search through everything behind it | in a new segment |
+//!
+//! The rows are held against the files in every case: the listing, the headers of the spares, and of the first and the last live
+//! segment. A file that bears a life which the index does not know of was written by a run of which this index knows nothing:
+//! it is an **older copy, put back**. The next life is stored before any header bears the one before it, and a mark of a
+//! clean end is taken back, durably, before a segment is begun: so this is exact. Nothing of such an index is believed but what
+//! stays true for ever: its marks are lower bounds, and what is found behind them wins. (A copy so young that no segment
+//! was begun since is as good as the index itself: the walk goes on from its tail.)
+//!
+//! **Another mount in the same boot** is a container, a mount namespace of a sandboxed service, or a file system that failed and was
+//! mounted anew: the first two lost no byte, the third any that was not synced. The walk tells them apart as far as that can
+//! be told. A kill leaves no hole, at most one unit behind the published tail, and nothing of what the index states missing: then the
+//! queue goes on right behind what was found, without a gap, and nothing is synced for it; durable is what was synced before,
+//! and a promise of durability to come (`flush_every_ops(1)`) makes what was found durable as after any kill (R4). Otherwise it is
+//! a power cut. What cannot be told: a failed file system that lost the index's last page and all of the segments' pages as
+//! old as it; numbers given out since may be given out again then. The cost is bounded by the bytes since the checkpoint. Before Linux
+//! 6.8 no mount can be known to be the same, and every kill is met this way.
+//!
+//! # What is stated binds
+//!
+//! Whatever valid part of the index names a number as given out, synced, passed or acknowledged (the live tail also in a copy,
+//! where the token differs; the marks of flushes, the checkpoint, places, acknowledgements), that number is told: by its message
+//! or in a gap, and without waiting for a later message. What the walk does not find of it is `Damaged` when it was said to
+//! be on the disk, else `Unflushed`; behind it the numbers up to the lease are `Reserved`. The gap is stated by the segment that
+//! begins next, whose base lies a word behind every position a reader may have come to: so a reader at the end of what is there
+//! finds that nothing holds its place, and is told at once. A trusted opening that does not find what is stated is not trusted: it
+//! searches, as after a power cut. With no consumer everything is held from the mark on that the checkpoint keeps (`HELD_SEQ`,
+//! durable before a passed segment goes): whoever comes first is told of a beginning, or a whole queue, that is lost.
+//!
+//! A gap says how many of its numbers, at its end, were only reserved. Two power cuts with nothing durable between, and something given
+//! out, make one gap of lost, reserved and again lost numbers: told as lost up to the last of these.
 //!
 //! # Why each state recovers
 //!
@@ -44,13 +80,16 @@
 //!   power cut starts at the lease, and the numbers between are a gap. With `flush_every_ops(1)` nobody saw a number that
 //!   is not durable, and no lease is needed; but what a kill left there is made durable by an opening that lets it be read
 //!   at once. A checkpoint found in the page cache may be all there is of it: the first write of a run does not rely on it.
-//! - **A consumer's place ahead of the tail** (its place reached the disk, the messages did not): the tail starts there. A
-//!   place within a hole or within the sealed rest of a segment leaves it (`leave_the_empty`): old bytes of a unit that was
+//! - **A consumer's place ahead of the tail** (its place reached the disk, the messages did not): it is stated, and the tail starts
+//!   there. A place within a hole or within the sealed rest of a segment leaves it (`leave_the_empty`): old bytes of a unit that was
 //!   given up may look like a record there.
 //! - **A segment lost whole**: no unit reaches over it, here or in the reader. The segment behind it states in its header what
 //!   is missing (`restate`), so that it is told alike by every later opening.
-//! - **Numbers missing before a segment that is not made yet**: the live part says so, and the checkpoint that names the
-//!   same position (`DURABLE_GAP`).
+//! - **Numbers missing before a segment that is not made yet**: the live part says so, and goes on saying so when it is made,
+//!   for it may be lost again; and so does the checkpoint that names the same position (`DURABLE_GAP`).
+//! - **A piece of a unit that was given up cannot be overwritten** (padding at the tail, a gap over a hole): the opening fails. It is
+//!   tried by a call and, where a store needs no space, through a mapping, so that a full disk is no reason. A header that cannot be
+//!   made to state a gap is no reason either: the reader finds it missing by itself.
 //! - **Power cut after a kill**: opening after the kill believed the page cache; nothing it did made that durable by itself,
 //!   and nothing claims so: `durable` is what the checkpoint and the flushes before the kill said, until the next flush; which,
 //!   as closing does, makes durable what the kill left, messages and places. The checkpoint slot that won is
@@ -84,13 +123,19 @@
 //! undoes brings the same zeros. Nor are the rows of a clean end believed after a power cut when there is a segment file without
 //! a row, or a spare's row without a file: it was made since, its bytes count, and its life is not used again.
 //!
-//! A damaged or foreign index is set aside and made anew from the segments; the places in it that still validate are
-//! carried over.
+//! A directory without a valid index may be somebody else's: see `foreign`. Else a damaged or foreign index is set aside and
+//! made anew from the segments; the places in it that still validate are carried over. Where its header alone is damaged, and what stands in it for the queue's id makes other parts valid, the
+//! header is written again and nothing is lost. An index of which a sector cannot be read is made anew, too: mapped, it
+//! would kill the process. What is set aside counts in `max_bytes`.
+//!
+//! Of holes before the durable mark nothing is overwritten: it is damage, and whoever reads there says so (R7).
 
 use std::collections::{HashMap, HashSet};
 use std::io;
 
 use crate::error::{Error, Gap, GapCause, Result};
+use crate::events;
+use crate::foreign::refuse_foreign;
 use crate::given_up::GivenUp;
 use crate::image::{ConsumerRow, IndexImage, Live};
 use crate::index::{Index, IndexFile};
@@ -98,11 +143,12 @@ use crate::layout::{
     self, FLAG_CHANGING, FLAG_POISONED, INDEX_NAME, Invalid, Kind, SEGMENT_HEADER_LEN, Seal, SegmentHeader,
     SegmentState,
 };
+use crate::run::{Next, Run};
 use crate::scan::{Scan, Seen};
-use crate::segment::{FLUSH, Found, Lost, Row, open_life, set_aside};
+use crate::segment::{Found, Lost, Row, open_life, set_aside};
 use crate::shared::Spot;
-use crate::storage::{Storage, StorageFile};
-use crate::writer::{Next, fill};
+use crate::storage::{Storage, StorageFile, Stores};
+use crate::writer::filler;
 
 /// What an opening found.
 pub(crate) struct Recovered<S: Storage> {
@@ -134,13 +180,38 @@ struct Walked {
     holes: Vec<(Spot, Spot)>,
     /// Padding and recorded gaps.
     empty: Vec<(Spot, Spot)>,
+    /// Whole units that end behind this position.
+    mark: u64,
+    units_behind: u64,
 }
+
+/// How the walk goes.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    /// Behind what does not validate it looks for more.
+    search: bool,
+    /// The segment that begins at the start may begin in the middle of a unit, of which nothing is missing.
+    committing: bool,
+    /// Units behind that position are counted.
+    mark: u64,
+}
+
+/// So many bytes are looked through between two events.
+const PROGRESS: u64 = 64 << 20;
 
 /// Opens the files of the queue in `storage`, whose lock is held.
 pub(crate) fn recover<S: Storage>(storage: &S, create: bool, count_others: bool) -> Result<Recovered<S>> {
     let io = |op, name: &str, error| Error::io(op, storage.path().join(name), error);
     let nonce = random_u64(storage);
-    let file = match IndexFile::read(storage) {
+    let found = IndexFile::read(storage);
+    let is_in_doubt = match &found {
+        Ok(file) => file.as_ref().is_none_or(|file| file.header == Err(Invalid::Damaged)),
+        Err(error) => error.kind() == io::ErrorKind::InvalidData,
+    };
+    if is_in_doubt {
+        refuse_foreign(storage)?;
+    }
+    let file = match found {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
             // A directory, a link or a device of that name.
             set_aside(storage, INDEX_NAME);
@@ -151,25 +222,29 @@ pub(crate) fn recover<S: Storage>(storage: &S, create: bool, count_others: bool)
     if let Some(IndexFile { header: Err(Invalid::Version(found)), .. }) = file {
         return Err(unsupported(storage, INDEX_NAME, found));
     }
-    let token = storage.life();
+    let life = storage.life();
     let (mut image, mut known_id) = (IndexImage::default(), None);
     if let Some(file) = &file
-        && let Ok(queue_id) = file.header
+        && let Some(queue_id) = file.queue_id()
     {
         image = IndexImage::read(&file.bytes, &queue_id);
         known_id = Some(queue_id);
     }
-    let cache_intact = known_id.is_some() && image.live.token == token;
-    let clean = image.checkpoint.is_some_and(|checkpoint| checkpoint.clean);
-    let rows_are_told = known_id.is_some()
-        && !image.segments.is_empty()
-        && (clean || cache_intact)
-        && !(cache_intact && image.live.flags & FLAG_CHANGING != 0)
+    let may_adopt = known_id.is_some() && file.as_ref().is_some_and(|file| !file.unreadable);
+    let same_place = may_adopt && image.live.run.is_some() && image.live.life.place == life.place;
+    let mut belief = match image.checkpoint {
+        _ if same_place && image.live.life.is(&life) => Belief::Cache,
+        Some(checkpoint) if may_adopt && checkpoint.clean => Belief::CleanEnd,
+        _ if same_place => Belief::Mount,
+        _ => Belief::Disk,
+    };
+    let rows_are_told = !image.segments.is_empty()
+        && belief != Belief::Disk
+        && belief.of_cache(&image).is_none_or(|run| run.flags & FLAG_CHANGING == 0)
         && !image.segments_damaged
-        && rows_are_complete(&image, cache_intact);
-    let rows_believed = rows_are_told
-        && ends_are_in_place(storage, &image.segments)
-        && (cache_intact || rows_match_files(storage, &image.segments));
+        && rows_are_complete(&image, belief);
+    let rows_believed =
+        rows_are_told && ends_are_in_place(storage, &image.segments) && rows_match_files(storage, &image.segments);
     let mut rows = Rows::default();
     if rows_believed {
         rows.take(&image.segments);
@@ -177,12 +252,12 @@ pub(crate) fn recover<S: Storage>(storage: &S, create: bool, count_others: bool)
         let durable = image.checkpoint.map_or(u64::MAX, |checkpoint| checkpoint.position);
         rows.read_all(storage, known_id, &image.segments, durable)?;
     }
-    if count_others || !rows_believed {
-        rows.other_bytes = other_bytes(storage);
-    }
     if !rows_believed {
         // What the rows say of each file they said when it was last made longer.
         rows.measure(storage);
+    }
+    if belief.is_outdated(&image, &rows) {
+        belief = Belief::Disk;
     }
     let queue_id = match (known_id, rows.queue_id) {
         (_, Some(id)) => id,
@@ -190,29 +265,35 @@ pub(crate) fn recover<S: Storage>(storage: &S, create: bool, count_others: bool)
         (None, None) => storage.random(),
     };
     if file.is_none() && rows.is_empty() && !create {
-        return Err(Error::NotFound { what: "queue", name: storage.path().display().to_string() });
+        return Err(Error::no_queue(storage.path()));
     }
+    let made_anew = !may_adopt || known_id != Some(queue_id);
     let index = match file {
-        Some(file) if known_id == Some(queue_id) => Index::adopt(file.file, queue_id, nonce, &image),
+        Some(file) if !made_anew => {
+            Index::adopt(storage.path(), file.repaired(&queue_id, storage.now()), queue_id, nonce, &image)
+        }
         Some(file) => {
             // Damaged, or another queue's: out of the way, and whatever in it is still ours is carried over.
             image = IndexImage::read(&file.bytes, &queue_id);
             image.extents.clear();
+            // Of a queue that never had a segment, what a kill or a power cut left of its making: there is nothing to be looked at, and
+            // set aside it would count in `max_bytes` for ever.
+            let was_being_made = rows.is_empty() && file.was_being_made();
             drop(file);
-            set_aside(storage, INDEX_NAME);
+            if !was_being_made || storage.remove(INDEX_NAME).is_err() {
+                set_aside(storage, INDEX_NAME);
+            }
             Index::create(storage, queue_id, nonce)
         }
         None => Index::create(storage, queue_id, nonce),
     }
     .map_err(|error| io("open", INDEX_NAME, error))?;
-    let made_anew = known_id != Some(queue_id);
-    let cache_intact = cache_intact && !made_anew;
-    let clean = clean && !made_anew;
-
+    if made_anew {
+        belief = Belief::Disk;
+    }
     rows.live.sort_by_key(|row| (row.header.base, row.header.life));
     let mut stale = rows.drop_outlived();
-    let start = start_of_walk(&image, &rows.live, cache_intact);
-    let trusted = cache_intact || clean;
+    let start = start_of_walk(&image, &rows.live, belief);
     // Numbers never fall: what begins behind the start with a lower one was let go of before.
     let known = |row: &Row| row.header.base < start.position || row.header.first_seq >= start.seq;
     let (live, outlived) = rows.live.drain(..).partition(known);
@@ -220,11 +301,24 @@ pub(crate) fn recover<S: Storage>(storage: &S, create: bool, count_others: bool)
     stale.extend(outlived);
     let checkpoint = image.checkpoint;
     // A kill between the stores of the tail: it came in a commit, so everything that was pushed is whole.
-    let committing = cache_intact && image.live.tail.is_none();
-    let walked =
-        walk(storage, &rows.live, start, !trusted, committing).map_err(|(name, error)| io("read", &name, error))?;
+    let committing = belief == Belief::Cache && image.live.tail.is_none();
+    let read = |(name, error): (String, _)| io("read", &name, error);
+    let searches = matches!(belief, Belief::Mount | Belief::Disk);
+    let look = Look { search: searches, committing, mark: image.live.tail.map_or(u64::MAX, |(position, _)| position) };
+    let mut walked = walk(storage, &rows.live, start, look).map_err(read)?;
+    let cached = belief.of_cache(&image);
+    let stated = Stated::by(&image);
+    let (mut next, mut reached) = pending(&image, &rows.live, walked.tail, belief);
+    if !belief.is_met(&image, &walked, reached, &stated) {
+        // Something is damaged, or was lost with the mount: all that is left is looked for.
+        if !searches {
+            walked = walk(storage, &rows.live, start, Look { search: true, ..look }).map_err(read)?;
+            (next, reached) = pending(&image, &rows.live, walked.tail, belief);
+        }
+        belief = Belief::Disk;
+    }
+    let trusted = belief != Belief::Disk;
     let mut tail = walked.tail;
-    let mut next = None;
     // What begins behind the tail, or at it with another number, was begun for a record that never was.
     let behind = |row: &Row| {
         let base = Spot { position: row.header.base, seq: row.header.first_seq };
@@ -232,25 +326,13 @@ pub(crate) fn recover<S: Storage>(storage: &S, create: bool, count_others: bool)
     };
     let kept = rows.live.iter().position(behind).unwrap_or(rows.live.len());
     stale.extend(rows.live.drain(kept..));
-    if cache_intact
-        && image.live.next_base != 0
-        && tail == start
-        && rows.live.last().is_none_or(|row| row.header.base < image.live.next_base)
-    {
-        next = Some(Next { base: image.live.next_base, gap: image.live.next_gap, cause: GapCause::Unflushed.number() });
-    }
-    // The numbers missing before the checkpoint, when the segment that was to state them is not there.
-    let unstated = match checkpoint {
-        Some(checkpoint) if !cache_intact && tail == start && tail.position == checkpoint.position => {
-            let stated = rows.live.iter().any(|row| row.header.base == tail.position);
-            if stated { 0 } else { checkpoint.gap.min(tail.seq) }
-        }
-        _ => 0,
-    };
-    if trusted && unstated > 0 {
-        next = Some(Next { base: tail.position, gap: unstated, cause: GapCause::Unflushed.number() });
-    }
-    if !trusted {
+    let given_up = given_up(&image, belief);
+    // Whatever it was true for, no life, number or time was used that this does not say.
+    let run = image.live.run.unwrap_or_default();
+    let lease = run.lease.max(checkpoint.map_or(0, |checkpoint| checkpoint.lease));
+    if trusted {
+        tail = reached;
+    } else {
         if let Some(checkpoint) = checkpoint {
             let stated = rows.live.iter().any(|row| row.header.base == checkpoint.position);
             let gap = if stated { 0 } else { checkpoint.gap.min(checkpoint.seq) };
@@ -265,14 +347,19 @@ pub(crate) fn recover<S: Storage>(storage: &S, create: bool, count_others: bool)
                 let next = next.unwrap_or(mark.position);
                 restate(storage, &mut rows.live, mark, Spot { position: next, seq: start.seq })?;
             }
-            for (from, to) in &walked.holes {
-                repair(storage, &rows.live, *from, *to)?;
-                restate(storage, &mut rows.live, *from, *to)?;
-            }
         }
-        let lease = checkpoint.map_or(0, |checkpoint| checkpoint.lease);
-        next = seal_tail(storage, &rows.live, &mut tail, lease, unstated)?;
-        let sealed = (walked.tail, Spot { position: tail.position, seq: walked.tail.seq });
+        // What was on the disk and does not validate is damaged: whoever reads there finds that, and tells it as such (R7).
+        walked.holes.retain(|(_, to)| to.position > stated.durable.position || to.seq > stated.durable.seq);
+        for (from, to) in &walked.holes {
+            repair(storage, &rows.live, *from, *to)?;
+            restate(storage, &mut rows.live, *from, *to)?;
+        }
+        let missing = stated.missing_behind(reached, next, lease, given_up.end());
+        next = seal_tail(storage, &rows.live, tail, stated.position, next, missing)?;
+        tail = next.map_or(tail, |next| spot_of(&next));
+        // Who stands there has yet to be told of what is missing.
+        let sealed_end = tail.position - if tail.seq > walked.tail.seq { layout::ALIGN } else { 0 };
+        let sealed = (walked.tail, Spot { position: sealed_end, seq: walked.tail.seq });
         let empty: Vec<_> = walked.holes.iter().chain(&walked.empty).copied().chain([sealed]).collect();
         leave_the_empty(storage, &index, &mut image.consumers, &empty)?;
     }
@@ -284,26 +371,20 @@ pub(crate) fn recover<S: Storage>(storage: &S, create: bool, count_others: bool)
     if !trusted && !stale.is_empty() {
         // They must not come back behind what is written from now on (R2): gone before the first append.
         stale.retain(|row| {
-            let removed = storage.remove(&layout::segment_name(row.slot)).is_ok();
+            let name = layout::segment_name(row.slot);
+            let removed = if row.header.base < stated.durable.position {
+                // Messages were there, and are damaged all.
+                set_aside(storage, &name);
+                matches!(storage.open(&name), Err(error) if error.kind() == io::ErrorKind::NotFound)
+            } else {
+                storage.remove(&name).is_ok()
+            };
             if removed {
                 index.write_segment_row(row.slot, None, u64::MAX);
             }
             !removed
         });
-        storage.sync_directory().map_err(|error| Error::io(FLUSH, storage.path(), error))?;
-    }
-    // Places beyond the tail: consumed, but the messages did not reach the disk. And what was acknowledged: a number of it that
-    // was given again would be taken for done.
-    for consumer in &image.consumers {
-        let place = consumer.place;
-        let done = consumer.acks.iter().map(|(_, last)| last.saturating_add(1)).max().unwrap_or(0);
-        let seq = place.seq.max(tail.seq).max(done);
-        if seq > tail.seq || place.position > tail.position {
-            let base = layout::align_up(place.position.max(tail.position).max(end_of(&rows.live)));
-            let gap = next.map_or(0, |next: Next| next.gap) + (seq - tail.seq);
-            tail = Spot { position: base, seq };
-            next = Some(Next { base, gap, cause: GapCause::Unflushed.number() });
-        }
+        storage.sync_directory().map_err(|failed| failed.ends_opening(storage.path()))?;
     }
     let lowest = image.consumers.iter().map(|consumer| consumer.place.position).min();
     if let Some(lowest) = lowest {
@@ -312,64 +393,53 @@ pub(crate) fn recover<S: Storage>(storage: &S, create: bool, count_others: bool)
         stale.extend(rows.live.drain(..passed));
     }
     // Segments that were given up, and not yet removed: they are not told of as missing and then delivered.
-    let given_up = given_up(&image, cache_intact);
     let is_given_up = |at: usize| match rows.live.get(at + 1) {
         Some(behind) => behind.header.first_seq - behind.header.gap_before <= given_up.end(),
         None => next.is_some() && walked.tail.seq <= given_up.end(),
     };
     let count = (0..rows.live.len()).take_while(|at| is_given_up(*at)).count();
     stale.extend(rows.live.drain(..count));
-    if !rows_believed && rows_are_told && image.consumers.is_empty() && known_id == Some(queue_id) {
-        state_lost_beginning(storage, &mut rows.live, &image.segments);
+    if image.consumers.is_empty() {
+        // Everything is held that was not given up, and not passed by consumers that were removed since.
+        let held_from = given_up.end().max(checkpoint.map_or(0, |checkpoint| checkpoint.held));
+        let cause = if held_from < stated.durable.seq { GapCause::Damaged } else { GapCause::Unflushed };
+        next = state_lost_beginning(storage, &mut rows.live, tail, next, held_from, cause.number());
+        tail = next.map_or(tail, |next| spot_of(&next));
     }
-    let mut known_gaps: Vec<Gap> = rows.live.iter().filter_map(|row| gap_before(&row.header)).collect();
-    if let Some(next) = next
-        && next.gap > 0
-    {
-        known_gaps.push(Gap {
-            first: tail.seq - next.gap,
-            last: tail.seq - 1,
-            cause: GapCause::from_number(next.cause),
-        });
+    let mut known_gaps: Vec<Gap> = rows.live.iter().flat_map(|row| gaps_before(&row.header)).collect();
+    if let Some(next) = next {
+        known_gaps.extend(gaps_of(next.seq, next.gap, next.reserved, next.cause));
     }
     // A row may have reached the disk without its file.
     let noted_life = image.segments.iter().map(|(_, header)| header.life).max();
     let highest_life = rows.highest_life.max(noted_life).map_or(0, |life| life + 1);
-    let next_life = highest_life.max(checkpoint.map_or(0, |checkpoint| checkpoint.next_life)).max(if cache_intact {
-        image.live.next_life
-    } else {
-        0
-    });
+    let next_life = highest_life.max(checkpoint.map_or(0, |checkpoint| checkpoint.next_life)).max(run.next_life);
     let made = rows.live.iter().map(|row| row.header.created).max().unwrap_or(0);
-    let latest = checkpoint.map_or(0, |c| c.latest).max(if cache_intact { image.live.latest } else { 0 }).max(made);
-    let lease = checkpoint.map_or(0, |c| c.lease).max(if cache_intact { image.live.lease } else { 0 });
+    let latest = checkpoint.map_or(0, |c| c.latest).max(run.latest).max(made);
     let oldest = rows.live.first().map_or(tail, |row| Spot { position: row.header.base, seq: row.header.first_seq });
-    let durable = if clean && !cache_intact {
+    let durable = if belief == Belief::CleanEnd {
         tail
     } else {
         checkpoint.map_or(oldest, |c| Spot { position: c.position, seq: c.seq })
     };
     // A flush may have said more than the checkpoint.
-    let synced = image.live.synced.filter(|_| cache_intact).map(|(position, seq)| Spot { position, seq });
+    let synced = image.live.synced.map(|(position, seq)| Spot { position, seq });
     let durable = synced.filter(|synced| synced.position > durable.position).unwrap_or(durable);
     // At the same position they differ by numbers that will never come.
     let durable = if durable.position >= tail.position || durable.seq > tail.seq { tail } else { durable };
+    let flags = if rows_believed { 0 } else { FLAG_CHANGING };
     let live = Live {
-        token,
+        life,
         pid: std::process::id(),
-        flags: if rows_believed { 0 } else { FLAG_CHANGING },
-        next_life,
-        lease,
-        given_up: Some(given_up),
-        latest,
+        // What was said of a segment that is there stays said until it is durable.
+        run: Some(Run { flags, next_life, lease, given_up, latest, next: next.or(run.next) }),
         tail: Some((tail.position, tail.seq)),
-        next_base: next.map_or(0, |next| next.base),
-        next_gap: next.map_or(0, |next| next.gap),
         synced: Some((durable.position, durable.seq)),
     };
-    let suspect = image.live.flags & FLAG_POISONED != 0 && cache_intact;
+    let suspect = cached.is_some_and(|run| run.flags & FLAG_POISONED != 0);
     // Who closes in order has synced the places, and says so by taking the process id out.
-    let places_cached = cache_intact && (image.live.pid != 0 || suspect);
+    let places_cached = cached.is_some() && (image.live.pid != 0 || suspect);
+    let clean = checkpoint.is_some_and(|c| c.clean) && matches!(belief, Belief::Cache | Belief::CleanEnd);
     if suspect {
         // As with the segments: pages that a failed sync left clean are stored again before the next one.
         index.store_again().map_err(|error| io("write", INDEX_NAME, error))?;
@@ -388,13 +458,15 @@ pub(crate) fn recover<S: Storage>(storage: &S, create: bool, count_others: bool)
         }
     }
     if suspect {
-        index.set_poisoned(true);
+        index.stay_suspect();
     }
     if made_anew {
         for consumer in &mut image.consumers {
             consumer.row = u32::MAX;
         }
     }
+    // Counted last: what was set aside above is among them.
+    let other_bytes = if count_others || !rows_believed || made_anew || !trusted { other_bytes(storage) } else { 0 };
     Ok(Recovered {
         index,
         found: Found {
@@ -403,7 +475,7 @@ pub(crate) fn recover<S: Storage>(storage: &S, create: bool, count_others: bool)
             drained: stale,
             foreign_slots: rows.foreign_slots,
             next_life,
-            other_bytes: rows.other_bytes,
+            other_bytes,
             rows_complete: complete,
         },
         tail,
@@ -432,48 +504,182 @@ fn unsupported<S: Storage>(storage: &S, name: &str, found: u32) -> Error {
     Error::UnsupportedFormat { path: storage.path().join(name), found, supported: layout::FORMAT_VERSION }
 }
 
-fn gap_before(header: &SegmentHeader) -> Option<Gap> {
-    (header.gap_before > 0).then(|| Gap {
-        first: header.first_seq - header.gap_before,
-        last: header.first_seq - 1,
-        cause: GapCause::from_number(header.cause),
+fn gaps_before(header: &SegmentHeader) -> impl Iterator<Item = Gap> + use<> {
+    gaps_of(header.first_seq, header.gap_before, header.reserved, header.cause)
+}
+
+/// The `gap` numbers before `end`, of which the last were only reserved.
+fn gaps_of(end: u64, gap: u64, reserved: u64, cause: u8) -> impl Iterator<Item = Gap> + use<> {
+    let (first, between) = (end - gap, end - reserved);
+    let gaps = [(first, between, GapCause::from_number(cause)), (between, end, GapCause::Reserved)];
+    gaps.into_iter().filter(|(first, end, _)| first < end).map(|(first, end, cause)| Gap {
+        first,
+        last: end - 1,
+        cause,
     })
 }
 
 /// What was given up: the live part says it before the checkpoint does.
-fn given_up(image: &IndexImage, cache_intact: bool) -> GivenUp {
+fn given_up(image: &IndexImage, belief: Belief) -> GivenUp {
     let noted = image.checkpoint.as_ref().map(GivenUp::of).unwrap_or_default();
-    image.live.given_up.filter(|live| cache_intact && live.end() >= noted.end()).unwrap_or(noted)
+    let live = belief.of_cache(image).map(|run| run.given_up);
+    live.filter(|live| live.end() >= noted.end()).unwrap_or(noted)
 }
 
-fn end_of(rows: &[Row]) -> u64 {
-    rows.last().map_or(0, |row| row.header.end())
+/// What of the index is believed, beyond what a power cut leaves true of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Belief {
+    /// No cached byte can have been lost: the live part is exact.
+    Cache,
+    /// The queue was closed in order and nothing was done to it since.
+    CleanEnd,
+    /// The boot and the directory are the same, the mount is another one or not known. In a container or another mount namespace
+    /// no byte was lost; if the file system failed and was mounted anew, any that was not synced.
+    Mount,
+    /// What is on the disk.
+    Disk,
+}
+
+impl Belief {
+    /// What the live part says of the run, where it is believed.
+    fn of_cache(self, image: &IndexImage) -> Option<Run> {
+        image.live.run.filter(|_| matches!(self, Belief::Cache | Belief::Mount))
+    }
+
+    /// A file bears a life that the index does not know of: an older copy of the index was put back, and nothing of it is exact.
+    /// The next life is stored before a header bears the one before it, and the mark of a clean end is taken back before
+    /// a segment is begun (a spare may be made without that).
+    fn is_outdated(self, image: &IndexImage, rows: &Rows) -> bool {
+        let made_since = |rows: &[Row], next_life: u64| rows.iter().any(|row| row.header.life >= next_life);
+        match self {
+            Belief::Cache | Belief::Mount => image
+                .live
+                .run
+                .is_some_and(|run| made_since(&rows.live, run.next_life) || made_since(&rows.spares, run.next_life)),
+            Belief::CleanEnd => image.checkpoint.is_some_and(|checkpoint| made_since(&rows.live, checkpoint.next_life)),
+            Belief::Disk => false,
+        }
+    }
+
+    /// Whether what the walk found is what the index says is there. With another mount also whether nothing shows that bytes
+    /// were lost with the one before: a kill leaves no hole, and at most one unit behind the tail that was published.
+    fn is_met(self, image: &IndexImage, walked: &Walked, reached: Spot, stated: &Stated) -> bool {
+        let all_there = reached.seq >= stated.seq && reached.position >= stated.position;
+        match self {
+            Belief::Disk => true,
+            Belief::Cache | Belief::CleanEnd => all_there,
+            Belief::Mount => {
+                all_there && image.live.tail.is_some() && walked.holes.is_empty() && walked.units_behind <= 1
+            }
+        }
+    }
+}
+
+/// The highest that any valid part of the index says of numbers given out, passed by a consumer, or told to be missing.
+#[derive(Debug, Clone, Copy)]
+struct Stated {
+    position: u64,
+    seq: u64,
+    /// What was said to be on the disk.
+    durable: Spot,
+}
+
+impl Stated {
+    fn by(image: &IndexImage) -> Stated {
+        let checkpoint = image.checkpoint.map(|checkpoint| (checkpoint.position, checkpoint.seq));
+        let durable = [checkpoint, image.live.synced].into_iter().flatten();
+        // What was acknowledged: a number of it that was given again would be taken for done.
+        let done = |consumer: &ConsumerRow| consumer.acks.iter().map(|(_, last)| last + 1).max().unwrap_or(0);
+        #[cfg(test)]
+        let forgotten = crate::sim::Mutant::AcknowledgedNumberGivenAgain.is_planted();
+        #[cfg(test)]
+        let done = |consumer: &ConsumerRow| if forgotten { 0 } else { done(consumer) };
+        let consumers = image.consumers.iter();
+        let places = consumers.map(|consumer| (consumer.place.position, consumer.place.seq.max(done(consumer))));
+        let spots = || durable.clone().chain(image.live.tail).chain(places.clone());
+        Stated {
+            position: spots().map(|(position, _)| position).max().unwrap_or(0),
+            seq: spots().map(|(_, seq)| seq).max().unwrap_or(0),
+            durable: durable.max().map(|(position, seq)| Spot { position, seq }).unwrap_or_default(),
+        }
+    }
+
+    /// What is missing behind what was found: the numbers known to have been given out, then those up to the lease, which
+    /// were only reserved. With what was missing before anyway. What was given up needs no cause of its own.
+    fn missing_behind(&self, found: Spot, before: Option<Next>, lease: u64, given_up: u64) -> Next {
+        let from = found.seq.max(given_up);
+        let known_end = from.max(self.seq);
+        let end = known_end.max(lease);
+        let before = before.filter(|_| from == found.seq).unwrap_or_default();
+        let cause = if self.durable.seq > from { GapCause::Damaged } else { GapCause::Unflushed };
+        let missing = Next {
+            base: 0,
+            seq: end,
+            gap: before.gap + (end - from),
+            reserved: end - known_end,
+            cause: cause.number(),
+        };
+        if known_end > from || before.gap == 0 {
+            return missing;
+        }
+        Next { reserved: before.reserved + missing.reserved, cause: before.cause, ..missing }
+    }
+}
+
+/// How the next segment was to begin when it is not there, and the tail with what it states: of the run, or of the
+/// checkpoint that names the same position.
+fn pending(image: &IndexImage, live: &[Row], tail: Spot, belief: Belief) -> (Option<Next>, Spot) {
+    // The checkpoint may lie within what is missing; and what was given up is not counted among it.
+    let seq = tail.seq.max(given_up(image, belief).end());
+    let follows = |next: &Next| (next.seq - next.gap..=next.seq).contains(&seq) && tail.position <= next.base;
+    let is_there = |base: u64| live.iter().any(|row| row.header.base == base);
+    let of_run = image.live.run.and_then(|run| run.next).filter(|next| !is_there(next.base) && follows(next));
+    let of_checkpoint = image.checkpoint.filter(|checkpoint| {
+        let is_tail = tail.position == checkpoint.position && tail.seq == checkpoint.seq;
+        // Where the live part is exact it says so itself.
+        belief != Belief::Cache && is_tail && checkpoint.gap > 0 && !is_there(tail.position)
+    });
+    let of_checkpoint = of_checkpoint.map(|checkpoint| Next {
+        base: checkpoint.position,
+        seq: checkpoint.seq,
+        gap: checkpoint.gap,
+        reserved: checkpoint.reserved,
+        cause: checkpoint.cause,
+    });
+    let next = of_run.or(of_checkpoint);
+    (next, next.filter(|next| next.seq > tail.seq).map_or(tail, |next| spot_of(&next)))
 }
 
 /// No row is missing: the live segments follow each other without a break, and reach from the lowest place to the tail.
-/// Where they rightly do not (the positions leap after a power cut), the headers are read; that is slower, never wrong.
-fn rows_are_complete(image: &IndexImage, cache_intact: bool) -> bool {
+/// Where numbers are missing the positions leap by one word, so that a reader at the end of the segment before has a way to go and
+/// is told of them; where they leap by more, the headers are read; that is slower, never wrong.
+fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
     let live = image.segments.iter().map(|(_, header)| header).filter(|header| header.state == SegmentState::Live);
     let mut live: Vec<&SegmentHeader> = live.collect();
     live.sort_unstable_by_key(|header| header.base);
     let (Some(first), Some(last)) = (live.first(), live.last()) else {
         return false;
     };
-    let unbroken = live.windows(2).all(|pair| pair[0].end() == pair[1].base);
-    let tail = match (cache_intact, image.live.tail, image.checkpoint) {
+    let follows = |end: u64, next: u64| (end..=end + layout::ALIGN).contains(&next);
+    let unbroken = live.windows(2).all(|pair| follows(pair[0].end(), pair[1].base));
+    let tail = match (belief.of_cache(image).is_some(), image.live.tail, image.checkpoint) {
         (true, Some((position, _)), _) => position,
         // The store of the live tail was cut short: the walk begins at the last segment, whichever that is.
         (true, None, _) => last.end(),
         (false, _, checkpoint) => checkpoint.map_or(0, |checkpoint| checkpoint.position),
     };
     let lowest = image.consumers.iter().map(|consumer| consumer.place.position).min().unwrap_or(0);
-    let given_up = given_up(image, cache_intact).end();
+    let given_up = given_up(image, belief).end();
     let from_the_lowest = first.base <= lowest || first.first_seq <= given_up;
-    unbroken && from_the_lowest && (last.base..=last.end()).contains(&tail)
+    unbroken && from_the_lowest && (last.base..=last.end() + layout::ALIGN).contains(&tail)
 }
 
 /// The first and the last live segment are where the index says. An index of another queue, or of another time, fails here.
 fn ends_are_in_place<S: Storage>(storage: &S, segments: &[(u32, SegmentHeader)]) -> bool {
+    #[cfg(test)]
+    if crate::sim::Mutant::EndsNotLookedAt.is_planted() {
+        return true;
+    }
     let live = || segments.iter().filter(|(_, header)| header.state == SegmentState::Live);
     let ends = [live().min_by_key(|(_, header)| header.base), live().max_by_key(|(_, header)| header.base)];
     ends.into_iter()
@@ -481,14 +687,20 @@ fn ends_are_in_place<S: Storage>(storage: &S, segments: &[(u32, SegmentHeader)])
         .all(|(slot, header)| matches!(open_life(storage, *slot, header), Ok((_, len)) if len >= header.allocated))
 }
 
-/// After a clean end the queue may have been opened again and power cut: of a segment made then the file may be there and the
-/// row not, or the other way round. A live one that is gone is found to be so by who reads.
+/// There is a row for each segment file, and each spare is what its row says. After a clean end the queue may have been opened
+/// again and power cut: of a segment made then the file may be there and the row not, or the other way round. Or the index
+/// is an older copy, put back: what was made since has no row, or took a spare's file. A live one that is gone is found to be
+/// so by who reads.
 fn rows_match_files<S: Storage>(storage: &S, segments: &[(u32, SegmentHeader)]) -> bool {
     let listed = storage.list().unwrap_or_default();
     let files: HashSet<u32> = listed.iter().filter_map(|listed| layout::segment_slot(&listed.name)).collect();
     let rows: HashSet<u32> = segments.iter().map(|(slot, _)| *slot).collect();
-    let spares = segments.iter().filter(|(_, header)| header.state == SegmentState::Spare);
-    files.is_subset(&rows) && spares.into_iter().all(|(slot, _)| files.contains(slot))
+    let mut spares = segments.iter().filter(|(_, header)| header.state == SegmentState::Spare);
+    let is_it = |slot: u32, noted: &SegmentHeader| {
+        let found = read_segment(storage, slot);
+        found.is_ok_and(|found| found.life == noted.life && found.queue_id == noted.queue_id)
+    };
+    files.is_subset(&rows) && spares.all(|(slot, header)| is_it(*slot, header))
 }
 
 /// Bytes of disk that files take which are neither the index nor a segment.
@@ -507,7 +719,6 @@ struct Rows {
     foreign_slots: Vec<u32>,
     queue_id: Option<[u8; 16]>,
     highest_life: Option<u64>,
-    other_bytes: u64,
 }
 
 impl Rows {
@@ -665,7 +876,7 @@ fn put_header_back<S: Storage>(storage: &S, slot: u32, header: &SegmentHeader, l
     }
     // Best effort, as long as the disk does not claim what it did not do.
     if file.write_at(&header.in_file().encode(), 0).is_ok() {
-        file.sync().map_err(|error| io(FLUSH, error))?;
+        file.sync().map_err(|failed| failed.ends_opening(storage.path().join(&name)))?;
     }
     Ok(true)
 }
@@ -698,14 +909,29 @@ fn holds_any_of<F: StorageFile>(file: &F, header: &SegmentHeader, len: u64) -> i
     Ok(continues || scan.search(header.base, header.first_seq, u64::MAX >> 2)?.is_some())
 }
 
+/// Where the first record of the next segment lies.
+fn spot_of(next: &Next) -> Spot {
+    Spot { position: next.base, seq: next.seq }
+}
+
+/// How the next segment is to begin, when it is not there yet.
+fn next_of_run(run: &Run, live: &[Row]) -> Option<Next> {
+    run.next.filter(|next| live.last().is_none_or(|row| row.header.base < next.base))
+}
+
 /// Where the walk begins: the best place that is known to lie at or before the tail.
-fn start_of_walk(image: &IndexImage, live: &[Row], cache_intact: bool) -> Spot {
+fn start_of_walk(image: &IndexImage, live: &[Row], belief: Belief) -> Spot {
     let base_of = |row: &Row| Spot { position: row.header.base, seq: row.header.first_seq };
-    let known = match (cache_intact, image.checkpoint) {
-        (true, _) => match image.live.tail {
-            Some((position, seq)) => Some(Spot { position, seq }),
-            None => live.last().map(base_of),
-        },
+    let known = match (belief == Belief::Cache, image.checkpoint) {
+        (true, _) => {
+            let next = image.live.run.and_then(|run| next_of_run(&run, live));
+            let next = next.map(|next| spot_of(&next));
+            match image.live.tail.map(|(position, seq)| Spot { position, seq }) {
+                // Both are stored anew when the queue is opened, the tail later.
+                Some(tail) => next.filter(|next| next.seq > tail.seq).or(Some(tail)),
+                None => next.or(live.last().map(base_of)),
+            }
+        }
         (false, Some(checkpoint)) => Some(Spot { position: checkpoint.position, seq: checkpoint.seq }),
         (false, None) => None,
     };
@@ -719,16 +945,11 @@ fn start_of_walk(image: &IndexImage, live: &[Row], cache_intact: bool) -> Spot {
 }
 
 /// Goes over whole units (records with all their fragments, batches with all their records) from `start` on. Stops at the
-/// first place that does not validate; with `search` looks behind it for more.
-/// With `committing` the segment that begins at `start` may begin in the middle of a unit, of which nothing is missing.
-fn walk<S: Storage>(
-    storage: &S,
-    rows: &[Row],
-    start: Spot,
-    search: bool,
-    committing: bool,
-) -> Result<Walked, (String, io::Error)> {
-    let mut walked = Walked { tail: start, holes: Vec::new(), empty: Vec::new() };
+/// first place that does not validate, unless it is to search.
+fn walk<S: Storage>(storage: &S, rows: &[Row], start: Spot, look: Look) -> Result<Walked, (String, io::Error)> {
+    let Look { search, committing, mark } = look;
+    let mut walked = Walked { tail: start, holes: Vec::new(), empty: Vec::new(), mark, units_behind: 0 };
+    let mut told = start.position;
     let mut at = start;
     let mut unit = Unit::new(start);
     let mut end = start.position;
@@ -789,6 +1010,10 @@ fn walk<S: Storage>(
                     }
                     _ => unit.in_batch = seen.fragment.continues,
                 }
+            }
+            if at.position - told >= PROGRESS {
+                told = at.position;
+                events::recovering(storage.path(), told - start.position);
             }
             match scan.fragment_at(at.position, chain).map_err(fail)? {
                 Some(seen)
@@ -957,11 +1182,12 @@ impl Unit {
         }
         self.begin(end);
         walked.tail = end;
+        walked.units_behind += u64::from(end.position > walked.mark);
     }
 }
 
-/// Writes a gap fragment over a hole, so that it is told with its cause however often the queue is opened. Best effort:
-/// without it the reader finds the hole by itself and calls it damage.
+/// Writes a gap fragment over a hole, so that it is told with its cause however often the queue is opened, and that no piece of
+/// a unit that was given up is read there.
 fn repair<S: Storage>(storage: &S, rows: &[Row], from: Spot, to: Spot) -> Result<()> {
     let first = rows.partition_point(|row| row.header.end() <= from.position);
     for row in &rows[first..] {
@@ -970,26 +1196,41 @@ fn repair<S: Storage>(storage: &S, rows: &[Row], from: Spot, to: Spot) -> Result
         if start >= end {
             break;
         }
-        if let Ok((file, len)) = open_life(storage, row.slot, &row.header)
-            && start - row.header.base + SEGMENT_HEADER_LEN + layout::FRAGMENT_HEADER_LEN <= len
-        {
-            let filled = fill(&file, &row.header, Kind::Gap, start, end, to.seq);
-            keep(storage, row.slot, &file, filled)?;
-        }
+        fill(storage, row, Kind::Gap, Spot { position: start, seq: to.seq }, end)?;
     }
     Ok(())
 }
 
-/// What was written over the traces of a power cut is made durable before anything is claimed that lies beyond it: another cut
-/// would bring them back.
-fn keep<S: Storage>(storage: &S, slot: u32, file: &S::File, written: io::Result<()>) -> Result<()> {
-    match written {
-        Ok(()) => file.sync().map_err(|error| Error::io(FLUSH, storage.path().join(layout::segment_name(slot)), error)),
-        Err(_) => Ok(()),
+/// Writes a fragment that holds nothing over the traces of a power cut, in space that is there, and makes it durable before anything is
+/// claimed that lies beyond it: another cut would bring them back. What cannot be overwritten would be read again, pieces of
+/// a unit that was given up among it: so the opening fails then. A full disk is no reason: where a store needs no space, it is
+/// stored. Where the file is gone, or ends, nothing is read.
+fn fill<S: Storage>(storage: &S, row: &Row, kind: Kind, at: Spot, end: u64) -> Result<()> {
+    let path = || storage.path().join(layout::segment_name(row.slot));
+    let (file, len) = match open_life(storage, row.slot, &row.header) {
+        Ok(opened) => opened,
+        Err(Lost::Gone) => return Ok(()),
+        Err(Lost::Io(error)) => return Err(Error::io("open", path(), error)),
+    };
+    let offset = at.position - row.header.base + SEGMENT_HEADER_LEN;
+    let Some(bytes) = filler(&row.header, kind, at.position, end, at.seq) else {
+        return Ok(());
+    };
+    if offset + layout::FRAGMENT_HEADER_LEN > len {
+        return Ok(());
     }
+    #[cfg(test)]
+    if crate::sim::Mutant::TornRestKept.is_planted() && file.write_at(&bytes, offset).is_err() {
+        return Ok(());
+    }
+    if let Err(error) = file.write_at(&bytes, offset) {
+        let window = if file.stores() == Stores::ByMap { file.map(offset, bytes.len()).ok() } else { None };
+        window.ok_or_else(|| Error::io("write", path(), error))?.copy_in(0, &bytes);
+    }
+    file.sync().map_err(|failed| failed.ends_opening(path()))
 }
 
-/// Where a segment begins within a hole, or at one of its ends, its header says what is missing before it. Best effort.
+/// Where a segment begins within a hole, or at one of its ends, its header says what is missing before it.
 fn restate<S: Storage>(storage: &S, rows: &mut [Row], from: Spot, to: Spot) -> Result<()> {
     for row in rows {
         let within = from.position <= row.header.base && row.header.base <= to.position;
@@ -999,34 +1240,47 @@ fn restate<S: Storage>(storage: &S, rows: &mut [Row], from: Spot, to: Spot) -> R
         let mut header = row.header;
         header.gap_before = header.first_seq - from.seq;
         header.cause = GapCause::Unflushed.number();
+        // Best effort: without it the reader finds them missing by itself, and calls it damage.
         if let Ok((file, _)) = open_life(storage, row.slot, &row.header)
             && file.write_at(&header.in_file().encode(), 0).is_ok()
         {
             row.header = header;
-            keep(storage, row.slot, &file, Ok(()))?;
+            file.sync().map_err(|failed| failed.ends_opening(storage.path().join(layout::segment_name(row.slot))))?;
         }
     }
     Ok(())
 }
 
-/// With no consumer yet everything is held, from the first segment that the index knows. When that one is lost, the first there
-/// is says what is missing before it, for whoever begins there.
-fn state_lost_beginning<S: Storage>(storage: &S, rows: &mut [Row], noted: &[(u32, SegmentHeader)]) {
-    let live = noted.iter().map(|(_, header)| header).filter(|header| header.state == SegmentState::Live);
-    let (Some(known), Some(first)) = (live.min_by_key(|header| header.base), rows.first_mut()) else {
-        return;
+/// Nobody has read yet what was held from the number `held_from` on. The first segment there is says what is missing before it, for
+/// whoever begins there; without any the next one does.
+fn state_lost_beginning<S: Storage>(
+    storage: &S,
+    rows: &mut [Row],
+    tail: Spot,
+    next: Option<Next>,
+    held_from: u64,
+    cause: u8,
+) -> Option<Next> {
+    let Some(first) = rows.first_mut() else {
+        let before = next.unwrap_or(Next {
+            base: layout::align_up(tail.position) + layout::ALIGN,
+            seq: tail.seq,
+            ..Next::default()
+        });
+        let is_stated = held_from >= before.seq - before.gap;
+        return if is_stated { next } else { Some(Next { gap: before.seq - held_from, cause, ..before }) };
     };
     let mut header = first.header;
-    if known.base >= header.base || known.first_seq >= header.first_seq - header.gap_before {
-        return;
+    if held_from < header.first_seq - header.gap_before {
+        header.gap_before = header.first_seq - held_from;
+        header.cause = cause;
+        if let Ok((file, _)) = open_life(storage, first.slot, &first.header)
+            && file.write_at(&header.in_file().encode(), 0).is_ok()
+        {
+            first.header = header;
+        }
     }
-    header.gap_before = header.first_seq - known.first_seq;
-    header.cause = GapCause::Damaged.number();
-    if let Ok((file, _)) = open_life(storage, first.slot, &first.header)
-        && file.write_at(&header.in_file().encode(), 0).is_ok()
-    {
-        first.header = header;
-    }
+    next
 }
 
 /// A place that reached the disk without the messages before it may lie in the middle of what is empty now, and old bytes
@@ -1043,7 +1297,8 @@ fn leave_the_empty<S: Storage>(
         let around = empty.iter().find(|(from, to)| from.position < place.position && place.position < to.position);
         if let Some((from, to)) = around {
             let (_, mut slot) = index.add_consumer(storage, Some(consumer.row), &consumer.name, *place, u64::MAX)?;
-            place.position = if from.seq == to.seq { to.position } else { from.position };
+            // What is missing may have been told before it, in an earlier segment: the place's own number counts.
+            place.position = if place.seq < to.seq { from.position } else { to.position };
             place.number += 1;
             slot.store(place.position, place.seq);
         }
@@ -1051,29 +1306,31 @@ fn leave_the_empty<S: Storage>(
     Ok(())
 }
 
-/// Ends the last segment at the tail, and says how the next one follows it.
+/// Ends the last segment at the tail, and says how the next one follows it: behind every position that was stated, and a word
+/// further where numbers are missing that were not before, so that a reader who stands at the end has a way to go and is told
+/// of them.
 fn seal_tail<S: Storage>(
     storage: &S,
     rows: &[Row],
-    tail: &mut Spot,
-    lease: u64,
-    unstated: u64,
+    tail: Spot,
+    stated: u64,
+    pending: Option<Next>,
+    missing: Next,
 ) -> Result<Option<Next>> {
     let at = rows.partition_point(|row| row.header.end() <= tail.position);
     let row = rows.get(at).filter(|row| row.header.base <= tail.position);
-    if let Some(row) = row
-        && let Ok((file, len)) = open_life(storage, row.slot, &row.header)
-        && tail.position - row.header.base + SEGMENT_HEADER_LEN + layout::FRAGMENT_HEADER_LEN <= len
-    {
-        let filled = fill(&file, &row.header, Kind::Padding, tail.position, row.header.end(), tail.seq);
-        keep(storage, row.slot, &file, filled)?;
+    if let Some(row) = row {
+        fill(storage, row, Kind::Padding, tail, row.header.end())?;
     }
-    let gap = lease.saturating_sub(tail.seq);
-    if rows.is_empty() && gap + unstated == 0 {
+    if rows.is_empty() && missing.gap == 0 && stated <= tail.position {
         return Ok(None);
     }
-    // Never zero, which would say in the live part that there is no next segment to state the gap.
-    let base = layout::align_up(tail.position).max(row.map_or(0, |row| row.header.end())).max(layout::ALIGN);
-    *tail = Spot { position: base, seq: tail.seq + gap };
-    Ok(Some(Next { base, gap: gap + unstated, cause: GapCause::Unflushed.number() }))
+    let reach = layout::align_up(tail.position).max(row.map_or(0, |row| row.header.end())).max(stated);
+    let base = match pending {
+        Some(pending) if pending.seq == missing.seq && pending.base >= reach => pending.base,
+        _ if missing.gap > 0 => reach.max(pending.map_or(0, |pending| pending.base)) + layout::ALIGN,
+        // Never zero, which would say in the live part that there is no next segment.
+        _ => reach.max(layout::ALIGN),
+    };
+    Ok(Some(Next { base, ..missing }))
 }

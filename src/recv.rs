@@ -38,15 +38,19 @@ impl Place {
     fn poll<R>(&mut self, context: &Context<'_>, attempt: Attempt<R>) -> Poll<Result<R>> {
         let (engine, standing) = match &mut self.of {
             Ok(of) => of,
-            Err(error) => return Poll::Ready(Err(error.take().unwrap_or(Error::Closed))),
+            Err(error) => {
+                let error = error.take().unwrap_or_else(|| Error::internal("a future was polled after its end"));
+                return Poll::Ready(Err(error));
+            }
         };
         let signal = Signal::Task(context.waker().clone());
         match self.ticket {
-            Some(ticket) => engine.shared.waiters.rearm(ticket, Some(signal)),
+            Some(ticket) => engine.shared.waiters.rearm(ticket, signal),
             None => {
                 match attempt(engine, standing) {
                     Ok(None) => {}
-                    outcome => return Poll::Ready(outcome.and_then(|result| result.ok_or(Error::Closed))),
+                    Ok(Some(result)) => return Poll::Ready(Ok(result)),
+                    Err(error) => return Poll::Ready(Err(error)),
                 }
                 match engine.join(standing, signal) {
                     Ok(ticket) => self.ticket = Some(ticket),
@@ -56,17 +60,25 @@ impl Place {
         }
         // In line: what comes from now on wakes the task, what came before is found here.
         match attempt(engine, standing) {
-            Ok(None) => Poll::Pending,
-            outcome => {
+            Ok(None) => {
+                engine.pass_on(standing, self.ticket);
+                Poll::Pending
+            }
+            Ok(Some(result)) => {
                 self.leave();
-                Poll::Ready(outcome.and_then(|result| result.ok_or(Error::Closed)))
+                Poll::Ready(Ok(result))
+            }
+            Err(error) => {
+                self.leave();
+                Poll::Ready(Err(error))
             }
         }
     }
 
     fn leave(&mut self) {
         if let (Some(ticket), Ok((engine, standing))) = (self.ticket.take(), &self.of) {
-            engine.leave(standing, ticket);
+            let standing = Arc::clone(standing);
+            engine.now_or_later(move |engine| engine.leave(&standing, ticket));
         }
     }
 }
@@ -79,7 +91,11 @@ impl Drop for Place {
 
 /// A future of the next message: [`Queue::recv`](crate::Queue::recv), [`Consumer::recv`](crate::Consumer::recv).
 ///
-/// Nothing is taken before the poll that returns it: one that is dropped earlier changes nothing.
+/// Nothing is taken before the poll that returns it: one that is dropped earlier changes nothing. Those that wait are woken in
+/// the order in which they came; one that was woken has to be polled or dropped before those behind it learn of the message.
+///
+/// Its waker is called by whichever thread brings the news, with none of the queue's locks held: it may call the queue. Should
+/// it panic, the next in line is woken in its stead, and the call that brought the news goes on.
 #[must_use = "futures do nothing unless polled"]
 pub struct Recv(Place);
 
@@ -90,7 +106,40 @@ pub struct RecvDelivery(Place);
 
 /// A stream of messages: [`Queue::messages`](crate::Queue::messages), [`Consumer::messages`](crate::Consumer::messages).
 ///
-/// It waits at the end of the queue and ends after [`Error::Closed`]; gaps come as errors between the messages.
+/// It waits at the end of the queue and ends after [`Error::Closed`]. Gaps come as errors between the messages, and what lies behind
+/// them still comes: a loop that ends with `?` at the first one leaves the rest unread.
+///
+/// ```
+/// use futures_core::Stream;
+/// use std::pin::Pin;
+///
+/// /// The next message. (With the crate `futures`: `messages.next().await`, and the same `match`.)
+/// async fn next(messages: &mut mmq::Messages) -> Option<mmq::Result<mmq::Message>> {
+///     std::future::poll_fn(|context| Pin::new(&mut *messages).poll_next(context)).await
+/// }
+///
+/// async fn read(mut messages: mmq::Messages) -> mmq::Result<()> {
+///     while let Some(next) = next(&mut messages).await {
+///         match next {
+///             Ok(message) => println!("{:?}", message.as_str()),
+///             Err(mmq::Error::Gap(gap)) => eprintln!("{gap}"),
+///             Err(mmq::Error::Closed) => break,
+///             Err(error) => return Err(error),
+///         }
+///     }
+///     Ok(())
+/// }
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let queue = mmq::Queue::open(dir.path()).unwrap();
+/// # let messages = queue.consumer("reader").unwrap().messages();
+/// # queue.enqueue("a message").unwrap();
+/// # let reader = std::thread::spawn(|| pollster::block_on(read(messages)));
+/// # while queue.consumer("reader").unwrap().len() > 0 {
+/// #     std::thread::yield_now();
+/// # }
+/// # queue.close().unwrap();
+/// # reader.join().unwrap().unwrap();
+/// ```
 #[must_use = "streams do nothing unless polled"]
 pub struct Messages {
     place: Place,
@@ -147,7 +196,9 @@ impl Stream for Messages {
         match self.place.poll(context, take) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(outcome) => {
-                self.ended = matches!(&outcome, Err(Error::Closed | Error::NotFound { .. } | Error::Forked));
+                // One that could not begin tells why, and that is all.
+                self.ended = self.place.of.is_err()
+                    || matches!(&outcome, Err(Error::Closed | Error::NotFound { .. } | Error::Forked));
                 Poll::Ready(Some(outcome))
             }
         }

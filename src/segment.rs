@@ -23,7 +23,7 @@ use crate::given_up::GivenUp;
 use crate::index::Index;
 use crate::layout::{self, SegmentHeader, SegmentState};
 use crate::pool::Pool;
-use crate::storage::{Storage, StorageFile};
+use crate::storage::{Storage, StorageFile, Stores};
 
 use files::{Salts, disk_bytes};
 pub(crate) use files::{Segment, open_life, overhead, set_aside};
@@ -46,12 +46,45 @@ pub(crate) struct Row {
     pub(crate) slot: u32,
     /// `allocated` and `disk` (that and what the filesystem needs to find it) are kept up to date here.
     pub(crate) header: SegmentHeader,
+    /// Zero when nothing was stored to it since it was last synced; else another number each time that a writer begins to.
+    unsynced: u64,
 }
 
 impl Row {
     pub(crate) fn new(slot: u32, header: SegmentHeader) -> Row {
-        Row { slot, header }
+        Row { slot, header, unsynced: 0 }
     }
+}
+
+/// Segments that are full and not synced keep their descriptors: at most so many ...
+const MOST_HELD: usize = 64;
+/// ... and where that would be more bytes than these, fewer ...
+const MOST_BYTES_HELD: u64 = 256 << 20;
+/// ... but not fewer than that.
+const LEAST_HELD: usize = 8;
+
+/// How many full segments of that length may wait for their sync.
+pub(crate) fn most_held(length: u64) -> usize {
+    #[cfg(test)]
+    if let Some(most) = MOST_HELD_HERE.get() {
+        return most;
+    }
+    usize::try_from(MOST_BYTES_HELD / length).unwrap_or(MOST_HELD).clamp(LEAST_HELD, MOST_HELD)
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many full segments may wait for their sync where this thread stores.
+    pub(crate) static MOST_HELD_HERE: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
+}
+
+/// A segment that a flush is to sync.
+#[derive(Debug)]
+pub(crate) struct Unsynced<F> {
+    pub(crate) row: Row,
+    /// Nothing is stored to it any more.
+    pub(crate) is_full: bool,
+    pub(crate) opened: Result<Arc<Segment<F>>, Lost>,
 }
 
 /// What the list is made from at opening.
@@ -83,6 +116,7 @@ pub(crate) struct Plan {
     pub(crate) base: u64,
     pub(crate) first_seq: u64,
     pub(crate) gap_before: u64,
+    pub(crate) reserved: u64,
     pub(crate) cause: u8,
     /// Bytes behind the header that are wanted at once.
     pub(crate) need: u64,
@@ -132,6 +166,13 @@ pub(crate) struct Context<'a, S: Storage> {
 }
 
 impl<S: Storage> Context<'_, S> {
+    /// The queue takes `used` bytes, and may not take `needed` more.
+    #[cold]
+    fn full(&self, used: u64, limit: u64, needed: u64) -> Error {
+        let path = self.storage.path().to_owned();
+        Error::Full { path, option: "max_bytes", used, limit, needed, free: None }
+    }
+
     /// Fresh space is filled with zeros in pieces of so many bytes before records are stored in it; `None` when it is not:
     /// where a few bytes are flushed often, a sync would write the zeros too.
     ///
@@ -142,6 +183,12 @@ impl<S: Storage> Context<'_, S> {
     pub(crate) fn fill_step(&self) -> Option<u64> {
         let window = self.pool.geometry().window_len;
         (self.fills && window >= FILL_FROM).then(|| window.min(HUGE_PAGE))
+    }
+
+    /// Before segments are changed.
+    fn begin_changing(&self) -> Result<()> {
+        let path = || self.storage.path().join(layout::INDEX_NAME);
+        self.index.begin_changing().map_err(|error| Error::io("write", path(), error))
     }
 
     /// Whether a payload of `len` bytes goes into fresh space by a write call: the kernel then clears nothing that is
@@ -163,7 +210,7 @@ impl<S: Storage> Context<'_, S> {
         };
         let (page, end) = (crate::options::page_size(), step.min(allocated));
         if self.prefers_call(whole)
-            || !file.stores_are_safe()
+            || file.stores() == Stores::ByCall
             || end <= page
             || file.write_zeros_at(page, end - page).is_err()
         {
@@ -176,8 +223,12 @@ impl<S: Storage> Context<'_, S> {
 #[derive(Debug)]
 pub(crate) struct Segments<S: Storage> {
     list: Mutex<List<S::File>>,
-    /// One thread at a time hands drained segments on and makes spares; whoever needs their space waits for it.
-    settling: Mutex<()>,
+    /// One thread at a time hands drained segments on and makes spares; whoever needs their space waits for it. True once
+    /// the files may be another owner's: then nothing is done to them any more.
+    settling: Mutex<bool>,
+    /// As many of the list's `directory_changes` are durable. Set when a sync has succeeded, never before.
+    synced_changes: AtomicU64,
+    syncing_directory: Mutex<()>,
     /// Counts how often readers or ages let go of segments. Changed under the list's lock.
     passed: AtomicU64,
 }
@@ -190,6 +241,8 @@ impl<S: Storage> Segments<S> {
             list: Mutex::new(List {
                 live: found.live.into(),
                 open: Vec::new(),
+                held: Vec::new(),
+                stores: 0,
                 drained_files: Vec::new(),
                 drained: found.drained.into_iter().map(|row| Drained { row }).collect(),
                 spares: found.spares.into_iter().map(|row| Spare { row, file: None, is_fresh: false }).collect(),
@@ -200,10 +253,12 @@ impl<S: Storage> Segments<S> {
                 salts: Salts::default(),
                 other_bytes: found.other_bytes,
                 given_back: 0,
-                directory_changed: true,
+                directory_changes: 1,
                 rows_complete: found.rows_complete,
             }),
-            settling: Mutex::new(()),
+            settling: Mutex::new(false),
+            synced_changes: AtomicU64::new(0),
+            syncing_directory: Mutex::new(()),
             passed: AtomicU64::new(0),
         }
     }
@@ -247,6 +302,32 @@ impl<S: Storage> Segments<S> {
             self.settle(context)?;
             stuck = self.list().given_back == seen;
         }
+    }
+
+    /// What the process before this one stored and did not sync, between two positions, is to be synced by the next flush,
+    /// through descriptors that are open from now on: the system tells an error in writing it to one that is opened later only
+    /// if nobody was told before, and if it still remembers the file.
+    pub(crate) fn hold_found(&self, storage: &S, from: u64, to: u64) {
+        let mut list = self.list();
+        let first = list.live.partition_point(|row| row.header.end() <= from);
+        for at in first..list.live.len() {
+            if list.live[at].header.base >= to {
+                break;
+            }
+            list.stores += 1;
+            list.live[at].unsynced = list.stores;
+            let row = list.live[at];
+            if list.held.len() < most_held(row.header.length)
+                && let Ok(segment) = list.open(storage, &row)
+            {
+                list.held.push(segment);
+            }
+        }
+    }
+
+    /// Lets go of all descriptors, at the end of a run.
+    pub(crate) fn release(&self) {
+        self.list().held.clear();
     }
 
     /// How often readers or ages let go of segments; for [`regain`](Self::regain).
@@ -299,17 +380,23 @@ impl<S: Storage> Segments<S> {
     /// Makes every place stored so far durable, then hands the drained segments on: to the spares, or out of the
     /// directory.
     pub(crate) fn settle(&self, context: &Context<'_, S>) -> Result<()> {
-        let _settling = self.settling.lock();
+        let settling = self.settling.lock();
+        if *settling {
+            return Ok(());
+        }
         // They stay in the list meanwhile: their bytes count.
-        let lives: Vec<u64> = self.list().drained.iter().map(|drained| drained.row.header.life).collect();
+        let (lives, held): (Vec<u64>, _) = {
+            let list = self.list();
+            let lives = list.drained.iter().map(|drained| drained.row.header.life).collect();
+            (lives, list.live.front().map_or(0, |row| row.header.first_seq))
+        };
         if lives.is_empty() {
             return Ok(());
         }
-        self.sync_directory(context.storage)
-            .and_then(|()| context.index.sync_for_change(context.durable, context.given_up))
-            .map_err(|error| Error::io(FLUSH, context.storage.path().join(layout::INDEX_NAME), error))?;
+        self.sync_directory(context.storage, context.index)?;
+        context.index.sync_for_change(context.durable, context.given_up, held)?;
         let mut list = self.list();
-        context.index.set_changing(true);
+        context.begin_changing()?;
         let mut handing: Vec<Handing<S::File>> = Vec::with_capacity(lives.len());
         for life in lives {
             let at = list.drained.iter().position(|drained| drained.row.header.life == life);
@@ -326,18 +413,25 @@ impl<S: Storage> Segments<S> {
 
     /// Gives back the spares that were kept for busy times only.
     pub(crate) fn trim(&self, context: &Context<'_, S>) {
-        let _settling = self.settling.lock();
-        let mut list = self.list();
-        let surplus = list.spares.len().saturating_sub(spares_wanted(context.pool.geometry().segment_len, false));
-        if surplus == 0 {
+        let settling = self.settling.lock();
+        if *settling {
             return;
         }
-        context.index.set_changing(true);
+        let mut list = self.list();
+        let surplus = list.spares.len().saturating_sub(spares_wanted(context.pool.geometry().segment_len, false));
+        if surplus == 0 || context.begin_changing().is_err() {
+            return;
+        }
         // Those that were used the longest time ago.
         let handing: Vec<_> = list.spares.drain(..surplus).map(|spare| Handing::out(spare.row, Weak::new())).collect();
         list.in_transit.extend(handing.iter().map(|handing| handing.row));
         drop(list);
         self.hand_on(context, handing);
+    }
+
+    /// The files are let go of, at the end of a run.
+    pub(crate) fn let_go(&self) {
+        *self.settling.lock() = true;
     }
 
     /// What is done to the files is done without the list's lock: a producer that begins a segment does not wait for it.
@@ -354,14 +448,19 @@ impl<S: Storage> Segments<S> {
 
     /// Makes a spare ahead of need, when there is none and nobody counts the bytes. Best effort.
     pub(crate) fn prepare(&self, context: &Context<'_, S>) {
-        let _settling = self.settling.lock();
+        let settling = self.settling.lock();
+        if *settling {
+            return;
+        }
         let mut list = self.list();
         if !context.limits.none() || !list.spares.is_empty() || list.has_drained() || list.live.is_empty() {
             return;
         }
+        let Ok(header) = list.begin_life(context, SegmentState::Spare, Plan::default()) else {
+            return;
+        };
         let slot = list.slots.lowest_free();
         list.slots.insert(slot);
-        let header = list.begin_life(context, SegmentState::Spare, Plan::default());
         // Its bytes are not known yet, and counted by nobody.
         let mut row = Row::new(slot, header);
         list.in_transit.push(row);
@@ -385,7 +484,7 @@ impl<S: Storage> Segments<S> {
             Ok(file) => {
                 row.header.allocated = length;
                 row.header.disk = disk_bytes(&file, length);
-                list.directory_changed = true;
+                list.directory_changes += 1;
                 list.write_row(context, &row);
                 list.given_back += 1;
                 list.spares.push(Spare { row, file: Some(file), is_fresh: true });
@@ -445,23 +544,28 @@ impl<S: Storage> Segments<S> {
         Some(header.end())
     }
 
-    /// Makes creations and removals durable, if there were any.
-    pub(crate) fn sync_directory(&self, storage: &S) -> io::Result<()> {
+    /// Makes the creations and removals so far durable. Whoever comes while another syncs waits for that: what it needs may
+    /// be among what is not durable yet.
+    pub(crate) fn sync_directory(&self, storage: &S, index: &Index<S>) -> Result<()> {
         #[cfg(test)]
         if crate::sim::Mutant::DirectoryNotSynced.is_planted() {
             return Ok(());
         }
-        let changed = std::mem::take(&mut self.list().directory_changed);
-        if changed && let Err(error) = storage.sync_directory() {
-            self.list().directory_changed = true;
-            return Err(error);
+        let needed = self.list().directory_changes;
+        if self.synced_changes.load(Ordering::Acquire) >= needed {
+            return Ok(());
         }
+        let _one_at_a_time = self.syncing_directory.lock();
+        if self.synced_changes.load(Ordering::Acquire) >= needed {
+            return Ok(());
+        }
+        let changes = self.list().directory_changes;
+        index.heed("", || storage.sync_directory())?;
+        self.synced_changes.store(changes, Ordering::Release);
         Ok(())
     }
 }
 
-/// What an error of a failed sync says was tried.
-pub(crate) const FLUSH: &str = "flush";
 /// What one huge page covers where there are any, and the longest folio.
 const HUGE_PAGE: u64 = 2 << 20;
 /// Windows shorter than that are faulted in by being used.

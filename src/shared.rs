@@ -2,17 +2,24 @@
 //!
 //! # Locks
 //!
-//! Taken in this order, never the other way round: a consumer's lock, the producers' lock ([`Shared::writer`]), the flush
-//! lock, the settling of segments, their list, the pool, the index's own. A thread that holds the producers' lock reaches
-//! for a consumer's only by `try_lock`. The list of places is taken before the flush lock, and together with a consumer's
-//! lock, in either order, only by who holds the registry (which comes before all of these); so are the locks of several
-//! consumers.
+//! Taken in this order, never the other way round: the registry, a consumer's lock, the producers' lock
+//! ([`Shared::writer`]), the list of places, the flush lock, the settling of segments, their list, the pool, the index's own.
+//! Whoever changes the list of places waits for nothing meanwhile. The locks of several consumers are taken only by who holds
+//! the registry.
+//!
+//! [`Shared::giving_back`] is held for reading with no other lock held, and for writing only by who holds the registry, before
+//! or after a consumer's lock, and before all others. A thread that holds the producers' lock reaches for it, and for a
+//! consumer's lock, only by `try_`.
+//!
+//! The closure of `enqueue_with` is a caller's code that runs under the producers' lock. So every call that its thread makes
+//! on the queue meanwhile is refused at the door ([`Shared::check_may_wait`], which the other checks include), or, where it has
+//! no error to return, does without locks that others hold while they wait, or is done right after ([`Shared::is_filling`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
+use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::arena::ForkGuard;
 use crate::bell::Bell;
@@ -21,11 +28,11 @@ use crate::events;
 use crate::given_up::GivenUp;
 use crate::index::{AcksSlot, Index};
 use crate::layout;
-use crate::lock::{Guard, Lock, thread_number};
+use crate::poison::Poison;
 use crate::pool::Pool;
-use crate::segment::{Context, FLUSH, Limits, Segment, Segments};
+use crate::segment::{Context, Limits, Segment, Segments};
 use crate::storage::Storage;
-use crate::waiting::{Ticket, Waiters};
+use crate::waiting::Waiters;
 use crate::writer::Writer;
 
 /// Keeps its content on cache lines of its own (two, for the processor that fetches pairs).
@@ -64,6 +71,19 @@ pub(crate) struct Durable {
     pub(crate) busy: bool,
     /// The page cache shows what an earlier, failed sync left off the disk: to be stored again before the next sync (R4).
     pub(crate) suspect: bool,
+    /// Committed, and to be taken along by the next leader.
+    pub(crate) wanted: Spot,
+    /// Leaders that had to give up, for an error that may pass: the queue is not poisoned.
+    pub(crate) given_up: u64,
+}
+
+impl Durable {
+    /// The next leader takes that along.
+    pub(crate) fn want(&mut self, spot: Spot) {
+        if spot.position > self.wanted.position {
+            self.wanted = spot;
+        }
+    }
 }
 
 /// A consumer's place as others see it, and what it has taken.
@@ -103,21 +123,19 @@ impl PlaceCell {
     }
 }
 
+/// The keeper is asked for a flush when so many bytes are held that are not durable. (Few in the crash tests.)
+pub(crate) const MOST_BEHIND: u64 = if cfg!(test) { 256 << 10 } else { 256 << 20 };
+
 /// So many bytes before the end of a segment the keeper makes the next one ready.
 pub(crate) const AHEAD: u64 = 4 << 20;
-
-/// Bits of [`Shared::status`]; zero is the only value the quick path looks for.
-pub(crate) const CLOSED: u32 = 1;
-pub(crate) const POISONED: u32 = 2;
 
 /// Totals of one run, by cause where they have one.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) gaps: AtomicU64,
-    pub(crate) lost: [AtomicU64; 4],
+    pub(crate) lost: [AtomicU64; GapCause::ALL.len()],
     pub(crate) flushes: AtomicU64,
     pub(crate) flush_nanos: AtomicU64,
-    pub(crate) last_flush_error: Mutex<Option<String>>,
 }
 
 #[derive(Debug)]
@@ -135,25 +153,28 @@ pub(crate) struct Shared<S: Storage> {
     pub(crate) max_age: Option<u64>,
     /// A segment made before that time is followed by another one; nothing expires as a whole before that is too old.
     expiry: AtomicU64,
-    pub(crate) status: AtomicU32,
-    poison: Mutex<String>,
     /// A child of a fork is not the owner.
     pub(crate) fork_guard: ForkGuard,
-    /// The thread that fills a message in place holds the producers' lock: its own calls must not wait for it.
-    pub(crate) filler: AtomicU64,
+    /// The thread that fills a message in place while the status says that one does; it holds the producers' lock.
+    filler: AtomicUsize,
     /// Up to where consumers may read.
     pub(crate) visible: Padded<Tail>,
     /// Up to where messages are written.
     pub(crate) committed: Padded<Tail>,
-    pub(crate) writer: Padded<Lock<Writer<S::File>>>,
+    pub(crate) writer: Padded<Mutex<Writer<S::File>>>,
     /// Up to where everything is on disk. Only the flush leader moves it.
     pub(crate) durable: Padded<Mutex<Durable>>,
     pub(crate) flushed: Condvar,
+    /// Tells the producer that waits for it that a full segment was synced, or that the keeper is gone. With the flush lock.
+    pub(crate) segment_synced: Condvar,
     /// Moves of all consumers that the index on disk knows of.
     pub(crate) synced_moves: Mutex<u64>,
     /// The first sequence number still held.
     pub(crate) oldest_seq: AtomicU64,
     pub(crate) places: RwLock<Vec<Arc<PlaceCell>>>,
+    /// Held for reading by who gives back what every place has passed, for writing by who looks for a new place: nothing is
+    /// given back meanwhile.
+    pub(crate) giving_back: RwLock<()>,
     /// Moves of consumers that were removed, and messages they took.
     pub(crate) retired_moves: AtomicU64,
     pub(crate) retired_taken: AtomicU64,
@@ -164,6 +185,8 @@ pub(crate) struct Shared<S: Storage> {
     pub(crate) bell: Arc<Bell>,
     /// A consumer had to do without a window that it may lend from, for others have theirs open.
     pub(crate) window_wanted: AtomicBool,
+    /// More segments are open than a queue may have: consumers are to let go of those they stand in.
+    pub(crate) many_open: AtomicBool,
     pub(crate) space_gate: Mutex<u64>,
     pub(crate) space_freed: Condvar,
     /// Numbers known to be missing, in order, no two overlapping: what `len` subtracts.
@@ -208,18 +231,24 @@ impl<S: Storage> Shared<S> {
             fills: parts.fills,
             max_age: parts.max_age,
             expiry: AtomicU64::new(0),
-            status: AtomicU32::new(0),
-            poison: Mutex::new(String::new()),
             fork_guard: ForkGuard::new(),
-            filler: AtomicU64::new(0),
+            filler: AtomicUsize::new(0),
             visible: Padded::default(),
             committed: Padded::default(),
-            writer: Padded(Lock::new(parts.writer)),
-            durable: Padded(Mutex::new(Durable { spot: parts.durable, busy: false, suspect: parts.suspect })),
+            writer: Padded(Mutex::new(parts.writer)),
+            durable: Padded(Mutex::new(Durable {
+                spot: parts.durable,
+                busy: false,
+                suspect: parts.suspect,
+                wanted: parts.durable,
+                given_up: 0,
+            })),
             flushed: Condvar::new(),
+            segment_synced: Condvar::new(),
             synced_moves: Mutex::new(0),
             oldest_seq: AtomicU64::new(parts.oldest_seq),
             places: RwLock::new(Vec::new()),
+            giving_back: RwLock::new(()),
             // Moves of an earlier run, which the next flush has to sync.
             retired_moves: AtomicU64::new(u64::from(parts.places_cached)),
             retired_taken: AtomicU64::new(0),
@@ -227,6 +256,7 @@ impl<S: Storage> Shared<S> {
             waiters: Waiters::default(),
             bell: Arc::default(),
             window_wanted: AtomicBool::new(false),
+            many_open: AtomicBool::new(false),
             space_gate: Mutex::new(0),
             space_freed: Condvar::new(),
             has_known_gaps: AtomicU32::new(u32::from(!parts.known_gaps.is_empty())),
@@ -259,58 +289,61 @@ impl<S: Storage> Shared<S> {
         self.fork_guard.forked()
     }
 
-    /// Refuses a call that reads when the queue is closed. Whether this process was forked was asked before.
+    /// Refuses a call that might wait for ever for a lock: in a child of a fork, where the thread that held it is not, and
+    /// from within the closure of `enqueue_with`.
     #[inline]
-    pub(crate) fn check_open(&self) -> Result<()> {
-        if self.status.load(Ordering::Relaxed) & CLOSED != 0 { Err(self.refusal()) } else { Ok(()) }
+    pub(crate) fn check_may_wait(&self) -> Result<()> {
+        if self.index.poison.is_filling() || self.fork_guard.forked() { self.refuse_waiting() } else { Ok(()) }
     }
 
-    /// Refuses a call that reads when the queue is closed or belongs to another process.
+    /// Refuses a call that reads when the queue is closed, and one that might [wait for ever](Self::check_may_wait).
     #[inline]
     pub(crate) fn check_readable(&self) -> Result<()> {
-        if self.status.load(Ordering::Relaxed) & CLOSED != 0 || self.fork_guard.forked() {
-            return Err(self.refusal());
-        }
-        Ok(())
+        if !self.index.poison.takes_reads() || self.fork_guard.forked() { self.refuse_reading() } else { Ok(()) }
     }
 
-    /// Refuses a call that writes, also once a flush has failed.
+    /// As [`check_readable`](Self::check_readable) for a call that writes, which is refused also once a flush has failed.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.status.load(Ordering::Relaxed) != 0 || self.fork_guard.forked() {
-            return Err(self.refusal());
+        if !self.index.poison.takes_all_calls() || self.fork_guard.forked() { self.refuse_writing() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refuse_waiting(&self) -> Result<()> {
+        if self.fork_guard.forked() {
+            return Err(Error::Forked);
+        }
+        if self.is_filling() {
+            let reason = "its closure called the queue whose message it fills; call before or after";
+            return Err(Error::invalid_argument(self.storage.path(), "enqueue_with", reason));
         }
         Ok(())
     }
 
     #[cold]
-    fn refusal(&self) -> Error {
-        if self.fork_guard.forked() {
-            Error::Forked
-        } else if self.status.load(Ordering::Acquire) & CLOSED != 0 {
-            Error::Closed
-        } else {
-            self.poisoned()
-        }
+    fn refuse_reading(&self) -> Result<()> {
+        self.refuse_waiting()?;
+        if self.index.poison.is_closed() { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Why writing is refused since a flush failed.
     #[cold]
-    pub(crate) fn poisoned(&self) -> Error {
-        Error::Poisoned { reason: self.poison.lock().clone() }
+    fn refuse_writing(&self) -> Result<()> {
+        self.refuse_reading()?;
+        self.index.poison.check()
     }
 
-    /// Refuses all writing from now on: what the page cache shows may never reach the disk (rule R6).
-    #[cold]
-    pub(crate) fn poison(&self, error: &Error) {
-        events::flush_failed(error);
-        let mut reason = self.poison.lock();
-        if reason.is_empty() {
-            *reason = error.to_string();
-        }
-        self.index.set_poisoned(true);
-        self.status.fetch_or(POISONED, Ordering::Release);
-        *self.totals.last_flush_error.lock() = Some(error.to_string());
+    /// Whether the calling thread is within the closure of `enqueue_with`.
+    #[inline]
+    pub(crate) fn is_filling(&self) -> bool {
+        // Relaxed: a thread is named by itself; whom else it names does not matter.
+        self.index.poison.is_filling() && self.filler.load(Ordering::Relaxed) == this_thread()
+    }
+
+    /// Until the guard is dropped the calling thread, which holds the producers' lock, is within the closure of `enqueue_with`.
+    pub(crate) fn filling(&self) -> Filling<'_> {
+        self.filler.store(this_thread(), Ordering::Relaxed);
+        self.index.poison.set_filling(true);
+        Filling { poison: &self.index.poison, filler: &self.filler, _untold: events::hold() }
     }
 
     /// Milliseconds since 1970 before which messages are too old; zero when they have no age.
@@ -344,12 +377,12 @@ impl<S: Storage> Shared<S> {
         if self.is_poisoned() {
             return Ok(());
         }
-        self.segments.settle(&self.context()).inspect_err(|error| self.poison_by(error))
+        self.segments.settle(&self.context())
     }
 
-    /// As [`Segments::extend`]; a sync that failed on the way poisons the queue.
+    /// As [`Segments::extend`].
     pub(crate) fn extend(&self, segment: &Segment<S::File>, end: u64) -> Result<()> {
-        self.segments.extend(&self.context(), segment, end).inspect_err(|error| self.poison_by(error))
+        self.segments.extend(&self.context(), segment, end)
     }
 
     /// As [`Segments::regain`].
@@ -357,7 +390,7 @@ impl<S: Storage> Shared<S> {
         if self.is_poisoned() {
             return Ok(false);
         }
-        self.segments.regain(&self.context(), seen).inspect_err(|error| self.poison_by(error))
+        self.segments.regain(&self.context(), seen)
     }
 
     /// Makes the next segment ready when the tail comes near the end of its own, so that no producer waits for a file to be
@@ -374,15 +407,8 @@ impl<S: Storage> Shared<S> {
         }
     }
 
-    /// Poisons the queue when the error is that of a failed sync.
-    pub(crate) fn poison_by(&self, error: &Error) {
-        if matches!(error, Error::Io { op: FLUSH, .. }) {
-            self.poison(error);
-        }
-    }
-
     pub(crate) fn is_poisoned(&self) -> bool {
-        self.status.load(Ordering::Acquire) & POISONED != 0
+        self.index.poison.is_poisoned()
     }
 
     /// Where consumers' view ends: the position and exactly its number.
@@ -390,24 +416,26 @@ impl<S: Storage> Shared<S> {
         if self.durable_only { self.durable.0.lock().spot } else { self.committed_spot() }
     }
 
-    /// The producers' lock; `None` for the thread that holds it already because it fills a message in place.
-    pub(crate) fn lock_writer(&self) -> Option<Guard<'_, Writer<S::File>>> {
-        match self.writer.0.try_lock() {
-            Some(writer) => Some(writer),
-            None if self.filler.load(Ordering::Relaxed) == thread_number() => None,
-            None => Some(self.writer.0.lock()),
-        }
-    }
-
     /// The tail and exactly its number.
     pub(crate) fn committed_spot(&self) -> Spot {
-        match self.lock_writer() {
-            Some(writer) => writer.committed(),
-            // Nobody else can commit meanwhile.
-            None => Spot {
-                position: self.committed.0.position.load(Ordering::Acquire),
-                seq: self.committed.0.seq.load(Ordering::Acquire),
-            },
+        self.writer.0.lock().committed()
+    }
+
+    /// As [`committed_spot`](Self::committed_spot), for who may not wait for the producers' lock. The tail that is stored for
+    /// the next opening says of itself whether its words belong together; a producer that holds the lock for long is not
+    /// storing it.
+    pub(crate) fn committed_spot_at_once(&self) -> Spot {
+        loop {
+            if let Some(writer) = self.writer.0.try_lock() {
+                return writer.committed();
+            }
+            // One that is stored and not published may yet be taken back.
+            if let Some((position, seq)) = self.index.tail()
+                && position <= self.committed.0.position.load(Ordering::Acquire)
+            {
+                return Spot { position, seq };
+            }
+            std::hint::spin_loop();
         }
     }
 
@@ -418,11 +446,11 @@ impl<S: Storage> Shared<S> {
         self.waiters.wake(count);
     }
 
-    /// One reader of the consumer in that row may go on; `after`: one that came later than that.
+    /// One reader of the consumer in that row may go on.
     #[inline]
-    pub(crate) fn wake_reader(&self, row: u32, after: Option<Ticket>) {
+    pub(crate) fn wake_reader(&self, row: u32) {
         if self.message_waiters.load(Ordering::Relaxed) != 0 {
-            self.waiters.wake_one(row, after);
+            self.waiters.wake_one(row, None);
         }
     }
 
@@ -447,7 +475,7 @@ impl<S: Storage> Shared<S> {
         grow(list.index_room(&context))
     }
 
-    pub(crate) fn acks_slot(&self, row: u32, name: &str) -> Option<AcksSlot> {
+    pub(crate) fn acks_slot(&self, row: u32, name: &str) -> Option<AcksSlot<S::File>> {
         self.with_index_room(|room| self.index.acks_slot(row, name, room))
     }
 
@@ -462,7 +490,7 @@ impl<S: Storage> Shared<S> {
         // Space that others give back on the same disk announces itself to nobody: look again now and then.
         let soon = Instant::now() + Duration::from_millis(20);
         let until = deadline.map_or(soon, |deadline| deadline.min(soon));
-        if *gate == seen && self.status.load(Ordering::Acquire) & CLOSED == 0 {
+        if *gate == seen && !self.index.poison.is_closed() {
             self.space_freed.wait_until(&mut gate, until);
         }
         deadline.is_none_or(|deadline| Instant::now() < deadline)
@@ -470,29 +498,20 @@ impl<S: Storage> Shared<S> {
 
     /// Lets go of segments that every consumer has passed. True when there are some to settle.
     pub(crate) fn reclaim(&self) -> bool {
-        let Some(places) = self.places() else {
-            // Whoever crosses the next segment sees to it.
-            return false;
-        };
-        let lowest = places.iter().map(|place| place.position.load(Ordering::Acquire)).min();
-        let Some(lowest) = lowest else {
+        let _giving_back = self.giving_back.read();
+        let Some(lowest) = self.lowest_place() else {
             return false;
         };
         let drained = self.segments.drain(lowest);
         if drained {
             self.note_oldest();
         }
-        drop(places);
         drained
     }
 
-    /// All places. The thread that fills a message in place does not wait for them long: their holder may want the
-    /// producers' lock to get around damage.
-    pub(crate) fn places(&self) -> Option<RwLockReadGuard<'_, Vec<Arc<PlaceCell>>>> {
-        if self.filler.load(Ordering::Relaxed) == thread_number() {
-            return self.places.try_read_for(Duration::from_millis(100));
-        }
-        Some(self.places.read())
+    /// The position that every consumer has reached; `None` when there is no consumer.
+    pub(crate) fn lowest_place(&self) -> Option<u64> {
+        self.places.read().iter().map(|place| place.position.load(Ordering::Acquire)).min()
     }
 
     pub(crate) fn note_oldest(&self) {
@@ -504,26 +523,43 @@ impl<S: Storage> Shared<S> {
 
     /// Where a new consumer begins: the oldest message still held. `end` is the [end](Self::visible_end) as it was before:
     /// a segment is listed before its first message is committed, so when there is none now there was no message then.
-    ///
-    /// It is asked for beforehand, not here: whoever holds the places may not wait for the producers' lock, for its holder may
-    /// be filling a message in place and want the places.
     pub(crate) fn oldest(&self, end: Spot) -> Spot {
         let mut list = self.segments.list();
         if let Some(row) = list.live.front()
-            && row.header.gap_before > 0
-            && row.header.cause == GapCause::Damaged.number()
+            && row.header.gap_before > row.header.reserved
         {
-            // The beginning was lost before anybody had read it: whoever begins now is told.
+            // The beginning was lost: whoever begins now is told.
             return Spot { position: row.header.base, seq: row.header.first_seq - row.header.gap_before };
         }
         let first = list.first_whole(&self.storage);
-        first.map_or(end, |(position, seq)| Spot { position, seq })
+        drop(list);
+        first.map_or_else(|| self.before_lost_tail(end), |(position, seq)| Spot { position, seq })
+    }
+
+    /// The end, or where the numbers begin that are known to be missing right before it: messages that were lost, and behind
+    /// them perhaps what was only reserved.
+    fn before_lost_tail(&self, end: Spot) -> Spot {
+        let gaps = self.known_gaps.lock();
+        let mut first = end.seq;
+        let mut lost = end.seq;
+        for gap in gaps.iter().rev().skip_while(|gap| gap.first >= end.seq) {
+            if gap.last + 1 != first {
+                break;
+            }
+            first = gap.first;
+            if gap.cause != GapCause::Reserved {
+                lost = first;
+            }
+        }
+        // The segment that is to state them begins a word behind what was there before.
+        let position = if lost < end.seq { end.position.saturating_sub(layout::ALIGN) } else { end.position };
+        Spot { position, seq: lost }
     }
 
     /// Counts a gap that a consumer is told of, while its place moves.
     #[cold]
     pub(crate) fn count_gap(&self, gap: &Gap) {
-        events::gap(gap);
+        events::gap(self.storage.path(), gap);
         self.totals.gaps.fetch_add(1, Ordering::Relaxed);
         let cause = GapCause::ALL.iter().position(|cause| *cause == gap.cause).unwrap_or(0);
         self.totals.lost[cause].fetch_add(gap.count(), Ordering::Relaxed);
@@ -565,4 +601,28 @@ impl<S: Storage> Shared<S> {
 /// How exactly the age of a message is known, in milliseconds: a 64th of the age at which it expires, 1 s at most.
 pub(crate) fn grain_of(max_age: u64) -> u64 {
     (max_age / 64).clamp(1, 1000)
+}
+
+/// The calling thread fills a message in place while this lives.
+#[must_use]
+pub(crate) struct Filling<'a> {
+    poison: &'a Poison,
+    filler: &'a AtomicUsize,
+    /// The end of a call on another queue is not the end of this one.
+    _untold: events::Held,
+}
+
+impl Drop for Filling<'_> {
+    fn drop(&mut self) {
+        self.filler.store(0, Ordering::Relaxed);
+        self.poison.set_filling(false);
+    }
+}
+
+/// A number of the calling thread that no other living thread has; never zero.
+fn this_thread() -> usize {
+    thread_local! {
+        static HERE: u8 = const { 0 };
+    }
+    HERE.with(|here| std::ptr::from_ref(here).addr())
 }

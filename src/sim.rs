@@ -12,15 +12,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use crate::arena::{HeapMemory, Lease};
-use crate::storage::{Listed, Storage, StorageFile};
+use crate::error::SyncFailed;
+use crate::storage::{Life, Listed, Storage, StorageFile, Stores};
 
 mod moments;
 
-pub(crate) use moments::{Mutant, before_store};
+pub(crate) use moments::{Mutant, before_store, meanwhile, reached};
 
 const PAGE: usize = 4096;
 /// What a disk writes whole or not at all.
@@ -96,6 +97,8 @@ type Names = BTreeMap<String, Arc<Inode>>;
 #[derive(Debug)]
 struct Inode {
     id: u64,
+    /// How often the kernel failed to write pages of it by itself.
+    failures: AtomicU64,
     memory: Arc<HeapMemory>,
     body: Mutex<Body>,
 }
@@ -113,7 +116,7 @@ impl Inode {
         let page = Page { durable, early: Vec::new(), dirty: false, allocated: false, durable_allocated: false };
         let pages = vec![page; capacity.div_ceil(PAGE)];
         let memory = HeapMemory::new(pages.len() * PAGE);
-        Inode { id, memory, body: Mutex::new(Body { len: 0, durable_len: 0, pages }) }
+        Inode { id, failures: AtomicU64::new(0), memory, body: Mutex::new(Body { len: 0, durable_len: 0, pages }) }
     }
 
     /// As a killed process leaves it: cached and durable bytes as they are.
@@ -121,7 +124,7 @@ impl Inode {
         let body = self.body.lock().clone();
         let memory = HeapMemory::new(body.pages.len() * PAGE);
         memory.write(0, &self.bytes(0, body.len));
-        Inode { id: self.id, memory, body: Mutex::new(body) }
+        Inode { id: self.id, failures: AtomicU64::new(0), memory, body: Mutex::new(body) }
     }
 
     /// As a power cut leaves it.
@@ -281,14 +284,19 @@ struct State {
     durable_names: Names,
     pending: Vec<Pending>,
     faults: Vec<Fault>,
+    gate: Option<(Call, Arc<Gate>)>,
+    /// By inode.
+    unreadable: Vec<(u64, Range<usize>)>,
     counts: [u64; Call::List as usize + 1],
+    /// How many of them failed as they were told to.
+    failed: [u64; Call::List as usize + 1],
     freeze: Option<u64>,
     frozen: Option<SimStorage>,
     capacity: Option<u64>,
     file_capacity: usize,
-    stores_are_safe: bool,
+    stores: Stores,
     rng: Rng,
-    life: [u8; 16],
+    life: Life,
     now: u64,
     next_inode: u64,
     holder: Option<u64>,
@@ -341,7 +349,10 @@ impl State {
             durable_names: copied(names[1]),
             pending: pending.iter().map(copied_change).collect(),
             faults: Vec::new(),
+            gate: None,
+            unreadable: self.unreadable.clone(),
             counts: Default::default(),
+            failed: Default::default(),
             freeze: None,
             frozen: None,
             rng: self.rng.clone(),
@@ -365,7 +376,7 @@ impl State {
             change.apply(&mut names);
         }
         let mut state = self.with([&names, &names], &[], |inode| inode.cut(&mut rng, &mood));
-        state.life = rng.bytes();
+        state.life = Life { place: rng.bytes(), mount: 1 };
         state.rng = rng;
         SimStorage::over(state)
     }
@@ -394,7 +405,14 @@ pub(crate) struct SimStorage {
 pub(crate) struct SimFile {
     disk: Arc<Mutex<State>>,
     inode: Arc<Inode>,
-    stores_are_safe: bool,
+    /// Of the failures to write pages so many were told, or were forgotten before it was opened.
+    told: AtomicU64,
+    stores: Stores,
+}
+
+thread_local! {
+    /// Syncs of files that this thread made.
+    pub(crate) static SYNCS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 static HANDLES: AtomicU64 = AtomicU64::new(0);
@@ -414,8 +432,49 @@ impl Drop for SimStorage {
     }
 }
 
+/// A place where one call stops until it is let through.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    /// Somebody stands there; it is open.
+    state: Mutex<(bool, bool)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    /// Waits until a call has come to it.
+    pub(crate) fn wait_for_visitor(&self) {
+        let mut state = self.state.lock();
+        while !state.0 {
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Whether a call has come to it.
+    pub(crate) fn is_visited(&self) -> bool {
+        self.state.lock().0
+    }
+
+    pub(crate) fn open(&self) {
+        self.state.lock().1 = true;
+        self.changed.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock();
+        state.0 = true;
+        self.changed.notify_all();
+        while !state.1 {
+            self.changed.wait(&mut state);
+        }
+    }
+}
+
 /// Counts the call, and says whether it is to fail.
 fn enter(disk: &Mutex<State>, call: Call) -> (MutexGuard<'_, State>, io::Result<()>) {
+    let gate = disk.lock().gate.take_if(|(gated, _)| *gated == call);
+    if let Some((_, gate)) = gate {
+        gate.pass();
+    }
     let mut state = disk.lock();
     state.counts[call as usize] += 1;
     if !matches!(call, Call::Open | Call::Map | Call::Read | Call::List) {
@@ -439,6 +498,7 @@ fn enter(disk: &Mutex<State>, call: Call) -> (MutexGuard<'_, State>, io::Result<
         }
         fault.left > 0 || fault.sticky
     });
+    state.failed[call as usize] += u64::from(answer.is_err());
     (state, answer)
 }
 
@@ -455,13 +515,16 @@ impl SimStorage {
             durable_names: Names::new(),
             pending: Vec::new(),
             faults: Vec::new(),
+            gate: None,
+            unreadable: Vec::new(),
             counts: Default::default(),
+            failed: Default::default(),
             freeze: None,
             frozen: None,
             capacity: None,
             file_capacity: 256 << 10,
-            stores_are_safe: true,
-            life: rng.bytes(),
+            life: Life { place: rng.bytes(), mount: 1 },
+            stores: Stores::ByMap,
             rng,
             now: 1_700_000_000_000,
             next_inode: 0,
@@ -485,8 +548,8 @@ impl SimStorage {
     }
 
     /// What files opened from now on say of themselves.
-    pub(crate) fn set_stores_are_safe(&self, safe: bool) {
-        self.disk.lock().stores_are_safe = safe;
+    pub(crate) fn set_stores(&self, stores: Stores) {
+        self.disk.lock().stores = stores;
     }
 
     pub(crate) fn advance_clock(&self, milliseconds: u64) {
@@ -519,6 +582,35 @@ impl SimStorage {
         self.disk.lock().killed()
     }
 
+    /// As [`process_kill`](Self::process_kill), seen from another mount namespace.
+    pub(crate) fn seen_elsewhere(&self) -> SimStorage {
+        let killed = self.process_kill();
+        killed.disk.lock().life.mount += 1;
+        killed
+    }
+
+    /// As [`process_kill`](Self::process_kill), in another directory.
+    pub(crate) fn copied(&self) -> SimStorage {
+        let killed = self.process_kill();
+        killed.disk.lock().life.place[0] ^= 1;
+        killed
+    }
+
+    /// As a power cut, but the file system alone failed and was mounted again in the same boot.
+    pub(crate) fn mounted_again(&self, seed: u64) -> SimStorage {
+        let before = self.disk.lock().life;
+        let cut = self.power_cut(seed);
+        cut.disk.lock().life = Life { mount: before.mount + 1, ..before };
+        cut
+    }
+
+    /// No byte of that range of the file can be read any more.
+    pub(crate) fn make_unreadable(&self, name: &str, range: Range<usize>) {
+        let mut state = self.disk.lock();
+        let id = state.names[name].id;
+        state.unreadable.push((id, range));
+    }
+
     /// Takes a `process_kill` right before the `nth` call from now (the next is the first), for [`SimStorage::frozen`].
     pub(crate) fn freeze_at(&self, nth: u64) {
         self.disk.lock().freeze = Some(nth);
@@ -533,12 +625,33 @@ impl SimStorage {
         self.disk.lock().faults.push(Fault { call, left: nth, errno: errno.raw_os_error(), sticky });
     }
 
+    /// The next call of that kind stops before it is made, until the gate is opened.
+    pub(crate) fn stop_next(&self, call: Call) -> Arc<Gate> {
+        let gate = Arc::new(Gate::default());
+        self.disk.lock().gate = Some((call, Arc::clone(&gate)));
+        gate
+    }
+
+    /// The kernel writes the pages of a file by itself, and the disk refuses: those are clean from now on, and not durable. Each
+    /// descriptor that is open is told by its next sync; one that is opened later is not, as when the kernel has let go of the
+    /// file in between.
+    pub(crate) fn fail_write_back(&self, name: &str) {
+        let inode = self.disk.lock().names[name].clone();
+        inode.sync(false);
+        inode.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn clear_faults(&self) {
         self.disk.lock().faults.clear();
     }
 
     pub(crate) fn call_count(&self, call: Call) -> u64 {
         self.disk.lock().counts[call as usize]
+    }
+
+    /// How many calls of the kind failed as they were told to.
+    pub(crate) fn failed(&self, call: Call) -> u64 {
+        self.disk.lock().failed[call as usize]
     }
 
     // What follows acts on what is cached and what is durable alike, and is neither counted nor made to fail.
@@ -621,11 +734,15 @@ impl Storage for SimStorage {
         Ok(())
     }
 
-    fn sync_directory(&self) -> io::Result<()> {
-        let mut state = enter_or_fail(&self.disk, Call::SyncDirectory)?;
+    fn sync_directory(&self) -> Result<(), SyncFailed> {
+        let mut state = enter_or_fail(&self.disk, Call::SyncDirectory).map_err(SyncFailed)?;
         state.durable_names = state.names.clone();
         state.pending.clear();
         Ok(())
+    }
+
+    fn is_removed(&self) -> bool {
+        false
     }
 
     fn try_lock(&self) -> io::Result<bool> {
@@ -639,7 +756,7 @@ impl Storage for SimStorage {
         }
     }
 
-    fn life(&self) -> [u8; 16] {
+    fn life(&self) -> Life {
         self.disk.lock().life
     }
 
@@ -662,7 +779,8 @@ impl Storage for SimStorage {
 
 impl SimStorage {
     fn file(&self, inode: Arc<Inode>, state: &State) -> SimFile {
-        SimFile { disk: self.disk.clone(), inode, stores_are_safe: state.stores_are_safe }
+        let told = AtomicU64::new(inode.failures.load(Ordering::Relaxed));
+        SimFile { disk: self.disk.clone(), inode, told, stores: state.stores }
     }
 }
 
@@ -716,11 +834,17 @@ impl StorageFile for SimFile {
     fn map(&self, offset: u64, len: usize) -> io::Result<Lease> {
         let _state = enter_or_fail(&self.disk, Call::Map)?;
         self.inode.body.lock().check_capacity(offset as usize + len);
-        Ok(Lease::heap(&self.inode.memory, offset as usize, len))
+        let lease = Lease::heap(&self.inode.memory, offset as usize, len);
+        Ok(if self.stores == Stores::ByMap { lease } else { lease.forbid_stores() })
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let _state = enter_or_fail(&self.disk, Call::Read)?;
+        let state = enter_or_fail(&self.disk, Call::Read)?;
+        let end = offset as usize + buf.len();
+        let touched = |range: &Range<usize>| range.start < end && (offset as usize) < range.end;
+        if state.unreadable.iter().any(|(id, range)| *id == self.inode.id && touched(range)) {
+            return Err(Errno::IO.into());
+        }
         let left = (self.inode.body.lock().len as u64).saturating_sub(offset);
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
         if len > 0 {
@@ -752,19 +876,30 @@ impl StorageFile for SimFile {
         answer
     }
 
-    fn sync(&self) -> io::Result<()> {
+    fn sync(&self) -> Result<(), SyncFailed> {
+        SYNCS.set(SYNCS.get() + 1);
         let (_state, answer) = enter(&self.disk, Call::SyncFile);
         self.inode.sync(answer.is_ok());
-        answer
+        let failures = self.inode.failures.load(Ordering::Relaxed);
+        if self.told.swap(failures, Ordering::Relaxed) < failures {
+            return Err(SyncFailed(Errno::IO.into()));
+        }
+        answer.map_err(SyncFailed)
     }
 
     fn disk_bytes(&self) -> io::Result<u64> {
         Ok((self.inode.body.lock().pages.iter().filter(|page| page.allocated).count() * PAGE) as u64)
     }
 
-    fn stores_are_safe(&self) -> bool {
-        self.stores_are_safe
+    fn stores(&self) -> Stores {
+        self.stores
     }
+
+    fn find_stores(&self, _offset: u64) -> Stores {
+        self.stores
+    }
+
+    fn unshare(&self, _len: u64) {}
 }
 
 #[cfg(test)]
@@ -856,7 +991,7 @@ mod tests {
     fn a_failed_sync_marks_pages_clean_that_are_not_durable_until_they_are_written_again() {
         let (storage, file, _lease) = dirty();
         storage.fail_after(Call::SyncFile, 1, Errno::IO, false);
-        assert_eq!(file.sync().unwrap_err().raw_os_error(), Some(Errno::IO.raw_os_error()));
+        assert_eq!(file.sync().unwrap_err().0.raw_os_error(), Some(Errno::IO.raw_os_error()));
         file.sync().unwrap();
         assert_eq!(storage.read_file("a"), [2; 2 * PAGE]);
         assert!(cuts(&storage).any(|cut| cut.read_file("a") == [1; 2 * PAGE]));

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::error::GapCause;
-use crate::lock::thread_number;
 use crate::shared::{PlaceCell, Shared, Spot};
 use crate::stats::Stats;
 use crate::storage::Storage;
@@ -29,7 +28,7 @@ struct Reading {
     moves: u64,
     taken: u64,
     gaps: u64,
-    lost: [u64; 4],
+    lost: [u64; GapCause::ALL.len()],
     /// Somebody is in the middle of a change.
     changing: bool,
 }
@@ -64,44 +63,40 @@ impl Reading {
 impl<S: Storage> Engine<S> {
     /// Figures of this moment.
     pub(crate) fn stats(&self) -> Stats {
+        if self.shared.forked() {
+            return Stats::default();
+        }
         self.stats_at_ease().unwrap_or_else(|| self.stats_under_locks())
     }
 
     /// Without a lock of a producer or a consumer; `None` when they did not keep still.
     fn stats_at_ease(&self) -> Option<Stats> {
         let shared = &*self.shared;
-        // In the middle of filling a message in place the thread may not wait for others, who may wait for it.
-        let must_not_wait = shared.filler.load(Ordering::Relaxed) == thread_number();
+        // In the middle of filling a message in place the thread may not wait for others, who may wait for it: it makes do with
+        // figures that need not belong together.
+        let is_filling = shared.is_filling();
         let default = self.existing_default();
-        let guard = shared.places();
-        let places = guard.as_ref().map_or(&[][..], |places| &places[..]);
         // With a ledger the count of messages does not follow from the place alone.
         let state = match default {
             Some(standing) if standing.has_ledger.load(Ordering::Acquire) => {
-                let mut state = standing.state.0.try_lock();
-                for _ in 0..if must_not_wait { 1000 } else { 0 } {
-                    if state.is_some() {
-                        break;
-                    }
-                    std::thread::yield_now();
-                    state = standing.state.0.try_lock();
-                }
-                if state.is_none() && !must_not_wait {
+                let state = standing.state.0.try_lock();
+                if state.is_none() && !is_filling {
                     return None;
                 }
                 state
             }
             _ => None,
         };
+        let places = shared.places.read();
         let durable = shared.durable.0.lock();
         let list = shared.segments.list();
         let cell = default.map(|standing| &*standing.cell);
-        let mut reading = Reading::take(shared, places, cell);
+        let mut reading = Reading::take(shared, &places, cell);
         for attempt in 0.. {
-            let again = Reading::take(shared, places, cell);
+            let again = Reading::take(shared, &places, cell);
             let still = !again.changing && again == reading;
             reading = again;
-            if still || (must_not_wait && attempt > TRIES) {
+            if still || (is_filling && attempt > TRIES) {
                 break;
             }
             if attempt > TRIES {
@@ -121,7 +116,7 @@ impl<S: Storage> Engine<S> {
         let _registry = self.registry.lock();
         let standings: Vec<_> = self.consumers.lock().values().cloned().collect();
         let states: Vec<_> = standings.iter().map(|standing| (&**standing, standing.state.0.lock())).collect();
-        let _writer = shared.lock_writer();
+        let _writer = shared.writer.0.lock();
         let places = shared.places.read();
         let durable = shared.durable.0.lock();
         let list = shared.segments.list();
@@ -164,7 +159,7 @@ impl<S: Storage> Engine<S> {
             disk_bytes: list.disk_bytes() + shared.index.len(),
             flushes: totals.flushes.load(Ordering::Relaxed),
             flush_time: Duration::from_nanos(totals.flush_nanos.load(Ordering::Relaxed)),
-            last_flush_error: totals.last_flush_error.lock().clone(),
+            last_flush_error: shared.index.poison.reason(),
             ..Stats::default()
         };
         for (index, cause) in GapCause::ALL.into_iter().enumerate() {

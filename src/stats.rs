@@ -44,16 +44,18 @@ pub struct Stats {
     pub consumers: u64,
     /// Gaps told to consumers since the queue was opened.
     pub gaps: u64,
-    /// Sequence numbers in those gaps.
+    /// Sequence numbers in those gaps, but for those that were only [reserved](Self::reserved_numbers).
     pub lost_messages: u64,
     /// Of these, those whose bytes were damaged.
     pub lost_damaged: u64,
-    /// Of these, those a power cut took (an upper bound: see [`Gap::count`](crate::Gap::count)).
+    /// Of these, those a power cut took.
     pub lost_unflushed: u64,
     /// Of these, those dropped to make room.
     pub lost_dropped: u64,
     /// Of these, those that were too old.
     pub lost_expired: u64,
+    /// Sequence numbers in those gaps that were only reserved before a power cut: probably no message ever had them.
+    pub reserved_numbers: u64,
     /// Flushes of messages since the queue was opened.
     pub flushes: u64,
     /// Time they took.
@@ -69,6 +71,10 @@ impl Stats {
             GapCause::Unflushed => self.lost_unflushed = count,
             GapCause::Dropped => self.lost_dropped = count,
             GapCause::Expired => self.lost_expired = count,
+            GapCause::Reserved => {
+                self.reserved_numbers = count;
+                return;
+            }
         }
         self.lost_messages += count;
     }
@@ -94,6 +100,9 @@ impl fmt::Display for Stats {
             self.lost_messages,
             self.flushes
         )?;
+        if self.reserved_numbers > 0 {
+            write!(f, ", {} numbers that were only reserved left out", self.reserved_numbers)?;
+        }
         match &self.last_flush_error {
             Some(error) => write!(f, ", last flush failed: {error}"),
             None => Ok(()),

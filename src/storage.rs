@@ -11,6 +11,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
@@ -18,6 +19,7 @@ use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::arena::Lease;
+use crate::error::SyncFailed;
 
 /// A name in the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,11 +28,34 @@ pub(crate) struct Listed {
     pub(crate) is_file: bool,
 }
 
+/// For how long cached bytes are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Life {
+    /// Boot, device and inode of the directory, as a number that no other boot or directory has.
+    pub(crate) place: [u8; 16],
+    /// Through which mount it is seen: a number never given twice in a boot. Zero when that cannot be known.
+    pub(crate) mount: u64,
+}
+
+impl Life {
+    /// What the files show is everything that was ever stored while the other life was.
+    pub(crate) fn is(&self, other: &Life) -> bool {
+        self.place == other.place && self.mount == other.mount && self.mount != 0
+    }
+
+    pub(crate) fn encode(&self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        bytes[..16].copy_from_slice(&self.place);
+        bytes[16..].copy_from_slice(&self.mount.to_le_bytes());
+        bytes
+    }
+}
+
 /// What the queue asks of the place its files live in. The real one is `FileStorage`; tests use `SimStorage`,
 /// which keeps what is durable apart from what is only cached and can fail any call.
 pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
     type File: StorageFile;
-    /// Names in the directory, with whether each is a regular file. (Names that are not UTF-8 are foreign and left out.)
+    /// Names in the directory, with whether each is a regular file. (Names that are not UTF-8 are foreign, and shown as what cannot be opened.)
     fn list(&self) -> io::Result<Vec<Listed>>;
     /// Creates a new file for reading and writing; fails when the name exists. Sets NOCOW while it is empty where the filesystem knows it.
     fn create(&self, name: &str) -> io::Result<Self::File>;
@@ -39,14 +64,15 @@ pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals durable.
-    fn sync_directory(&self) -> io::Result<()>;
+    fn sync_directory(&self) -> Result<(), SyncFailed>;
+    /// The directory was removed: no name in it is there any more, nor will one be.
+    fn is_removed(&self) -> bool;
     /// Takes the one-owner lock; Ok(false) when somebody else holds it. Dies with the process.
     fn try_lock(&self) -> io::Result<bool>;
     /// Lets go of the lock before the storage itself is dropped.
     fn unlock(&self);
-    /// Changes whenever cached but unsynced bytes may have been lost (boot id, device, inode of the directory, mount id).
-    /// Equal values mean: what the files show is everything that was ever stored.
-    fn life(&self) -> [u8; 16];
+    /// What changes whenever cached but unsynced bytes may have been lost.
+    fn life(&self) -> Life;
     fn free_bytes(&self) -> io::Result<u64>;
     fn random(&self) -> [u8; 16];
     /// Milliseconds since 1970.
@@ -76,11 +102,25 @@ pub(crate) trait StorageFile: std::fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
     /// fdatasync (F_FULLFSYNC on macOS).
-    fn sync(&self) -> io::Result<()>;
+    fn sync(&self) -> Result<(), SyncFailed>;
     /// st_blocks * 512
     fn disk_bytes(&self) -> io::Result<u64>;
-    /// False where a store through a mapping may find no space although it was allocated (copy on write without NOCOW).
-    fn stores_are_safe(&self) -> bool;
+    /// How bytes of the file are to be changed, as last found: by calls until it was asked for.
+    fn stores(&self) -> Stores;
+    /// Finds out anew how bytes from `offset` on are to be changed: a copy of the file may share its extents by now.
+    fn find_stores(&self, offset: u64) -> Stores;
+    /// Gives the file extents of its own where it shares them. Best effort: it takes space.
+    fn unshare(&self, len: u64);
+}
+
+/// How bytes of a file are changed where space is allocated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stores {
+    /// Through a mapping: a store needs no more space.
+    ByMap,
+    /// By calls, which can fail. A store may need space: the filesystem copies what is overwritten, or another file shares it. On
+    /// a full disk the kernel answers such a store with SIGBUS, or (btrfs) repeats the page fault for ever.
+    ByCall,
 }
 
 /// Zeros that are written over and over stay in the processor's first-level cache.
@@ -92,12 +132,10 @@ const ZEROS_LEN: usize = 16 << 10;
 enum Overwrites {
     /// The filesystem writes to where the bytes lie.
     InPlace,
-    /// An overlay hides which filesystem its upper layer is. btrfs takes NOCOW through it; the others that serve as one
-    /// in practice (ext4, xfs, tmpfs) write in place.
-    Overlay,
-    /// In place for files that were given NOCOW while empty.
-    InPlaceWithNocow,
-    /// Copies on write, or is not known not to.
+    /// In place, where no other file shares the extent (xfs; an overlay, which hides what lies below it). Asked of each file.
+    InPlaceUnlessShared,
+    /// Copies on write, or is not known not to. On btrfs a file with NOCOW is overwritten in place, but not even there without
+    /// asking for new space first: what a full disk refuses to a call it makes a mapped store wait for without end.
     MayCopy,
 }
 
@@ -116,7 +154,9 @@ pub(crate) struct FileStorage {
 #[derive(Debug)]
 pub(crate) struct DiskFile {
     file: File,
-    stores_are_safe: bool,
+    overwrites: Overwrites,
+    /// As last found.
+    by_map: AtomicBool,
 }
 
 impl FileStorage {
@@ -137,13 +177,19 @@ impl FileStorage {
     }
 
     fn disk_file(&self, file: File, is_new: bool) -> DiskFile {
-        let nocow = match self.overwrites {
-            Overwrites::InPlaceWithNocow | Overwrites::Overlay if is_new => system::set_nocow(&file),
-            Overwrites::InPlaceWithNocow => system::has_nocow(&file),
-            _ => false,
+        let disk_file = DiskFile {
+            file,
+            overwrites: self.overwrites,
+            by_map: AtomicBool::new(self.overwrites == Overwrites::InPlace),
         };
-        let stores_are_safe = nocow || matches!(self.overwrites, Overwrites::InPlace | Overwrites::Overlay);
-        DiskFile { file, stores_are_safe }
+        if is_new {
+            if self.overwrites == Overwrites::MayCopy {
+                // A call that overwrites then needs no space for data, where this is known.
+                system::set_nocow(&disk_file.file);
+            }
+            disk_file.find_stores(0);
+        }
+        disk_file
     }
 }
 
@@ -160,7 +206,8 @@ impl Storage for FileStorage {
         let mut listed = Vec::new();
         for found in Dir::read_from(&self.directory)? {
             let found = found?;
-            let Ok(name) = found.file_name().to_str() else { continue };
+            // One that is not UTF-8 is foreign, whatever it is shown as.
+            let name = found.file_name().to_string_lossy();
             if name == "." || name == ".." {
                 continue;
             }
@@ -174,7 +221,7 @@ impl Storage for FileStorage {
                 }
                 known => known,
             };
-            listed.push(Listed { name: name.to_owned(), is_file: kind == FileType::RegularFile });
+            listed.push(Listed { name: name.into_owned(), is_file: kind == FileType::RegularFile });
         }
         Ok(listed)
     }
@@ -213,18 +260,23 @@ impl Storage for FileStorage {
         Ok(retry_on_intr(|| rustix::fs::unlinkat(&self.directory, name, AtFlags::empty()))?)
     }
 
-    fn sync_directory(&self) -> io::Result<()> {
+    fn sync_directory(&self) -> Result<(), SyncFailed> {
+        let failed = |error: Errno| SyncFailed(error.into());
         let mut parents = self.unsynced_parents.lock();
         for parent in &*parents {
             match sync_names(parent) {
                 // A read-only parent has nothing to write.
                 Ok(()) | Err(Errno::ROFS) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(failed(error)),
             }
         }
         parents.clear();
         drop(parents);
-        Ok(sync_names(&self.directory)?)
+        sync_names(&self.directory).map_err(failed)
+    }
+
+    fn is_removed(&self) -> bool {
+        rustix::fs::fstat(&self.directory).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
     fn try_lock(&self) -> io::Result<bool> {
@@ -241,8 +293,8 @@ impl Storage for FileStorage {
         let _ = retry_on_intr(|| rustix::fs::flock(&self.directory, FlockOperation::NonBlockingUnlock));
     }
 
-    fn life(&self) -> [u8; 16] {
-        system::life(&self.directory).unwrap_or_else(|| self.random())
+    fn life(&self) -> Life {
+        system::life(&self.directory).unwrap_or_else(|| Life { place: self.random(), mount: 0 })
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
@@ -336,16 +388,29 @@ impl StorageFile for DiskFile {
         Ok(())
     }
 
-    fn sync(&self) -> io::Result<()> {
-        Ok(retry_on_intr(|| system::sync_data(&self.file))?)
+    fn sync(&self) -> Result<(), SyncFailed> {
+        retry_on_intr(|| system::sync_data(&self.file)).map_err(|error| SyncFailed(error.into()))
     }
 
     fn disk_bytes(&self) -> io::Result<u64> {
         Ok(u64::try_from(rustix::fs::fstat(&self.file)?.st_blocks).unwrap_or(0) * 512)
     }
 
-    fn stores_are_safe(&self) -> bool {
-        self.stores_are_safe
+    fn stores(&self) -> Stores {
+        if self.by_map.load(Ordering::Relaxed) { Stores::ByMap } else { Stores::ByCall }
+    }
+
+    fn find_stores(&self, offset: u64) -> Stores {
+        if self.overwrites == Overwrites::InPlaceUnlessShared {
+            self.by_map.store(system::has_own_extents(&self.file, offset), Ordering::Relaxed);
+        }
+        self.stores()
+    }
+
+    fn unshare(&self, len: u64) {
+        if self.overwrites == Overwrites::InPlaceUnlessShared {
+            system::unshare(&self.file, len);
+        }
     }
 }
 
@@ -417,7 +482,8 @@ fn write_zeros(file: &File, mut from: u64, to: u64) -> io::Result<()> {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod system {
     use super::*;
-    use rustix::fs::{FallocateFlags, IFlags, StatxFlags, ioctl_getflags, ioctl_setflags, statx};
+    use rustix::fs::{FallocateFlags, StatxFlags, ioctl_setflags, statx};
+    pub(super) use rustix::fs::{IFlags, ioctl_getflags};
     pub(super) use rustix::fs::{fdatasync as sync_data, fsync as full_sync};
     use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -432,42 +498,49 @@ mod system {
     /// around the mapping is merely slower.
     pub(super) fn overwrites(directory: &OwnedFd) -> io::Result<Overwrites> {
         Ok(match retry_on_intr(|| rustix::fs::fstatfs(directory))?.f_type as u32 {
-            // ext2/3/4, xfs, tmpfs, jfs, and f2fs, which keeps space aside for every block it has given out.
-            0xEF53 | 0x5846_5342 | 0x0102_1994 | 0x3153_464A | 0xF2F5_2010 => Overwrites::InPlace,
-            0x794C_7630 => Overwrites::Overlay,
-            0x9123_683E => Overwrites::InPlaceWithNocow,
-            // zfs (0x2FC12FC1), bcachefs (0xCA451A4E), fuse (0x65735546), nfs (0x6969), nilfs2, 9p, smb, ...
+            // ext2/3/4, tmpfs, jfs, and f2fs, which keeps space aside for every block it has given out.
+            0xEF53 | 0x0102_1994 | 0x3153_464A | 0xF2F5_2010 => Overwrites::InPlace,
+            0x5846_5342 => Overwrites::InPlaceUnlessShared,
+            // An overlay gives the numbers of its upper layer: btrfs counts no inodes.
+            0x794C_7630 if retry_on_intr(|| rustix::fs::fstatvfs(directory))?.f_files > 0 => {
+                Overwrites::InPlaceUnlessShared
+            }
+            // btrfs (0x9123683E), zfs (0x2FC12FC1), bcachefs (0xCA451A4E), fuse (0x65735546), nfs (0x6969), nilfs2, 9p, smb, ...
             _ => Overwrites::MayCopy,
         })
     }
 
     /// Works on empty files only.
-    pub(super) fn set_nocow(file: &File) -> bool {
-        // The answer of the call is not enough: some filesystems take the flag and forget it.
-        ioctl_getflags(file).is_ok_and(|flags| ioctl_setflags(file, flags | IFlags::NOCOW).is_ok()) && has_nocow(file)
+    pub(super) fn set_nocow(file: &File) {
+        if let Ok(flags) = ioctl_getflags(file) {
+            let _ = ioctl_setflags(file, flags | IFlags::NOCOW);
+        }
     }
 
-    pub(super) fn has_nocow(file: &File) -> bool {
-        ioctl_getflags(file).is_ok_and(|flags| flags.contains(IFlags::NOCOW))
+    /// What does not tell has none.
+    pub(super) fn has_own_extents(file: &File, offset: u64) -> bool {
+        crate::arena::shares_extents(file, offset).is_ok_and(|shared| !shared)
     }
 
-    /// `None` where it cannot be known that the machine and the mount are still the same; then nothing cached is trusted.
-    pub(super) fn life(directory: &OwnedFd) -> Option<[u8; 16]> {
-        // STATX_MNT_ID_UNIQUE (Linux 6.8): never given twice in a boot; the plain number is.
+    pub(super) fn unshare(file: &File, len: u64) {
+        let _ = retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::UNSHARE_RANGE, 0, len));
+    }
+
+    /// `None` where it cannot be known that the machine is still in the same boot; then nothing cached is trusted.
+    pub(super) fn life(directory: &OwnedFd) -> Option<Life> {
+        // STATX_MNT_ID_UNIQUE (Linux 6.8) is never given twice in a boot. The plain number is: umount and mount give the same
+        // again, so it proves nothing.
         const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
         let boot = std::fs::read("/proc/sys/kernel/random/boot_id").ok().filter(|boot| boot.len() >= 32)?;
-        let mask = StatxFlags::INO | StatxFlags::MNT_ID | UNIQUE;
-        let stat = retry_on_intr(|| statx(directory, c"", AtFlags::EMPTY_PATH, mask)).ok()?;
-        if !StatxFlags::from_bits_retain(stat.stx_mask).intersects(StatxFlags::MNT_ID | UNIQUE) {
-            return None;
-        }
-        let numbers = [u64::from(stat.stx_dev_major), u64::from(stat.stx_dev_minor), stat.stx_ino, stat.stx_mnt_id];
+        let stat = retry_on_intr(|| statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | UNIQUE)).ok()?;
+        let is_unique = StatxFlags::from_bits_retain(stat.stx_mask).contains(UNIQUE);
+        let numbers = [u64::from(stat.stx_dev_major), u64::from(stat.stx_dev_minor), stat.stx_ino];
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).chain(boot);
         // FNV-1a with 128 bits.
         let hash = bytes.fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
             (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
         });
-        Some(hash.to_le_bytes())
+        Some(Life { place: hash.to_le_bytes(), mount: if is_unique { stat.stx_mnt_id } else { 0 } })
     }
 
     pub(super) fn fill_random(bytes: &mut [u8; 16]) -> io::Result<()> {
@@ -506,15 +579,15 @@ mod system {
         Ok(if cfg!(target_vendor = "apple") { Overwrites::InPlace } else { Overwrites::MayCopy })
     }
 
-    pub(super) fn set_nocow(_file: &File) -> bool {
+    pub(super) fn set_nocow(_file: &File) {}
+
+    pub(super) fn has_own_extents(_file: &File, _offset: u64) -> bool {
         false
     }
 
-    pub(super) fn has_nocow(_file: &File) -> bool {
-        false
-    }
+    pub(super) fn unshare(_file: &File, _len: u64) {}
 
-    pub(super) fn life(_directory: &OwnedFd) -> Option<[u8; 16]> {
+    pub(super) fn life(_directory: &OwnedFd) -> Option<Life> {
         None
     }
 
@@ -664,21 +737,66 @@ mod tests {
                 assert!(file.disk_bytes().unwrap() <= (1 << 20) + 4096, "{kind}");
             }
             assert!(storage.free_bytes().unwrap() + (64 << 10) >= free, "{kind}");
-            assert!(file.stores_are_safe());
+            assert_eq!(file.stores(), Stores::ByMap, "{kind}");
             file.allocate(1 << 20, 1 << 20).unwrap();
         }
     }
 
     #[test]
-    fn btrfs_files_do_not_copy_on_write() {
+    fn on_btrfs_bytes_are_changed_by_calls_and_where_they_lie() {
         let Some(mounted) = Mounted::new("btrfs", "loop", Some(128)) else {
             return;
         };
         let storage = mounted.open();
-        assert!(storage.create("a").unwrap().stores_are_safe());
-        assert!(storage.open("a").unwrap().stores_are_safe());
-        std::fs::write(storage.path().join("copied"), "x").unwrap();
-        assert!(!storage.open("copied").unwrap().stores_are_safe());
+        let file = storage.create("a").unwrap();
+        assert!(system::ioctl_getflags(&file.file).unwrap().contains(system::IFlags::NOCOW));
+        assert_eq!((file.stores(), storage.open("a").unwrap().find_stores(0)), (Stores::ByCall, Stores::ByCall));
+    }
+
+    #[test]
+    fn on_xfs_a_file_that_shares_its_extents_is_changed_by_calls_until_it_has_its_own() {
+        let Some(mounted) = Mounted::new("xfs", "loop", Some(320)) else {
+            return;
+        };
+        let storage = mounted.open();
+        let file = storage.create("a").unwrap();
+        assert_eq!(file.stores(), Stores::ByMap);
+        file.allocate(0, 1 << 20).unwrap();
+        for at in 0..128 {
+            // In more pieces than are told of at a time.
+            file.write_at(&[1; 4096], at * 8192).unwrap();
+        }
+        file.sync().unwrap();
+        assert_eq!(file.find_stores(0), Stores::ByMap);
+        let path = |name: &str| storage.path().join(name);
+        assert!(Command::new("cp").arg("--reflink=always").args([path("a"), path("b")]).status().unwrap().success());
+        let opened = storage.open("a").unwrap();
+        assert_eq!((opened.stores(), opened.find_stores(0)), (Stores::ByCall, Stores::ByCall));
+        opened.unshare(1 << 19);
+        assert_eq!((opened.find_stores(0), opened.find_stores(1 << 19)), (Stores::ByCall, Stores::ByCall));
+        opened.unshare(1 << 20);
+        assert_eq!((opened.find_stores(0), file.find_stores(0)), (Stores::ByMap, Stores::ByMap));
+    }
+
+    #[test]
+    fn an_overlay_is_judged_by_what_lies_below_it() {
+        for (kind, image, stores) in [("ext4", 32, Stores::ByMap), ("btrfs", 128, Stores::ByCall)] {
+            let Some(below) = Mounted::new(kind, "loop", Some(image)) else {
+                continue;
+            };
+            let path = |name: &str| below.0.path().join("mounted").join(name).display().to_string();
+            for name in ["lower", "upper", "work"] {
+                std::fs::create_dir(path(name)).unwrap();
+            }
+            std::fs::write(path("lower/old"), "x").unwrap();
+            let options = format!("lowerdir={},upperdir={},workdir={}", path("lower"), path("upper"), path("work"));
+            let Some(mounted) = Mounted::new("overlay", &options, None) else {
+                continue;
+            };
+            let storage = FileStorage::open(&mounted.0.path().join("mounted"), false).unwrap();
+            assert_eq!(storage.create("new").unwrap().stores(), stores, "{kind}");
+            assert_eq!(storage.open("old").unwrap().find_stores(0), stores, "{kind}");
+        }
     }
 
     #[test]
@@ -687,7 +805,7 @@ mod tests {
         let again = FileStorage::open(storage.path(), true).unwrap();
         let other = FileStorage::open(root.path(), false).unwrap();
         assert_eq!(storage.life() == again.life(), system::life(&storage.directory).is_some());
-        assert_ne!(storage.life(), other.life());
+        assert_ne!(storage.life().place, other.life().place);
         assert_ne!(storage.random(), storage.random());
         assert!(storage.now() > 1_700_000_000_000 && storage.free_bytes().unwrap() > 0);
     }

@@ -2,14 +2,19 @@
 //!
 //! A waiter has a ticket. News for a consumer wakes the waiter with the lowest ticket that was not woken yet, one for each
 //! message; one that finds nothing after all (somebody was quicker who did not wait) keeps its ticket, so it is served before
-//! all who came later. A waiter that was woken and goes away with nothing passes the news on.
+//! all who came later. A waiter that was woken and cannot use what is there passes the news on to one behind it: it may be
+//! short of an allowance (`max_in_flight`), which one that takes messages needs not. One that goes away, with a message or
+//! without, passes on what is left to the first in line.
 //!
 //! A producer learns that nobody waits with one relaxed load: see `Shared::message_waiters`.
 //!
-//! A waker that goes may take a whole task with it, and the futures in that, which leave the line in turn: none is dropped
-//! under the line's lock.
+//! Wakers are other people's code: they may call the queue, take a whole task with them when they go, and the futures in
+//! that, which leave the line in turn, and panic. None is called, cloned or dropped under a lock of the queue. One that
+//! panics was not woken: the next in line is, in its stead, and the panic goes no further than to the panic hook. It is nothing
+//! to the thread that put the message in.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 use std::thread::Thread;
@@ -19,7 +24,7 @@ use parking_lot::Mutex;
 use crate::ready::Ready;
 
 /// How a waiter is woken.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) enum Signal {
     Thread(Thread),
     #[cfg_attr(not(feature = "async"), allow(dead_code, reason = "only futures wait this way"))]
@@ -27,27 +32,30 @@ pub(crate) enum Signal {
 }
 
 impl Signal {
-    fn wake(self) {
+    /// False when the waker panicked.
+    fn wake(self) -> bool {
         match self {
             Signal::Thread(thread) => thread.unpark(),
-            Signal::Task(waker) => waker.wake(),
+            Signal::Task(waker) => {
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+                    // Dropped, it might panic again.
+                    std::mem::forget(panic);
+                    return false;
+                }
+            }
         }
+        true
     }
 }
 
 /// A waiter's ticket: its consumer's row, and its number in the line.
 pub(crate) type Ticket = (u32, u64);
 
-#[derive(Debug)]
-struct Waiter {
-    signal: Signal,
-    woken: bool,
-}
-
 #[derive(Debug, Default)]
 struct Line {
     next: u64,
-    waiters: BTreeMap<Ticket, Waiter>,
+    /// Each with its signal until that is taken to wake it.
+    waiters: BTreeMap<Ticket, Option<Signal>>,
     /// Descriptors that are told of any news.
     ready: Vec<(u32, Arc<Ready>)>,
 }
@@ -63,29 +71,26 @@ impl Waiters {
         let mut line = self.line.lock();
         line.next += 1;
         let ticket = (row, line.next);
-        line.waiters.insert(ticket, Waiter { signal, woken: false });
+        line.waiters.insert(ticket, Some(signal));
         ticket
     }
 
     /// Before the waiter looks: news that come from now on wake it.
-    pub(crate) fn rearm(&self, ticket: Ticket, signal: Option<Signal>) {
+    pub(crate) fn rearm(&self, ticket: Ticket, signal: Signal) {
         let mut line = self.line.lock();
-        let older = line.waiters.get_mut(&ticket).and_then(|waiter| {
-            waiter.woken = false;
-            signal.map(|signal| std::mem::replace(&mut waiter.signal, signal))
-        });
+        let older = line.waiters.get_mut(&ticket).and_then(|waiter| waiter.replace(signal));
         drop(line);
         drop(older);
     }
 
     pub(crate) fn is_woken(&self, ticket: Ticket) -> bool {
-        self.line.lock().waiters.get(&ticket).is_none_or(|waiter| waiter.woken)
+        self.line.lock().waiters.get(&ticket).is_none_or(Option::is_none)
     }
 
-    /// Leaves the line; says whether news had come that it may not have looked at.
-    pub(crate) fn leave(&self, ticket: Ticket) -> bool {
+    /// Leaves the line.
+    pub(crate) fn leave(&self, ticket: Ticket) {
         let waiter = self.line.lock().waiters.remove(&ticket);
-        waiter.is_some_and(|waiter| waiter.woken)
+        drop(waiter);
     }
 
     /// So many messages came for everybody: wakes as many waiters of each consumer.
@@ -100,32 +105,34 @@ impl Waiters {
             if budget.0 != ticket.0 {
                 budget = (ticket.0, count);
             }
-            if waiter.woken {
-                continue;
-            }
-            if budget.1 > 0 {
+            if budget.1 > 0
+                && let Some(signal) = waiter.take()
+            {
                 budget.1 -= 1;
-                waiter.woken = true;
-                signals.push(waiter.signal.clone());
+                signals.push((*ticket, signal));
             }
         }
         drop(line);
-        signals.into_iter().for_each(Signal::wake);
+        for (ticket, signal) in signals {
+            if !signal.wake() {
+                self.wake_one(ticket.0, Some(ticket));
+            }
+        }
     }
 
     /// One waiter of one consumer; with `after` one that came later than that.
     pub(crate) fn wake_one(&self, row: u32, after: Option<Ticket>) {
-        let from = after.map_or((row, 0), |(row, number)| (row, number + 1));
-        let signal = {
+        let mut from = after.map_or((row, 0), |(row, number)| (row, number + 1));
+        let next = |from| {
             let mut line = self.line.lock();
-            let waiter = line.waiters.range_mut(from..=(row, u64::MAX)).map(|(_, waiter)| waiter).find(|w| !w.woken);
-            waiter.map(|waiter| {
-                waiter.woken = true;
-                waiter.signal.clone()
-            })
+            let mut waiters = line.waiters.range_mut(from..=(row, u64::MAX));
+            waiters.find_map(|(ticket, waiter)| waiter.take().map(|signal| (*ticket, signal)))
         };
-        if let Some(signal) = signal {
-            signal.wake();
+        while let Some((ticket, signal)) = next(from) {
+            if signal.wake() {
+                break;
+            }
+            from = (row, ticket.1 + 1);
         }
     }
 

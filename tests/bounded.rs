@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mmq::{Error, GapCause, OnFull, Options};
-use support::{KIB, MIB, Messages, Random, Told, count, drain, eventually, seed, within};
+use support::{KIB, MIB, Messages, Random, Told, count, drain, eventually, open_files, seed, within};
 use watch::{taken as disk, watched};
 
 fn limited(max_bytes: u64, policy: OnFull) -> Options {
@@ -19,7 +19,7 @@ fn limited(max_bytes: u64, policy: OnFull) -> Options {
 }
 
 fn is_full(error: &Error) -> bool {
-    matches!(error, Error::Full { used, limit, needed } if used + needed > *limit)
+    matches!(error, Error::Full { used, limit, needed, .. } if used + needed > *limit)
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_message_that_could_never_fit_is_refused_at_once_under_every_policy() {
             queue.enqueue("small").unwrap();
             for len in [24 * KIB, 64 * KIB, MIB] {
                 match queue.enqueue(vec![0; len]) {
-                    Err(Error::MessageTooLarge { len: told, max }) => {
+                    Err(Error::MessageTooLarge { len: told, max, .. }) => {
                         assert_eq!(told, len as u64);
                         assert!(max < len as u64);
                     }
@@ -447,6 +447,35 @@ fn min_free_bytes_leaves_that_much_of_the_file_system() {
 }
 
 #[test]
+fn many_consumers_in_segments_of_their_own_hold_few_descriptors() {
+    const SEGMENTS: u64 = 50;
+    let dir = tempfile::tempdir().unwrap();
+    let queue = Options::new().arena_size(4096).open(dir.path()).unwrap();
+    for number in 0..SEGMENTS {
+        // Each fills a segment.
+        queue.enqueue_with((4 << 20) - 200, |bytes| bytes[0] = number as u8).unwrap();
+    }
+    assert!(queue.stats().segments >= SEGMENTS);
+    // Full segments that are not synced keep descriptors of their own.
+    queue.flush().unwrap();
+    let consumers: Vec<_> =
+        (0..SEGMENTS).map(|number| queue.consumer(&format!("consumer {number}")).unwrap()).collect();
+    for (number, consumer) in (0..).zip(&consumers) {
+        consumer.seek(number).unwrap();
+        if number % 2 == 0 {
+            assert_eq!(consumer.peek().unwrap().unwrap()[0], number as u8);
+        } else {
+            drop(consumer.receive().unwrap());
+        }
+        // The index, the directory, the tail's segment, spares, and those of 32 that read.
+        assert!(open_files(dir.path()) <= 44, "{number}: {}", open_files(dir.path()));
+    }
+    for (number, consumer) in (0..).zip(&consumers) {
+        assert_eq!(consumer.dequeue().unwrap().unwrap()[0], number, "it goes on where it was");
+    }
+}
+
+#[test]
 fn batches_keep_to_the_limit_as_a_whole() {
     let dir = tempfile::tempdir().unwrap();
     let ((), most) = watched(dir.path(), || {
@@ -470,4 +499,95 @@ fn batches_keep_to_the_limit_as_a_whole() {
         assert_eq!(drain(&queue, 2000, |_, _| {}).span(), Some((0, next)));
     });
     assert!(most <= 64 << 10, "{most}");
+}
+
+#[test]
+fn a_message_written_in_place_finds_room_for_all_of_it_before_its_closure_runs() {
+    within(Duration::from_secs(120), || {
+        for flushed in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let options = limited(MIB as u64, OnFull::DropOldest);
+            let queue = if flushed { options.flush_every_ops(1) } else { options }.open(dir.path()).unwrap();
+            let messages = Messages::new(9, &[300 * KIB..=400 * KIB, 0..=100, 60 * KIB..=80 * KIB]);
+            let rounds = if flushed { 40 } else { 200 };
+            for seq in 0..rounds {
+                let mut calls = 0;
+                let given = queue.enqueue_with(messages.len_of(seq), |bytes| {
+                    calls += 1;
+                    messages.write(seq, bytes);
+                });
+                assert_eq!((given.unwrap(), calls), (seq, 1));
+            }
+            let mut last = None;
+            loop {
+                match queue.dequeue() {
+                    Ok(Some(message)) => {
+                        messages.check(message.seq(), &message);
+                        last = Some(message.seq());
+                    }
+                    Ok(None) => break,
+                    Err(Error::Gap(gap)) => assert_eq!(gap.cause, GapCause::Dropped),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            assert_eq!(last, Some(rounds - 1));
+        }
+    });
+}
+
+#[test]
+fn a_message_written_in_place_waits_for_room_before_its_closure_runs() {
+    within(Duration::from_secs(120), || {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = limited(MIB as u64, OnFull::Wait(None)).open(dir.path()).unwrap();
+        let messages = Messages::new(10, &[300 * KIB..=400 * KIB, 0..=100]);
+        queue.peek().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for seq in 0..100 {
+                    let message = queue.dequeue_timeout(Duration::MAX).unwrap().unwrap();
+                    assert_eq!(message.seq(), seq);
+                    messages.check(seq, &message);
+                }
+            });
+            for seq in 0..100 {
+                let mut calls = 0;
+                let given = queue.enqueue_with(messages.len_of(seq), |bytes| {
+                    calls += 1;
+                    messages.write(seq, bytes);
+                });
+                assert_eq!((given.unwrap(), calls), (seq, 1));
+            }
+        });
+    });
+}
+
+#[test]
+fn where_there_is_no_room_for_all_of_a_message_its_closure_does_not_run() {
+    for policy in [OnFull::Reject, OnFull::Wait(Some(Duration::from_millis(1)))] {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = limited(MIB as u64, policy).open(dir.path()).unwrap();
+        let len = 300 * KIB;
+        let (mut calls, mut done) = (0, 0);
+        let refused = loop {
+            match queue.enqueue_with(len, |bytes| {
+                bytes.fill({
+                    calls += 1;
+                    calls
+                })
+            }) {
+                Ok(_) => done += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(is_full(&refused), "{refused}");
+        assert!(done >= 2 && calls == done, "{done} messages, {calls} calls");
+        // What room was made for the refused one is free again.
+        assert_eq!(queue.enqueue("short").unwrap(), u64::from(done));
+        for number in 1..=done {
+            assert!(*queue.dequeue().unwrap().unwrap() == *vec![number; len]);
+        }
+        assert_eq!(&*queue.dequeue().unwrap().unwrap(), b"short");
+        assert!(queue.dequeue().unwrap().is_none());
+    }
 }

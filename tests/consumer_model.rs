@@ -310,7 +310,7 @@ impl Case<'_> {
             Operation::Limit(who, limit) => {
                 match self.reader(who) {
                     Reader::Queue(queue) => queue.set_max_in_flight(limit).unwrap(),
-                    Reader::Named(consumer) => consumer.set_max_in_flight(limit),
+                    Reader::Named(consumer) => consumer.set_max_in_flight(limit).unwrap(),
                 }
                 self.stands[who].as_mut().expect("takes part").limit = limit;
             }
@@ -373,7 +373,7 @@ impl Case<'_> {
         self.compare_figures()
     }
 
-    /// A consumer after a reopening: what was not acknowledged comes again, and only that, as far as 64 ranges tell.
+    /// A consumer after a reopening: what was not acknowledged comes again, and only that, as far as the remembered ranges tell.
     fn reopened(&self, stand: &Stand) -> Stand {
         let place = stand.open.first_key_value().map_or(stand.next, |(seq, _)| *seq);
         let is_done = |seq: &u64| stand.done.contains(seq) || (*seq < stand.next && !stand.open.contains_key(seq));

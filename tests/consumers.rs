@@ -282,7 +282,7 @@ fn the_handle_and_the_iterator_of_a_removed_consumer_say_so_once_and_take_nothin
     let mut ahead = gone.iter();
     assert_eq!(ahead.next().unwrap().unwrap().seq(), 0);
     queue.remove_consumer("gone").unwrap();
-    assert!(matches!(ahead.next(), Some(Err(Error::NotFound { what: "consumer", name })) if name == "gone"));
+    assert!(matches!(ahead.next(), Some(Err(Error::NotFound { what: "consumer", name, .. })) if name == "gone"));
     assert!(ahead.next().is_none() && ahead.next().is_none(), "an iterator ends after an error");
     assert!(matches!(gone.iter().next(), Some(Err(Error::NotFound { .. }))));
     assert!(matches!(gone.dequeue(), Err(Error::NotFound { what: "consumer", .. })));

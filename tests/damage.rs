@@ -86,7 +86,7 @@ fn judge(base: &Base, dir: &Path, verdict: &Verdict, give_back: bool) -> u64 {
         base.readers.iter().filter_map(|reader| reader.name).map(|name| queue.consumer(name).unwrap()).collect();
     // With the index and the segments damaged both, nobody may know any more where the queue began and ended.
     let ends_known = verdict.index_spared || verdict.lost.is_empty();
-    let (mut worst, mut gaps_told, mut numbers_told) = (0, 0, 0);
+    let (mut worst, mut gaps_told, mut lost_told, mut reserved_told) = (0, 0, 0, 0);
     for reader in &base.readers {
         let (span, gaps) = told_to(&queue, reader, 4 * next + 100, |seq, bytes| base.check(seq, bytes));
         assert!(span.is_some() || !ends_known, "{reader:?} is told of nothing");
@@ -108,10 +108,13 @@ fn judge(base: &Base, dir: &Path, verdict: &Verdict, give_back: bool) -> u64 {
         }
         worst = worst.max(lost);
         gaps_told += gaps.len() as u64;
-        numbers_told += gaps.iter().map(Gap::count).sum::<u64>();
+        let (reserved, lost): (Vec<Gap>, Vec<Gap>) = gaps.iter().partition(|gap| gap.cause == GapCause::Reserved);
+        lost_told += lost.iter().map(Gap::count).sum::<u64>();
+        reserved_told += reserved.iter().map(Gap::count).sum::<u64>();
     }
     let stats = queue.stats();
-    assert_eq!((stats.gaps, stats.lost_messages), (gaps_told, numbers_told), "the figures agree");
+    let figures = (stats.gaps, stats.lost_messages, stats.reserved_numbers);
+    assert_eq!(figures, (gaps_told, lost_told, reserved_told), "the figures agree");
     // It goes on: the same queue, and again after it was opened once more.
     let after: Vec<u64> = (0..3).map(|key| queue.enqueue(base.messages.of_len(key, 40)).unwrap()).collect();
     assert!(after.iter().all(|seq| !ends_known || *seq >= next), "a number of {after:?} was used before");
@@ -144,13 +147,18 @@ fn next_message(queue: &Queue) -> Option<(u64, Vec<u8>)> {
     panic!("gap after gap")
 }
 
-/// Copies a base, damages the copy and judges it, all within a time limit. Returns how many messages were lost.
+/// Copies a base, damages the copy and judges it, all within a time limit: as a copy, or, every other time, where the queue was opened
+/// and closed before, so that its index is true for that directory. Returns how many messages were lost.
 fn case(base: &Arc<Base>, what: &str, damage: impl FnOnce(&Path) -> Verdict) -> u64 {
+    let at_home = what.bytes().map(u64::from).sum::<u64>() % 2 == 0;
     let copy = tempfile::tempdir().unwrap();
     let dir = copy.path().join("queue");
     copy_directory(&base.files(), &dir);
+    if at_home {
+        base.options.clone().open(&dir).unwrap().close().unwrap();
+    }
     let verdict = damage(&dir);
-    println!("{what}: {verdict:?}");
+    println!("{what}, at home: {at_home}: {verdict:?}");
     let base = Arc::clone(base);
     within(Duration::from_secs(120), move || judge(&base, &dir, &verdict, true))
 }
@@ -225,14 +233,15 @@ fn a_flipped_byte_anywhere_costs_at_most_its_message() {
     for (base, arenas, wanted, with_index) in
         [(small, "small", wanted / 4 * 3, true), (large, "large", wanted / 4, false)]
     {
-        let places = Arc::new(places(&Replica::new(&base), &mut Random::new(seed), wanted, with_index));
+        let places = Arc::new(places(&Replica::new(&base, false), &mut Random::new(seed), wanted, with_index));
         let (total, taken) = (places.len(), Arc::new(AtomicUsize::new(0)));
         let workers: Vec<_> = (0..2u64)
             .map(|worker| {
                 let (base, places, taken) = (Arc::clone(&base), Arc::clone(&places), Arc::clone(&taken));
                 std::thread::spawn(move || {
                     let mut random = Random::new(seed ^ worker);
-                    let (mut replica, mut worst) = (Replica::new(&base), 0);
+                    // One in a copy, one where the index is true for the directory.
+                    let (mut replica, mut worst) = (Replica::new(&base, worker == 0), 0);
                     while let Some(place) = places.get(taken.fetch_add(1, Ordering::Relaxed)) {
                         let bits = if random.chance(3) { 0xff } else { 1 << random.below(8) };
                         let (what, verdict) = replica.flip(*place, bits);
@@ -597,4 +606,50 @@ fn an_index_that_was_made_longer_takes_no_room() {
     assert_eq!(queue.dequeue().unwrap().unwrap().as_str(), Ok("before"));
     assert_eq!(queue.dequeue().unwrap().unwrap().as_str(), Ok("after"));
     assert!(queue.stats().disk_bytes < 4 << 20);
+}
+
+/// Threads that take batches of one consumer over many gaps: each number comes or is told, once.
+#[test]
+fn threads_that_take_batches_are_told_each_gap_once() {
+    let total = 4000u64;
+    for _ in 0..support::count("MMQ_GAP_ROUNDS", 4) {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = Queue::open(dir.path()).unwrap();
+        for number in 0..total {
+            queue.enqueue(format!("message number {number:08}")).unwrap();
+        }
+        queue.close().unwrap();
+        let tag = b"message number ";
+        for path in support::segments(dir.path()) {
+            let mut bytes = fs::read(&path).unwrap();
+            let places: Vec<usize> = (0..bytes.len() - 23).filter(|at| bytes[*at..].starts_with(tag)).collect();
+            for at in places {
+                if (bytes[at + 22] - b'0') % 4 == 3 {
+                    bytes[at] ^= 1;
+                }
+            }
+            fs::write(&path, bytes).unwrap();
+        }
+        let queue = Queue::open(dir.path()).unwrap();
+        let told = std::sync::Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while told.lock().unwrap().len() < total as usize {
+                        match queue.dequeue_batch(7) {
+                            Ok(messages) => told.lock().unwrap().extend(messages.iter().map(mmq::Message::seq)),
+                            Err(Error::Gap(gap)) => told.lock().unwrap().extend(gap.first..=gap.last),
+                            Err(error) => panic!("{error}"),
+                        }
+                        if queue.is_empty() {
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+        let mut told = told.into_inner().unwrap();
+        told.sort_unstable();
+        assert_eq!(told, (0..total).collect::<Vec<_>>());
+    }
 }

@@ -288,3 +288,15 @@ fn a_timer_thread_is_there_only_when_asked_for_and_gone_after_close() {
     queue.close().unwrap();
     eventually("the timer thread is gone", || threads() == before);
 }
+
+#[test]
+fn a_flush_or_a_close_in_a_directory_that_was_removed_is_an_error() {
+    for close in [false, true] {
+        let (dir, queue) = new_queue(small());
+        queue.enqueue("in a file that nobody can open again").unwrap();
+        std::fs::remove_dir_all(dir.path()).unwrap();
+        let answer = if close { queue.close() } else { queue.flush() };
+        let Err(mmq::Error::Io { op: "flush", source, .. }) = answer else { panic!("{answer:?}") };
+        assert_eq!(source.kind(), std::io::ErrorKind::NotFound);
+    }
+}

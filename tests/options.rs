@@ -7,13 +7,15 @@
 
 mod support;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use mmq::{Error, Options, Queue};
 use support::{itself, names};
@@ -22,7 +24,7 @@ fn refused_option(options: Options) -> &'static str {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("queue");
     match options.open(&path) {
-        Err(Error::InvalidOption { name, reason }) => {
+        Err(Error::InvalidOption { name, reason, .. }) => {
             assert!(!reason.is_empty());
             assert!(!path.exists(), "a refused opening makes nothing");
             name
@@ -134,7 +136,7 @@ fn a_path_that_cannot_be_is_refused_and_named() {
     fs::write(&file, "mine").unwrap();
     refused_path(&file, "file");
     refused_path(&file.join("below"), "file");
-    refused_path(Path::new(""), "");
+    refused_path(Path::new(""), "empty");
     refused_path(&dir.path().join("nul\0byte"), "nul");
     refused_path(&dir.path().join("x".repeat(300)), "xxx");
     symlink(dir.path().join("nowhere/at/all"), dir.path().join("dangling")).unwrap();
@@ -168,6 +170,7 @@ fn a_directory_without_permission_is_refused_and_named() {
 fn foreign_files_in_the_directory_are_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let foreign = ["notes.txt", ".hidden", "index.bak", "segment", "segment-", "segment-0000001x", "lock", "00000001"];
+    Queue::open(dir.path()).unwrap().close().unwrap();
     for name in foreign {
         fs::write(dir.path().join(name), name.repeat(1000)).unwrap();
     }
@@ -189,6 +192,102 @@ fn foreign_files_in_the_directory_are_left_alone() {
     assert_eq!(fs::read_link(dir.path().join("link")).unwrap(), Path::new("notes.txt"));
 }
 
+/// Every path below the directory, what it holds, and when it was changed.
+fn tree(dir: &Path) -> Vec<(PathBuf, Vec<u8>, SystemTime)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let about = fs::symlink_metadata(&path).unwrap();
+        if about.is_dir() {
+            found.extend(tree(&path));
+        }
+        found.push((path.clone(), fs::read(&path).unwrap_or_default(), about.modified().unwrap()));
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_directory_that_is_no_queue_is_refused_and_left_alone() {
+    let text = |name: &str| (name.to_owned(), Some("a text of somebody's\n"));
+    let folder = |name: &str| (name.to_owned(), None);
+    // Each with the name that the error is to give.
+    let directories = [
+        (vec![folder("index"), text("index/page.html"), text("segment-00000000"), text("about.txt")], "index"),
+        (vec![text("segment-00000000"), text("about.txt")], "segment-00000000"),
+        (vec![text("notes.txt"), text(".hidden")], "notes.txt"),
+        (vec![text("index")], "index"),
+        (vec![text("index.bak"), text("segment-1")], "index.bak"),
+        (vec![folder("segment-00000007.damaged")], "segment-00000007.damaged"),
+        (vec![folder("below")], "below"),
+        (vec![text("index.x.damaged"), text("other.damaged")], "index.x.damaged"),
+    ];
+    for (made, named) in directories {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, content) in &made {
+            let path = dir.path().join(name);
+            match content {
+                Some(content) => fs::write(path, content).unwrap(),
+                None => fs::create_dir(path).unwrap(),
+            }
+        }
+        let before = tree(dir.path());
+        for create in [true, false] {
+            match Options::new().create(create).open(dir.path()) {
+                Err(error @ Error::NotAQueue { .. }) => {
+                    assert!(matches!(&error, Error::NotAQueue { path, file } if path == dir.path() && file == named));
+                    let text = error.to_string();
+                    assert!(text.contains(dir.path().to_str().unwrap()) && text.contains(named), "{text}");
+                }
+                other => panic!("{made:?}: {other:?}"),
+            }
+            assert_eq!(tree(dir.path()), before, "{made:?}");
+        }
+    }
+    // A name that is not text, a link.
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join(OsStr::from_bytes(b"\xff\xfe")), "x").unwrap();
+    assert!(matches!(Queue::open(dir.path()), Err(Error::NotAQueue { .. })));
+    let dir = tempfile::tempdir().unwrap();
+    symlink("/etc/hostname", dir.path().join("index")).unwrap();
+    assert!(matches!(Queue::open(dir.path()), Err(Error::NotAQueue { .. })));
+    assert!(fs::symlink_metadata(dir.path().join("index")).unwrap().is_symlink());
+}
+
+#[test]
+fn a_directory_with_nothing_in_it_that_counts_is_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join(".hidden"), "x").unwrap();
+    fs::create_dir(dir.path().join("lost+found")).unwrap();
+    assert!(matches!(Options::new().create(false).open(dir.path()), Err(Error::NotFound { .. })));
+    Queue::open(dir.path()).unwrap().enqueue("first").unwrap();
+    assert_eq!(&Queue::open(dir.path()).unwrap().dequeue().unwrap().unwrap()[..], b"first");
+}
+
+#[test]
+fn what_an_opening_may_have_left_is_taken_up() {
+    let blank = vec![0; 12_345];
+    // Set aside by one that was killed before it made a new index; or being made.
+    let left: [(&str, &[u8]); 8] = [
+        ("index.damaged", b"anything"),
+        ("segment-00000003.2.damaged", b"anything"),
+        ("index", b""),
+        ("index", &blank),
+        ("index", &[0xa5; 40_960]),
+        ("segment-00000000", b""),
+        ("segment-00000000", &blank),
+        ("segment-00000000", &[0xa5; 8192]),
+    ];
+    for (name, bytes) in left {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(name), bytes).unwrap();
+        fs::write(dir.path().join("notes.txt"), "notes").unwrap();
+        let queue = Queue::open(dir.path()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(queue.enqueue("first").unwrap(), 0);
+        assert_eq!(fs::read(dir.path().join("notes.txt")).unwrap(), b"notes");
+    }
+}
+
 /// Before any queue was opened here.
 static BEGAN: OnceLock<SystemTime> = OnceLock::new();
 
@@ -196,14 +295,13 @@ static BEGAN: OnceLock<SystemTime> = OnceLock::new();
 fn locked_by(path: &Path, holder: u32) {
     for options in [Options::new(), Options::new().create(false), Options::new().arena_size(4096)] {
         match options.open(path) {
-            Err(error @ Error::Locked { pid, since, .. }) => {
-                assert_eq!(pid, holder);
+            Err(error @ Error::Locked { pid, here, since, .. }) => {
+                assert_eq!((pid, here), (holder, holder == std::process::id()));
                 // As the test's own clock has it, give or take what the two readings are apart.
                 let since = since.expect("the holder said since when");
                 let began = *BEGAN.get_or_init(SystemTime::now) - Duration::from_secs(5);
                 assert!(since >= began && since <= SystemTime::now() + Duration::from_secs(5), "{since:?}");
-                let seconds = since.duration_since(UNIX_EPOCH).unwrap().as_secs();
-                assert!(error.to_string().ends_with(&format!("process {holder} since Unix time {seconds}")), "{error}");
+                assert!(error.to_string().contains(&format!(" is open already in process {holder}")), "{error}");
             }
             Err(error) => panic!("another error: {error}"),
             Ok(_) => panic!("a second opener was let in"),

@@ -300,7 +300,7 @@ fn the_child_with_eight_workers() {
     let seed = count("MMQ_SEED", 0);
     let queue = Options::new().arena_size(64 << 10).open(dir).unwrap();
     let consumer = queue.consumer("workers").unwrap();
-    consumer.set_max_in_flight(32);
+    consumer.set_max_in_flight(32).unwrap();
     std::panic::set_hook(Box::new(|_| {}));
     std::thread::scope(|scope| {
         for worker in 0..8 {

@@ -2,10 +2,15 @@
 
 #![cfg(feature = "tracing")]
 
-use std::fmt::Debug;
-use std::sync::{Arc, Mutex};
+mod support;
 
-use mmq::{OnFull, Options};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::fs;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use mmq::{Error, OnFull, Options, Queue};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber, span};
 
@@ -52,6 +57,12 @@ fn opening_segments_gaps_and_a_full_queue_are_told() {
         assert!(queue.dequeue().is_err());
     });
     let lines = heard.0.lock().unwrap();
+    let path = format!("path=\"{}\"", dir.path().display());
+    for line in &*lines {
+        assert!(line.contains(&path), "{line} does not say which queue");
+    }
+    let begun: Vec<_> = lines.iter().filter(|line| line.contains("message=segment begun")).collect();
+    assert!(begun[0].contains("slot=0 first_seq=0 reused=false"), "the first segment of a new queue: {}", begun[0]);
     for told in [
         "INFO message=queue opened",
         "DEBUG message=segment begun",
@@ -60,4 +71,109 @@ fn opening_segments_gaps_and_a_full_queue_are_told() {
     ] {
         assert!(lines.iter().any(|line| line.contains(told)), "{told} is not in {lines:#?}");
     }
+}
+
+#[test]
+fn a_segment_in_the_space_of_a_drained_one_is_said_to_be_reused() {
+    let heard = Heard::default();
+    let dir = tempfile::tempdir().unwrap();
+    tracing::subscriber::with_default(heard.clone(), || {
+        let queue = Options::new().arena_size(4096).open(dir.path()).unwrap();
+        let mut buffer = Vec::new();
+        for _ in 0..60 {
+            queue.enqueue(vec![1; 1 << 20]).unwrap();
+            queue.dequeue_into(&mut buffer).unwrap();
+        }
+    });
+    let lines = heard.0.lock().unwrap();
+    let begun: Vec<_> = lines.iter().filter(|line| line.contains("message=segment begun")).collect();
+    assert!(begun.first().unwrap().contains("reused=false"), "{begun:#?}");
+    assert!(begun.last().unwrap().contains("reused=true"), "{begun:#?}");
+}
+
+/// Calls the queue that tells it something, and so waits for ever if that holds a lock of its own meanwhile.
+#[derive(Clone, Default)]
+struct Spool {
+    queue: Arc<OnceLock<Queue>>,
+    told: Arc<Mutex<BTreeMap<String, usize>>>,
+}
+
+impl Subscriber for Spool {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "mmq"
+    }
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(String::new());
+        event.record(&mut line);
+        let (_, message) = line.0.split_once("message=").unwrap_or_default();
+        let kind = message.split(" path=").next().unwrap_or_default().to_owned();
+        *self.told.lock().unwrap().entry(kind).or_default() += 1;
+        if let Some(queue) = self.queue.get() {
+            // Whatever they answer.
+            let _ = queue.enqueue(line.0.as_bytes());
+            let _ = (queue.flush(), queue.dequeue(), queue.consumer("spool").unwrap().skip());
+            let _ = (queue.stats(), queue.len(), queue.consumer("spool").unwrap().seek(0));
+        }
+    }
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[test]
+fn a_subscriber_may_call_the_queue_that_tells_it_something() {
+    support::within(Duration::from_secs(60), || {
+        let spool = Spool::default();
+        let dir = tempfile::tempdir().unwrap();
+        tracing::subscriber::with_default(spool.clone(), || {
+            let options = Options::new().arena_size(4096).max_bytes(1 << 20).on_full(OnFull::DropOldest);
+            let queue = spool.queue.get_or_init(|| options.open(dir.path()).unwrap());
+            queue.consumer("slow").unwrap().peek().unwrap();
+            for round in 0..300 {
+                match round % 10 {
+                    0..5 => queue.enqueue([0; 10_000]).map(drop),
+                    5..9 => queue.enqueue_batch([[1; 10_000]; 3]).map(drop),
+                    // The end of a call on another queue is in the middle of the one on this.
+                    _ => queue
+                        .enqueue_with(1000, |_| {
+                            let dir = tempfile::tempdir().unwrap();
+                            Queue::open(dir.path()).unwrap().enqueue("elsewhere").unwrap();
+                        })
+                        .map(drop),
+                }
+                .unwrap();
+            }
+            let slow = queue.consumer("slow").unwrap();
+            let mut gaps = 0;
+            let mut replaced = false;
+            loop {
+                match slow.dequeue() {
+                    Ok(Some(_)) if !replaced => {
+                        replaced = true;
+                        let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+                        let mut names = names.filter(|name| name.to_str().unwrap().contains("segment-"));
+                        let first = names.next().unwrap();
+                        // Copies of one segment in the place of all others: they are set aside.
+                        names.for_each(|name| {
+                            fs::remove_file(&name).unwrap();
+                            fs::copy(&first, &name).unwrap();
+                        });
+                    }
+                    Ok(Some(_)) => {}
+                    Ok(None) => break,
+                    Err(Error::Gap(_)) => gaps += 1,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            assert!(gaps > 0);
+        });
+        let told = spool.told.lock().unwrap();
+        for kind in ["segment begun", "queue is full", "messages are missing", "damaged or foreign file set aside"] {
+            assert!(told.contains_key(kind), "{kind} was not told: {told:?}");
+        }
+    });
 }

@@ -30,6 +30,28 @@ fn a_timeout_that_passes_is_none_and_takes_its_time() {
     assert!(queue.dequeue_timeout(Duration::ZERO).unwrap().is_none());
 }
 
+/// The one in front may not take anything: what wakes it is for the one behind it.
+#[test]
+fn a_waiter_that_may_have_no_more_does_not_keep_the_news_from_the_one_behind_it() {
+    let (_dir, queue) = open();
+    let consumer = queue.consumer("c").unwrap();
+    consumer.set_max_in_flight(1).unwrap();
+    queue.enqueue("in flight").unwrap();
+    let held = consumer.receive().unwrap();
+    std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| consumer.receive_timeout(Duration::from_secs(600)).unwrap().map(|it| it.seq()));
+        std::thread::sleep(Duration::from_millis(100));
+        let waiter = scope.spawn(|| consumer.dequeue_timeout(Duration::from_secs(20)).unwrap().map(|it| it.seq()));
+        std::thread::sleep(Duration::from_millis(100));
+        queue.enqueue("next").unwrap();
+        assert_eq!(waiter.join().unwrap(), Some(1));
+        // The receiver's turn.
+        queue.enqueue("the receiver's").unwrap();
+        held.unwrap().ack().unwrap();
+        assert_eq!(receiver.join().unwrap(), Some(2));
+    });
+}
+
 #[test]
 fn every_waiter_of_every_consumer_is_woken_by_any_kind_of_enqueue() {
     within(Duration::from_secs(120), || {
@@ -142,6 +164,39 @@ fn closing_wakes_everybody_with_closed() {
             }
         });
     });
+}
+
+/// A handle of a consumer, or a future, does not keep the queue open; and whoever waits by one is told.
+#[test]
+fn dropping_the_queue_is_the_end_of_its_consumers() {
+    within(Duration::from_secs(30), || {
+        let (dir, queue) = open();
+        let consumer = queue.consumer("c").unwrap();
+        let waiter = consumer.clone();
+        let waiter = std::thread::spawn(move || waiter.receive_timeout(Duration::MAX));
+        drop(queue);
+        assert!(matches!(waiter.join().unwrap(), Err(Error::Closed)));
+        assert!(matches!(consumer.peek(), Err(Error::Closed)));
+        assert!(matches!(consumer.set_max_in_flight(1), Err(Error::Closed)));
+        assert!(matches!(consumer.iter().next(), Some(Err(Error::Closed))));
+        Queue::open(dir.path()).unwrap().close().unwrap();
+    });
+}
+
+#[test]
+fn the_descriptor_is_readable_after_a_close_also_when_no_more_may_be_in_flight() {
+    for limit in [None, Some(1)] {
+        let (_dir, queue) = open();
+        let consumer = queue.consumer("c").unwrap();
+        consumer.set_max_in_flight(limit).unwrap();
+        queue.enqueue("a").unwrap();
+        let held = consumer.receive().unwrap();
+        let ready = consumer.ready_fd().unwrap();
+        assert!(!readable(ready, Duration::ZERO));
+        queue.close().unwrap();
+        assert!(readable(ready, LONG));
+        drop(held);
+    }
 }
 
 #[test]
@@ -369,6 +424,30 @@ mod asynchronous {
     }
 
     #[test]
+    fn a_future_polled_within_the_closure_of_enqueue_with_is_refused_and_may_be_dropped_there() {
+        within(Duration::from_secs(30), || {
+            let (_dir, queue) = open();
+            let woken = Arc::new(Counting(AtomicUsize::new(0)));
+            let waker = Waker::from(Arc::clone(&woken));
+            let (mut polled, mut dropped, mut waiting) = (queue.recv(), queue.recv(), queue.recv());
+            assert!(poll(&mut polled, Waker::noop()).is_pending());
+            assert!(poll(&mut dropped, Waker::noop()).is_pending());
+            assert!(poll(&mut waiting, &waker).is_pending());
+            queue
+                .enqueue_with(1, |_| {
+                    let refused = |answer| matches!(answer, Poll::Ready(Err(mmq::Error::InvalidArgument { .. })));
+                    assert!(refused(poll(&mut polled, Waker::noop())));
+                    assert!(refused(poll(&mut queue.recv(), Waker::noop())));
+                    drop(dropped);
+                })
+                .unwrap();
+            // Both have left the line since: who still stands in it was told.
+            assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+            assert!(matches!(poll(&mut waiting, &waker), Poll::Ready(Ok(message)) if message.seq() == 0));
+        });
+    }
+
+    #[test]
     fn a_dropped_future_changes_nothing_and_passes_its_wake_on() {
         let (_dir, queue) = open();
         let wakes: Vec<Arc<Counting>> = (0..2).map(|_| Arc::new(Counting(AtomicUsize::new(0)))).collect();
@@ -388,6 +467,76 @@ mod asynchronous {
         drop(never);
         queue.enqueue("b").unwrap();
         assert_eq!(queue.dequeue().unwrap().unwrap().seq(), 1);
+    }
+
+    /// One that waits for a delivery and may not have any more stands before one that may take the message.
+    #[test]
+    fn a_stream_that_cannot_begin_tells_why_and_ends() {
+        let (_dir, queue) = open();
+        queue.enqueue("a").unwrap();
+        let mut told = Vec::new();
+        queue
+            .enqueue_with(1, |_| {
+                let mut stream = std::pin::pin!(queue.messages());
+                let mut context = Context::from_waker(Waker::noop());
+                while let Poll::Ready(Some(item)) = stream.as_mut().poll_next(&mut context) {
+                    told.push(item.map(|message| message.seq()));
+                }
+            })
+            .unwrap();
+        assert!(matches!(told[..], [Err(Error::InvalidArgument { .. })]), "{told:?}");
+    }
+
+    #[test]
+    fn a_future_that_may_have_no_more_passes_its_wake_on() {
+        for end in ["polled", "dropped", "woken and dropped"] {
+            let (_dir, queue) = open();
+            queue.set_max_in_flight(1).unwrap();
+            queue.enqueue("in flight").unwrap();
+            let held = queue.receive().unwrap();
+            let wakes: Vec<Arc<Counting>> = (0..2).map(|_| Arc::new(Counting(AtomicUsize::new(0)))).collect();
+            let wakers: Vec<Waker> = wakes.iter().map(|wake| Waker::from(Arc::clone(wake))).collect();
+            let (mut first, mut second) = (queue.recv_delivery(), queue.recv());
+            let mut kept = None;
+            assert!(poll(&mut first, &wakers[0]).is_pending());
+            assert!(poll(&mut second, &wakers[1]).is_pending());
+            if end == "dropped" {
+                drop(first);
+                queue.enqueue("a").unwrap();
+            } else {
+                queue.enqueue("a").unwrap();
+                assert_eq!(wakes[0].0.load(Ordering::SeqCst), 1, "the first in line");
+                assert!(end != "polled" || poll(&mut first, &wakers[0]).is_pending());
+                if end != "polled" {
+                    drop(first);
+                } else {
+                    // It stands in line still.
+                    kept = Some(first);
+                }
+            }
+            assert_eq!(wakes[1].0.load(Ordering::SeqCst), 1, "{end}: the next one is told");
+            assert!(matches!(poll(&mut second, &wakers[1]), Poll::Ready(Ok(message)) if message.seq() == 1));
+            drop((held, kept));
+        }
+    }
+
+    #[test]
+    fn a_waker_that_panics_keeps_nobody_asleep_and_is_nothing_to_the_producer() {
+        struct Panics;
+        impl Wake for Panics {
+            fn wake(self: Arc<Self>) {
+                std::panic::resume_unwind(Box::new("a waker"));
+            }
+        }
+        let (_dir, queue) = open();
+        let (mut first, mut second) = (queue.recv(), queue.recv());
+        let woken = Arc::new(Counting(AtomicUsize::new(0)));
+        assert!(poll(&mut first, &Waker::from(Arc::new(Panics))).is_pending());
+        assert!(poll(&mut second, &Waker::from(Arc::clone(&woken))).is_pending());
+        assert_eq!(queue.enqueue("a").unwrap(), 0);
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+        drop(second);
+        assert!(matches!(poll(&mut first, Waker::noop()), Poll::Ready(Ok(message)) if message.seq() == 0));
     }
 
     #[test]

@@ -92,7 +92,7 @@ fn words_are_little_endian_on_every_host() {
     assert_eq!(lease.bytes(8, 12), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
     assert_eq!(lease.load_u64(8), 0x0807_0605_0403_0201);
     assert_eq!(lease.load_u64_relaxed(16), 0x0c0b_0a09);
-    assert_eq!((lease.load_u32(20), lease.load_u32(24), lease.load_u64(32)), (0, 0x18, 0x19));
+    assert_eq!((lease.load_u64(24), lease.load_u64(32)), (0x18, 0x19));
     lease.put_fragment(32, &[5, 6, 7], 9, |state| [1, u64::from(state == crc32c(9, &[5, 6, 7])) + 1]);
     assert_eq!(lease.load_pair(32), [1, 2]);
     assert_eq!((lease.load_u64(32), lease.load_u64(40), lease.load_u64(48)), (1, 2, 0x07_0605));
@@ -124,7 +124,7 @@ fn access_outside_of_the_window_or_misaligned_panics() {
         ("crc", &|l| assert_eq!(l.crc32c(0, 63, 2), 0)),
         ("load beyond", &|l| assert_eq!(l.load_u64(60), 0)),
         ("load misaligned", &|l| assert_eq!(l.load_u64(4), 0)),
-        ("half misaligned", &|l| assert_eq!(l.load_u32(2), 0)),
+        ("half misaligned", &|l| l.store_u32(2, 0)),
         ("store beyond", &|l| l.store_u32(64, 1)),
         ("fragment", &|l| l.put_fragment(40, &[0; 9], 0, |_| [1, 1])),
         ("fragment misaligned", &|l| l.put_fragment(4, &[], 0, |_| [1, 1])),

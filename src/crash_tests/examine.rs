@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::model::{Check, Fate, Model, Presence, Sent, Standing, content, ensure};
+use super::model::{Check, Fate, Finished, Model, Presence, Sent, Standing, content, ensure};
 use crate::engine::Engine;
 use crate::error::{Error, Gap, GapCause};
 use crate::layout::ASIDE_SUFFIX;
@@ -46,22 +46,21 @@ impl Told {
             Told::Gap(_) => None,
         }
     }
+}
 
-    /// The number behind it.
-    pub(super) fn end(&self) -> u64 {
-        match self {
-            Told::Message(seq) => seq + 1,
-            Told::Gap(gap) => gap.last + 1,
-        }
-    }
+/// What a consumer is about to be told.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) place: u64,
+    /// What comes from there on.
+    pub(super) told: Vec<Told>,
 }
 
 /// What an opening showed.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Shown {
     pub(super) next: u64,
-    /// Place, and what comes from there on.
-    pub(super) consumers: BTreeMap<String, (u64, Vec<Told>)>,
+    pub(super) consumers: BTreeMap<String, View>,
 }
 
 /// What everything that is still held looks like, from the oldest on.
@@ -110,11 +109,11 @@ pub(super) fn standing_of(queue: &Queue, name: &str) -> Check<Arc<place::Standin
 }
 
 /// All from the consumer's place on, none of it consumed. What is told must have no hole in it.
-fn look_ahead(queue: &Queue, name: &str, bounds: &Bounds<'_>) -> Check<(u64, Vec<Told>)> {
+fn look_ahead(queue: &Queue, name: &str, bounds: &Bounds<'_>) -> Check<View> {
     let standing = standing_of(queue, name)?;
     let place = standing.seq();
     let (mut at, mut told) = (place, Vec::new());
-    let mut ahead = Ahead::new(queue, &standing);
+    let mut ahead = Ahead::new(queue, &standing).map_err(|error| error.to_string())?;
     while let Some(found) = ahead.next() {
         // What it has acknowledged already may be passed over.
         let told_at = match &found {
@@ -122,7 +121,9 @@ fn look_ahead(queue: &Queue, name: &str, bounds: &Bounds<'_>) -> Check<(u64, Vec
             Err(Error::Gap(gap)) => gap.first,
             Err(_) => at,
         };
-        bounds.check_passed(name, at, told_at)?;
+        bounds
+            .check_passed(name, at, told_at)
+            .map_err(|broken| format!("{broken}, after {told:?} ahead of {place}"))?;
         at = at.max(told_at);
         match found {
             Ok(message) => {
@@ -145,24 +146,20 @@ fn look_ahead(queue: &Queue, name: &str, bounds: &Bounds<'_>) -> Check<(u64, Vec
     }
     let next = next_of(queue);
     ensure!(at <= next, "{name:?} is told of numbers up to {at}, and the next is {next}");
-    // A gap before the tail is told at the latest with the next message.
-    let at = (at..next).find(|seq| !bounds.may_be_done(name, *seq)).unwrap_or(next);
-    bounds.check_tail_gap(at, next).map_err(|broken| format!("{name:?} is told nothing from {at} on: {broken}"))?;
-    forget_tail_gap(&mut told, next);
-    Ok((place, told))
+    // What is missing before the tail is told without waiting for the next message.
+    let at = bounds.perhaps_done(name).next_open(at).min(next);
+    ensure!(at == next, "{name:?} at {place} is told nothing from {at} on, and {next} is the next number: {told:?}");
+    Ok(View { place, told })
 }
 
-/// One gap may be told in pieces.
+/// One gap may be told in pieces. How much of what a power cut took is known to have been given out is another matter.
 fn note_gap(told: &mut Vec<Told>, gap: Gap) {
+    let cause = if gap.cause == GapCause::Reserved { GapCause::Unflushed } else { gap.cause };
+    let gap = Gap { cause, ..gap };
     match told.last_mut() {
         Some(Told::Gap(before)) if before.cause == gap.cause && before.last + 1 == gap.first => before.last = gap.last,
         _ => told.push(Told::Gap(gap)),
     }
-}
-
-/// What is missing right before the tail may be told at once or with the next message.
-fn forget_tail_gap(told: &mut Vec<Told>, next: u64) {
-    told.pop_if(|last| matches!(last, Told::Gap(gap) if gap.last + 1 == next));
 }
 
 /// The names that exist in the queue, the default consumer's (empty) among them if it ever read.
@@ -174,6 +171,16 @@ pub(super) fn names_of(queue: &Queue) -> Vec<String> {
 fn show(queue: &Queue, bounds: &Bounds<'_>) -> Check<Shown> {
     let told = names_of(queue).into_iter().map(|name| Ok((name.clone(), look_ahead(queue, &name, bounds)?)));
     Ok(Shown { next: next_of(queue), consumers: told.collect::<Check<_>>()? })
+}
+
+/// Everybody, and a new consumer, is told what is left, and nothing else.
+pub(super) fn look_at_all(queue: &Queue, bounds: &Bounds<'_>) -> Check {
+    let shown = show(queue, bounds)?;
+    bounds.check_consumers(&shown)?;
+    for (name, view) in &shown.consumers {
+        bounds.check_batches(name, view.place, &view.told)?;
+    }
+    Ok(())
 }
 
 /// Opens the image and checks everything that was promised. The image itself is used up.
@@ -201,8 +208,7 @@ pub(super) fn examine(image: SimStorage, bounds: &Bounds<'_>, options: &Options,
         let second = show(&open(again, options)?, bounds)?;
         for name in shown.consumers.keys().chain(second.consumers.keys()) {
             let both = shown.consumers.get(name).zip(second.consumers.get(name));
-            let same =
-                both.is_some_and(|(first, second)| first.0 == second.0 && bounds.agree(&queue, &first.1, &second.1));
+            let same = both.is_some_and(|(a, b)| a.place == b.place && bounds.agree(&queue, &a.told, &b.told));
             ensure!(same, "opened twice, {name:?} is shown first and then {both:?}");
         }
         ensure!(second.next == shown.next, "opened twice: next is {}, then {}", shown.next, second.next);
@@ -214,15 +220,15 @@ pub(super) fn examine(image: SimStorage, bounds: &Bounds<'_>, options: &Options,
 }
 
 fn examine_held(queue: Queue, bounds: &Bounds<'_>, shown: Shown, options: &Options, rng: &mut Rng) -> Check<Held> {
-    let (oldest, told) = look_ahead(&queue, PROBE, bounds)?;
+    let View { place: oldest, told } = look_ahead(&queue, PROBE, bounds)?;
     queue.remove_consumer(PROBE).map_err(|error| format!("cannot remove the probe: {error}"))?;
-    let needed = shown.consumers.values().map(|(place, _)| *place).min().unwrap_or(bounds.after.released);
+    let needed = shown.consumers.values().map(|view| view.place).min().unwrap_or(bounds.after.released);
     let needed = needed.max(bounds.after.released);
     // Where nothing is held a new consumer begins behind what is missing.
     bounds.check_tail_gap(needed, oldest).map_err(|broken| format!("held from {oldest}, not {needed}: {broken}"))?;
     bounds.check_batches(PROBE, oldest, &told)?;
-    for (name, (place, told)) in &shown.consumers {
-        bounds.check_batches(name, *place, told)?;
+    for (name, view) in &shown.consumers {
+        bounds.check_batches(name, view.place, &view.told)?;
     }
     let held = Held { shown, oldest, told };
     go_on(queue, bounds, &held, options, rng)?;
@@ -233,9 +239,9 @@ fn examine_held(queue: Queue, bounds: &Bounds<'_>, shown: Shown, options: &Optio
 fn go_on(queue: Queue, bounds: &Bounds<'_>, held: &Held, options: &Options, rng: &mut Rng) -> Check {
     let mut after = bounds.during.clone();
     let early = rng.percent(50).then(|| enqueue_one(&queue, &mut after, rng)).transpose()?.flatten();
-    for (name, (place, told)) in &held.shown.consumers {
+    for (name, view) in &held.shown.consumers {
         let standing = standing_of(&queue, name)?;
-        let (mut at, mut got) = (*place, Vec::new());
+        let (mut at, mut got) = (view.place, Vec::new());
         loop {
             match reading::next(&queue, &standing, Read::Take) {
                 Ok(Some(message)) if message.seq() >= at => {
@@ -255,7 +261,7 @@ fn go_on(queue: Queue, bounds: &Bounds<'_>, held: &Held, options: &Options, rng:
             }
         }
         // Where what is missing at the tail begins depends on how much of it was told before.
-        let mut expected = told.clone();
+        let mut expected = view.told.clone();
         let unflushed = |last: &mut Told| matches!(last, Told::Gap(gap) if gap.cause == GapCause::Unflushed);
         if let Some(seq) = early {
             ensure!(got.pop() == Some(Told::Message(seq)), "{name:?} does not get the new message {seq} after {got:?}");
@@ -314,19 +320,6 @@ fn enqueue_one(queue: &Queue, after: &mut Model, rng: &mut Rng) -> Check<Option<
     }
 }
 
-impl Held {
-    /// Whether the consumer was told of the number.
-    pub(super) fn tells(&self, name: &str, seq: u64) -> bool {
-        self.shown.consumers.get(name).is_some_and(|(place, told)| {
-            let tells = |told: &Told| match told {
-                Told::Message(other) => *other == seq,
-                Told::Gap(gap) => (gap.first..=gap.last).contains(&seq),
-            };
-            seq >= *place && told.iter().any(tells)
-        })
-    }
-}
-
 impl Model {
     fn check_new(&self, seq: u64, bytes: &[u8]) -> Check {
         let sent = self.messages.get(&seq);
@@ -344,7 +337,7 @@ impl Bounds<'_> {
     }
 
     /// The message may be gone because it was given up on purpose.
-    fn is_given_up(&self, seq: u64, sent: &Sent) -> bool {
+    pub(super) fn is_given_up(&self, seq: u64, sent: &Sent) -> bool {
         seq < self.after.dropped || self.is_old(sent)
     }
 
@@ -361,7 +354,9 @@ impl Bounds<'_> {
         let dropped = queue.map_or(0, dropped_of).max(self.after.dropped);
         let numbers = gap.first..gap.last + 1;
         match gap.cause {
-            GapCause::Unflushed => {
+            GapCause::Unflushed | GapCause::Reserved => {
+                // What everybody had passed is nobody's loss: a new consumer may be told of it with the rest.
+                let numbers = numbers.start.max(self.before.released)..numbers.end.max(self.before.released);
                 for (seq, sent) in self.before.messages.range(numbers) {
                     ensure!(
                         sent.fate != Fate::Acknowledged || self.cut && *seq >= self.before.claimed,
@@ -422,21 +417,32 @@ impl Bounds<'_> {
         [self.before.consumers.get(name), self.after.consumers.get(name)]
     }
 
-    /// The consumer has dealt with the message, and it is known to a next opening.
-    fn is_done(&self, name: &str, seq: u64) -> bool {
-        let done = |standing: &Standing| {
-            standing.delivers && if self.cut { standing.kept.has(seq) } else { standing.finished.has(seq) }
-        };
-        self.standings(name).into_iter().all(|standing| standing.is_some_and(done))
+    /// What the consumer has dealt with, and a next opening knows of.
+    pub(super) fn done(&self, name: &str) -> Finished {
+        let done = |standing: &Standing| if self.cut { standing.kept.clone() } else { standing.finished.clone() };
+        match self.standings(name) {
+            [Some(before), Some(after)] if before.delivers && after.delivers => done(before).common(&done(after)),
+            _ => Finished::default(),
+        }
     }
 
-    pub(super) fn may_be_done(&self, name: &str, seq: u64) -> bool {
-        self.standings(name).into_iter().flatten().any(|standing| standing.delivers && standing.finished.has(seq))
+    /// What it may have dealt with.
+    pub(super) fn perhaps_done(&self, name: &str) -> Finished {
+        let standings = self.standings(name).into_iter().flatten().filter(|standing| standing.delivers);
+        standings.fold(Finished::default(), |done, standing| done.and(&standing.finished))
+    }
+
+    fn is_done(&self, name: &str, seq: u64) -> bool {
+        self.done(name).has(seq)
+    }
+
+    fn may_be_done(&self, name: &str, seq: u64) -> bool {
+        self.perhaps_done(name).has(seq)
     }
 
     fn check_passed(&self, name: &str, from: u64, to: u64) -> Check {
-        let passed = (from..to).find(|seq| !self.may_be_done(name, *seq));
-        ensure!(passed.is_none(), "{name:?} is told nothing of {passed:?}, where {from} comes next");
+        let passed = self.perhaps_done(name).next_open(from);
+        ensure!(passed >= to, "{name:?} is told of {to}, and nothing of {passed}, where {from} comes next");
         Ok(())
     }
 
@@ -458,7 +464,7 @@ impl Bounds<'_> {
     fn check_consumers(&self, shown: &Shown) -> Check {
         for (name, standing) in &self.after.consumers {
             let before = self.before.consumers.get(name);
-            let found = shown.consumers.get(name).map(|(place, _)| *place);
+            let found = shown.consumers.get(name).map(|view| view.place);
             let (must, may) = self.presence(before, standing);
             ensure!(found.is_some() || !must, "consumer {name:?} is gone: {standing:?}");
             ensure!(found.is_none() || may, "consumer {name:?} is back: {standing:?}");

@@ -1,19 +1,35 @@
 //! Random histories, with crashes at random moments of them.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use super::examine::{
-    Bounds, Held, Queue, Told, check_accounts, dropped_of, durable_of, examine, next_of, open, prepare_ahead,
-    standing_of,
+    Bounds, Held, Queue, Told, check_accounts, dropped_of, durable_of, examine, look_at_all, next_of, open,
+    prepare_ahead, standing_of,
 };
 use super::model::{Check, Fate, Finished, Model, Presence, ensure};
+use crate::engine::Engine;
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::options::{OnFull, Options};
 use crate::place::{Handed, Read};
 use crate::reading;
-use crate::sim::{Rng, SimStorage};
-use crate::storage::Storage;
+use crate::sim::{Call, Rng, SimStorage};
+use crate::storage::{Storage, Stores};
+
+/// Calls that an opening makes.
+const IN_RECOVERY: [Call; 10] = [
+    Call::Create,
+    Call::Open,
+    Call::Rename,
+    Call::Remove,
+    Call::SyncDirectory,
+    Call::SyncFile,
+    Call::Allocate,
+    Call::Map,
+    Call::Read,
+    Call::Write,
+];
 
 const NAMES: [&str; 4] = ["", "audit", "mail", "a name of more than sixteen bytes"];
 
@@ -59,7 +75,7 @@ impl History {
         let mut rng = Rng(seed);
         let storage = SimStorage::new(rng.next()).with_file_capacity(128 << 10);
         let options = random_options(&mut rng);
-        storage.set_stores_are_safe(!rng.percent(10));
+        storage.set_stores(random_stores(&mut rng));
         let mut history = History {
             rng,
             model: Model::default(),
@@ -120,9 +136,9 @@ impl History {
             }
         }
         self.trace.push(format!("{step:?}"));
-        let before = armed.then(|| self.model.clone());
         let now = storage.now();
         self.model.note_old(now, age_of(&self.options));
+        let before = armed.then(|| self.model.clone());
         let mut during = self.model.clone();
         self.perform(&step, &mut during)?;
         storage.disarm();
@@ -139,7 +155,7 @@ impl History {
         }
         if matches!(step, Step::Close) {
             self.options = random_options(&mut self.rng);
-            storage.set_stores_are_safe(!self.rng.percent(10));
+            storage.set_stores(random_stores(&mut self.rng));
             return self.reopen(storage);
         }
         if self.rng.percent(15) {
@@ -179,14 +195,14 @@ impl History {
                 let from = self.model.released.max(next.saturating_sub(60));
                 Step::Seek(name, from + rng.below(next - from + 1))
             }
-            74..78 if super::gives_up() => Step::Receive(name, 1 + rng.below(6) as usize),
+            74..78 => Step::Receive(name, 1 + rng.below(6) as usize),
             78..84 if self.model.is_open(name) => Step::Answer(name, rng.next(), rng.percent(75)),
-            78..80 if super::gives_up() => Step::Clock(match rng.below(6) {
+            78..80 => Step::Clock(match rng.below(6) {
                 0..3 => rng.below(600) as i64,
                 3 | 4 => rng.below(8000) as i64,
                 _ => -(rng.below(4000) as i64),
             }),
-            74..84 => Step::Flush,
+            80..84 => Step::Flush,
             84..88 => Step::WaitDurable,
             88..90 => Step::Prepare,
             90..94 => Step::Close,
@@ -217,7 +233,7 @@ impl History {
             }
             Step::With(len) => self.enqueue(&[*len], during, |bytes| {
                 let filled = queue.enqueue_with(*len, |room| room.copy_from_slice(&bytes[0]));
-                filled.map(|(seq, ())| seq..seq + 1)
+                filled.map(|seq| seq..seq + 1)
             }),
             Step::Batch(lens) => self.enqueue(lens, during, |messages| queue.enqueue_batch(messages)),
             Step::Read(name, what) => self.read(&queue, name, *what).map(|_| ()),
@@ -255,7 +271,7 @@ impl History {
             }
             Step::WaitDurable => {
                 let tail = queue.shared.writer.0.lock().committed();
-                queue.shared.flush_to(tail.position).map_err(|error| format!("does not flush: {error}"))?;
+                queue.shared.flush_to(tail).map_err(|error| format!("does not flush: {error}"))?;
                 ensure!(durable_of(&queue) == tail.seq, "durable is {}, waited for {}", durable_of(&queue), tail.seq);
                 self.claim(&queue);
                 Ok(())
@@ -338,7 +354,9 @@ impl History {
                 .map(|message| message.map(|message| (message.seq(), self.model.check_read(message.seq(), &message))))
                 .and_then(|found| match found {
                     Some((seq, Ok(()))) => Ok(Some(seq)),
-                    Some((_, Err(broken))) => Err(Error::InvalidArgument { what: "message", reason: broken }),
+                    Some((_, Err(broken))) => {
+                        Err(Error::InvalidArgument { path: None, what: "message", reason: broken })
+                    }
                     None => Ok(None),
                 }),
         };
@@ -373,7 +391,7 @@ impl History {
             }
             Ok(None) => {
                 let next = next_of(queue);
-                ensure!(self.model.is_missing(expected..next), "{name:?} at {expected} finds nothing below {next}");
+                ensure!(expected == next, "{name:?} at {expected} finds nothing below {next}");
                 // What it has dealt with was passed over.
                 self.model.note_place(name, standing_of(queue, name)?.seq())?;
                 Ok(None)
@@ -397,7 +415,7 @@ impl History {
         let standing = standing_of(queue, name)?;
         for _ in 0..most {
             let mut answer = Handed::default();
-            let found = queue.receive(&standing, reading::message).map(|found| {
+            let found = queue.receive(&standing, reading::AsMessage).map(|found| {
                 found.map(|(message, handed)| {
                     answer = handed;
                     (message.seq(), self.model.check_read(message.seq(), &message))
@@ -494,7 +512,9 @@ impl History {
             let mut image = if cut { dead.power_cut(self.rng.next()) } else { dead.process_kill() };
             let mut cut = cut;
             if self.rng.percent(35) {
-                let (again, cut_again) = self.crash_in_recovery(&image)?;
+                let now = image.now();
+                let bounds = Bounds { before, during, after, cut, age: None, now };
+                let (again, cut_again) = self.crash_in_recovery(&image, &bounds)?;
                 (image, cut) = (again, cut | cut_again);
             }
             let options = random_options(&mut self.rng);
@@ -516,18 +536,36 @@ impl History {
         Ok(false)
     }
 
-    /// The recovery from `image` dies, too: what it leaves, and whether power was cut.
-    fn crash_in_recovery(&mut self, image: &SimStorage) -> Check<(SimStorage, bool)> {
+    /// The recovery from `image` dies, too, or a call fails in it: what it leaves, and whether power was cut.
+    fn crash_in_recovery(&mut self, image: &SimStorage, bounds: &Bounds<'_>) -> Check<(SimStorage, bool)> {
         let world = image.process_kill();
-        if self.rng.percent(50) {
+        let options = random_options(&mut self.rng);
+        let fails = self.rng.percent(30);
+        if fails {
+            let call = IN_RECOVERY[self.rng.below(IN_RECOVERY.len() as u64) as usize];
+            let errno = if self.rng.percent(50) { Errno::IO } else { Errno::NOSPC };
+            let nth = 1 + self.rng.below(if call == Call::Read { 40 } else { 6 });
+            world.fail_after(call, nth, errno, self.rng.percent(30));
+            self.trace.push(format!("  {call:?} {nth} fails with {errno:?} in recovery, {options:?}"));
+        } else if self.rng.percent(50) {
             world.freeze_at(1 + self.rng.below(20));
         } else {
             world.freeze_at_store(1 + self.rng.below(60));
         }
-        let queue = open(world.clone(), &random_options(&mut self.rng))?;
+        let opened = Engine::open(world.clone(), &options, false).map(Queue::new);
         world.disarm();
+        world.clear_faults();
+        match &opened {
+            // What it did without is nothing that it would tell of.
+            Ok(queue) if fails => {
+                let bounds = Bounds { age: age_of(&options), now: world.now(), ..*bounds };
+                look_at_all(queue, &bounds)?;
+            }
+            Err(error) if !fails => return Err(format!("does not open: {error}")),
+            _ => {}
+        }
         let dead = world.frozen().unwrap_or_else(|| world.process_kill());
-        drop(queue);
+        drop(opened);
         let cut = self.rng.percent(50);
         self.trace.push(format!("  {} in recovery", if cut { "power cut" } else { "kill" }));
         Ok((if cut { dead.power_cut(self.rng.next()) } else { dead }, cut))
@@ -539,45 +577,56 @@ impl History {
         model.messages = bounds.during.messages.clone();
         model.claimed = bounds.before.claimed;
         model.missing.clone_from(&bounds.before.missing);
-        let end = held.told.last().map_or(held.oldest, Told::end);
-        let untold = Gap { first: end, last: held.shown.next.max(1) - 1, cause: GapCause::Unflushed };
-        let untold = (end < held.shown.next).then_some(Told::Gap(untold));
-        let places = held.shown.consumers.values().map(|(place, _)| *place);
+        let next = held.shown.next;
+        let places = held.shown.consumers.values().map(|view| view.place);
         let needed = places.chain([model.released]).min().unwrap_or(0);
-        let before = Gap { first: needed, last: held.oldest.max(1) - 1, cause: GapCause::Unflushed };
-        let before = (needed < held.oldest).then_some(Told::Gap(before));
-        for told in before.iter().chain(&held.told).chain(&untold) {
+        for told in &held.told {
             match told {
                 Told::Message(seq) => {
                     model.messages.entry(*seq).and_modify(|sent| sent.fate = Fate::Acknowledged);
                 }
+                // Who opens the queue with another age, or after the clock was set back, gets them.
+                Told::Gap(Gap { first, last, cause: GapCause::Expired }) => {
+                    model.messages.range_mut(first..=last).for_each(|(_, sent)| sent.old = true);
+                }
+                // A power cut may undo that they were dropped.
+                Told::Gap(Gap { cause: GapCause::Dropped, .. }) => {}
                 Told::Gap(gap) => {
-                    for (_, sent) in model.messages.range_mut(gap.first..=gap.last) {
-                        sent.fate = Fate::Lost;
-                    }
-                    // One gap may be told to different readers in different pieces: neighbours are one.
-                    match model.missing.last_mut() {
-                        Some(last) if last.end >= gap.first => last.end = last.end.max(gap.last + 1),
-                        _ => model.missing.push(gap.first..gap.last + 1),
-                    }
+                    model.missing.add(gap.first..gap.last + 1);
+                    model.messages.range_mut(gap.first..=gap.last).for_each(|(_, sent)| sent.fate = Fate::Lost);
                 }
             }
         }
-        // What was being enqueued and is not there never was.
-        model.messages.retain(|seq, sent| sent.fate != Fate::Tried && *seq < held.shown.next);
-        model.next = held.shown.next;
+        // What is held no longer was passed by everybody, given up, or is lost: it may be told so, also to somebody new, or come
+        // back when that was not durable.
+        model.missing.add(0..held.oldest);
+        for (seq, sent) in model.messages.range_mut(..held.oldest) {
+            let passed = *seq < needed || bounds.is_given_up(*seq, sent);
+            (sent.fate, sent.old) = if passed { (Fate::Tried, true) } else { (Fate::Lost, sent.old) };
+        }
+        // What was being enqueued and is not there never was; of what was given up nobody can tell.
+        model.messages.retain(|seq, sent| {
+            (sent.fate != Fate::Tried || bounds.is_given_up(*seq, sent) || sent.old) && *seq < next
+        });
+        model.next = next;
         for (name, standing) in &mut model.consumers {
             let before = bounds.before.consumers.get(name);
-            let found = held.shown.consumers.get(name).map(|(place, _)| *place);
+            let view = held.shown.consumers.get(name);
+            let found = view.map(|view| view.place);
             standing.exists = found.is_some();
             if bounds.cut {
                 standing.durable = if found.is_some() { Presence::Yes } else { Presence::No };
                 standing.had = found.into_iter().collect();
                 standing.flushed = 0;
             }
-            let there: BTreeSet<u64> = held.told.iter().filter_map(Told::message).collect();
-            let dealt = |seq: &u64| bounds.may_be_done(name, *seq) && there.contains(seq) && !held.tells(name, *seq);
-            let dealt = Finished::of(bounds.before.messages.keys().copied().filter(dealt));
+            // What it may have dealt with and is told again it has not dealt with.
+            let mut dealt = bounds.perhaps_done(name);
+            for told in view.iter().flat_map(|view| &view.told) {
+                match told {
+                    Told::Message(seq) => dealt.remove(*seq..*seq + 1),
+                    Told::Gap(gap) => dealt.remove(gap.first..gap.last + 1),
+                }
+            }
             if bounds.cut {
                 standing.kept = dealt.clone();
             }
@@ -589,7 +638,8 @@ impl History {
                 standing.durable = Presence::Perhaps;
             }
             standing.flushed = before.map_or(0, |before| before.flushed);
-            standing.kept = before.map_or_else(Finished::default, |before| before.kept.clone());
+            // A seek forgets it on the disk first.
+            standing.kept = before.map_or_else(Finished::default, |before| before.kept.common(&standing.finished));
             if let Some(at) = found.and_then(|place| standing.had.iter().rposition(|had| *had == place)) {
                 standing.had.truncate(at + 1);
             }
@@ -599,6 +649,11 @@ impl History {
     }
 }
 
+/// Most disks take stores through mappings.
+fn random_stores(rng: &mut Rng) -> Stores {
+    if rng.percent(10) { Stores::ByCall } else { Stores::ByMap }
+}
+
 /// Segments of 8 to 64 KiB.
 fn random_options(rng: &mut Rng) -> Options {
     let arena = 4096 << rng.below(5);
@@ -606,15 +661,11 @@ fn random_options(rng: &mut Rng) -> Options {
     let mut options = Options::new().arena_size(arena).max_bytes(most + 8192 * rng.below(4));
     options = options.max_mapped_arenas([None, Some(3), Some(4)][rng.below(3) as usize]);
     options = options.flush_every_ops([None, None, Some(1), Some(7)][rng.below(4) as usize]);
-    if super::gives_up() {
-        if rng.percent(25) {
-            options = options.on_full(OnFull::DropOldest);
-        }
-        let ages = [None, None, None, Some(1), Some(5)];
-        return options.max_age(ages[rng.below(5) as usize].map(Duration::from_secs));
+    if rng.percent(25) {
+        options = options.on_full(OnFull::DropOldest);
     }
-    // Turned forward by seconds, the clock never comes that far.
-    options.max_age(rng.percent(10).then_some(Duration::from_secs(3_000_000)))
+    let ages = [None, None, None, Some(1), Some(5)];
+    options.max_age(ages[rng.below(5) as usize].map(Duration::from_secs))
 }
 
 fn age_of(options: &Options) -> Option<u64> {

@@ -25,7 +25,7 @@ pub(super) use ensure;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Being enqueued: there or not, and whole.
+    /// Being enqueued when a crash came, and not seen since: there or not, and whole.
     Tried,
     Acknowledged,
     /// Told to be missing, and missing from then on.
@@ -83,32 +83,62 @@ pub(super) struct Standing {
     pub(super) delivers: bool,
     /// What it has dealt with: taken, acknowledged, or told to be missing.
     pub(super) finished: Finished,
-    /// The same when places were last flushed.
+    /// What was finished when places were last flushed.
     pub(super) kept: Finished,
 }
 
-/// Messages and gaps that a consumer has dealt with.
+/// Numbers that a consumer has dealt with: ranges apart from each other, by where they begin.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Finished {
-    messages: BTreeSet<u64>,
-    gaps: Vec<Range<u64>>,
-}
+pub(super) struct Finished(BTreeMap<u64, u64>);
 
 impl Finished {
     pub(super) fn has(&self, seq: u64) -> bool {
-        self.messages.contains(&seq) || self.gaps.iter().any(|gap| gap.contains(&seq))
+        self.next_open(seq) > seq
     }
 
-    pub(super) fn of(messages: impl Iterator<Item = u64>) -> Finished {
-        Finished { messages: messages.collect(), gaps: Vec::new() }
-    }
-
-    /// The first number from `seq` on that is not finished.
-    fn next_open(&self, mut seq: u64) -> u64 {
-        while self.has(seq) {
-            seq = self.gaps.iter().find(|gap| gap.contains(&seq)).map_or(seq + 1, |gap| gap.end);
+    pub(super) fn add(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
         }
-        seq
+        let (mut start, mut end) = (range.start, range.end);
+        while let Some((from, to)) = self.0.range(..=end).next_back().map(|(from, to)| (*from, *to))
+            && to >= start
+        {
+            self.0.remove(&from);
+            (start, end) = (start.min(from), end.max(to));
+        }
+        self.0.insert(start, end);
+    }
+
+    pub(super) fn remove(&mut self, range: Range<u64>) {
+        let cut = |from: u64, to: u64| [from..to.min(range.start), from.max(range.end)..to];
+        let ranges = std::mem::take(&mut self.0).into_iter();
+        self.0 =
+            ranges.flat_map(|(from, to)| cut(from, to)).filter(|r| !r.is_empty()).map(|r| (r.start, r.end)).collect();
+    }
+
+    pub(super) fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.0.iter().map(|(from, to)| *from..*to)
+    }
+
+    pub(super) fn and(mut self, other: &Finished) -> Finished {
+        other.ranges().for_each(|range| self.add(range));
+        self
+    }
+
+    pub(super) fn without(mut self, other: &Finished) -> Finished {
+        other.ranges().for_each(|range| self.remove(range));
+        self
+    }
+
+    /// What is in both.
+    pub(super) fn common(&self, other: &Finished) -> Finished {
+        self.clone().without(&self.clone().without(other))
+    }
+
+    /// The first number from `seq` on that is not among them.
+    pub(super) fn next_open(&self, seq: u64) -> u64 {
+        self.0.range(..=seq).next_back().map_or(seq, |(_, to)| seq.max(*to))
     }
 }
 
@@ -146,11 +176,7 @@ impl Standing {
         }
         self.open.retain(|seq, _| !numbers.contains(seq));
         self.returned.retain(|seq| !numbers.contains(seq));
-        if numbers.end - numbers.start == 1 {
-            self.finished.messages.insert(numbers.start);
-        } else {
-            self.finished.gaps.push(numbers);
-        }
+        self.finished.add(numbers);
     }
 }
 
@@ -158,7 +184,7 @@ impl Standing {
 pub(super) struct Model {
     pub(super) messages: BTreeMap<u64, Sent>,
     /// Numbers that will never come, as recovery told.
-    pub(super) missing: Vec<Range<u64>>,
+    pub(super) missing: Finished,
     pub(super) consumers: BTreeMap<String, Standing>,
     /// No number at or above it was seen by anybody.
     pub(super) next: u64,
@@ -248,6 +274,8 @@ impl Model {
     pub(super) fn remove_consumer(&mut self, name: &str) {
         if let Some(standing) = self.consumers.get_mut(name) {
             standing.exists = false;
+            // What it had acknowledged is forgotten before it is gone.
+            (standing.finished, standing.kept) = Default::default();
             if standing.durable == Presence::Yes {
                 standing.durable = Presence::Perhaps;
             }
@@ -269,8 +297,8 @@ impl Model {
     pub(super) fn note_place(&mut self, name: &str, place: u64) -> Check {
         if let Some(standing) = self.consumers.get_mut(name) {
             let before = standing.place();
-            let ahead = standing.finished.next_open(standing.cursor);
-            let limit = standing.open.keys().next().map_or(ahead, |open| (*open).min(ahead));
+            let lowest = standing.open.keys().next().copied().unwrap_or(u64::MAX);
+            let limit = standing.finished.next_open(standing.cursor).min(lowest);
             ensure!(
                 before <= place && place <= limit,
                 "{name:?} stands at {place}, was at {before}, may be at {limit}"
@@ -313,20 +341,18 @@ impl Model {
 
     /// A fork begins with what the other one has dealt with.
     pub(super) fn copy_finished(&mut self, from: &str, name: &str, place: u64) {
-        let Some((finished, delivers)) =
-            self.consumers.get(from).map(|standing| (standing.finished.clone(), standing.delivers))
-        else {
+        let Some(other) = self.consumers.get(from).cloned() else {
             return;
         };
         if let Some(standing) = self.consumers.get_mut(name) {
-            standing.start_at(place, finished);
-            standing.delivers = delivers;
+            standing.start_at(place, other.finished);
+            standing.delivers = other.delivers;
         }
     }
 
     /// Whether all numbers of the range are known to be missing.
     pub(super) fn is_missing(&self, range: Range<u64>) -> bool {
-        range.is_empty() || self.missing.iter().any(|missing| missing.start <= range.start && range.end <= missing.end)
+        self.missing.next_open(range.start) >= range.end
     }
 
     /// Whether there is nothing left in the range: lost, dropped or too old.
@@ -338,7 +364,7 @@ impl Model {
     /// A message that was read while the queue ran.
     pub(super) fn check_read(&self, seq: u64, bytes: &[u8]) -> Check {
         let sent = self.messages.get(&seq).ok_or_else(|| format!("message {seq} was never enqueued"))?;
-        ensure!(sent.fate == Fate::Acknowledged, "message {seq} is {:?} and was delivered", sent.fate);
+        ensure!(sent.fate != Fate::Lost, "message {seq} is {:?} and was delivered", sent.fate);
         ensure!(content(sent.id, sent.len) == bytes, "message {seq} has other bytes than were enqueued");
         Ok(())
     }
@@ -346,7 +372,7 @@ impl Model {
     /// A gap that was told while the queue ran: nobody may have lost anything meanwhile but what was given up on purpose.
     pub(super) fn check_gap(&self, gap: &Gap) -> Check {
         match gap.cause {
-            GapCause::Unflushed => {
+            GapCause::Unflushed | GapCause::Reserved => {
                 ensure!(self.is_missing(gap.first..gap.last + 1), "{gap:?} was not known: only {:?}", self.missing);
             }
             GapCause::Dropped => {

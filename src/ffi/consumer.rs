@@ -311,7 +311,7 @@ pub unsafe extern "C" fn mmq_consumer_is_empty(consumer: *const mmq_consumer, ou
 /// @param consumer Not NULL.
 /// @param seq The message's sequence number.
 /// @return MMQ_OK, MMQ_NOT_FOUND when the queue does not hold that message (any more; the place stays) or the consumer was removed,
-/// MMQ_IO, MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+/// MMQ_IO (the place stays, but what was acknowledged beyond it may come again after the next opening), MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_seek(consumer: *mut mmq_consumer, seq: u64) -> mmq_status {
     guard(|| {

@@ -85,6 +85,21 @@ pub unsafe extern "C" fn mmq_set_max_in_flight(queue: *mut mmq_queue, messages: 
     guard(|| unsafe { reads::set_max_in_flight(queue, messages) })
 }
 
+/// How many messages of the queue's own (default) consumer are in flight: received, neither acknowledged nor given back.
+///
+/// @param queue Not NULL.
+/// @param out Where the number goes. Not NULL.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_in_flight(queue: *const mmq_queue, out: *mut u64) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL, or as the header says.
+        let (queue, out) = unsafe { (body(queue)?, self::out(out, "out")?) };
+        out.write(queue.reader.in_flight());
+        Ok(mmq_status::MMQ_OK)
+    })
+}
+
 /// A descriptor that is readable while a message, or the news of a gap, waits for the queue's own (default) consumer, and once
 /// the queue is closed: for poll, epoll or kqueue. Do not read from it, write to it or close it. Read the queue until
 /// MMQ_EMPTY before waiting on it again.
@@ -130,7 +145,8 @@ pub unsafe extern "C" fn mmq_consumer_receive_timeout(
 ///
 /// @param consumer Not NULL.
 /// @param messages At least 1, or 0 for no limit.
-/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+/// @return MMQ_OK, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed, MMQ_FORKED,
+/// MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_set_max_in_flight(consumer: *mut mmq_consumer, messages: u32) -> mmq_status {
     // SAFETY: the contract: NULL or a handle given out.
@@ -141,8 +157,8 @@ pub unsafe extern "C" fn mmq_consumer_set_max_in_flight(consumer: *mut mmq_consu
 ///
 /// @param consumer Not NULL.
 /// @param out Where the descriptor goes. It is the library's, and valid until the queue is closed. Not NULL.
-/// @return MMQ_OK, MMQ_IO when the system has no descriptor left, MMQ_CLOSED once the queue was closed, MMQ_FORKED,
-/// MMQ_INVALID_ARGUMENT.
+/// @return MMQ_OK, MMQ_IO when the system has no descriptor left, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once
+/// the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_ready_fd(consumer: *mut mmq_consumer, out: *mut c_int) -> mmq_status {
     // SAFETY: the contract: NULL, or as the header says.
@@ -205,7 +221,10 @@ pub unsafe extern "C" fn mmq_delivery_attempts(delivery: *const mmq_delivery) ->
 }
 
 /// The work is done: the message does not come again to this consumer. Frees the delivery, whatever is returned. Deliveries may
-/// be acknowledged in any order and from any thread.
+/// be acknowledged in any order and from any thread. That survives the death of the process, and, once flushed, a power cut. Of
+/// numbers acknowledged before an older message is, at least 22 ranges (114 close together) are remembered for each consumer, the lowest first; those
+/// in ranges beyond come again after a crash, also when they were flushed, and so do all of them of a consumer for which the index
+/// file has no row (twelve consumers have one) and cannot grow.
 ///
 /// @param delivery Not NULL.
 /// @return MMQ_OK; MMQ_CLOSED when the queue was closed (the message comes again after the next opening), MMQ_NOT_FOUND when the

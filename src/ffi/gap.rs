@@ -29,13 +29,15 @@ pub struct mmq_gap {
 pub enum mmq_gap_cause {
     /// The bytes that held them are not what was written: a damaged, replaced or missing file.
     MMQ_GAP_DAMAGED = 1,
-    /// They had not been flushed when the machine lost power. The range is an upper bound then: how many of its numbers had
-    /// been given out cannot be known.
+    /// They had not been flushed when the machine lost power.
     MMQ_GAP_UNFLUSHED = 2,
     /// They were given up to make room (MMQ_DROP_OLDEST).
     MMQ_GAP_DROPPED = 3,
     /// They were older than the maximum age.
     MMQ_GAP_EXPIRED = 4,
+    /// No message is known to have had them: numbers that were reserved ahead of their use when the machine lost power. They stay
+    /// unused, so that no number is given out twice. (A message that was enqueued right before the cut may have had one.)
+    MMQ_GAP_RESERVED = 6,
 }
 
 impl From<Gap> for mmq_gap {
@@ -45,6 +47,7 @@ impl From<Gap> for mmq_gap {
             GapCause::Unflushed => mmq_gap_cause::MMQ_GAP_UNFLUSHED,
             GapCause::Dropped => mmq_gap_cause::MMQ_GAP_DROPPED,
             GapCause::Expired => mmq_gap_cause::MMQ_GAP_EXPIRED,
+            GapCause::Reserved => mmq_gap_cause::MMQ_GAP_RESERVED,
         };
         mmq_gap { first: gap.first, last: gap.last, cause }
     }

@@ -4,7 +4,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::status::{mmq_status, remember};
 use crate::error::Error;
-use crate::layout::MAX_MESSAGE_LEN;
 
 /// A failure that was told: by the time there is one, its text is this thread's last error. One word long, so that a call
 /// that succeeds moves no room for an [`Error`] about.
@@ -76,11 +75,5 @@ fn panic_when_tested() {
 #[cold]
 #[inline(never)]
 pub(super) fn invalid(what: &'static str, reason: &str) -> Failed {
-    Failed::from(Error::InvalidArgument { what, reason: reason.to_owned() })
-}
-
-#[cold]
-#[inline(never)]
-pub(super) fn too_large(len: u64) -> Failed {
-    Failed::from(Error::MessageTooLarge { len, max: MAX_MESSAGE_LEN })
+    Failed::from(Error::InvalidArgument { path: None, what, reason: reason.to_owned() })
 }

@@ -4,12 +4,10 @@ use std::cell::RefCell;
 
 use super::guard::{guard, guard_or};
 use super::handle::{Empty, Handle, Retired, body, free, give};
-use crate::error::Error;
 use crate::message::Message;
 use crate::reader::{Cursor, Record};
 use crate::reading;
-use crate::shared::Shared;
-use crate::storage::Storage;
+use crate::storage::StorageFile;
 
 /// A message taken or looked at. Its bytes are lent in place where that is possible; free it with mmq_message_free when done.
 pub struct mmq_message {
@@ -45,13 +43,9 @@ pub(super) fn give_message(message: Message) -> *mut mmq_message {
     give(MessageBody { message, data, len })
 }
 
-/// The message that was found, as a handle.
+/// The message that was found, as a handle; `None` when it is to be looked for again.
 #[inline(always)]
-pub(super) fn give_found<S: Storage>(
-    shared: &Shared<S>,
-    cursor: &mut Cursor<S::File>,
-    record: &Record,
-) -> Result<*mut mmq_message, Box<Error>> {
+pub(super) fn give_found<F: StorageFile>(cursor: &mut Cursor<F>, record: &Record) -> Option<*mut mmq_message> {
     if let Some(offset) = record.in_window
         && cursor.may_lend()
     {
@@ -61,23 +55,20 @@ pub(super) fn give_found<S: Storage>(
             let len = record.len as usize;
             let data = window.bytes(offset, len).as_ptr();
             let message = Message::lent(record.seq, window.share(), offset, len);
-            return Ok(shell.fill(MessageBody { message, data, len }));
+            return Some(shell.fill(MessageBody { message, data, len }));
         }
     }
-    give_copied(shared, cursor, record)
+    give_copied(cursor, record)
 }
 
 #[cold]
 #[inline(never)]
-fn give_copied<S: Storage>(
-    shared: &Shared<S>,
-    cursor: &mut Cursor<S::File>,
-    record: &Record,
-) -> Result<*mut mmq_message, Box<Error>> {
-    Ok(give_message(reading::message(shared, cursor, record)?))
+fn give_copied<F: StorageFile>(cursor: &mut Cursor<F>, record: &Record) -> Option<*mut mmq_message> {
+    reading::message(cursor, record).map(give_message)
 }
 
-/// The bytes of a message. They stay where they are, unchanged, until mmq_message_free, whatever else is done to the queue.
+/// The bytes of a message. They stay where they are, unchanged, until mmq_message_free, whatever else is done to the queue. In a
+/// child of a fork they may change at any time: it must not read them.
 ///
 /// @param message Not NULL.
 /// @return The first byte; not to be read when the length is 0. NULL when message is not a live handle.

@@ -3,8 +3,8 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
 
-use super::guard::{Answer, invalid, too_large};
-use crate::layout::MAX_MESSAGE_LEN;
+use super::guard::{Answer, invalid};
+use crate::queue::Queue;
 
 /// Where an output goes; NULL is refused.
 ///
@@ -34,22 +34,20 @@ pub(super) unsafe fn out_or_null<'a, T>(pointer: *mut T, what: &'static str) -> 
     Ok(Some(unsafe { &mut *pointer.cast::<MaybeUninit<T>>() }))
 }
 
-/// Bytes that the caller lends. NULL is allowed with no bytes.
+/// Bytes that the caller lends to a call on that queue. NULL is allowed with no bytes.
 ///
 /// # Safety
 ///
 /// `data` is NULL, or `len` bytes can be read there for as long as the reference is used.
 #[inline]
-pub(super) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Answer<&'a [u8]> {
+pub(super) unsafe fn bytes<'a>(queue: &Queue, data: *const c_void, len: usize) -> Answer<&'a [u8]> {
     if len == 0 {
         return Ok(&[]);
     }
     if data.is_null() {
         return Err(invalid("data", "NULL, but the length is not 0"));
     }
-    if len as u64 > MAX_MESSAGE_LEN {
-        return Err(too_large(len as u64));
-    }
+    queue.check_len(len as u64)?;
     // SAFETY: not NULL, readable by the caller's promise, shorter than `isize::MAX`; bytes need no alignment.
     Ok(unsafe { std::slice::from_raw_parts(data.cast(), len) })
 }

@@ -7,14 +7,13 @@ use std::path::Path;
 use parking_lot::Mutex;
 
 use super::gap::mmq_gap;
-use super::guard::{Answer, guard, guard_or, invalid, too_large};
+use super::guard::{Answer, guard, guard_or};
 use super::handle::{Handle, Retired, body, give, take};
 use super::message::mmq_message;
 use super::options::mmq_options;
 use super::pointers::{array, bytes, out, out_or_null, text};
 use super::reads::{self, ReaderBody};
 use super::status::mmq_status;
-use crate::layout::MAX_MESSAGE_LEN;
 use crate::options::Options;
 use crate::place::Read;
 use crate::queue::Queue;
@@ -52,7 +51,8 @@ pub struct mmq_slice {
 /// @param options How; NULL for the defaults. Not needed any more afterwards.
 /// @param out Where the queue goes. Not NULL. Close it with mmq_close.
 /// @return MMQ_OK, MMQ_INVALID_OPTION, MMQ_LOCKED (mmq_last_error names the holder's process), MMQ_NOT_FOUND (only when nothing
-/// is to be created), MMQ_UNSUPPORTED_FORMAT, MMQ_FULL, MMQ_IO, MMQ_INVALID_ARGUMENT.
+/// is to be created), MMQ_NOT_A_QUEUE (the directory holds files, and nothing of a queue: it was left as it is),
+/// MMQ_UNSUPPORTED_FORMAT, MMQ_FULL, MMQ_IO, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_open(
     dir: *const c_char,
@@ -62,9 +62,6 @@ pub unsafe extern "C" fn mmq_open(
     guard(|| {
         // SAFETY: the contract: NULL, or as the header says.
         let (dir, out) = unsafe { (text(dir, "dir")?, self::out(out, "out")?) };
-        if dir.is_empty() {
-            return Err(invalid("dir", "empty"));
-        }
         let options = if options.is_null() {
             Options::new()
         } else {
@@ -115,7 +112,9 @@ pub unsafe extern "C" fn mmq_enqueue(
 ) -> mmq_status {
     guard(|| {
         // SAFETY: the contract: NULL, or as the header says.
-        let (queue, data, seq_out) = unsafe { (body(queue)?, bytes(data, len)?, out_or_null(seq_out, "seq_out")?) };
+        let (queue, seq_out) = unsafe { (body(queue)?, out_or_null(seq_out, "seq_out")?) };
+        // SAFETY: as above.
+        let data = unsafe { bytes(&queue.reader, data, len)? };
         let seq = queue.reader.engine().enqueue(data)?;
         if let Some(seq_out) = seq_out {
             seq_out.write(seq);
@@ -131,7 +130,7 @@ pub unsafe extern "C" fn mmq_enqueue(
 /// @param count How many.
 /// @param first_seq_out Where the sequence number of the first goes (the others follow without a gap); with no messages, the
 /// number the next message will get. May be NULL.
-/// @return As mmq_enqueue, for all messages together: all are in the queue, or none is.
+/// @return As mmq_enqueue, for all messages together: none is in the queue, or, as when a flush failed, all are.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_enqueue_batch(
     queue: *mut mmq_queue,
@@ -141,9 +140,9 @@ pub unsafe extern "C" fn mmq_enqueue_batch(
 ) -> mmq_status {
     guard(|| {
         // SAFETY: the contract: NULL, or as the header says.
-        let (queue, messages, first_seq_out) = unsafe {
-            (body(queue)?, slices(messages, count, "messages")?, out_or_null(first_seq_out, "first_seq_out")?)
-        };
+        let (queue, first_seq_out) = unsafe { (body(queue)?, out_or_null(first_seq_out, "first_seq_out")?) };
+        // SAFETY: as above.
+        let messages = unsafe { slices(&queue.reader, messages, count, "messages")? };
         let range = queue.reader.engine().enqueue_batch(&messages)?;
         if let Some(first_seq_out) = first_seq_out {
             first_seq_out.write(range.start);
@@ -168,8 +167,9 @@ pub unsafe extern "C" fn mmq_enqueue_parts(
 ) -> mmq_status {
     guard(|| {
         // SAFETY: the contract: NULL, or as the header says.
-        let (queue, parts, seq_out) =
-            unsafe { (body(queue)?, slices(parts, count, "parts")?, out_or_null(seq_out, "seq_out")?) };
+        let (queue, seq_out) = unsafe { (body(queue)?, out_or_null(seq_out, "seq_out")?) };
+        // SAFETY: as above.
+        let parts = unsafe { slices(&queue.reader, parts, count, "parts")? };
         let seq = enqueue_parts(&queue.reader, &parts)?;
         if let Some(seq_out) = seq_out {
             seq_out.write(seq);
@@ -183,9 +183,7 @@ const GATHERED: usize = 1024;
 
 fn enqueue_parts(queue: &Queue, parts: &[&[u8]]) -> Answer<u64> {
     let len = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.len() as u64));
-    if len > MAX_MESSAGE_LEN {
-        return Err(too_large(len));
-    }
+    queue.check_len(len)?;
     let gather = |message: &mut [u8]| {
         let mut rest = message;
         for part in parts {
@@ -206,11 +204,16 @@ fn enqueue_parts(queue: &Queue, parts: &[&[u8]]) -> Answer<u64> {
 /// # Safety
 ///
 /// `items` is NULL or an array of `count`, and each of them NULL or that many bytes, for as long as the result is used.
-unsafe fn slices<'a>(items: *const mmq_slice, count: usize, what: &'static str) -> Answer<Vec<&'a [u8]>> {
+unsafe fn slices<'a>(
+    queue: &Queue,
+    items: *const mmq_slice,
+    count: usize,
+    what: &'static str,
+) -> Answer<Vec<&'a [u8]>> {
     // SAFETY: the caller's promise.
     let items = unsafe { array(items, count, what) }?;
     // SAFETY: the caller's promise.
-    items.iter().map(|item| unsafe { bytes(item.data, item.len) }).collect()
+    items.iter().map(|item| unsafe { bytes(queue, item.data, item.len) }).collect()
 }
 
 /// Looks at the next message, which stays in the queue. The queue's own (default) consumer comes into being with its first read,

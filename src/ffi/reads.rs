@@ -20,7 +20,6 @@ use crate::place::{Deliver, Read, Standing};
 use crate::queue::Queue;
 use crate::reader::{Check, Cursor, Record};
 use crate::reading::{self, Ahead, Fit};
-use crate::shared::Shared;
 use crate::storage::{FileStorage, Storage};
 
 type Parts<'a> = (&'a Arc<Engine<FileStorage>>, &'a Arc<Standing<FileStorage>>);
@@ -75,12 +74,10 @@ impl Deliver<FileStorage> for &mut Given {
     #[inline(always)]
     fn deliver(
         &mut self,
-        shared: &Shared<FileStorage>,
         cursor: &mut Cursor<<FileStorage as Storage>::File>,
         record: &Record,
     ) -> Result<Option<()>, Box<Error>> {
-        self.0 = give_found(shared, cursor, record)?;
-        Ok(Some(()))
+        Ok(give_found(cursor, record).map(|message| self.0 = message))
     }
 }
 
@@ -155,18 +152,18 @@ where
     // SAFETY: the caller's promise.
     let fit = reading::next_fitting(engine, standing, what, |len| unsafe { buffer.room(len) });
     match body.gaps.note(fit)? {
-        Fit::Copied { seq, len } => {
+        Some(Fit::Copied { seq, len }) => {
             len_out.write(len);
             if let Some(seq_out) = seq_out {
                 seq_out.write(seq);
             }
             Ok(mmq_status::MMQ_OK)
         }
-        Fit::TooSmall { len } => {
+        Some(Fit::TooSmall { len }) => {
             len_out.write(len);
             Ok(mmq_status::MMQ_BUFFER_TOO_SMALL)
         }
-        Fit::Empty => Ok(mmq_status::MMQ_EMPTY),
+        None => Ok(mmq_status::MMQ_EMPTY),
     }
 }
 
@@ -208,7 +205,7 @@ where
     let (body, iter) = unsafe { (body(handle)?, out(iter, "out")?) };
     let (engine, standing) = body.reader.parts()?;
     engine.shared.check_readable()?;
-    iter.write(give(IterBody::new(Ahead::new(engine, standing))));
+    iter.write(give(IterBody::new(Ahead::new(engine, standing)?)));
     Ok(mmq_status::MMQ_OK)
 }
 
@@ -302,7 +299,7 @@ where
     // SAFETY: the caller's promise.
     let body = unsafe { body(handle) }?;
     let (engine, standing) = body.reader.parts()?;
-    engine.set_max_in_flight(standing, (messages != 0).then_some(messages));
+    engine.set_max_in_flight(standing, (messages != 0).then_some(messages))?;
     Ok(mmq_status::MMQ_OK)
 }
 

@@ -42,11 +42,11 @@ pub struct mmq_stats {
     pub consumers: u64,
     /// Gaps told to consumers since the queue was opened.
     pub gaps: u64,
-    /// Sequence numbers in those gaps.
+    /// Sequence numbers in those gaps, but for those that were only reserved (reserved_numbers).
     pub lost_messages: u64,
     /// Of these, those whose bytes were damaged.
     pub lost_damaged: u64,
-    /// Of these, those a power cut took (an upper bound).
+    /// Of these, those a power cut took.
     pub lost_unflushed: u64,
     /// Of these, those dropped to make room.
     pub lost_dropped: u64,
@@ -61,6 +61,8 @@ pub struct mmq_stats {
     /// How long ago, at most, the oldest message that waits for the default consumer was enqueued, in milliseconds; 0 when none
     /// waits.
     pub oldest_age_ms: u64,
+    /// Sequence numbers in the gaps that were only reserved before a power cut: probably no message ever had them.
+    pub reserved_numbers: u64,
 }
 
 /// Larger than the struct will ever be: a size beyond it was never set.
@@ -92,6 +94,7 @@ impl From<Stats> for mmq_stats {
             flushes: stats.flushes,
             flush_ns: u64::try_from(stats.flush_time.as_nanos()).unwrap_or(u64::MAX),
             poisoned: u64::from(stats.last_flush_error.is_some()),
+            reserved_numbers: stats.reserved_numbers,
             oldest_age_ms: stats.oldest_age.map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
         }
     }

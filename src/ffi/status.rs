@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 
 use super::guard::guard_or;
 use super::pointers::out_text;
-use crate::error::{Error, no_space};
+use crate::error::Error;
 
 /// What a call answers. 0 is success, 1 to 15 are ordinary answers, 16 and above are errors. The numbers never change;
 /// later versions may add some, so treat an unknown number from 16 on as an error.
@@ -21,7 +21,8 @@ pub enum mmq_status {
     MMQ_BUFFER_TOO_SMALL = 2,
     /// No message came in time.
     MMQ_TIMED_OUT = 3,
-    /// Messages are missing here and will never come. Told once; the next read goes on behind them. See mmq_last_gap.
+    /// Messages are missing here and will never come. Told once; the next read goes on behind them, so this is not the end of a
+    /// loop that reads. See mmq_last_gap.
     MMQ_GAP = 4,
     /// An argument cannot be: NULL where it is not allowed, a handle that is closed or of another kind, an unknown number for
     /// an enum, a bad consumer name.
@@ -47,7 +48,10 @@ pub enum mmq_status {
     MMQ_CLOSED = 25,
     /// The queue was opened before a fork; a child process cannot use its parent's queue.
     MMQ_FORKED = 26,
-    /// A bug in mmq. The queue may be used on; please report it with mmq_last_error's text.
+    /// The directory holds files, and nothing of a queue. It was left as it is; mmq_last_error names a file.
+    MMQ_NOT_A_QUEUE = 29,
+    /// A bug in mmq: a panic, or something that was not as the library's own code has it. The queue may be used on; please report
+    /// it with mmq_last_error's text.
     MMQ_PANIC = 31,
 }
 
@@ -55,7 +59,7 @@ pub enum mmq_status {
 type raw_status = c_int;
 
 impl mmq_status {
-    const ALL: [mmq_status; 17] = [
+    const ALL: [mmq_status; 18] = [
         mmq_status::MMQ_OK,
         mmq_status::MMQ_EMPTY,
         mmq_status::MMQ_BUFFER_TOO_SMALL,
@@ -72,6 +76,7 @@ impl mmq_status {
         mmq_status::MMQ_POISONED,
         mmq_status::MMQ_CLOSED,
         mmq_status::MMQ_FORKED,
+        mmq_status::MMQ_NOT_A_QUEUE,
         mmq_status::MMQ_PANIC,
     ];
 
@@ -93,6 +98,7 @@ impl mmq_status {
             mmq_status::MMQ_POISONED => c"writing is refused since a flush failed",
             mmq_status::MMQ_CLOSED => c"the queue is closed",
             mmq_status::MMQ_FORKED => c"the queue was opened before a fork",
+            mmq_status::MMQ_NOT_A_QUEUE => c"the directory holds files and is not a queue",
             mmq_status::MMQ_PANIC => c"a bug in mmq",
         }
     }
@@ -100,8 +106,7 @@ impl mmq_status {
     /// No wildcard: whoever adds an error says what C is told.
     pub(super) fn of(error: &Error) -> mmq_status {
         match error {
-            // A failed flush is not cured by space: see the rule of the first failed sync.
-            Error::Io { op, source, .. } if no_space(source) && *op != "flush" => mmq_status::MMQ_FULL,
+            Error::Io { .. } if error.is_full() => mmq_status::MMQ_FULL,
             Error::Io { .. } => mmq_status::MMQ_IO,
             Error::Gap(_) => mmq_status::MMQ_GAP,
             Error::MessageTooLarge { .. } => mmq_status::MMQ_MESSAGE_TOO_LARGE,
@@ -114,6 +119,8 @@ impl mmq_status {
             Error::Poisoned { .. } => mmq_status::MMQ_POISONED,
             Error::Closed => mmq_status::MMQ_CLOSED,
             Error::Forked => mmq_status::MMQ_FORKED,
+            Error::Internal { .. } => mmq_status::MMQ_PANIC,
+            Error::NotAQueue { .. } => mmq_status::MMQ_NOT_A_QUEUE,
         }
     }
 }

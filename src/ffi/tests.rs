@@ -6,6 +6,8 @@ use std::rc::Rc;
 
 use super::guard::{guard, guard_or};
 use super::handle::{Handle, Retired, body, free, give, take};
+use super::queue::{mmq_close, mmq_enqueue_parts, mmq_queue, mmq_slice};
+use super::reads::ReaderBody;
 use super::status::{mmq_last_error, mmq_status, mmq_status_message, remember};
 use crate::error::Error;
 
@@ -176,4 +178,21 @@ fn damage_is_told_before_more_room_is_asked_for_it() {
         assert_eq!(take(6000).2, 2);
         assert_eq!(mmq_close(queue), mmq_status::MMQ_OK);
     }
+}
+
+#[test]
+fn a_message_gathered_from_parts_finds_room_for_all_of_it_where_the_oldest_are_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = crate::Options::new().arena_size(4096).max_bytes(1 << 20).on_full(crate::OnFull::DropOldest);
+    let queue = give::<mmq_queue>(ReaderBody::new(options.open(dir.path()).unwrap(), c"test".to_owned()));
+    for round in 0..100u64 {
+        let (one, two) = (vec![round as u8; 200 << 10], vec![!round as u8; 150 << 10]);
+        let parts = [&one, &two].map(|part| mmq_slice { data: part.as_ptr().cast(), len: part.len() });
+        let mut seq = u64::MAX;
+        // SAFETY: a live handle, and as many parts as are said, of the lengths that are said.
+        let answer = unsafe { mmq_enqueue_parts(queue, parts.as_ptr(), parts.len(), &raw mut seq) };
+        assert_eq!((answer, seq), (mmq_status::MMQ_OK, round));
+    }
+    // SAFETY: a live handle, which nobody else uses.
+    assert_eq!(unsafe { mmq_close(queue) }, mmq_status::MMQ_OK);
 }

@@ -147,7 +147,7 @@ pub(crate) fn set_aside<S: Storage>(storage: &S, name: &str) {
         match storage.open(&aside) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if storage.rename(name, &aside).is_ok() {
-                    events::set_aside(name, &aside);
+                    events::set_aside(storage.path(), name, &aside);
                 }
                 return;
             }

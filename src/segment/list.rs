@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::files::{Salts, Segment, disk_bytes, open_life, overhead, read_header, set_aside, taken};
-use super::{Context, FIRST_STEP, LARGEST_STEP, Lost, Plan, Row, spares_wanted};
+use super::{Context, FIRST_STEP, LARGEST_STEP, Lost, Plan, Row, Unsynced, spares_wanted};
 use crate::error::{Error, Result};
 use crate::events;
 use crate::index::Index;
@@ -89,6 +89,9 @@ impl<F: StorageFile> Handing<F> {
             let file =
                 file.or_else(|| open_life(context.storage, self.row.slot, &self.row.header).ok().map(|(file, _)| file));
             let header = SegmentHeader { state: SegmentState::Spare, ..self.row.header.in_file() };
+            #[cfg(test)]
+            let header =
+                if crate::sim::Mutant::SpareLeftLive.is_planted() { self.row.header.in_file() } else { header };
             // A spare whose header could not be marked would rise again if the index were lost: remove it.
             self.file = file.filter(|file| file.write_at(&header.encode(), 0).is_ok());
             self.keep = self.file.is_some();
@@ -108,10 +111,19 @@ impl<F: StorageFile> Handing<F> {
     }
 }
 
+/// With more segments open than this, consumers that have one open are asked to let go.
+const MANY_OPEN: usize = 32;
+
 #[derive(Debug)]
 pub(crate) struct List<F> {
     pub(crate) live: VecDeque<Row>,
     pub(super) open: Vec<(u64, Weak<Segment<F>>)>,
+    /// Live segments that were stored to and not synced since: a flush syncs each through the descriptor that was open all
+    /// that time. The system tells a failed write-back once to each open descriptor; one that is opened afterwards may never
+    /// be told.
+    pub(super) held: Vec<Arc<Segment<F>>>,
+    /// Counts how often a writer began to store to a segment.
+    pub(super) stores: u64,
     /// Keeps the files of drained segments open until it is decided what becomes of them.
     pub(super) drained_files: Vec<Arc<Segment<F>>>,
     pub(super) drained: Vec<Drained>,
@@ -128,8 +140,8 @@ pub(crate) struct List<F> {
     pub(super) other_bytes: u64,
     /// Counts what was handed on and found its place.
     pub(super) given_back: u64,
-    /// The directory changed since it was last made durable.
-    pub(super) directory_changed: bool,
+    /// Counts creations, renamings and removals in the directory that are done.
+    pub(super) directory_changes: u64,
     /// Every segment has its row in the index.
     pub(super) rows_complete: bool,
 }
@@ -152,7 +164,7 @@ impl<F: StorageFile> List<F> {
     }
 
     /// There are segments whose space may soon be free.
-    pub(super) fn has_drained(&self) -> bool {
+    pub(crate) fn has_drained(&self) -> bool {
         !self.drained.is_empty() || !self.in_transit.is_empty()
     }
 
@@ -161,15 +173,20 @@ impl<F: StorageFile> List<F> {
         !self.rows_complete || !self.in_transit.is_empty()
     }
 
-    /// Bytes by which the index file may grow: what `max_bytes` leaves, with three segments kept possible.
+    /// Bytes by which the index file may grow: what `min_free_bytes` and `max_bytes` leave, with three segments kept possible.
     pub(crate) fn index_room<S: Storage<File = F>>(&self, context: &Context<'_, S>) -> u64 {
+        let free = match context.limits.min_free_bytes {
+            0 => u64::MAX,
+            // Where it cannot be known there is none.
+            least => context.storage.free_bytes().unwrap_or(0).saturating_sub(least),
+        };
         let Some(limit) = context.limits.max_bytes else {
-            return u64::MAX;
+            return free;
         };
         let index = context.index.len();
         let length = context.pool.geometry().segment_len;
         let least = 3 * (length + overhead(length)) + self.other_bytes;
-        limit.saturating_sub(index + self.limited_bytes().max(least))
+        limit.saturating_sub(index + self.limited_bytes().max(least)).min(free)
     }
 
     /// Where the first message begins that is held as a whole: the first segment may begin with the end of one whose
@@ -195,6 +212,11 @@ impl<F: StorageFile> List<F> {
             }
         }
         Some((first.base, first.first_seq))
+    }
+
+    /// Whether more segments are open than a queue with many consumers may have.
+    pub(crate) fn has_many_open(&self) -> bool {
+        self.open.len() > MANY_OPEN && self.open.iter().filter(|(_, open)| open.strong_count() > 0).count() > MANY_OPEN
     }
 
     pub(crate) fn spares(&self) -> usize {
@@ -228,10 +250,15 @@ impl<F: StorageFile> List<F> {
         self.live.get(index).copied()
     }
 
+    /// The segment of that life, if somebody has it open.
+    fn opened(&self, life: u64) -> Option<Arc<Segment<F>>> {
+        self.open.iter().find(|(other, _)| *other == life).and_then(|(_, open)| open.upgrade())
+    }
+
     /// Opens the live segment `row`; its file must still be what the row says.
     pub(crate) fn open<S: Storage<File = F>>(&mut self, storage: &S, row: &Row) -> Result<Arc<Segment<F>>, Lost> {
         let life = row.header.life;
-        if let Some(open) = self.open.iter().find(|(other, _)| *other == life).and_then(|(_, open)| open.upgrade()) {
+        if let Some(open) = self.opened(life) {
             return Ok(open);
         }
         let (file, allocated) = open_life(storage, row.slot, &row.header)?;
@@ -247,6 +274,62 @@ impl<F: StorageFile> List<F> {
         self.open.retain(|(_, open)| open.strong_count() > 0);
         self.open.push((life, Arc::downgrade(&segment)));
         Ok(segment)
+    }
+
+    /// A writer is about to store to that live segment.
+    pub(crate) fn hold(&mut self, segment: &Arc<Segment<F>>) {
+        let life = segment.header.life;
+        let Some(row) = self.live.iter_mut().rev().find(|row| row.header.life == life) else {
+            return;
+        };
+        self.stores += 1;
+        row.unsynced = self.stores;
+        if !self.held.iter().any(|held| held.header.life == life) {
+            self.held.push(Arc::clone(segment));
+        }
+    }
+
+    /// The base of a live segment: no other that is not synced begins before it, or ends behind `position`.
+    pub(crate) fn first_unsynced(&self, position: u64) -> u64 {
+        let held = self.held.iter().map(|held| held.header.base).min().unwrap_or(u64::MAX);
+        self.at(position).map_or(held, |row| row.header.base.min(held))
+    }
+
+    /// How many segments will be full and not synced when the next one begins.
+    pub(crate) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// The first live segment at or behind `from`, and before `to`, that was stored to and not synced. It is opened while it
+    /// is known to be live, and is not used again before its descriptor is let go.
+    pub(crate) fn next_unsynced<S: Storage<File = F>>(
+        &mut self,
+        storage: &S,
+        from: u64,
+        to: u64,
+    ) -> Option<Unsynced<F>> {
+        let first = self.live.partition_point(|row| row.header.base < from);
+        let at = (first..self.live.len()).find(|at| self.live[*at].unsynced != 0)?;
+        let row = self.live[at];
+        (row.header.base < to).then(|| Unsynced {
+            row,
+            is_full: at + 1 < self.live.len(),
+            opened: self.open(storage, &row),
+        })
+    }
+
+    /// The segment was synced as it was when [`next_unsynced`](Self::next_unsynced) gave it.
+    pub(crate) fn note_synced(&mut self, synced: &Row, is_full: bool) {
+        let life = synced.header.life;
+        let at = self.live.partition_point(|row| row.header.base < synced.header.base);
+        if is_full
+            && let Some(row) = self.live.get_mut(at)
+            && row.header.life == life
+            && row.unsynced == synced.unsynced
+        {
+            row.unsynced = 0;
+            self.held.retain(|held| held.header.life != life);
+        }
     }
 
     /// As [`open`](Self::open), and looks for the segment under the other names when it is not under its own.
@@ -290,12 +373,13 @@ impl<F: StorageFile> List<F> {
         }
         if !found && let Some(at) = self.live.iter().position(|row| row.header.life == life) {
             let row = self.live.remove(at);
+            self.held.retain(|held| held.header.life != life);
             if let Some(row) = row
                 && !self.live.iter().any(|other| other.slot == row.slot)
             {
                 set_aside(storage, &layout::segment_name(row.slot));
                 self.other_bytes += taken(&row);
-                self.directory_changed = true;
+                self.directory_changes += 1;
             }
         }
         // The rows of the index are left as they are and marked as not to be believed: the next opening reads headers.
@@ -311,7 +395,8 @@ impl<F: StorageFile> List<F> {
 
     pub(super) fn let_go(&mut self, row: Row) {
         let life = row.header.life;
-        if let Some(open) = self.open.iter().find(|(other, _)| *other == life).and_then(|(_, open)| open.upgrade()) {
+        let held = self.held.iter().position(|held| held.header.life == life).map(|at| self.held.swap_remove(at));
+        if let Some(open) = held.or_else(|| self.opened(life)) {
             self.drained_files.push(open);
         }
         self.drained.push(Drained { row });
@@ -334,11 +419,16 @@ impl<F: StorageFile> List<F> {
             .position(|open| open.header.life == life)
             .map(|at| self.drained_files.swap_remove(at));
         let keep = self.spares.len() + kept < spares_wanted(row.header.length, context.limits.none())
-            && row.header.length == context.pool.geometry().segment_len
-            && context.pool.is_idle(life);
-        match held.map(Arc::try_unwrap) {
+            && row.header.length == context.pool.geometry().segment_len;
+        // Two looks, in this order: whoever has the segment open may still take a window of it and lend from that, so the
+        // windows are looked at once nobody else has it open. Nobody
+        // opens it anew: only live segments are opened, under the list's lock, which is held.
+        let alone = held.or_else(|| self.opened(life)).map(Arc::try_unwrap);
+        #[cfg(test)]
+        crate::sim::reached("between the looks at a drained segment");
+        match alone {
             Some(Err(shared)) => Handing::out(row, Arc::downgrade(&shared)),
-            _ if !keep => Handing::out(row, Weak::new()),
+            _ if !keep || !context.pool.is_idle(life) => Handing::out(row, Weak::new()),
             Some(Ok(segment)) => Handing { file: Some(segment.file), keep, ..Handing::out(row, Weak::new()) },
             None => Handing { keep, ..Handing::out(row, Weak::new()) },
         }
@@ -355,7 +445,7 @@ impl<F: StorageFile> List<F> {
             self.write_row(context, &row);
             self.spares.push(Spare { row, file: handing.file, is_fresh: false });
         } else if handing.removed {
-            self.directory_changed = true;
+            self.directory_changes += 1;
             self.slots.remove(&row.slot);
             self.removed.retain(|(open, _)| open.strong_count() > 0);
             self.removed.push((handing.open, taken(&row)));
@@ -378,7 +468,7 @@ impl<F: StorageFile> List<F> {
             self.drained.push(Drained { row: spare.row });
             return false;
         }
-        self.directory_changed = true;
+        self.directory_changes += 1;
         self.slots.remove(&spare.row.slot);
         context.index.write_segment_row(spare.row.slot, None, 0);
         true
@@ -407,7 +497,7 @@ impl<F: StorageFile> List<F> {
                 if !is_gone {
                     set_aside(context.storage, &name);
                     self.other_bytes += row.header.disk.max(row.header.allocated);
-                    self.directory_changed = true;
+                    self.directory_changes += 1;
                 }
                 self.slots.remove(&row.slot);
                 context.index.write_segment_row(row.slot, None, 0);
@@ -419,6 +509,7 @@ impl<F: StorageFile> List<F> {
                 continue;
             }
             context.pool.renew(row.header.life, header.life);
+            file.find_stores(0);
             let fresh_from = if spare.is_fresh { SEGMENT_HEADER_LEN } else { allocated };
             let filled = if spare.is_fresh { crate::options::page_size() } else { allocated };
             let disk = known.map_or_else(|| disk_bytes(&file, allocated), |known| known.max(allocated));
@@ -479,7 +570,7 @@ impl<F: StorageFile> List<F> {
         });
         match made {
             Ok((allocated, filled)) => {
-                self.directory_changed = true;
+                self.directory_changes += 1;
                 Ok(Arc::new(Segment {
                     slot,
                     seed: header.seed(),
@@ -506,7 +597,7 @@ impl<F: StorageFile> List<F> {
         context: &Context<'_, S>,
         plan: Plan,
     ) -> Result<Arc<Segment<F>>> {
-        let header = self.begin_life(context, SegmentState::Live, plan);
+        let header = self.begin_life(context, SegmentState::Live, plan)?;
         let made = match self.take_spare(context, &header) {
             Some(made) => Ok(made),
             None => self.create(context, header, plan.need, plan.whole).map(|segment| {
@@ -515,13 +606,15 @@ impl<F: StorageFile> List<F> {
             }),
         };
         if let Ok((segment, disk)) = &made {
-            events::segment_begun(segment.slot, header.first_seq, segment.allocated() == header.length);
+            let reused = !segment.is_fresh(SEGMENT_HEADER_LEN);
+            events::segment_begun(context.storage.path(), segment.slot, header.first_seq, reused);
             let mut row = Row::new(segment.slot, segment.header);
             row.header.disk = *disk;
             row.header.allocated = segment.allocated();
             self.live.push_back(row);
             self.open.retain(|(_, open)| open.strong_count() > 0);
             self.open.push((row.header.life, Arc::downgrade(segment)));
+            self.hold(segment);
             self.write_row(context, &row);
         }
         context.index.set_changing(self.is_changing());
@@ -534,13 +627,13 @@ impl<F: StorageFile> List<F> {
         context: &Context<'_, S>,
         state: SegmentState,
         plan: Plan,
-    ) -> SegmentHeader {
+    ) -> Result<SegmentHeader> {
+        context.begin_changing()?;
         let life = self.next_life;
         self.next_life += 1;
         context.index.set_next_life(self.next_life);
-        context.index.set_changing(true);
         let created = if state == SegmentState::Live { context.storage.now().max(plan.not_before) } else { 0 };
-        SegmentHeader {
+        Ok(SegmentHeader {
             state,
             cause: plan.cause,
             queue_id: context.index.queue_id,
@@ -548,12 +641,13 @@ impl<F: StorageFile> List<F> {
             base: plan.base,
             first_seq: plan.first_seq,
             gap_before: plan.gap_before,
+            reserved: plan.reserved,
             created,
             length: context.pool.geometry().segment_len,
             allocated: 0,
             disk: 0,
             salt: self.salts.draw(context.storage),
-        }
+        })
     }
 
     pub(super) fn write_row<S: Storage<File = F>>(&mut self, context: &Context<'_, S>, row: &Row) {
@@ -580,7 +674,7 @@ impl<F: StorageFile> List<F> {
         let full = |got: &Result<u64>| matches!(got, Err(error) if error.is_full());
         let mut got = self.allocate(context, &segment.file, &segment.name(), have, generous);
         if full(&got) && !more_comes {
-            context.index.set_changing(true);
+            context.begin_changing()?;
             while full(&got) {
                 got = self.allocate(context, &segment.file, &segment.name(), have, exact);
                 if full(&got) && !self.discard_spare(context) {
@@ -620,14 +714,15 @@ impl<F: StorageFile> List<F> {
         if let Some(limit) = context.limits.max_bytes
             && used + needed > limit
         {
-            return Err(Error::Full { used, limit, needed });
+            return Err(context.full(used, limit, needed));
         }
         let path = || context.storage.path().join(name);
         if context.limits.min_free_bytes > 0 {
             let free = context.storage.free_bytes().map_err(|error| Error::io("measure", path(), error))?;
             if free < context.limits.min_free_bytes.saturating_add(needed) {
-                let limit = (used + free).saturating_sub(context.limits.min_free_bytes);
-                return Err(Error::Full { used, limit, needed });
+                let limit = context.limits.min_free_bytes;
+                let path = context.storage.path().to_owned();
+                return Err(Error::Full { path, option: "min_free_bytes", used, limit, needed, free: Some(free) });
             }
         }
         let before = disk_bytes(file, have);
@@ -637,7 +732,7 @@ impl<F: StorageFile> List<F> {
             let needed = disk_bytes(file, end).saturating_sub(before).max(needed);
             if used + needed > limit {
                 file.set_len(have).map_err(|error| Error::io("truncate", path(), error))?;
-                return Err(Error::Full { used, limit, needed });
+                return Err(context.full(used, limit, needed));
             }
         }
         Ok(end)

@@ -23,10 +23,26 @@ struct Awaited {
     moment: Moment,
 }
 
+type Meanwhile = (&'static str, Box<dyn FnOnce()>);
+
 thread_local! {
+    static MEANWHILE: RefCell<Option<Meanwhile>> = const { RefCell::new(None) };
     static ARMED: Cell<bool> = const { Cell::new(false) };
     static AWAITED: RefCell<Vec<Awaited>> = const { RefCell::new(Vec::new()) };
     static MUTANT: Cell<Option<Mutant>> = const { Cell::new(None) };
+}
+
+/// The calling thread has come to that place in the code: what a test wants to happen there happens.
+pub(crate) fn reached(place: &str) {
+    let due = MEANWHILE.with_borrow_mut(|meanwhile| meanwhile.take_if(|(awaited, _)| *awaited == place));
+    if let Some((_, work)) = due {
+        work();
+    }
+}
+
+/// The next time that the calling thread comes to that place in the code, `work` is done there, as if by another thread.
+pub(crate) fn meanwhile(place: &'static str, work: impl FnOnce() + 'static) {
+    MEANWHILE.set(Some((place, Box::new(work))));
 }
 
 /// Called before every store through a mapping, and in the middle of those that are not one instruction.
@@ -103,10 +119,28 @@ pub(crate) enum Mutant {
     RecycledBeforePlacesAreSynced,
     /// A checkpoint slot is overwritten while the other one may exist in the page cache alone.
     SlotOverwrittenWithoutR1,
+    /// What an earlier, failed sync left off the disk is not stored again before the next one (R4).
+    SuspectNotStoredAgain,
+    /// A segment that was given up goes before the disk knows why.
+    CauseNotDurable,
+    /// Nothing says that segments are being changed.
+    ChangingNotSaid,
+    /// The files say that the end was clean although segments went since.
+    CleanMarkKept,
+    /// A spare's header says that it is live.
+    SpareLeftLive,
+    /// Recovery goes on when what it gave up could not be overwritten.
+    TornRestKept,
+    /// The rows of the index are believed without a look at the first and the last segment.
+    EndsNotLookedAt,
+    /// A seek forgets what was acknowledged in the page cache alone.
+    SeekNotSynced,
+    /// A number that only an acknowledgement speaks of is given out again.
+    AcknowledgedNumberGivenAgain,
 }
 
 impl Mutant {
-    pub(crate) const ALL: [Mutant; 7] = [
+    pub(crate) const ALL: [Mutant; 16] = [
         Mutant::CheckpointBeforeData,
         Mutant::ChecksumNotSeeded,
         Mutant::DirectoryNotSynced,
@@ -114,6 +148,15 @@ impl Mutant {
         Mutant::SealNotChecked,
         Mutant::RecycledBeforePlacesAreSynced,
         Mutant::SlotOverwrittenWithoutR1,
+        Mutant::SuspectNotStoredAgain,
+        Mutant::CauseNotDurable,
+        Mutant::ChangingNotSaid,
+        Mutant::CleanMarkKept,
+        Mutant::SpareLeftLive,
+        Mutant::TornRestKept,
+        Mutant::EndsNotLookedAt,
+        Mutant::SeekNotSynced,
+        Mutant::AcknowledgedNumberGivenAgain,
     ];
 
     /// Whether this bug is planted in what the calling thread does.

@@ -43,6 +43,7 @@ int main(void) {
   FIELD(mmq_stats, flush_ns);
   FIELD(mmq_stats, poisoned);
   FIELD(mmq_stats, oldest_age_ms);
+  FIELD(mmq_stats, reserved_numbers);
   VALUE(MMQ_OK);
   VALUE(MMQ_EMPTY);
   VALUE(MMQ_BUFFER_TOO_SMALL);
@@ -59,6 +60,7 @@ int main(void) {
   VALUE(MMQ_POISONED);
   VALUE(MMQ_CLOSED);
   VALUE(MMQ_FORKED);
+  VALUE(MMQ_NOT_A_QUEUE);
   VALUE(MMQ_PANIC);
   VALUE(MMQ_REJECT);
   VALUE(MMQ_WAIT);
@@ -67,5 +69,6 @@ int main(void) {
   VALUE(MMQ_GAP_UNFLUSHED);
   VALUE(MMQ_GAP_DROPPED);
   VALUE(MMQ_GAP_EXPIRED);
+  VALUE(MMQ_GAP_RESERVED);
   return 0;
 }

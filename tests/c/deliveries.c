@@ -67,7 +67,11 @@ int main(int argc, char **argv) {
   OK(mmq_receive(queue, &first));
   OK(mmq_set_max_in_flight(queue, 1));
   ANSWERS(MMQ_TIMED_OUT, mmq_receive_timeout(queue, 0, &none));
+  OK(mmq_in_flight(queue, &count));
+  CHECK(count == 1);
   OK(mmq_delivery_ack(first));
+  OK(mmq_in_flight(queue, &count));
+  CHECK(count == 0);
   mmq_consumer_free(workers);
   OK(mmq_close(queue));
   return 0;

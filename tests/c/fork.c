@@ -54,7 +54,7 @@ static void *traffic(void *unused) {
 }
 
 /* All of it in a child that was forked just now. */
-static int child(mmq_message *lent, unsigned long long number, mmq_delivery *kept, mmq_delivery *other_kept) {
+static int child(mmq_message *lent, mmq_delivery *kept, mmq_delivery *other_kept) {
   mmq_message *message = NULL;
   mmq_consumer *other = NULL;
   mmq_queue *again = NULL;
@@ -84,8 +84,7 @@ static int child(mmq_message *lent, unsigned long long number, mmq_delivery *kep
   FORKED(mmq_consumer_receive(worker_place, &delivery));
   FORKED(mmq_delivery_ack(kept));
   mmq_delivery_free(other_kept);
-  /* What was lent before can still be read, and everything can be given back. */
-  CHECK(holds(mmq_message_data(lent), number, mmq_message_len(lent)));
+  /* Everything can be given back. The bytes that were lent before are the parent's: they are not looked at. */
   mmq_message_free(lent);
   mmq_consumer_free(consumer);
   OK(mmq_close(queue));
@@ -105,8 +104,8 @@ static void fork_and_wait(mmq_message *lent, unsigned long long number, mmq_deli
   CHECK(pid >= 0);
   if (pid == 0) {
     /* Destructors run in one of two. */
-    if (number % 2 == 0) exit(child(lent, number, one, two));
-    _exit(child(lent, number, one, two));
+    if (number % 2 == 0) exit(child(lent, one, two));
+    _exit(child(lent, one, two));
   }
   CHECK(waitpid(pid, &status, 0) == pid);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) fprintf(stderr, "the child ended with %#x\n", (unsigned)status);

@@ -59,9 +59,9 @@ static void gap_and_full(void) {
   OK(mmq_open(path_of("gap"), options, &queue));
   while ((status = mmq_enqueue(queue, bytes, sizeof bytes, &seq)) == MMQ_OK) refused = seq + 1;
   ANSWERS(MMQ_FULL, status);
-  CHECK(seq + 1 == refused && strstr(text(), "full"));
+  CHECK(seq + 1 == refused && strstr(text(), "full") && strstr(text(), "max_bytes 131072") && strstr(text(), path_of("gap")));
   ANSWERS(MMQ_MESSAGE_TOO_LARGE, mmq_enqueue_batch(queue, &(mmq_slice){bytes, (size_t)1 << 33}, 1, NULL));
-  CHECK(strstr(text(), "8589934592"));
+  CHECK(strstr(text(), "8589934592") && strstr(text(), path_of("gap")));
   OK(mmq_close(queue));
 
   OK(mmq_options_set_on_full(options, MMQ_DROP_OLDEST, 0));
@@ -161,6 +161,7 @@ static void refused_openings(void) {
   ANSWERS(MMQ_IO, mmq_open(path_of("file"), NULL, &none));
   CHECK(strstr(text(), "file"));
   ANSWERS(MMQ_INVALID_ARGUMENT, mmq_open("", NULL, &none));
+  CHECK(strcmp(text(), "dir: the path is empty") == 0);
   CHECK(none == NULL);
 }
 
@@ -206,6 +207,18 @@ static void later_format(void) {
   CHECK(strstr(text(), "77") && queue == NULL);
 }
 
+/* A directory with somebody's file in it: refused, and named. */
+static void no_queue(void) {
+  mmq_queue *queue = NULL;
+  FILE *file;
+  CHECK(mkdir(path_of("project"), 0700) == 0);
+  file = fopen(path_of("project/page.html"), "w");
+  CHECK(file && fputs("hello", file) >= 0 && fclose(file) == 0);
+  ANSWERS(MMQ_NOT_A_QUEUE, mmq_open(path_of("project"), NULL, &queue));
+  CHECK(strstr(text(), "project") && strstr(text(), "page.html") && queue == NULL);
+  CHECK(access(path_of("project/page.html"), F_OK) == 0 && access(path_of("project/index"), F_OK) != 0);
+}
+
 static void closed_and_removed(void) {
   mmq_queue *queue = open_at("closed");
   mmq_consumer *one, *two, *none = NULL;
@@ -220,6 +233,9 @@ static void closed_and_removed(void) {
   ANSWERS(MMQ_NOT_FOUND, mmq_consumer_remove(queue, "three"));
   OK(mmq_consumer_remove(queue, "two"));
   ANSWERS(MMQ_NOT_FOUND, mmq_consumer_peek(two, &message));
+  ANSWERS(MMQ_NOT_FOUND, mmq_consumer_fork(two, "three", &none));
+  ANSWERS(MMQ_NOT_FOUND, mmq_consumer_ready_fd(two, &ready));
+  ANSWERS(MMQ_NOT_FOUND, mmq_consumer_set_max_in_flight(two, 1));
   ANSWERS(MMQ_NOT_FOUND, mmq_consumer_seek(one, 5));
   ANSWERS(MMQ_NOT_FOUND, mmq_wait_durable(queue, 5));
   OK(mmq_consumer_ready_fd(one, &ready));
@@ -321,13 +337,14 @@ int main(int argc, char **argv) {
   CHECK(MMQ_OK == 0 && MMQ_EMPTY == 1 && MMQ_BUFFER_TOO_SMALL == 2 && MMQ_TIMED_OUT == 3 && MMQ_GAP == 4);
   CHECK(MMQ_INVALID_ARGUMENT == 16 && MMQ_INVALID_OPTION == 17 && MMQ_MESSAGE_TOO_LARGE == 18 && MMQ_FULL == 19);
   CHECK(MMQ_LOCKED == 20 && MMQ_NOT_FOUND == 21 && MMQ_UNSUPPORTED_FORMAT == 22 && MMQ_IO == 23);
-  CHECK(MMQ_POISONED == 24 && MMQ_PANIC == 31);
+  CHECK(MMQ_POISONED == 24 && MMQ_NOT_A_QUEUE == 29 && MMQ_PANIC == 31);
   answers();
   gap_and_full();
   expired_and_damaged();
   refused_openings();
   path_of_any_bytes();
   later_format();
+  no_queue();
   closed_and_removed();
   forked();
   poisoned();

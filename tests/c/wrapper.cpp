@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -24,6 +25,37 @@ static_assert(std::is_nothrow_move_constructible<mmq::Consumer>::value, "handles
 static_assert(std::is_nothrow_move_constructible<mmq::Options>::value, "handles move");
 static_assert(std::is_base_of<std::system_error, mmq::Error>::value, "errors are system errors");
 static_assert(sizeof(mmq::Queue) == sizeof(void *), "a handle is a pointer");
+
+/** Times to wait as C gets them: below 0 is for ever there, and here no number but the largest means that. */
+static void times() {
+  using namespace std::chrono;
+  using mmq::detail::wait_ms;
+  using mmq::detail::whole_ms;
+  CHECK(wait_ms(milliseconds(7)) == 7 && wait_ms(seconds(2)) == 2000 && wait_ms(duration<double>(1.5)) == 1500);
+  CHECK(wait_ms(milliseconds(0)) == 0 && wait_ms(milliseconds(-1)) == 0 && wait_ms(nanoseconds(-33000000)) == 0);
+  CHECK(wait_ms(hours::min()) == 0 && wait_ms(milliseconds::min()) == 0 && wait_ms(duration<double>(-1e300)) == 0);
+  CHECK(wait_ms(nanoseconds(1)) == 1 && wait_ms(microseconds(1001)) == 2 && wait_ms(duration<float>(0.0001f)) == 1);
+  CHECK(wait_ms(mmq::forever) == -1 && wait_ms(milliseconds::max()) == -1 && wait_ms(hours::max()) == -1);
+  CHECK(wait_ms(duration<double>(1e300)) == -1 && wait_ms(duration<int, std::ratio<31556952>>(INT32_MAX)) == -1);
+  CHECK(wait_ms(nanoseconds::max()) == INT64_MAX / 1000000 + 1 && whole_ms(hours::max()) == INT64_MAX);
+  CHECK(wait_ms(duration<double>(std::numeric_limits<double>::quiet_NaN())) == 0);
+  CHECK(wait_ms(duration<double>(std::numeric_limits<double>::infinity())) == -1);
+}
+
+/** What the system has a name for. */
+static void conditions() {
+  const auto is = [](mmq_status status, std::errc condition) {
+    const std::error_code ec = status;
+    return ec == condition && ec == status && ec.category() == mmq::category();
+  };
+  CHECK(is(MMQ_TIMED_OUT, std::errc::timed_out) && is(MMQ_INVALID_ARGUMENT, std::errc::invalid_argument));
+  CHECK(is(MMQ_INVALID_OPTION, std::errc::invalid_argument) && is(MMQ_MESSAGE_TOO_LARGE, std::errc::message_size));
+  CHECK(is(MMQ_FULL, std::errc::no_space_on_device) && is(MMQ_LOCKED, std::errc::device_or_resource_busy));
+  CHECK(is(MMQ_NOT_FOUND, std::errc::no_such_file_or_directory) && is(MMQ_IO, std::errc::io_error));
+  CHECK(is(MMQ_UNSUPPORTED_FORMAT, std::errc::not_supported) && is(MMQ_CLOSED, std::errc::broken_pipe));
+  CHECK(is(MMQ_POISONED, std::errc::state_not_recoverable) && !is(MMQ_GAP, std::errc::io_error));
+  CHECK(std::error_code(MMQ_GAP) != std::errc::invalid_argument && std::error_code(MMQ_PANIC) == MMQ_PANIC);
+}
 
 static void with_error_codes(const std::string &dir) {
   std::error_code ec;
@@ -61,6 +93,11 @@ static void with_error_codes(const std::string &dir) {
   CHECK(queue.dequeue(ec)->view() == "one two three");
   CHECK(!queue.dequeue(ec) && !ec && queue.empty(ec));
   CHECK(!queue.dequeue_timeout(std::chrono::milliseconds(1), ec) && !ec);
+  // A deadline that has passed is not waited for; a hang would end this program.
+  const auto deadline = std::chrono::steady_clock::now() - std::chrono::milliseconds(33);
+  CHECK(!queue.dequeue_timeout(deadline - std::chrono::steady_clock::now(), ec) && !ec);
+  CHECK(!queue.receive_timeout(deadline - std::chrono::steady_clock::now(), ec) && !ec);
+  CHECK(!queue.dequeue_timeout(std::chrono::milliseconds(-1), ec) && !ec);
   queue.flush(ec);
   CHECK(!ec && queue.durable_seq(ec) == 5);
   queue.wait_durable(4, ec);
@@ -87,9 +124,10 @@ static void with_error_codes(const std::string &dir) {
     CHECK(!ec && queue.ready_fd(ec) >= 0);
     auto delivery = queue.receive(ec);
     CHECK(!ec && delivery && delivery->view() == "again" && delivery->seq() == 5 && delivery->attempts() == 1);
+    CHECK(queue.in_flight(ec) == 1 && !ec);
     CHECK(!queue.receive(ec) && !ec && !queue.receive_timeout(std::chrono::milliseconds(1), ec) && !ec);
     delivery.reset();
-    delivery = queue.receive_timeout(std::chrono::milliseconds(-1), ec);
+    delivery = queue.receive_timeout(mmq::forever, ec);
     CHECK(delivery->attempts() == 2 && delivery->size() == 5 && delivery->str() == "again");
 #if defined(__cpp_lib_span)
     CHECK(delivery->bytes().size() == 5);
@@ -127,7 +165,42 @@ static void with_error_codes(const std::string &dir) {
   waits.arena_size(4096).max_bytes(65536).on_full(MMQ_WAIT, std::chrono::milliseconds(1));
   mmq::Queue small = mmq::Queue::open(dir + "-small", waits, ec);
   while (!ec) small.enqueue(std::string_view(dir), ec);
+  CHECK(ec == MMQ_FULL && ec == std::errc::no_space_on_device);
+  small.close(ec);
+  // A negative time does not wait here either.
+  waits.on_full(MMQ_WAIT, std::chrono::seconds(-1));
+  small = mmq::Queue::open(dir + "-small", waits, ec);
+  while (!ec) small.enqueue(std::string_view(dir), ec);
   CHECK(ec == MMQ_FULL);
+  small.close(ec);
+
+  // Work: what is not done comes again, and what was dropped is told.
+  mmq::Options drops;
+  drops.arena_size(4096).max_bytes(128 * 1024).on_full(MMQ_DROP_OLDEST);
+  mmq::Queue spool = mmq::Queue::open(dir + "-spool", drops, ec);
+  mmq::Consumer worker = spool.consumer("worker", ec);
+  CHECK(!ec);
+  const std::string kilobyte(1000, 'x');
+  std::uint64_t latest = 0, next = 0, lost = 0, done = 0;
+  for (int round = 0; round < 300; round++) latest = spool.enqueue(kilobyte, ec);
+  const auto on_gap = [&](const mmq::Gap &gap) {
+    CHECK(gap.first == next && gap.cause == MMQ_GAP_DROPPED && mmq::last_error().find("dropped") != std::string::npos);
+    lost += gap.last - gap.first + 1;
+    next = gap.last + 1;
+  };
+  const auto until = [&](std::uint64_t end) {
+    return [&, end](const mmq::Delivery &job) {
+      CHECK(job.seq() == next && job.size() == 1000);
+      if (job.seq() == end && job.attempts() == 1) return false;
+      next++;
+      done++;
+      return true;
+    };
+  };
+  CHECK(!worker.for_each(until(latest), on_gap, ec) && !ec && lost > 0 && worker.in_flight(ec) == 0 && next == latest);
+  CHECK(worker.for_each(until(latest), on_gap, ec) && !ec && done + lost == 300 && worker.empty(ec));
+  spool.close(ec);
+  CHECK(!worker.for_each(until(0), on_gap, ec) && ec == MMQ_CLOSED);
 
   // A name that C would see cut off at its zero byte, and so another consumer's, another directory.
   mmq::Queue third = mmq::Queue::open(dir + "-third", ec);
@@ -184,33 +257,63 @@ static void with_exceptions(const std::string &dir) {
     CHECK(false);
   } catch (const mmq::GapError &error) {
     CHECK(error.gap().first == 0 && error.gap().cause == MMQ_GAP_DROPPED && error.code() == MMQ_GAP);
-    CHECK(std::strstr(error.what(), "dropped"));
+    CHECK(error.what() == mmq::last_error() && std::strstr(error.what(), "dropped") && !std::strstr(error.what(), "missing"));
     CHECK(queue.last_gap()->last == error.gap().last);
     CHECK(queue.peek()->seq() == error.gap().last + 1);
   }
-  while (queue.dequeue()) {
+  {
+    // Behind a gap, by calls that take and by one that looks ahead.
+    for (int round = 0; round < 300; round++) queue.enqueue(bytes.data(), bytes.size());
+    std::uint64_t next = queue.last_gap()->last + 1, gaps = 0;
+    const auto on_gap = [&](const mmq::Gap &gap) {
+      CHECK(gap.first == next && std::strstr(mmq::last_error().c_str(), "dropped"));
+      next = gap.last + 1;
+      gaps++;
+    };
+    auto ahead = queue.iter();
+    CHECK(mmq::past_gaps([&] { return ahead.next(); }, on_gap)->seq() == next && gaps == 1);
+    next = queue.last_gap()->last + 1;
+    while (const auto message = mmq::past_gaps([&] { return queue.dequeue(); }, on_gap)) CHECK(message->seq() == next++);
+    CHECK(gaps == 2 && next == 600);
+
+    // Work that throws gives its message back; the next call goes on with it.
+    queue.enqueue_batch({"one", "two", "three"});
+    std::string done;
+    bool fails = true;
+    const auto work = [&](const mmq::Delivery &job) {
+      if (job.view() == "two" && std::exchange(fails, false)) throw std::string("on purpose");
+      done += job.view();
+    };
+    try {
+      queue.for_each(work, on_gap);
+      CHECK(false);
+    } catch (const std::string &text) {
+      CHECK(text == "on purpose" && done == "one" && queue.len() == 2);
+    }
+    queue.for_each(work, on_gap);
+    CHECK(done == "onetwothree" && queue.empty() && gaps == 2);
   }
   CHECK(queue.empty() && queue.len() == 0 && !queue.skip() && !queue.peek());
-  CHECK(queue.enqueue_batch({"a", "b"}) == 300 && queue.enqueue_parts({"c", "d"}) == 302);
+  CHECK(queue.enqueue_batch({"a", "b"}) == 603 && queue.enqueue_parts({"c", "d"}) == 605);
   char buf[2];
-  CHECK(queue.peek_into(buf, sizeof buf) && queue.dequeue_into(buf, sizeof buf).seq == 300);
-  CHECK(*queue.skip() == 301 && queue.dequeue_timeout(std::chrono::milliseconds(1))->view() == "cd");
+  CHECK(queue.peek_into(buf, sizeof buf) && queue.dequeue_into(buf, sizeof buf).seq == 603);
+  CHECK(*queue.skip() == 604 && queue.dequeue_timeout(std::chrono::milliseconds(1))->view() == "cd");
   queue.flush();
-  queue.wait_durable(302);
-  CHECK(queue.durable_seq() == 303 && queue.stats().next_seq == 303);
+  queue.wait_durable(605);
+  CHECK(queue.durable_seq() == 606 && queue.stats().next_seq == 606);
   auto consumer = queue.consumer("name");
   auto fork = consumer.fork("fork");
-  fork.seek(303);
+  fork.seek(606);
   CHECK(!fork.dequeue());
   queue.enqueue("job");
-  consumer.seek(303);
+  consumer.seek(606);
   consumer.set_max_in_flight(0);
   try {
     auto job = consumer.receive();
     CHECK(consumer.in_flight() == 1);
     throw job->seq();
   } catch (std::uint64_t number) {
-    CHECK(number == 303 && consumer.in_flight() == 0);
+    CHECK(number == 606 && consumer.in_flight() == 0);
   }
   consumer.receive_timeout(std::chrono::milliseconds(0))->ack();
   CHECK(!consumer.receive() && consumer.ready_fd() >= 0 && queue.ready_fd() >= 0);
@@ -232,6 +335,12 @@ static void with_exceptions(const std::string &dir) {
   CHECK(thrown([&] { fork.dequeue(); }) == MMQ_NOT_FOUND);
   CHECK(thrown([&] { fork.iter().next(); }) == MMQ_NOT_FOUND);
   CHECK(thrown([&] { fork.seek(1000); }) != MMQ_OK);
+  try {
+    consumer.seek(10000);
+  } catch (const mmq::Error &error) {
+    CHECK(std::string(error.what()).find("queue " + dir + " holds no message 10000: it holds ") == 0);
+    CHECK(error.what() == mmq::last_error());
+  }
   CHECK(thrown([&] { queue.consumer(""); }) == MMQ_INVALID_ARGUMENT);
   CHECK(thrown([&] { queue.remove_consumer("nobody"); }) == MMQ_NOT_FOUND);
   mmq::Queue moved = std::move(queue);
@@ -243,6 +352,8 @@ static void with_exceptions(const std::string &dir) {
 
 int main(int argc, char **argv) {
   const std::string root = argc > 1 ? argv[1] : ".";
+  times();
+  conditions();
   with_error_codes(root + "/codes");
 #if MMQ_HPP_THROWS
   with_exceptions(root + "/exceptions");

@@ -7,6 +7,9 @@
 
 mod binary;
 mod checkers;
+#[path = "../support/flipped.rs"]
+mod flipped;
+mod gaps;
 mod installed;
 mod library;
 mod misuse;
@@ -42,6 +45,13 @@ fn the_headers_compile_alone_and_twice_without_a_warning() {
         for standard in ["c++11", "c++14", "c++17", "c++20"] {
             check(compiler, "c++", standard, "mmq.h", &[]);
         }
+        let source = dir.join("old.cpp");
+        std::fs::write(&source, "#include <mmq.hpp>\n").unwrap();
+        let mut old = Command::new(compiler);
+        let old = old.args(["-std=c++14", "-fsyntax-only", "-I"]).arg(root().join("include")).arg(&source);
+        let said = String::from_utf8_lossy(&old.output().unwrap().stderr).into_owned();
+        assert_eq!(said.matches("error:").count(), 1, "{said}");
+        assert!(said.contains("mmq.hpp needs C++17"), "{said}");
         for standard in ["c++17", "c++20"] {
             check(compiler, "c++", standard, "mmq.hpp", &["-Wshadow", "-Wconversion"]);
             check(compiler, "c++", standard, "mmq.hpp", &["-fno-exceptions", "-fno-rtti"]);

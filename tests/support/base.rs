@@ -105,7 +105,7 @@ impl Base {
             // All but the default one begin with the oldest message held, which may lie before `first`.
             consumer.seek(reader.place).unwrap();
             if name == "worker" {
-                consumer.set_max_in_flight(None);
+                consumer.set_max_in_flight(None).unwrap();
                 let deliveries: Vec<_> = (0..8).map(|_| consumer.receive().unwrap().unwrap()).collect();
                 for delivery in deliveries.into_iter().skip(1).step_by(2) {
                     reader.done.push(delivery.seq());

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use mmq::{Error, Options};
+use mmq::{Error, Options, Queue};
 
 /// In memory where that is possible: a fuzzer makes thousands of queues a second.
 fn scratch() -> tempfile::TempDir {
@@ -87,12 +87,42 @@ fn edited(data: &[u8], wanted: impl Fn(&str) -> bool) -> Vec<(String, Vec<u8>)> 
     files
 }
 
-/// Opens what was made of the base queue, and drains it to the end.
+/// Where the index says for which directory its live part is true.
+const TOKEN: std::ops::Range<usize> = 8192..8216;
+
+/// The token of an index in its own directory, and of the base's.
+fn token(dir: &Path) -> Vec<u8> {
+    fs::read(dir.join("index")).expect("the index")[TOKEN].to_vec()
+}
+
+/// Opens what was made of the base queue, and drains it to the end: in a copy, whose life token says so, and as if it were in the
+/// original directory, where the live part is believed.
 fn judge(files: &[(String, Vec<u8>)]) {
+    judge_in(&scratch(), files);
     let dir = scratch();
-    for (name, bytes) in files {
-        fs::write(dir.path().join(name), bytes).expect("a file");
+    put(dir.path(), base());
+    let copied = token(dir.path());
+    options().open(dir.path()).and_then(Queue::close).expect("the base queue opens");
+    let change: Vec<u8> = token(dir.path()).iter().zip(copied).map(|(here, there)| here ^ there).collect();
+    let mut files = files.to_vec();
+    for (_, bytes) in files.iter_mut().filter(|(name, _)| name == "index") {
+        let token = bytes.iter_mut().skip(TOKEN.start).take(TOKEN.len());
+        token.zip(&change).for_each(|(byte, change)| *byte ^= change);
     }
+    for file in fs::read_dir(dir.path()).expect("the files") {
+        fs::remove_file(file.expect("a file").path()).expect("removing");
+    }
+    judge_in(&dir, &files);
+}
+
+fn put(dir: &Path, files: &[(String, Vec<u8>)]) {
+    for (name, bytes) in files {
+        fs::write(dir.join(name), bytes).expect("a file");
+    }
+}
+
+fn judge_in(dir: &tempfile::TempDir, files: &[(String, Vec<u8>)]) {
+    put(dir.path(), files);
     let queue = match options().open(dir.path()) {
         Ok(queue) => queue,
         // The one thing that is refused: files that say they are of a later version.

@@ -31,13 +31,20 @@ fn scratch() -> TempDir {
 }
 
 impl<'b> Replica<'b> {
-    pub(crate) fn new(base: &'b Base) -> Replica<'b> {
+    /// A copy; `at_home` it was opened and closed where it is, so that its index is true for that directory.
+    pub(crate) fn new(base: &'b Base, at_home: bool) -> Replica<'b> {
         let home = scratch();
         let read = |name: String| (name.clone(), fs::read(base.files().join(name)).unwrap());
         let files = names(&base.files()).into_iter().map(read).collect();
         fs::create_dir(home.path().join("queue")).unwrap();
         let mut replica = Replica { base, home, files, compared: Vec::new() };
         replica.restore(None);
+        if at_home {
+            base.options.clone().open(replica.dir()).unwrap().close().unwrap();
+            let dir = replica.dir();
+            replica.files.iter_mut().for_each(|(name, bytes)| *bytes = fs::read(dir.join(name)).unwrap());
+            assert_eq!(names(&dir).len(), replica.files.len(), "opening and closing changes no name");
+        }
         replica
     }
 
@@ -127,7 +134,7 @@ impl<'b> Replica<'b> {
     /// Every byte of every segment header, and of every part of the index.
     pub(crate) fn headers(&self, with_index: bool) -> Vec<Place> {
         // As `src/layout.rs` lists the parts; of the consumers' rows the ones in use and the first free one.
-        let parts = [0..64, 1024..1152, 2048..4224, 4608..8064, 8192..8448, 8704..12160];
+        let parts = [0..64, 1024..1216, 2048..4288, 4608..8064, 8192..8704, 8704..12160];
         let rows = 12288..12288 + 384 * (self.base.readers.len() as u64 + 2);
         let index: Vec<u64> = parts.into_iter().chain([rows, 36864..40960]).flatten().collect();
         let mut places = Vec::new();

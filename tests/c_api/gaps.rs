@@ -1,0 +1,68 @@
+//! The examples in C and C++, and the programs of the README and of `mmq.h`, on a queue of 4,000 messages with six flipped bytes:
+//! each tells the six, reads all the others, and ends with success.
+
+use std::path::Path;
+use std::process::Output;
+
+use crate::flipped::{self, DAMAGED, MESSAGES, WHOLE};
+use crate::library::{library, root};
+
+fn job(number: u64) -> Vec<u8> {
+    format!("job number {number:08} of many").into()
+}
+
+/// Builds the program and runs it in a directory where `queue` is damaged; the lines of its output and how many gaps it told of.
+#[track_caller]
+fn run_on_damage(compiler: &str, source: &Path, standard: &str, queue: &str) -> (Vec<String>, usize) {
+    let program = library().compile(compiler, source, &[standard, "-O1"]);
+    let (mut command, dir) = library().command(&[], &program);
+    let queue = dir.path().join(queue);
+    flipped::make(&queue, job);
+    let Output { status, stdout, stderr } = command.env("MMQ_EXAMPLE_DIR", &queue).output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{}: {status}\n{stderr}", source.display());
+    (
+        stdout.lines().map(str::to_owned).collect(),
+        stderr.lines().filter(|line| line.contains("will never come")).count(),
+    )
+}
+
+/// The six are five gaps: two of them adjoin.
+const GAPS: usize = DAMAGED.len() - 1;
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
+fn the_programs_of_the_header_and_the_readme_read_on_behind_gaps() {
+    let mut programs = vec![(root().join("tests/c/header_example.c"), "cc", "-std=c99")];
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    for (language, compiler, standard) in [("c", "cc", "-std=c99"), ("cpp", "c++", "-std=c++17")] {
+        let (_, rest) = readme.split_once(&format!("```{language}\n")).expect("a program in that language");
+        let source = library().dir.join(format!("readme_gaps.{language}"));
+        std::fs::write(&source, rest.split_once("```").unwrap().0).unwrap();
+        programs.push((source, compiler, standard));
+    }
+    for (source, compiler, standard) in programs {
+        let (lines, gaps) = run_on_damage(compiler, &source, standard, "spool");
+        assert_eq!((lines.len() as u64, gaps), (WHOLE + 1, GAPS), "{}", source.display());
+        assert!(lines.last().is_some_and(|line| line.ends_with("hello")));
+    }
+}
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
+fn the_examples_in_c_and_cpp_read_on_behind_gaps() {
+    let example = |name: &str, compiler: &str, standard: &str| {
+        run_on_damage(compiler, &root().join("examples").join(name), standard, "queue")
+    };
+    for (extension, compiler, standard) in [("c", "cc", "-std=c11"), ("cpp", "c++", "-std=c++17")] {
+        let (lines, gaps) = example(&format!("hello.{extension}"), compiler, standard);
+        assert_eq!((lines.len() as u64, gaps), (WHOLE + 2, GAPS));
+        assert_eq!(lines.last(), Some(&format!("{}: world", MESSAGES + 1)));
+        let (lines, gaps) = example(&format!("producer_consumer.{extension}"), compiler, standard);
+        assert!(lines[0].starts_with(&format!("{} messages of ", WHOLE + 100_000)), "{lines:?}");
+        assert_eq!(gaps, GAPS);
+    }
+    let (lines, gaps) = example("event_loop.c", "cc", "-std=c11");
+    let seen = lines[0].split(' ').find_map(|word| word.parse::<u64>().ok());
+    assert!(seen.is_some_and(|seen| seen >= WHOLE) && gaps == GAPS, "{lines:?}");
+}
