@@ -77,18 +77,20 @@
  * Signals. No function may be called from a signal handler. The library installs no handler, and restarts interrupted system
  * calls. If somebody else truncates the queue's files while they are mapped, the kernel answers with SIGBUS.
  *
- * Panics (bugs of the library) never cross into C: they are answered MMQ_PANIC, after a line on standard error. No function
+ * Panics and other bugs of the library never cross into C: they are answered MMQ_PANIC, after a line on standard error. No function
  * calls back into the program, so no C++ exception and no longjmp can pass through the library.
  *
  * Full disk. It is an answer (MMQ_FULL), never a signal: nothing was changed, and the call works again when there is space.
- * Reading, mmq_flush, mmq_close and giving space back need none.
+ * (The exception is a copy that shares extents, made on xfs while the queue was open: copy a closed queue, or with cp
+ * --reflink=never.) Reading and giving space back need no space. mmq_flush and mmq_close need none on ext4, xfs and tmpfs. On file
+ * systems that copy what is overwritten (btrfs, and others that may) they can answer MMQ_FULL: then what was put in is still there,
+ * but places of consumers could not be written. They wait in memory, and mmq_flush works again when there is space; when the
+ * queue is closed, or the process dies, before that, messages that were taken come again.
  *
  * Failed flush. It is told by the call that flushed (MMQ_IO), or, when that was a read or the timer, by the next call that writes
- * (MMQ_POISONED): what was written since may never reach the disk. A message that was put in stays in the queue (do not put it
- * in again), and one that was taken is handed over.
- *
- * A failed flush takes nothing back: a message that mmq_enqueue put in stays in (to put it in again would make two of it), and is
- * only not known to survive a power cut.
+ * (MMQ_POISONED): what was written since the last flush that succeeded may never reach the disk. It takes nothing back: a message
+ * that was put in stays in the queue (to put it in again would make two of it) and is only not known to survive a power cut, and
+ * one that was taken is handed over. Writing is refused until the queue is opened again; reading goes on.
  *
  * Units. Sizes are bytes, times are milliseconds, sequence numbers count from 0. A time to wait of 0 does not wait, one below 0
  * waits for ever.
@@ -289,7 +291,11 @@ typedef struct mmq_stats {
   uint64_t mapped_arenas;
   /** Bytes mapped now, without the index file. */
   uint64_t mapped_bytes;
-  /** Bytes of disk taken, every file counted. */
+  /**
+   * Bytes of disk taken, every file counted. Also those of files that were removed while somebody still reads them (a message
+   * that is held, an iterator or a consumer that pauses there), until it lets go: so this may be above max_bytes, which is
+   * about the files in the directory.
+   */
   uint64_t disk_bytes;
   /** The sequence number the next message will get. */
   uint64_t next_seq;
@@ -494,8 +500,8 @@ mmq_status mmq_open(const char *dir,
  * stay readable until they are freed; consumers' handles can only be freed.
  *
  * @param queue The queue, or NULL.
- * @return MMQ_OK; MMQ_IO or MMQ_FULL when the last flush failed, MMQ_POISONED when an earlier one had: what was enqueued survives
- * the process all the same; MMQ_INVALID_ARGUMENT when it is not a live handle.
+ * @return MMQ_OK; MMQ_IO or MMQ_FULL (see "Full disk" at the top) when the last flush failed, MMQ_POISONED when an earlier one
+ * had: what was enqueued survives the process all the same; MMQ_INVALID_ARGUMENT when it is not a live handle.
  */
 mmq_status mmq_close(struct mmq_queue *queue);
 
@@ -683,8 +689,9 @@ mmq_status mmq_is_empty(const struct mmq_queue *queue, bool *out);
  * Threads that flush at the same time share one sync.
  *
  * @param queue Not NULL.
- * @return MMQ_OK; MMQ_IO: then all writing answers MMQ_POISONED until the queue is opened again; MMQ_POISONED (mmq_last_error has
- * the reason), MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * @return MMQ_OK; MMQ_IO: then all writing answers MMQ_POISONED until the queue is opened again; MMQ_FULL (on file systems that copy
+ * what is overwritten: see "Full disk" at the top), and the next mmq_flush tries again; MMQ_POISONED (mmq_last_error has the
+ * reason), MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_flush(struct mmq_queue *queue);
 

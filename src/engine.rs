@@ -251,7 +251,8 @@ impl<S: Storage> Engine<S> {
     #[cold]
     fn begin_default(&self) -> Result<&Arc<Standing<S>>> {
         self.consumer(DEFAULT)?;
-        self.default.get().ok_or_else(|| Error::internal("the default consumer was made and is not there"))
+        let missing = || Error::internal(self.shared.storage.path(), "the default consumer was made and is not there");
+        self.default.get().ok_or_else(missing)
     }
 
     /// The default consumer, if it ever read.
@@ -790,7 +791,8 @@ impl<S: Storage> Engine<S> {
             standing.set_ready(&self.shared, ready);
         }
         let ready = standing.ready.get().map(|ready| ready.descriptor());
-        ready.ok_or_else(|| Error::internal("the descriptor was made and is not there"))
+        let missing = || Error::internal(self.shared.storage.path(), "the descriptor was made and is not there");
+        ready.ok_or_else(missing)
     }
 
     /// Makes producers tell of news. Counted under the locks that messages become visible under: whoever publishes later

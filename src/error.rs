@@ -17,7 +17,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// nothing, but for what its own `# Errors` say of a flush that failed behind it, and [`Error::Gap`] has already been stepped
 /// over: see [`past_gaps`] for loops that go on behind it.
 ///
-/// The text of an error (its [`Display`](fmt::Display)) says all of it, the cause and the queue's path included;
+/// The text of an error (its [`Display`](fmt::Display)) says all of it, the cause and the queue's path included (but for
+/// [`Gap`](Error::Gap), [`Closed`](Error::Closed) and [`Forked`](Error::Forked), which have no room for a path);
 /// [`source`](std::error::Error::source) gives none, so that no cause is printed twice. The system's own error is the field
 /// [`source`](Error::Io::source) of [`Error::Io`].
 ///
@@ -138,16 +139,20 @@ pub enum Error {
         /// The failure that poisoned the queue, with the path of the file.
         reason: String,
     },
-    /// The queue was closed while the call waited, or before it.
-    #[error("the queue is closed")]
+    /// The queue was closed while the call waited, or before it: what is left of its handles can only be dropped.
+    #[error("the queue is closed; open it again to go on")]
     Closed,
     /// The queue was opened in another process: this one is a fork of it and must open the queue for itself.
-    #[error("the queue was opened before a fork; a child process cannot use its parent's queue")]
+    #[error(
+        "the queue was opened before a fork; a child process cannot use its parent's queue: open it where it is used"
+    )]
     Forked,
     /// A bug in mmq: something was not as the library's own code has it. The queue may be used on; please report it with this
     /// text.
-    #[error("a bug in mmq: {what}")]
+    #[error("queue {}: a bug in mmq: {what}; please report this text", path.display())]
     Internal {
+        /// The queue's directory.
+        path: PathBuf,
         /// What was not as it must be.
         what: &'static str,
     },
@@ -180,6 +185,43 @@ impl SyncFailed {
     /// For an opening, which fails by it. The next one does not believe the page cache either, or finds it as this one did.
     pub(crate) fn ends_opening(self, path: impl Into<PathBuf>) -> Error {
         self.heeded(path)
+    }
+}
+
+#[cfg(feature = "capi")]
+thread_local! {
+    /// Which queue this thread's latest [`Error::Closed`] or [`Error::Forked`] is about. These two have no field for it, since
+    /// programs match on them as they are.
+    static REFUSED_BY: std::cell::Cell<Option<PathBuf>> = const { std::cell::Cell::new(None) };
+}
+
+fn refused_by(path: &Path) {
+    #[cfg(feature = "capi")]
+    // A thread that is at its end does without.
+    let _ = REFUSED_BY.try_with(|refused| refused.set(Some(path.to_owned())));
+    let _ = path;
+}
+
+/// What C is told of an error that a call of this thread has just come to: the queue's path, too.
+#[cfg(feature = "capi")]
+pub(crate) struct InFull<'a> {
+    error: &'a Error,
+    path: Option<PathBuf>,
+}
+
+#[cfg(feature = "capi")]
+impl InFull<'_> {
+    pub(crate) fn of(error: &Error) -> InFull<'_> {
+        let is_without = matches!(error, Error::Closed | Error::Forked);
+        let path = if is_without { REFUSED_BY.try_with(std::cell::Cell::take).ok().flatten() } else { None };
+        InFull { error, path }
+    }
+}
+
+#[cfg(feature = "capi")]
+impl fmt::Display for InFull<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", Of(self.path.as_deref()), self.error)
     }
 }
 
@@ -336,10 +378,24 @@ impl Error {
         Error::InvalidArgument { path: Some(path.to_owned()), what, reason: reason.into() }
     }
 
-    /// What cannot be, unless mmq has a bug.
+    /// A call on the queue in `path`, which is closed.
     #[cold]
-    pub(crate) fn internal(what: &'static str) -> Self {
-        Error::Internal { what }
+    pub(crate) fn closed(path: &Path) -> Self {
+        refused_by(path);
+        Error::Closed
+    }
+
+    /// A call on the queue in `path`, which this process has inherited by a fork.
+    #[cold]
+    pub(crate) fn forked(path: &Path) -> Self {
+        refused_by(path);
+        Error::Forked
+    }
+
+    /// What cannot be on the queue in `path`, unless mmq has a bug.
+    #[cold]
+    pub(crate) fn internal(path: &Path, what: &'static str) -> Self {
+        Error::Internal { path: path.to_owned(), what }
     }
 
     /// True for a refusal that space would cure: [`Error::Full`], or an [`Error::Io`] whose source is a full disk or an

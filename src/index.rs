@@ -718,7 +718,7 @@ impl<S: Storage> Index<S> {
             }
         };
         let Some((sheet, at)) = consumer_of(&extents.sheets, row) else {
-            return Err(Error::internal("the index grew by consumers' rows, and has no row for one"));
+            return Err(Error::internal(&self.directory, "the index grew by consumers' rows, and has no row for one"));
         };
         let seed = Place::seed(&self.queue_id, name.as_bytes());
         let mut slot = PlaceSlot { sheet: sheet.share(), at, seed, number: place.number };

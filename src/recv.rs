@@ -17,6 +17,11 @@ use crate::reading;
 use crate::storage::FileStorage;
 use crate::waiting::{Signal, Ticket};
 
+/// For whoever polls a future that could not begin, and has said so.
+fn polled_again() -> Error {
+    Error::InvalidArgument { path: None, what: "future", reason: "polled again after it gave its error".into() }
+}
+
 /// A queue and one of its consumers.
 pub(crate) type Whose = (Arc<Engine<FileStorage>>, Arc<Standing<FileStorage>>);
 
@@ -39,8 +44,7 @@ impl Place {
         let (engine, standing) = match &mut self.of {
             Ok(of) => of,
             Err(error) => {
-                let error = error.take().unwrap_or_else(|| Error::internal("a future was polled after its end"));
-                return Poll::Ready(Err(error));
+                return Poll::Ready(Err(error.take().unwrap_or_else(polled_again)));
             }
         };
         let signal = Signal::Task(context.waker().clone());

@@ -311,7 +311,7 @@ impl<S: Storage> Shared<S> {
     #[cold]
     fn refuse_waiting(&self) -> Result<()> {
         if self.fork_guard.forked() {
-            return Err(Error::Forked);
+            return Err(Error::forked(self.storage.path()));
         }
         if self.is_filling() {
             let reason = "its closure called the queue whose message it fills; call before or after";
@@ -323,7 +323,7 @@ impl<S: Storage> Shared<S> {
     #[cold]
     fn refuse_reading(&self) -> Result<()> {
         self.refuse_waiting()?;
-        if self.index.poison.is_closed() { Err(Error::Closed) } else { Ok(()) }
+        if self.index.poison.is_closed() { Err(Error::closed(self.storage.path())) } else { Ok(()) }
     }
 
     #[cold]

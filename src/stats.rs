@@ -25,7 +25,9 @@ pub struct Stats {
     pub mapped_arenas: u64,
     /// Bytes mapped now, without the index file.
     pub mapped_bytes: u64,
-    /// Bytes of disk taken, every file counted.
+    /// Bytes of disk taken, every file counted. Also those of files that were removed while somebody still reads them (a message
+    /// that is held, an iterator or a consumer that pauses there), until it lets go: so this may be above [`max_bytes`](crate::Options::max_bytes), which is
+    /// about the files in the directory.
     pub disk_bytes: u64,
     /// The sequence number the next message will get.
     pub next_seq: u64,

@@ -301,7 +301,7 @@ impl<F: StorageFile> Writer<F> {
         let mark = fragment_len(8);
         if self.position + mark > self.quick_end {
             self.prepare(shared, mark + total, true)?;
-            if self.opened()?.header.end() - self.position < mark {
+            if self.opened(shared)?.header.end() - self.position < mark {
                 self.next_segment(shared, total, false)?;
             }
             if now < self.marked.saturating_add(grain) {
@@ -425,7 +425,7 @@ impl<F: StorageFile> Writer<F> {
 
     /// Puts a record at the tail, which stands in an open segment: in one piece where it fits.
     fn place<S: Storage<File = F>>(&mut self, shared: &Shared<S>, payload: &[u8], batch: Batch) -> Result<()> {
-        if self.position + batch.record_len(payload.len() as u64) <= self.opened()?.header.end() {
+        if self.position + batch.record_len(payload.len() as u64) <= self.opened(shared)?.header.end() {
             let header = fragment(self.seq, payload, batch);
             return self.write(shared, header, payload, 0).map(drop);
         }
@@ -437,7 +437,7 @@ impl<F: StorageFile> Writer<F> {
         let mut rest = payload;
         let (mut first, mut chain) = (true, 0);
         while !rest.is_empty() {
-            let room = self.opened()?.header.end() - self.position;
+            let room = self.opened(shared)?.header.end() - self.position;
             if room <= FRAGMENT_HEADER_LEN {
                 self.next_segment(shared, batch.record_len(rest.len() as u64), !first)?;
                 continue;
@@ -479,13 +479,13 @@ impl<F: StorageFile> Writer<F> {
         if self.segment.is_none() {
             self.open_tail(shared, total)?;
         }
-        let segment = self.opened()?;
+        let segment = self.opened(shared)?;
         let room = segment.header.end() - self.position;
         if room < total && room <= segment.header.capacity() / 8 {
             // Little is wasted: the record stays in one piece. Where much would be, it is split.
             self.next_segment(shared, total, false)?;
         }
-        let segment = self.opened()?;
+        let segment = self.opened(shared)?;
         let wanted = segment.offset(self.position) + total.min(segment.header.end() - self.position);
         shared.extend(&segment, wanted)?;
         let offset = segment.offset(self.position);
@@ -567,7 +567,7 @@ impl<F: StorageFile> Writer<F> {
         payload: &[u8],
         chain: u32,
     ) -> Result<u32> {
-        let segment = self.opened()?;
+        let segment = self.opened(shared)?;
         let total = header.total_len();
         let offset = segment.offset(self.position);
         shared.extend(&segment, offset + total)?;
@@ -616,9 +616,10 @@ impl<F: StorageFile> Writer<F> {
         Ok(crc)
     }
 
-    fn opened(&self) -> Result<Arc<Segment<F>>> {
+    fn opened<S: Storage<File = F>>(&self, shared: &Shared<S>) -> Result<Arc<Segment<F>>> {
         // `prepare` opened it; without it there is nothing sound to write to.
-        self.segment.clone().ok_or_else(|| Error::internal("a record is written, and no segment is open for it"))
+        let missing = || Error::internal(shared.storage.path(), "a record is written, and no segment is open for it");
+        self.segment.clone().ok_or_else(missing)
     }
 
     /// Opens the segment the tail stands in, or begins the queue's first or next one.
@@ -659,7 +660,7 @@ impl<F: StorageFile> Writer<F> {
 
     /// Fills what is left of the segment with padding and goes on in the next one, perhaps with the record that was begun.
     fn next_segment<S: Storage<File = F>>(&mut self, shared: &Shared<S>, total: u64, within: bool) -> Result<()> {
-        let segment = self.opened()?;
+        let segment = self.opened(shared)?;
         let room = segment.header.end() - self.position;
         let next = Next { base: segment.header.end(), seq: self.seq, ..Next::default() };
         // Without room on the disk for the padding's header the file simply ends there, which says the same.

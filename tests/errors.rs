@@ -95,9 +95,12 @@ fn every_text_has_this_form() {
             Error::Poisoned { reason: "cannot flush /var/q/index: Input/output error".into() },
             "writing is refused since a flush failed (cannot flush /var/q/index: Input/output error); open the queue again",
         ),
-        (Error::Closed, "the queue is closed"),
-        (Error::Forked, "the queue was opened before a fork; a child process cannot use its parent's queue"),
-        (Error::Internal { what: "odd" }, "a bug in mmq: odd"),
+        (Error::Closed, "the queue is closed; open it again to go on"),
+        (
+            Error::Forked,
+            "the queue was opened before a fork; a child process cannot use its parent's queue: open it where it is used",
+        ),
+        (Error::Internal { path: path(), what: "odd" }, "queue /var/q: a bug in mmq: odd; please report this text"),
     ];
     for (error, text) in table {
         assert_eq!(error.to_string(), text);

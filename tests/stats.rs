@@ -289,3 +289,29 @@ fn what_no_read_has_met_is_counted_until_its_gap_is_told() {
     }
     assert_eq!((came, gaps), (97, vec![(40, 41), (70, 70)]));
 }
+
+#[test]
+fn a_file_that_is_removed_while_it_is_read_is_counted_until_it_is_let_go_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let limit = 1 << 20;
+    let options = Options::new().arena_size(4096).max_bytes(limit).on_full(OnFull::DropOldest);
+    let queue = options.open(dir.path()).unwrap();
+    let fill = || (0..120).for_each(|_| assert!(queue.enqueue([1; 10_000]).is_ok()));
+    fill();
+    // Each iterator pauses in a segment that is dropped behind it.
+    let paused: Vec<_> = (0..4)
+        .map(|_| {
+            let mut iter = queue.iter();
+            assert!(iter.by_ref().any(|message| message.is_ok()));
+            fill();
+            iter
+        })
+        .collect();
+    let in_the_directory = || std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().metadata().unwrap());
+    let taken = || in_the_directory().map(|file| std::os::unix::fs::MetadataExt::blocks(&file) * 512).sum::<u64>();
+    let counted = queue.stats().disk_bytes;
+    assert!(counted > limit && taken() <= limit, "{counted} are counted, {} of them in the directory", taken());
+    drop(paused);
+    let counted = queue.stats().disk_bytes;
+    assert!(counted <= limit, "{counted} are counted");
+}

@@ -1,9 +1,10 @@
 //! The panic guard, and how a failure becomes a status and a text.
 
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::status::{mmq_status, remember};
-use crate::error::Error;
+use crate::error::{Error, InFull};
 
 /// A failure that was told: by the time there is one, its text is this thread's last error. One word long, so that a call
 /// that succeeds moves no room for an [`Error`] about.
@@ -17,7 +18,12 @@ impl From<Error> for Failed {
     #[cold]
     #[inline(never)]
     fn from(error: Error) -> Failed {
-        remember(&error);
+        let text = InFull::of(&error);
+        remember(&text);
+        if matches!(error, Error::Internal { .. }) {
+            // As a panic does. Where standard error takes nothing, the text is still the last error.
+            let _ = writeln!(std::io::stderr(), "{text}");
+        }
         Failed(mmq_status::of(&error))
     }
 }

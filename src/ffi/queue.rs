@@ -79,8 +79,8 @@ pub unsafe extern "C" fn mmq_open(
 /// stay readable until they are freed; consumers' handles can only be freed.
 ///
 /// @param queue The queue, or NULL.
-/// @return MMQ_OK; MMQ_IO or MMQ_FULL when the last flush failed, MMQ_POISONED when an earlier one had: what was enqueued survives
-/// the process all the same; MMQ_INVALID_ARGUMENT when it is not a live handle.
+/// @return MMQ_OK; MMQ_IO or MMQ_FULL (see "Full disk" at the top) when the last flush failed, MMQ_POISONED when an earlier one
+/// had: what was enqueued survives the process all the same; MMQ_INVALID_ARGUMENT when it is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_close(queue: *mut mmq_queue) -> mmq_status {
     guard(|| {
@@ -387,8 +387,9 @@ pub unsafe extern "C" fn mmq_is_empty(queue: *const mmq_queue, out: *mut bool) -
 /// Threads that flush at the same time share one sync.
 ///
 /// @param queue Not NULL.
-/// @return MMQ_OK; MMQ_IO: then all writing answers MMQ_POISONED until the queue is opened again; MMQ_POISONED (mmq_last_error has
-/// the reason), MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+/// @return MMQ_OK; MMQ_IO: then all writing answers MMQ_POISONED until the queue is opened again; MMQ_FULL (on file systems that copy
+/// what is overwritten: see "Full disk" at the top), and the next mmq_flush tries again; MMQ_POISONED (mmq_last_error has the
+/// reason), MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_flush(queue: *mut mmq_queue) -> mmq_status {
     guard(|| {

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char};
+use std::path::Path;
 use std::rc::Rc;
 
 use super::guard::{guard, guard_or};
@@ -9,7 +10,7 @@ use super::handle::{Handle, Retired, body, free, give, take};
 use super::queue::{mmq_close, mmq_enqueue_parts, mmq_queue, mmq_slice};
 use super::reads::ReaderBody;
 use super::status::{mmq_last_error, mmq_status, mmq_status_message, remember};
-use crate::error::Error;
+use crate::error::{Error, Gap, GapCause};
 
 fn last_error() -> String {
     let mut text = [0x7f; 6000];
@@ -33,10 +34,38 @@ fn a_panic_becomes_a_status_and_a_text() {
 
 #[test]
 fn an_error_becomes_a_status_and_a_text_and_success_leaves_it() {
-    assert_eq!(guard(|| Err(Error::Closed.into())), mmq_status::MMQ_CLOSED);
-    assert_eq!(last_error(), "the queue is closed");
+    let path = Path::new("/var/q");
+    assert_eq!(guard(|| Err(Error::closed(path).into())), mmq_status::MMQ_CLOSED);
+    assert_eq!(last_error(), "queue /var/q: the queue is closed; open it again to go on");
     assert_eq!(guard(|| Ok(mmq_status::MMQ_EMPTY)), mmq_status::MMQ_EMPTY);
-    assert_eq!(last_error(), "the queue is closed");
+    assert_eq!(last_error(), "queue /var/q: the queue is closed; open it again to go on");
+    assert_eq!(guard(|| Err(Error::forked(path).into())), mmq_status::MMQ_FORKED);
+    assert!(last_error().starts_with("queue /var/q: the queue was opened before a fork; "));
+    // A path that was noted is never that of a later error.
+    drop(Error::closed(path));
+    assert_eq!(
+        guard(|| Err(Error::Gap(Gap { first: 1, last: 1, cause: GapCause::Damaged }).into())),
+        mmq_status::MMQ_GAP
+    );
+    assert_eq!(last_error(), "message 1 will never come: damaged");
+}
+
+/// Run again by itself, this test prints into a standard error that can be read.
+#[test]
+fn a_bug_that_is_no_panic_prints_its_line_as_a_panic_does() {
+    const AGAIN: &str = "MMQ_TEST_INTERNAL";
+    if std::env::var_os(AGAIN).is_some() {
+        let bug = || Err(Error::internal(Path::new("/var/q"), "on purpose").into());
+        assert_eq!(guard(bug), mmq_status::MMQ_PANIC);
+        assert_eq!(last_error(), "queue /var/q: a bug in mmq: on purpose; please report this text");
+        return;
+    }
+    let name = "ffi::tests::a_bug_that_is_no_panic_prints_its_line_as_a_panic_does";
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    let output = again.args([name, "--exact", "--nocapture"]).env(AGAIN, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.matches("queue /var/q: a bug in mmq: on purpose; please report this text\n").count(), 1, "{said}");
 }
 
 #[test]

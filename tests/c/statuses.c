@@ -245,6 +245,7 @@ static void closed_and_removed(void) {
   ANSWERS(MMQ_CLOSED, mmq_consumer_dequeue_timeout(one, -1, &message));
   ANSWERS(MMQ_CLOSED, mmq_consumer_skip(one, &seq));
   ANSWERS(MMQ_CLOSED, mmq_consumer_fork(one, "three", &none));
+  CHECK(strstr(text(), path_of("closed")) && strstr(text(), "open it again"));
   ANSWERS(MMQ_INVALID_ARGUMENT, mmq_enqueue(queue, "x", 1, NULL));
   mmq_consumer_free(one);
   mmq_consumer_free(two);
@@ -261,6 +262,7 @@ static void forked(void) {
   if (child == 0) {
     ANSWERS(MMQ_FORKED, mmq_enqueue(queue, "x", 1, NULL));
     ANSWERS(MMQ_FORKED, mmq_dequeue(queue, &message));
+    CHECK(strstr(text(), path_of("forked")) && strstr(text(), "open it where it is used"));
     OK(mmq_close(queue));
     _exit(0);
   }
