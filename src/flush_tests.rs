@@ -394,13 +394,12 @@ fn a_producer_that_waits_for_a_flush_that_cannot_be_made_now_is_told_and_may_try
     let storage = storage.process_kill();
     let queue = open(&storage, &options(), true);
     storage.fail_after(Call::Read, 1, Errno::IO, true);
-    let (send, answers) = std::sync::mpsc::channel();
+    // Each try is answered before the next one: none is spent while nobody looks.
+    let (send, answers) = std::sync::mpsc::sync_channel(0);
     let producer = queue.clone();
     thread::spawn(move || {
         MOST_HELD_HERE.set(Some(2));
-        for _ in 0..20 {
-            send.send(producer.enqueue(&[1; LEN]).is_ok()).unwrap();
-        }
+        while send.send(producer.enqueue(&[1; LEN]).is_ok()).is_ok() {}
     });
     let answer = || answers.recv_timeout(Duration::from_secs(60)).expect("the producer does not wait for ever");
     let mut taken = 0;
