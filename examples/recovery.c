@@ -93,7 +93,7 @@ int main(void) {
 
     /* One more than acknowledged may be there: put in, but killed before the child could say so. */
     if (acknowledged < ACKNOWLEDGED_BEFORE_THE_KILL || found < acknowledged || found > acknowledged + 1 || lost > 0) {
-      fprintf(stderr, "%lu messages were acknowledged, %lu are there\n", acknowledged, found);
+      fprintf(stderr, "%lu messages were acknowledged, %lu are there, %lu are lost\n", acknowledged, found, lost);
       return 1;
     }
     printf("round %d: killed after %lu acknowledged messages; %lu are there, in order\n", round, acknowledged, found);

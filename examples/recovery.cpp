@@ -72,7 +72,7 @@ int main() {
 
     // One more than acknowledged may be there: put in, but killed before the child could say so.
     if (acknowledged < acknowledged_before_the_kill || found < acknowledged || found > acknowledged + 1 || lost > 0) {
-      std::cerr << acknowledged << " messages were acknowledged, " << found << " are there\n";
+      std::cerr << acknowledged << " messages were acknowledged, " << found << " are there, " << lost << " are lost\n";
       return 1;
     }
     std::cout << "round " << round << ": killed after " << acknowledged << " acknowledged messages; " << found

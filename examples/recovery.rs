@@ -42,24 +42,26 @@ fn parent() -> Result<(), Box<dyn Error>> {
 
         // The lock died with its holder: nothing has to be cleaned up before opening.
         let queue = mmq::Queue::open(dir.path())?;
-        let (found, lost) = read(&queue, &round)?;
+        let found = examine(&queue, &round, acknowledged)?;
         queue.close()?;
-        if lost > 0 {
-            return Err(format!("{lost} of {acknowledged} acknowledged messages were lost, {found} are there").into());
-        }
-
-        // One more than acknowledged may be there: put in, but killed before the child could say so.
-        if found < acknowledged || found > acknowledged + 1 {
-            return Err(format!("{acknowledged} messages were acknowledged, {found} are there").into());
-        }
         println!("round {round}: killed after {acknowledged} acknowledged messages; {found} are there, in order");
     }
     println!("nothing acknowledged was lost");
     Ok(())
 }
 
+/// Returns how many messages are there, which are all that were acknowledged.
+pub(crate) fn examine(queue: &mmq::Queue, round: &str, acknowledged: u64) -> Result<u64, Box<dyn Error>> {
+    let (found, lost) = read(queue, round)?;
+    // One more than acknowledged may be there: put in, but killed before the child could say so.
+    if lost > 0 || found < acknowledged || found > acknowledged + 1 {
+        return Err(format!("{acknowledged} messages were acknowledged, {found} are there, {lost} are lost").into());
+    }
+    Ok(found)
+}
+
 /// Takes out what is there, and looks at it: how many messages were found, and how many are told to be missing.
-pub(crate) fn read(queue: &mmq::Queue, round: &str) -> Result<(u64, u64), Box<dyn Error>> {
+fn read(queue: &mmq::Queue, round: &str) -> Result<(u64, u64), Box<dyn Error>> {
     let (mut found, mut lost) = (0, 0);
     let tell = |gap: mmq::Gap, lost: &mut u64| {
         eprintln!("{gap}");

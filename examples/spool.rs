@@ -49,10 +49,15 @@ const TICK: Duration = Duration::from_millis(2);
 type Failure = Box<dyn Error + Send + Sync>;
 
 fn main() -> ExitCode {
-    let (code, line) = match Arguments::parse(std::env::args_os().skip(1)) {
+    ExitCode::from(spool(std::env::args_os().skip(1)))
+}
+
+/// The exit status.
+pub(crate) fn spool(words: impl Iterator<Item = OsString>) -> u8 {
+    let (code, line) = match Arguments::parse(words) {
         Ok(None) => {
             let _ = io::stdout().write_all(USAGE.as_bytes());
-            return ExitCode::SUCCESS;
+            return 0;
         }
         Ok(Some(arguments)) => match run(&arguments) {
             Ok(report) => (report.exit_code(), report.to_string()),
@@ -63,7 +68,7 @@ fn main() -> ExitCode {
     };
     // Nobody is left to tell when standard error is closed.
     let _ = writeln!(io::stderr(), "spool: {line}");
-    ExitCode::from(code)
+    code
 }
 
 fn is_usage(failure: &Failure) -> bool {

@@ -66,3 +66,24 @@ fn the_examples_in_c_and_cpp_read_on_behind_gaps() {
     let seen = lines[0].split(' ').find_map(|word| word.parse::<u64>().ok());
     assert!(seen.is_some_and(|seen| seen >= WHOLE) && gaps == GAPS, "{lines:?}");
 }
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
+fn recovery_in_c_and_cpp_tells_what_was_lost_and_fails() {
+    let between = library().compile("cc", "tests/c/damage_between.c", &["-std=c11", "-shared", "-fPIC"]);
+    for (extension, compiler, standard) in [("c", "cc", "-std=c11"), ("cpp", "c++", "-std=c++17")] {
+        let source = root().join("examples").join(format!("recovery.{extension}"));
+        let program = library().compile(compiler, &source, &[standard, "-O1"]);
+        let (mut command, dir) = library().command(&[], &program);
+        command.env("MMQ_EXAMPLE_DIR", dir.path().join("queue")).env("LD_PRELOAD", &between);
+        let Output { status, stdout, stderr } = command.output().unwrap();
+        let (stdout, said) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+        assert_eq!((status.code(), &*stdout), (Some(1), ""), "{said}");
+        assert_eq!(said.matches("message 12345 will never come: damaged\n").count(), 1, "{said}");
+        let last = said.lines().last().unwrap_or_default();
+        let numbers: Vec<u64> = last.split(' ').filter_map(|word| word.parse().ok()).collect();
+        assert!(last.ends_with(" are there, 1 are lost"), "{said}");
+        // One more than acknowledged may have been there.
+        assert!(numbers[0] == numbers[1] || numbers[0] == numbers[1] + 1, "{said}");
+    }
+}
