@@ -518,15 +518,10 @@ impl<F: StorageFile> Cursor<F> {
     fn enter_segment<S: Storage<File = F>>(&mut self, shared: &Shared<S>) -> Result<bool> {
         loop {
             if let Some(segment) = &self.segment {
-                let header = segment.header;
-                if self.position == header.base && self.seq < header.first_seq {
-                    // The rest of what is missing before it, for another cause than what was told of it.
-                    self.step_before(shared, &header)?;
-                }
-                if self.position < header.end() {
+                let end = segment.header.end();
+                if self.position < end {
                     return Ok(true);
                 }
-                let end = header.end();
                 self.leave(end);
             }
             let mut list = shared.segments.list();
@@ -547,6 +542,7 @@ impl<F: StorageFile> Cursor<F> {
                         .flatten()
                         .filter(|(position, _)| (row.header.base + 1..row.header.end()).contains(position));
                     drop(list);
+                    let before = self.position;
                     self.segment = Some(segment);
                     self.position = self.position.max(row.header.base);
                     if let Some((position, seq)) = whole
@@ -557,7 +553,14 @@ impl<F: StorageFile> Cursor<F> {
                         self.step_to(shared, seq, None)?;
                     }
                     if self.position == row.header.base && self.seq < row.header.first_seq {
-                        self.step_before(shared, &row.header)?;
+                        let told = self.step_before(shared, &row.header);
+                        if self.seq < row.header.first_seq {
+                            // The rest is missing for another cause. The place stays before it: after a power cut some of it may
+                            // be there again.
+                            self.release();
+                            self.position = before;
+                        }
+                        return told.map(|()| true);
                     }
                     return Ok(true);
                 }
@@ -577,7 +580,7 @@ impl<F: StorageFile> Cursor<F> {
     fn step_before<S: Storage<File = F>>(&mut self, shared: &Shared<S>, header: &SegmentHeader) -> Result<()> {
         let stated_from = header.first_seq - header.gap_before;
         if self.seq < stated_from {
-            // The next read meets the rest, still at the segment's base.
+            // The next read meets the rest, still before the segment.
             return self.step_to(shared, stated_from, None);
         }
         let reserved_from = header.first_seq - header.reserved;

@@ -1,15 +1,19 @@
 //! What must be on the disk, or said in the index, before a segment goes or a sync is believed: a history for each danger, and
 //! the bug that each is to find.
 
+use std::time::Duration;
+
 use rustix::io::Errno;
 
 use super::directed::{disk, fine, kept_but_for, options, take_all};
 use super::examine::open;
 use super::model::{Check, content, ensure};
-use crate::error::GapCause;
+use crate::error::{Error, Gap, GapCause};
 use crate::image::IndexImage;
 use crate::layout::{ASIDE_SUFFIX, FLAG_CHANGING, SegmentHeader, segment_name, segment_slot};
 use crate::options::OnFull;
+use crate::place::Read;
+use crate::reading;
 use crate::sim::{Call, Mutant, SimStorage};
 
 /// A sync failed; the process ends, and the next one flushes. What it says is durable outlives a power cut: pages that the
@@ -56,6 +60,32 @@ fn why_a_segment_was_given_up_is_known_before_it_goes() {
         }
         Ok(number < 40)
     });
+}
+
+/// Messages were dropped, and more have expired. Whoever had read neither is told of those that were dropped, and power is cut: what
+/// of the rest is there again is delivered, for nobody was told of it.
+#[test]
+fn what_nobody_was_told_of_comes_when_a_power_cut_brings_it_back() {
+    let mut back = 0;
+    for seed in 0..40 {
+        let options = options().on_full(OnFull::DropOldest).max_age(Duration::from_secs(5));
+        let queue = open(disk(seed), &options).unwrap();
+        let standing = queue.default_consumer().unwrap().clone();
+        for message in 0..40 {
+            queue.enqueue(&content(message, 3000)).unwrap();
+        }
+        queue.shared.flush().unwrap();
+        queue.shared.storage.advance_clock(6000);
+        let told = reading::next(&queue, &standing, Read::Take);
+        assert!(matches!(told, Err(Error::Gap(Gap { first: 0, cause: GapCause::Dropped, .. }))), "{told:?}");
+        let image = queue.shared.storage.power_cut(seed);
+        image.set_back_clock(6000);
+        let told = take_all(&open(image, &options).unwrap()).unwrap();
+        back += u64::from(told.iter().flatten().count() > 1);
+        let damaged = told.iter().flat_map(|told| told.as_ref().err()).find(|gap| gap.cause == GapCause::Damaged);
+        assert_eq!(damaged, None, "seed {seed}");
+    }
+    assert!(back > 5, "{back}");
 }
 
 /// Whenever the rows do not say what the files are, the index says that they are being changed. (An opening holds the ends and the
