@@ -723,9 +723,9 @@ impl<S: Storage> Index<S> {
         let seed = Place::seed(&self.queue_id, name.as_bytes());
         let mut slot = PlaceSlot { sheet: sheet.share(), at, seed, number: place.number };
         if known.is_none() {
-            self.forget_acks(&extents, row, seed)?;
             // One of that name may have been removed from the row, and not all of that be on the disk.
             slot.number = newest_place(sheet, at, seed).map_or(0, |place| place.number);
+            self.forget_before(&extents, row, seed, &mut slot)?;
             slot.store(place.position, place.seq);
             slot.store(place.position, place.seq);
         }
@@ -748,10 +748,21 @@ impl<S: Storage> Index<S> {
         Ok((row, slot))
     }
 
-    /// One of that name may have been in the row whose acknowledgements reached the disk before a power cut, and whose place did
-    /// not: the new one has acknowledged nothing. Durable before there is a place for it.
-    fn forget_acks(&self, extents: &Extents<S::File>, row: u32, seed: u32) -> Result<()> {
-        let mut forgotten = false;
+    /// One of that name may have been in the row whose place or acknowledgements reached the disk before a power cut, and whose name
+    /// or place did not: the new one has acknowledged nothing, and did not stand there. Durable before there is a name or a place
+    /// for it.
+    fn forget_before(
+        &self,
+        extents: &Extents<S::File>,
+        row: u32,
+        seed: u32,
+        slot: &mut PlaceSlot<S::File>,
+    ) -> Result<()> {
+        let mut forgotten = newest_place(&slot.sheet, slot.at, seed).is_some_and(|place| !place.is_removed());
+        if forgotten {
+            let removed = Place::removed(0);
+            slot.store(removed.position, removed.seq);
+        }
         for at in 0..rows_of(&extents.sheets, ExtentKind::Acks) {
             let is_owned = extents.acks_rows.get(at as usize).is_some_and(Option::is_some);
             let Some((sheet, offset)) = row_of(&extents.sheets, ExtentKind::Acks, at).filter(|_| !is_owned) else {

@@ -6,7 +6,7 @@ use super::directed::{disk, holds_but_for, options, take_all_of};
 use super::examine::{Queue, open, standing_of};
 use super::model::content;
 use crate::error::GapCause;
-use crate::layout::{INDEX_NAME, NAME_ROW_LEN, Place, SECTOR, SEGMENT_HEADER_LEN, index_at, segment_name};
+use crate::layout::{ConsumerAt, INDEX_NAME, NAME_ROW_LEN, Place, SECTOR, SEGMENT_HEADER_LEN, index_at, segment_name};
 use crate::place::{Handed, Read};
 use crate::reading;
 use crate::sim::{Mutant, Rng};
@@ -110,7 +110,7 @@ fn a_consumer_of_which_a_power_cut_left_two_is_one() {
     let bytes = storage.read_file(INDEX_NAME);
     let name = &bytes[index_at::CONSUMERS + NAME_ROW_LEN..][..NAME_ROW_LEN];
     storage.corrupt(INDEX_NAME, index_at::CONSUMERS + first.row as usize * NAME_ROW_LEN, name);
-    let slots = crate::layout::ConsumerAt::new(first.row, 64).places();
+    let slots = ConsumerAt::new(first.row, 64).places();
     let seed = Place::seed(&first_bytes(&bytes), b"worker");
     for slot in slots {
         let at = index_at::CONSUMERS + slot;
@@ -265,6 +265,33 @@ fn a_consumer_made_again_has_acknowledged_nothing() {
         let got: Vec<u64> = told.iter().flatten().map(|(seq, _)| *seq).collect();
         assert_eq!(got, (0..10).collect::<Vec<_>>());
     }
+}
+
+/// A place reached the disk, and its consumer's name did not, when power was cut. One of that name that comes into being afterwards, in
+/// the same row, never stood there: not even when power is cut again, and its name is on the disk and its place is not.
+#[test]
+fn a_consumer_made_again_does_not_stand_where_another_stood() {
+    let storage = disk(1);
+    let queue = open(storage.clone(), &options()).unwrap();
+    for number in 0..10 {
+        queue.enqueue(&content(number, 20)).unwrap();
+    }
+    queue.shared.flush().unwrap();
+    let row = queue.consumer("worker").unwrap().row;
+    for seq in 0..3 {
+        assert_eq!(take(&queue, "worker"), seq);
+    }
+    let sector_of = |at: usize| (index_at::CONSUMERS + at) / SECTOR * SECTOR;
+    let at = ConsumerAt::new(row, 64);
+    let cut = storage.power_cut_losing_all();
+    cut.corrupt(INDEX_NAME, sector_of(at.pair), &storage.read_file(INDEX_NAME)[sector_of(at.pair)..][..SECTOR]);
+    let queue = open(cut.clone(), &options()).unwrap();
+    assert!(queue.consumer_names().is_empty());
+    assert_eq!(queue.consumer("worker").unwrap().row, row);
+    let again = cut.power_cut_losing_all();
+    again.corrupt(INDEX_NAME, sector_of(at.name), &cut.read_file(INDEX_NAME)[sector_of(at.name)..][..SECTOR]);
+    let told = take_all_of(&open(again, &options()).unwrap(), "worker").unwrap();
+    assert_eq!(told.iter().flatten().map(|(seq, _)| *seq).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
 }
 
 /// All that says which numbers were given out is damaged but what one consumer has acknowledged, and the messages are lost: none
