@@ -37,14 +37,8 @@ const EACH: u64 = 40;
 /// After so many histories a planted bug counts as overlooked.
 const MOST_HISTORIES: u64 = 3000;
 
-/// OPEN: histories that break a promise still, left out of the runs and said so at the end of `.ci/run`: what a power cut took is
-/// told, but as damaged. A call was refused in recovery (882, 2607), a recovery died and power was cut twice (1616), a new
-/// consumer begins in a segment that a power cut brought back from its next life (2179), or the live part alone said that messages
-/// had expired (1040).
-const OPEN: [u64; 5] = [882, 1040, 1616, 2179, 2607];
-
 /// Histories that broke a promise once, each by a fault of its own.
-const BROKE_ONCE: [u64; 3] = [266, 739, 1691];
+const BROKE_ONCE: [u64; 8] = [266, 739, 882, 1040, 1616, 1691, 2179, 2607];
 
 #[derive(Debug)]
 struct Violation {
@@ -105,9 +99,6 @@ fn whatever_a_crash_leaves_keeps_the_promises() {
                 scope.spawn(|| {
                     while done.load(Ordering::Relaxed) < images {
                         let seed = first + next.fetch_add(1, Ordering::Relaxed);
-                        if OPEN.contains(&seed) {
-                            continue;
-                        }
                         match explore(seed, EACH.min(images)) {
                             Ok(seen) => done.fetch_add(seen, Ordering::Relaxed),
                             Err(broken) => {
@@ -268,15 +259,6 @@ fn random_histories_find_planted_bugs() {
         let broken = found.unwrap_or_else(|| panic!("{mutant:?} ({rule}) was not found in {images} images"));
         let words = broken.text.lines().last().unwrap_or_default();
         println!("{mutant:?} was found at image {}: {words:.160}", images + broken.images);
-    }
-}
-
-/// To be removed from [`OPEN`] and from here when it passes.
-#[test]
-#[ignore = "open: what a power cut took is told as damaged"]
-fn the_histories_that_are_left_out_keep_the_promises() {
-    for seed in OPEN {
-        explore(seed, EACH).unwrap_or_else(|broken| panic!("history {seed}: {}", broken.text));
     }
 }
 

@@ -501,6 +501,19 @@ impl SegmentHeader {
         SegmentHeader { allocated: 0, disk: 0, ..*self }
     }
 
+    /// The first of the numbers missing before it, or else its first one.
+    pub(crate) fn missing_from(&self) -> u64 {
+        self.first_seq.saturating_sub(self.gap_before)
+    }
+
+    /// With what the index's row of the same segment says to be missing before it: its file could not be written then.
+    pub(crate) fn with_more_missing(self, row: &SegmentHeader) -> SegmentHeader {
+        if row.gap_before <= self.gap_before {
+            return self;
+        }
+        SegmentHeader { gap_before: row.gap_before, reserved: row.reserved, cause: row.cause, ..self }
+    }
+
     /// The checksum state every fragment of this segment starts from.
     pub(crate) fn seed(&self) -> u32 {
         #[cfg(test)]

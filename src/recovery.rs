@@ -89,7 +89,7 @@
 //!   for it may be lost again; and so does the checkpoint that names the same position (`DURABLE_GAP`).
 //! - **A piece of a unit that was given up cannot be overwritten** (padding at the tail, a gap over a hole): the opening fails. It is
 //!   tried by a call and, where a store needs no space, through a mapping, so that a full disk is no reason. A header that cannot be
-//!   made to state a gap is no reason either: the reader finds it missing by itself.
+//!   made to state a gap is no reason either: the segment's row in the index states it, and counts for a file of the same life.
 //! - **Power cut after a kill**: opening after the kill believed the page cache; nothing it did made that durable by itself,
 //!   and nothing claims so: `durable` is what the checkpoint and the flushes before the kill said, until the next flush; which,
 //!   as closing does, makes durable what the kill left, messages and places. The checkpoint slot that won is
@@ -98,11 +98,13 @@
 //!   how much. So opening makes all of it durable before it returns: what comes to depend on how much is durable (the next
 //!   rule does) does not count it for lost when power is cut again.
 //! - **Segments used again or removed**: only after a sync of the directory, of the places that stand behind them (R8), and of a
-//!   checkpoint that says what was dropped or had expired, and how much of the rest is durable: what is held may begin in the middle of a batch then, of which
-//!   recovery keeps what lies behind the checkpoint alone. A removal that comes back after a power cut brings a segment that
-//!   every place has passed: it is let go again. What a power cut leaves behind the tail is removed, durably, before
-//!   anything is appended (R2). Lives, positions and numbers grow together: of segments that contradict that the one with the
+//!   checkpoint that says what was dropped or had expired, from where on messages are held, and how much of the rest is durable: what is held may begin in the middle of a batch then, of which
+//!   recovery keeps what lies behind the checkpoint alone. A removal that comes back after a power cut, or an old header over newer bytes,
+//!   brings a segment that every place has passed: it is let go again, by its numbers. What a power cut leaves behind the tail is
+//!   removed, durably, before anything is appended (R2); where it cannot be removed its header says that it is a spare. Lives, positions and numbers grow together: of segments that contradict that the one with the
 //!   highest life counts (R9), and no life is used again that a row of the index names.
+//! - **A consumer's row that a power cut left in part** (a place without its name): what is left in it is forgotten, durably, before
+//!   another consumer has the row, or a second cut could bring the new name and the old place.
 //! - **Opening is killed**: before the live part is believed it changes nothing but gap fragments, gaps in headers, places in
 //!   what is empty, and files that count for nothing; done again, all of it says the same. Where the live part was believed
 //!   before, it stays so throughout.
@@ -340,19 +342,19 @@ pub(crate) fn recover<S: Storage>(storage: &S, create: bool, count_others: bool)
             let waiting = image.consumers.iter().any(|consumer| consumer.place.position < start.position);
             if mark.position < start.position && mark.seq < start.seq && waiting {
                 // Segments lost behind the checkpoint, before the first one there is: told to whoever has not passed them.
-                restate(storage, &mut rows.live, mark, start)?;
+                restate(storage, &index, &mut rows.live, mark, start)?;
             } else if gap > 0 && mark.position == start.position && walked.tail != start {
                 // The segment that was to say what is missing is lost: the next one says it.
                 let next = rows.live.iter().map(|row| row.header.base).find(|base| *base > mark.position);
                 let next = next.unwrap_or(mark.position);
-                restate(storage, &mut rows.live, mark, Spot { position: next, seq: start.seq })?;
+                restate(storage, &index, &mut rows.live, mark, Spot { position: next, seq: start.seq })?;
             }
         }
         // What was on the disk and does not validate is damaged: whoever reads there finds that, and tells it as such (R7).
         walked.holes.retain(|(_, to)| to.position > stated.durable.position || to.seq > stated.durable.seq);
         for (from, to) in &walked.holes {
             repair(storage, &rows.live, *from, *to)?;
-            restate(storage, &mut rows.live, *from, *to)?;
+            restate(storage, &index, &mut rows.live, *from, *to)?;
         }
         let missing = stated.missing_behind(reached, next, lease, given_up.end());
         next = seal_tail(storage, &rows.live, tail, stated.position, next, missing)?;
@@ -370,40 +372,26 @@ pub(crate) fn recover<S: Storage>(storage: &S, create: bool, count_others: bool)
     }
     if !trusted && !stale.is_empty() {
         // They must not come back behind what is written from now on (R2): gone before the first append.
-        stale.retain(|row| {
-            let name = layout::segment_name(row.slot);
-            let removed = if row.header.base < stated.durable.position {
-                // Messages were there, and are damaged all.
-                set_aside(storage, &name);
-                matches!(storage.open(&name), Err(error) if error.kind() == io::ErrorKind::NotFound)
-            } else {
-                storage.remove(&name).is_ok()
-            };
-            if removed {
-                index.write_segment_row(row.slot, None, u64::MAX);
-            }
-            !removed
-        });
+        for row in stale.drain(..) {
+            let kept = let_go(storage, &row, row.header.base < stated.durable.position)?;
+            index.write_segment_row(row.slot, kept.as_ref().map(|spare| &spare.header), u64::MAX);
+            rows.spares.extend(kept);
+        }
         storage.sync_directory().map_err(|failed| failed.ends_opening(storage.path()))?;
     }
-    let lowest = image.consumers.iter().map(|consumer| consumer.place.position).min();
-    if let Some(lowest) = lowest {
-        let passed = rows.live.iter().take_while(|row| row.header.end() <= lowest).count();
-        let passed = passed.min(rows.live.len().saturating_sub(usize::from(next.is_none())));
-        stale.extend(rows.live.drain(..passed));
-    }
-    // Segments that were given up, and not yet removed: they are not told of as missing and then delivered.
-    let is_given_up = |at: usize| match rows.live.get(at + 1) {
-        Some(behind) => behind.header.first_seq - behind.header.gap_before <= given_up.end(),
-        None => next.is_some() && walked.tail.seq <= given_up.end(),
+    // Segments that were given up or passed by everybody, and not yet removed, or are back since: what is left in them is not delivered
+    // to somebody new. Of consumers that were removed the checkpoint says how far they came.
+    let held_from = held_from(&image, belief);
+    let is_let_go = |at: usize| match rows.live.get(at + 1) {
+        Some(behind) => behind.header.missing_from() <= held_from,
+        None => next.is_some_and(|next| next.seq - next.gap <= held_from),
     };
-    let count = (0..rows.live.len()).take_while(|at| is_given_up(*at)).count();
+    let count = (0..rows.live.len()).take_while(|at| is_let_go(*at)).count();
     stale.extend(rows.live.drain(..count));
     if image.consumers.is_empty() {
-        // Everything is held that was not given up, and not passed by consumers that were removed since.
-        let held_from = given_up.end().max(checkpoint.map_or(0, |checkpoint| checkpoint.held));
+        // Everything is held from there on: passed by consumers that were removed since is what lies before.
         let cause = if held_from < stated.durable.seq { GapCause::Damaged } else { GapCause::Unflushed };
-        next = state_lost_beginning(storage, &mut rows.live, tail, next, held_from, cause.number());
+        next = state_lost_beginning(storage, &index, &mut rows.live, tail, next, held_from, cause.number())?;
         tail = next.map_or(tail, |next| spot_of(&next));
     }
     let mut known_gaps: Vec<Gap> = rows.live.iter().flat_map(|row| gaps_before(&row.header)).collect();
@@ -524,6 +512,14 @@ fn given_up(image: &IndexImage, belief: Belief) -> GivenUp {
     let noted = image.checkpoint.as_ref().map(GivenUp::of).unwrap_or_default();
     let live = belief.of_cache(image).map(|run| run.given_up);
     live.filter(|live| live.end() >= noted.end()).unwrap_or(noted)
+}
+
+/// From that number on messages are held: those before were given up, or passed by every consumer. Of consumers that were removed the
+/// checkpoint says how far they came.
+fn held_from(image: &IndexImage, belief: Belief) -> u64 {
+    let lowest = image.consumers.iter().map(|consumer| consumer.place.seq).min();
+    let passed = lowest.or(image.checkpoint.map(|checkpoint| checkpoint.held));
+    given_up(image, belief).end().max(passed.unwrap_or(0))
 }
 
 /// What of the index is believed, beyond what a power cut leaves true of it.
@@ -668,10 +664,9 @@ fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
         (true, None, _) => last.end(),
         (false, _, checkpoint) => checkpoint.map_or(0, |checkpoint| checkpoint.position),
     };
-    let lowest = image.consumers.iter().map(|consumer| consumer.place.position).min().unwrap_or(0);
-    let given_up = given_up(image, belief).end();
-    let from_the_lowest = first.base <= lowest || first.first_seq <= given_up;
-    unbroken && from_the_lowest && (last.base..=last.end() + layout::ALIGN).contains(&tail)
+    unbroken
+        && first.missing_from() <= held_from(image, belief)
+        && (last.base..=last.end() + layout::ALIGN).contains(&tail)
 }
 
 /// The first and the last live segment are where the index says. An index of another queue, or of another time, fails here.
@@ -767,7 +762,10 @@ impl Rows {
                 continue;
             };
             match read_segment(storage, slot) {
-                Ok(header) => headers.push((slot, header)),
+                Ok(header) => {
+                    let row = noted.iter().find(|(other, row)| *other == slot && row.life == header.life);
+                    headers.push((slot, row.map_or(header, |(_, row)| header.with_more_missing(row))));
+                }
                 Err(Unread::Version(found)) => return Err(unsupported(storage, &listed.name, found)),
                 Err(Unread::Damaged(len)) => damaged.push((slot, len)),
                 Err(Unread::Lost(Lost::Gone)) => damaged.push((slot, 0)),
@@ -976,12 +974,12 @@ fn walk<S: Storage>(storage: &S, rows: &[Row], start: Spot, look: Look) -> Resul
         at.position = at.position.max(row.header.base);
         if at.position == row.header.base && at.seq != row.header.first_seq {
             let continues = unit.in_record && row.header.first_seq == at.seq + 1;
-            if !search && row.header.first_seq.saturating_sub(row.header.gap_before) != at.seq && !continues {
+            if !search && row.header.missing_from() != at.seq && !continues {
                 break;
             }
             // Known gaps and lost segments: the numbers go on with the segment's own, unless a recorded gap reaches into it.
             if !continues && row.header.first_seq > at.seq {
-                if unit.inside() || at.seq < row.header.first_seq.saturating_sub(row.header.gap_before) {
+                if unit.inside() || at.seq < row.header.missing_from() {
                     unit.broken();
                 }
                 at.seq = row.header.first_seq;
@@ -1223,30 +1221,68 @@ fn fill<S: Storage>(storage: &S, row: &Row, kind: Kind, at: Spot, end: u64) -> R
     if crate::sim::Mutant::TornRestKept.is_planted() && file.write_at(&bytes, offset).is_err() {
         return Ok(());
     }
-    if let Err(error) = file.write_at(&bytes, offset) {
+    overwrite(storage, row.slot, &file, &bytes, offset)
+}
+
+/// Writes in space that is there, and makes it durable. Where a store needs no space a full disk is no reason to fail.
+fn overwrite<S: Storage>(storage: &S, slot: u32, file: &S::File, bytes: &[u8], offset: u64) -> Result<()> {
+    let path = || storage.path().join(layout::segment_name(slot));
+    if let Err(error) = file.write_at(bytes, offset) {
         let window = if file.stores() == Stores::ByMap { file.map(offset, bytes.len()).ok() } else { None };
-        window.ok_or_else(|| Error::io("write", path(), error))?.copy_in(0, &bytes);
+        window.ok_or_else(|| Error::io("write", path(), error))?.copy_in(0, bytes);
     }
     file.sync().map_err(|failed| failed.ends_opening(path()))
 }
 
+/// Removes a segment that is none any more, or sets it aside, durably once the directory is synced. Where it cannot be removed it
+/// becomes a spare, which is returned: as a segment it would be delivered by an opening that finds its header, or stand in the way
+/// of what is written behind the tail. Where that cannot be either, the opening fails.
+fn let_go<S: Storage>(storage: &S, row: &Row, held_messages: bool) -> Result<Option<Row>> {
+    let name = layout::segment_name(row.slot);
+    let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    if held_messages {
+        // They are damaged all.
+        set_aside(storage, &name);
+        let still_there = storage.open(&name).err().is_none_or(|error| !gone(&error));
+        let failed = || Error::io("set aside", storage.path().join(&name), io::ErrorKind::PermissionDenied.into());
+        return if still_there { Err(failed()) } else { Ok(None) };
+    }
+    match storage.remove(&name) {
+        Err(error) if !gone(&error) => {
+            let (file, _) = open_life(storage, row.slot, &row.header)
+                .map_err(|_| Error::io("remove", storage.path().join(&name), error))?;
+            let header = SegmentHeader { state: SegmentState::Spare, ..row.header };
+            overwrite(storage, row.slot, &file, &header.in_file().encode(), 0)?;
+            Ok(Some(Row::new(row.slot, header)))
+        }
+        _ => Ok(None),
+    }
+}
+
 /// Where a segment begins within a hole, or at one of its ends, its header says what is missing before it.
-fn restate<S: Storage>(storage: &S, rows: &mut [Row], from: Spot, to: Spot) -> Result<()> {
+fn restate<S: Storage>(storage: &S, index: &Index<S>, rows: &mut [Row], from: Spot, to: Spot) -> Result<()> {
     for row in rows {
         let within = from.position <= row.header.base && row.header.base <= to.position;
-        if !within || row.header.first_seq - row.header.gap_before <= from.seq {
+        if !within || row.header.missing_from() <= from.seq {
             continue;
         }
         let mut header = row.header;
         header.gap_before = header.first_seq - from.seq;
         header.cause = GapCause::Unflushed.number();
-        // Best effort: without it the reader finds them missing by itself, and calls it damage.
-        if let Ok((file, _)) = open_life(storage, row.slot, &row.header)
-            && file.write_at(&header.in_file().encode(), 0).is_ok()
-        {
-            row.header = header;
-            file.sync().map_err(|failed| failed.ends_opening(storage.path().join(layout::segment_name(row.slot))))?;
-        }
+        state(storage, index, row, header)?;
+    }
+    Ok(())
+}
+
+/// Has a segment say in its header what is missing before it, and in its row: that counts where the header cannot be written.
+fn state<S: Storage>(storage: &S, index: &Index<S>, row: &mut Row, header: SegmentHeader) -> Result<()> {
+    let opened = open_life(storage, row.slot, &row.header);
+    row.header = header;
+    index.write_segment_row(row.slot, Some(&header), u64::MAX);
+    if let Ok((file, _)) = opened
+        && file.write_at(&header.in_file().encode(), 0).is_ok()
+    {
+        file.sync().map_err(|failed| failed.ends_opening(storage.path().join(layout::segment_name(row.slot))))?;
     }
     Ok(())
 }
@@ -1255,12 +1291,13 @@ fn restate<S: Storage>(storage: &S, rows: &mut [Row], from: Spot, to: Spot) -> R
 /// whoever begins there; without any the next one does.
 fn state_lost_beginning<S: Storage>(
     storage: &S,
+    index: &Index<S>,
     rows: &mut [Row],
     tail: Spot,
     next: Option<Next>,
     held_from: u64,
     cause: u8,
-) -> Option<Next> {
+) -> Result<Option<Next>> {
     let Some(first) = rows.first_mut() else {
         let before = next.unwrap_or(Next {
             base: layout::align_up(tail.position) + layout::ALIGN,
@@ -1268,19 +1305,15 @@ fn state_lost_beginning<S: Storage>(
             ..Next::default()
         });
         let is_stated = held_from >= before.seq - before.gap;
-        return if is_stated { next } else { Some(Next { gap: before.seq - held_from, cause, ..before }) };
+        return Ok(if is_stated { next } else { Some(Next { gap: before.seq - held_from, cause, ..before }) });
     };
     let mut header = first.header;
-    if held_from < header.first_seq - header.gap_before {
+    if held_from < header.missing_from() {
         header.gap_before = header.first_seq - held_from;
         header.cause = cause;
-        if let Ok((file, _)) = open_life(storage, first.slot, &first.header)
-            && file.write_at(&header.in_file().encode(), 0).is_ok()
-        {
-            first.header = header;
-        }
+        state(storage, index, first, header)?;
     }
-    next
+    Ok(next)
 }
 
 /// A place that reached the disk without the messages before it may lie in the middle of what is empty now, and old bytes

@@ -4,6 +4,7 @@ use rustix::io::Errno;
 
 use super::examine::{Queue, next_of, open, standing_of};
 use super::model::{Check, content, ensure};
+use crate::engine::Engine;
 use crate::error::{Error, Gap, GapCause};
 use crate::layout::{Checkpoint, INDEX_NAME, SECTOR, decode_index_header, index_at};
 use crate::options::{OnFull, Options};
@@ -387,6 +388,36 @@ fn the_rest_of_a_flushed_batch_outlives_two_power_cuts() {
             assert!(matches!(told.first(), Some(Ok((2, bytes))) if *bytes == content(3, 10)), "seed {seed}");
         }
     });
+}
+
+/// Power is cut with a segment lost before one that is there, or one left behind the tail; a call of the opening is refused, and the
+/// process dies. The next one tells what is missing as lost by the cut, and delivers what is enqueued then.
+#[test]
+fn a_call_refused_in_recovery_changes_nothing_of_what_is_told() {
+    let mut refused = [0, 0];
+    let options = options().max_bytes(256 << 10);
+    for (at, call) in [Call::Remove, Call::Write].into_iter().enumerate() {
+        for seed in 0..60 {
+            let queue = open(disk(seed), &options).unwrap();
+            queue.default_consumer().unwrap();
+            for number in 0..12 {
+                queue.enqueue(&content(number, 3000)).unwrap();
+            }
+            let image = queue.shared.storage.power_cut(seed);
+            image.fail_after(call, 1, Errno::NOSPC, true);
+            let opened = Engine::open(image.clone(), &options, false);
+            refused[at] += u64::from(image.failed(call) > 0);
+            let dead = image.process_kill();
+            drop(opened);
+            let queue = open(dead, &options).unwrap();
+            let seq = queue.enqueue(&content(99, 3000)).unwrap();
+            let told = take_all(&queue).unwrap();
+            let other = told.iter().filter_map(|told| told.as_ref().err()).find(|gap| !is_of_a_cut(gap));
+            assert_eq!(other, None, "{call:?} was refused, seed {seed}");
+            assert_eq!(told.last(), Some(&Ok((seq, content(99, 3000)))), "{call:?} was refused, seed {seed}");
+        }
+    }
+    assert!(refused.iter().all(|times| *times > 10), "{refused:?}");
 }
 
 /// A queue that was opened with a smaller limit gives up its one long segment, which everybody has read, for a batch that is
