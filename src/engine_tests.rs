@@ -14,8 +14,6 @@ use crate::message::Message;
 use crate::options::Options;
 use crate::place::Read;
 use crate::reading;
-#[cfg(feature = "tracing")]
-use crate::shared::Spot;
 use crate::sim::{Call, SimStorage, meanwhile};
 
 fn options() -> Options {
@@ -234,53 +232,4 @@ fn a_period_beyond_what_the_clock_can_say_stops_no_keeper() {
     // What is drained only the keeper hands on, as nobody needs the space.
     eventually(|| !engine.shared.segments.list().has_drained());
     engine.close().unwrap();
-}
-
-#[cfg(feature = "tracing")]
-#[test]
-fn a_failed_flush_is_told_while_no_lock_is_held() {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    use tracing::{Event, Metadata, Subscriber, span};
-
-    /// Calls the queue that tells it something.
-    struct Asks(Arc<Engine<SimStorage>>, Arc<AtomicU64>);
-    impl Subscriber for Asks {
-        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-            metadata.target() == "mmq"
-        }
-        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-            span::Id::from_u64(1)
-        }
-        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-        fn event(&self, event: &Event<'_>) {
-            let engine = &self.0;
-            let _ = (engine.enqueue(b"told"), take(engine), engine.shared.flush(), engine.stats(), durable(engine));
-            self.1.fetch_add(u64::from(*event.metadata().level() == tracing::Level::ERROR), Ordering::Relaxed);
-        }
-        fn enter(&self, _: &span::Id) {}
-        fn exit(&self, _: &span::Id) {}
-    }
-
-    type Way = fn(&Engine<SimStorage>) -> bool;
-    let ways: [Way; 3] = [
-        |engine| engine.enqueue(b"a message").is_err(),
-        |engine| engine.enqueue_with(9, |bytes| bytes.fill(1)).is_err(),
-        |engine| {
-            let tail = engine.shared.committed_spot();
-            let beyond = Spot { position: tail.position + 1, ..tail };
-            engine.shared.flush_to(beyond).is_err() && engine.enqueue_batch(&[b"none"]).is_err()
-        },
-    ];
-    for way in ways {
-        let storage = new();
-        let engine = Arc::new(open(&storage, &options().flush_every_ops(1), false));
-        engine.enqueue(b"the segment is made").unwrap();
-        storage.fail_after(Call::SyncFile, 1, Errno::IO, true);
-        let told = Arc::new(AtomicU64::new(0));
-        tracing::subscriber::with_default(Asks(Arc::clone(&engine), Arc::clone(&told)), || {
-            assert!(way(&engine));
-        });
-        assert_eq!(told.load(Ordering::Relaxed), 1);
-    }
 }

@@ -167,6 +167,9 @@ mod crash_tests;
 
 #[cfg(test)]
 mod engine_tests;
+#[cfg(all(test, feature = "tracing"))]
+mod events_tests;
+
 #[cfg(test)]
 mod flush_tests;
 
