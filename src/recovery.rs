@@ -55,7 +55,9 @@
 //! durable before a passed segment goes): whoever comes first is told of a beginning, or a whole queue, that is lost.
 //!
 //! A gap says how many of its numbers, at its end, were only reserved. Two power cuts with nothing durable between, and something given
-//! out, make one gap of lost, reserved and again lost numbers: told as lost up to the last of these.
+//! out, make one gap of lost, reserved and again lost numbers: told as lost up to the last of these. One segment's header states
+//! all of it, for the one that was to state the first part never came to be, and has one such count; any number of cuts would take a
+//! list. So numbers that nobody ever got may be told as lost.
 //!
 //! # Why each state recovers
 //!
@@ -129,6 +131,15 @@
 //! made anew from the segments; the places in it that still validate are carried over. Where its header alone is damaged, and what stands in it for the queue's id makes other parts valid, the
 //! header is written again and nothing is lost. An index of which a sector cannot be read is made anew, too: mapped, it
 //! would kill the process. What is set aside counts in `max_bytes`.
+//!
+//! **What an index that is lost altogether takes with it.** The segments do not say what was read: a file that is not there may have
+//! been given back, or a power cut that took the index's name, too, never let it come to be (both names are made durable by
+//! the first flush, not before the first message). So, where neither a checkpoint nor a place is left:
+//!
+//! - the numbers before the first segment are told as `Unflushed` to whoever comes first, though they may have been read, dropped or
+//!   expired;
+//! - where the first segment begins within a batch, the rest of that batch goes, and is told as `Unflushed`, flushed or not: a part of a
+//!   batch is never delivered for a whole one. (With a checkpoint it is known that what begins behind it is whole.)
 //!
 //! Of holes before the durable mark nothing is overwritten: it is damage, and whoever reads there says so (R7).
 

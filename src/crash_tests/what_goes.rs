@@ -165,6 +165,32 @@ fn a_spare_does_not_rise_again_when_the_index_is_lost() {
     });
 }
 
+/// The index is lost when the beginning of a batch was read and given back. Exactly this is lost with it: what was read is told as lost,
+/// the rest of that batch is, too, and all else comes.
+#[test]
+fn a_lost_index_costs_the_rest_of_a_batch_that_is_half_read_and_no_more() {
+    let queue = open(disk(1), &options()).unwrap();
+    let standing = queue.default_consumer().unwrap().clone();
+    queue.enqueue_batch(&(0..6).map(|message| content(message, 3000)).collect::<Vec<_>>()).unwrap();
+    queue.enqueue_batch(&[content(6, 3000), content(7, 3000)]).unwrap();
+    queue.shared.flush().unwrap();
+    for _ in 0..3 {
+        reading::next(&queue, &standing, Read::Take).unwrap();
+    }
+    queue.shared.flush().unwrap();
+    assert!(queue.shared.segments.list().live.front().unwrap().header.first_seq > 0, "the beginning was given back");
+    let dead = queue.shared.storage.process_kill();
+    assert_eq!(take_all(&open(dead.process_kill(), &options()).unwrap()).unwrap().len(), 5);
+    dead.remove_file("index");
+    let told = take_all(&open(dead, &options()).unwrap()).unwrap();
+    let came: Vec<u64> = told.iter().flatten().map(|(seq, _)| *seq).collect();
+    assert_eq!(came, [6, 7]);
+    let lost: Vec<u64> =
+        told.iter().flat_map(|told| told.as_ref().err()).flat_map(|gap| gap.first..=gap.last).collect();
+    assert_eq!(lost, (0..6).collect::<Vec<_>>());
+    assert!(told.iter().flat_map(|told| told.as_ref().err()).all(|gap| gap.cause == GapCause::Unflushed), "{told:?}");
+}
+
 /// Segments go after a clean end was found, and power is cut: the disk says no more that the end is clean. (Today the rows are
 /// held against the files all the same, and everybody has passed what goes: no message shows the difference.)
 #[test]
