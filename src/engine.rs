@@ -449,6 +449,10 @@ impl<S: Storage> Engine<S> {
 
     #[inline(never)]
     fn enqueue_slowly(&self, mut writer: MutexGuard<'_, Writer<S::File>>, payload: &[u8]) -> Result<u64> {
+        if writer.was_refused() {
+            drop(writer);
+            return self.enqueue_looking(payload);
+        }
         let seq = writer.committed().seq;
         let pushed = writer.push(&self.shared, payload, Batch::default());
         let end = match pushed.and_then(|()| writer.commit(&self.shared)) {
@@ -472,6 +476,12 @@ impl<S: Storage> Engine<S> {
         if !error.is_full() {
             return Err(error);
         }
+        self.enqueue_looking(payload)
+    }
+
+    /// Looks for room where there is none.
+    #[cold]
+    fn enqueue_looking(&self, payload: &[u8]) -> Result<u64> {
         let range = self.write(1, |writer, shared| writer.push(shared, payload, Batch::default()))?;
         Ok(range.0.start)
     }
@@ -484,9 +494,13 @@ impl<S: Storage> Engine<S> {
     ) -> Result<(Range<u64>, R)> {
         let _told = events::at_end();
         let shared = &*self.shared;
-        let mut deadline = None;
+        let (mut deadline, mut has_waited) = (None, false);
         loop {
             let mut writer = self.writer()?;
+            if writer.take_refused() {
+                // What would still fit behind all that was read would keep the space of that from what comes next.
+                self.find_room(&mut writer)?;
+            }
             let seen = *shared.space_gate.lock();
             let passed = shared.segments.passed();
             let first = writer.committed().seq;
@@ -505,8 +519,16 @@ impl<S: Storage> Engine<S> {
             if !error.is_full() {
                 return Err(error);
             }
+            writer.note_refused();
             events::full(shared.storage.path(), &error);
-            if self.find_room(&mut writer)? || shared.regain(passed)? {
+            if self.find_room(&mut writer)? || shared.regain(passed)? || shared.pool.unmap_forgotten() {
+                has_waited = false;
+                continue;
+            }
+            if !has_waited && !error.is_of_max_bytes() && shared.segments.has_removed_open() {
+                has_waited = true;
+                drop(writer);
+                self.wait_for_dropped();
                 continue;
             }
             match self.options.on_full {
@@ -516,6 +538,7 @@ impl<S: Storage> Engine<S> {
                     if !self.drop_oldest(&mut writer)? && !shared.regain(passed)? {
                         return Err(error);
                     }
+                    has_waited = false;
                 }
                 OnFull::Wait(limit) => {
                     drop(writer);
@@ -602,40 +625,64 @@ impl<S: Storage> Engine<S> {
         if (before + count) / every > before / every { self.shared.flush() } else { Ok(()) }
     }
 
-    /// Gives up the oldest segment; false when there is none but the one the tail stands in and that has today's length. The
-    /// producers' lock is held.
+    /// Gives up the oldest segment, or the only one with all that it holds; false when nothing is held. The producers' lock is
+    /// held.
     #[cold]
     fn drop_oldest(&self, writer: &mut Writer<S::File>) -> Result<bool> {
-        let shared = &*self.shared;
-        let first_held = match shared.segments.drop_oldest(&shared.context()) {
-            Some(first_held) => first_held,
+        match self.shared.segments.drop_oldest(&self.shared.context()) {
+            Some(first_held) => self.gave_up(first_held).map(|()| true),
             None => {
-                let Some(end) = shared.segments.retire_tail(&shared.context(), writer.committed().seq) else {
+                let end = writer.committed().seq;
+                if !self.retire_tail(writer, end) {
                     return Ok(false);
-                };
-                writer.begin_anew(shared, end);
-                writer.committed().seq
+                }
+                self.gave_up(end).map(|()| true)
             }
+        }
+    }
+
+    /// As [`Segments::retire_tail`]; the next record begins another segment.
+    fn retire_tail(&self, writer: &mut Writer<S::File>, dropped: u64) -> bool {
+        let (shared, tail) = (&*self.shared, writer.committed().position);
+        let Some(end) = shared.segments.retire_tail(&shared.context(), tail, dropped) else {
+            return false;
         };
-        shared.oldest_seq.fetch_max(first_held, Ordering::AcqRel);
-        shared.note_given_up();
+        writer.begin_anew(shared, end);
+        true
+    }
+
+    /// What lies before that number is held no longer: its space goes to whoever needs it.
+    fn gave_up(&self, first_held: u64) -> Result<()> {
+        self.shared.oldest_seq.fetch_max(first_held, Ordering::AcqRel);
+        self.shared.note_given_up();
         self.let_go_of_dropped();
-        shared.settle()?;
-        Ok(true)
+        self.shared.settle()
     }
 
     /// Consumers that stand in segments which are no longer part of the queue let go of them.
     fn let_go_of_dropped(&self) {
         for standing in self.consumers.lock().values() {
-            standing.let_go_of_dropped(&self.shared);
+            standing.let_go_of_dropped(&self.shared, false);
         }
+    }
+
+    /// As [`let_go_of_dropped`](Self::let_go_of_dropped), and waits for those that are within a read, and for a flush that is
+    /// under way: they have segments open that are removed. No lock is held.
+    #[cold]
+    fn wait_for_dropped(&self) {
+        let standings: Vec<_> = self.consumers.lock().values().cloned().collect();
+        for standing in standings {
+            standing.let_go_of_dropped(&self.shared, true);
+        }
+        self.shared.wait_for_leader();
+        self.shared.pool.unmap_forgotten();
     }
 
     /// Gives back at once what is too old, or what everybody has read; true when there was something. The producers' lock is
     /// held.
     ///
-    /// A queue that was opened with a smaller limit may consist of one long segment, which stays as the tail although
-    /// everybody has read it: it is given back for shorter ones.
+    /// The only segment stays as the tail although everybody has read it: where there is no other room it is given back too,
+    /// to be used again from its beginning, or for shorter ones.
     #[cold]
     fn find_room(&self, writer: &mut Writer<S::File>) -> Result<bool> {
         let shared = &*self.shared;
@@ -652,23 +699,14 @@ impl<S: Storage> Engine<S> {
             return Ok(false);
         };
         let drained = shared.segments.drain(lowest);
-        let retired = if lowest >= writer.committed().position {
-            shared.segments.retire_tail(&shared.context(), 0)
-        } else {
-            None
-        };
+        let is_read = lowest >= writer.committed().position;
+        let retired = is_read && self.retire_tail(writer, 0);
         drop(giving_back);
-        if let Some(end) = retired {
-            writer.begin_anew(shared, end);
-            shared.oldest_seq.fetch_max(writer.committed().seq, Ordering::AcqRel);
-        }
-        if !drained && retired.is_none() {
+        if !drained && !retired {
             return Ok(false);
         }
         shared.note_oldest();
-        self.let_go_of_dropped();
-        shared.settle()?;
-        Ok(true)
+        self.gave_up(if retired { writer.committed().seq } else { 0 }).map(|()| true)
     }
 
     /// One read by a consumer, and what follows from it: giving segments back, flushing.

@@ -410,6 +410,11 @@ impl Error {
         }
     }
 
+    /// The queue's own limit is reached, whatever the disk has left.
+    pub(crate) fn is_of_max_bytes(&self) -> bool {
+        matches!(self, Error::Full { option: "max_bytes", .. })
+    }
+
     /// What failed in a flush that a call did besides: no refusal, for what the call was asked for is done.
     pub(crate) fn of_flush(self) -> Self {
         match self {

@@ -117,6 +117,14 @@ impl<S: Storage> Shared<S> {
         if self.is_checkpoint_due() { self.flush_places(true) } else { Ok(()) }
     }
 
+    /// Waits for the flush that is under way, if there is one.
+    pub(crate) fn wait_for_leader(&self) {
+        let mut durable = self.durable.0.lock();
+        if durable.busy {
+            self.flushed.wait(&mut durable);
+        }
+    }
+
     /// Has the keeper flush what is committed and sync what is full, soon. Without a keeper it is done here and now.
     #[cold]
     fn sync_soon(&self, committed: Spot) -> Result<()> {

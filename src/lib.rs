@@ -174,6 +174,9 @@ mod events_tests;
 mod flush_tests;
 
 #[cfg(test)]
+mod room_tests;
+
+#[cfg(test)]
 mod standing_tests;
 
 pub use consumer::Consumer;

@@ -16,8 +16,10 @@ pub enum OnFull {
     Reject,
     /// Wait until there is room, at most that long (`None`: for ever), then refuse it.
     Wait(Option<Duration>),
-    /// Give up the oldest messages, whole segments at a time. Every consumer that had not read them is told by a
-    /// [`Gap`](crate::Gap) with [`GapCause::Dropped`](crate::GapCause::Dropped).
+    /// Give up the oldest messages, whole segments at a time; when there is one segment only, all that it holds. (A segment is
+    /// as long as an arena, or 4 MiB where arenas are shorter, and at most an eighth of [`Options::max_bytes`].) Every
+    /// consumer that had not read them is told by a [`Gap`](crate::Gap) with
+    /// [`GapCause::Dropped`](crate::GapCause::Dropped).
     DropOldest,
 }
 

@@ -232,10 +232,11 @@ impl<S: Storage> Standing<S> {
         Ok(())
     }
 
-    /// Lets go of what is mapped and open for it, when its segment is no longer part of the queue. Never waits: a consumer
-    /// that is busy lets go by itself.
-    pub(crate) fn let_go_of_dropped(&self, shared: &Shared<S>) {
-        if let Some(mut state) = self.state.0.try_lock()
+    /// Lets go of what is mapped and open for it, when its segment is no longer part of the queue. Unless it `waits`, not of what
+    /// a consumer has that is busy.
+    pub(crate) fn let_go_of_dropped(&self, shared: &Shared<S>, waits: bool) {
+        let state = if waits { Some(self.state.0.lock()) } else { self.state.0.try_lock() };
+        if let Some(mut state) = state
             && let Some(life) = state.cursor.holds()
             && !shared.segments.list().live.iter().any(|row| row.header.life == life)
         {

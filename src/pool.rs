@@ -28,6 +28,8 @@ struct Mapped {
     used: u64,
     /// A reader was told that it may lend messages from it.
     lending: bool,
+    /// Its segment is no longer part of the queue.
+    forgotten: bool,
 }
 
 impl Mapped {
@@ -89,7 +91,7 @@ impl Pool {
             let start = number * self.geometry.window_len;
             let len = self.geometry.window_len.min(file_len - start);
             let lease = file.map(start, len as usize)?;
-            windows.mapped.insert(key, Mapped { lease, allocated: 0, used: 0, lending: false });
+            windows.mapped.insert(key, Mapped { lease, allocated: 0, used: 0, lending: false, forgotten: false });
         }
         let may_lend = lend && arena::CAN_DETACH && windows.may_lend(&key, self.geometry.max_windows);
         let clock = windows.clock;
@@ -123,16 +125,28 @@ impl Pool {
         let numbers: Vec<u64> = windows.mapped.keys().filter(|key| key.0 == old_life).map(|key| key.1).collect();
         for number in numbers {
             if let Some(mut mapped) = windows.mapped.remove(&(old_life, number)) {
-                mapped.lending = false;
+                (mapped.lending, mapped.forgotten) = (false, false);
                 windows.mapped.insert((new_life, number), mapped);
             }
         }
     }
 
     /// Unmaps the segment's windows. One that is still referred to stays, and counts, until its last reference is gone
-    /// and the room is wanted.
+    /// and the room is wanted: in memory, or [on the disk](Self::unmap_forgotten).
     pub(crate) fn forget(&self, life: u64) {
-        self.windows.lock().mapped.retain(|key, mapped| key.0 != life || mapped.in_use());
+        for (_, mapped) in self.windows.lock().mapped.iter_mut().filter(|(key, _)| key.0 == life) {
+            mapped.forgotten = true;
+        }
+        self.unmap_forgotten();
+    }
+
+    /// Unmaps the windows of removed segments that nobody refers to any more: the disk has their space back no sooner. True
+    /// when there were some.
+    pub(crate) fn unmap_forgotten(&self) -> bool {
+        let mut windows = self.windows.lock();
+        let before = windows.mapped.len();
+        windows.mapped.retain(|_, mapped| !mapped.forgotten || mapped.in_use());
+        windows.mapped.len() < before
     }
 
     /// Windows and bytes mapped now.

@@ -531,17 +531,24 @@ impl<S: Storage> Segments<S> {
         (first_held, next)
     }
 
-    /// Lets go of the only live segment when its length is not today's: its space may be all there is. Messages below
-    /// `dropped` are given up with it. Returns where it ends.
-    pub(crate) fn retire_tail(&self, context: &Context<'_, S>, dropped: u64) -> Option<u64> {
+    /// Lets go of the only live segment, which holds records up to `tail`: its space may be all there is. Messages below
+    /// `dropped` are given up with it. Returns where it ends; `None`, and it stays, when it holds nothing and another would be
+    /// as long.
+    pub(crate) fn retire_tail(&self, context: &Context<'_, S>, tail: u64, dropped: u64) -> Option<u64> {
         let mut list = self.list();
         let header = list.live.front()?.header;
-        if list.live.len() != 1 || header.length <= context.pool.geometry().segment_len {
+        let is_idle = tail <= header.base && header.length <= context.pool.geometry().segment_len;
+        if list.live.len() != 1 || is_idle {
             return None;
         }
         context.given_up.lock().note(GapCause::Dropped, dropped);
         list.drain_front();
         Some(header.end())
+    }
+
+    /// Whether the space of some that are removed is not free, for somebody has them open.
+    pub(crate) fn has_removed_open(&self) -> bool {
+        self.list().removed.iter().any(|(open, _)| open.strong_count() > 0)
     }
 
     /// Makes the creations and removals so far durable. Whoever comes while another syncs waits for that: what it needs may

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
@@ -100,7 +100,34 @@ struct Inode {
     /// How often the kernel failed to write pages of it by itself.
     failures: AtomicU64,
     memory: Arc<HeapMemory>,
+    /// Who has it open has this too.
+    open: Arc<()>,
     body: Mutex<Body>,
+}
+
+/// A file without a name: its space is taken while it is open or mapped.
+#[derive(Debug)]
+struct Nameless {
+    inode: Weak<Inode>,
+    open: Weak<()>,
+    memory: Weak<HeapMemory>,
+    bytes: u64,
+}
+
+impl Nameless {
+    fn new(inode: &Arc<Inode>) -> Nameless {
+        Nameless {
+            open: Arc::downgrade(&inode.open),
+            memory: Arc::downgrade(&inode.memory),
+            bytes: inode.allocated_bytes(),
+            inode: Arc::downgrade(inode),
+        }
+    }
+
+    fn is_in_use(&self) -> bool {
+        let own = usize::from(self.inode.strong_count() > 0);
+        self.open.strong_count() > own || self.memory.strong_count() > own
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -116,7 +143,13 @@ impl Inode {
         let page = Page { durable, early: Vec::new(), dirty: false, allocated: false, durable_allocated: false };
         let pages = vec![page; capacity.div_ceil(PAGE)];
         let memory = HeapMemory::new(pages.len() * PAGE);
-        Inode { id, failures: AtomicU64::new(0), memory, body: Mutex::new(Body { len: 0, durable_len: 0, pages }) }
+        let body = Mutex::new(Body { len: 0, durable_len: 0, pages });
+        Inode { id, failures: AtomicU64::new(0), memory, open: Arc::default(), body }
+    }
+
+    fn allocated_bytes(&self) -> u64 {
+        let pages = self.body.lock().pages.iter().filter(|page| page.allocated).count();
+        (pages * PAGE) as u64
     }
 
     /// As a killed process leaves it: cached and durable bytes as they are.
@@ -124,7 +157,7 @@ impl Inode {
         let body = self.body.lock().clone();
         let memory = HeapMemory::new(body.pages.len() * PAGE);
         memory.write(0, &self.bytes(0, body.len));
-        Inode { id: self.id, failures: AtomicU64::new(0), memory, body: Mutex::new(body) }
+        Inode { id: self.id, failures: AtomicU64::new(0), memory, open: Arc::default(), body: Mutex::new(body) }
     }
 
     /// As a power cut leaves it.
@@ -299,13 +332,15 @@ struct State {
     life: Life,
     now: u64,
     next_inode: u64,
+    nameless: Vec<Nameless>,
     holder: Option<u64>,
 }
 
 impl State {
     fn used(&self) -> u64 {
-        let pages = |inode: &Arc<Inode>| inode.body.lock().pages.iter().filter(|page| page.allocated).count();
-        self.names.values().map(|inode| (pages(inode) * PAGE) as u64).sum()
+        let named: u64 = self.names.values().map(|inode| inode.allocated_bytes()).sum();
+        let nameless = self.nameless.iter().filter(|nameless| nameless.is_in_use());
+        named + nameless.map(|nameless| nameless.bytes).sum::<u64>()
     }
 
     fn free(&self) -> u64 {
@@ -356,6 +391,7 @@ impl State {
             freeze: None,
             frozen: None,
             rng: self.rng.clone(),
+            nameless: Vec::new(),
             holder: None,
             ..*self
         }
@@ -405,6 +441,7 @@ pub(crate) struct SimStorage {
 pub(crate) struct SimFile {
     disk: Arc<Mutex<State>>,
     inode: Arc<Inode>,
+    _open: Arc<()>,
     /// Of the failures to write pages so many were told, or were forgotten before it was opened.
     told: AtomicU64,
     stores: Stores,
@@ -528,6 +565,7 @@ impl SimStorage {
             rng,
             now: 1_700_000_000_000,
             next_inode: 0,
+            nameless: Vec::new(),
             holder: None,
         })
     }
@@ -730,6 +768,8 @@ impl Storage for SimStorage {
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut state = enter_or_fail(&self.disk, Call::Remove)?;
         let inode = state.find(name)?;
+        state.nameless.retain(Nameless::is_in_use);
+        state.nameless.push(Nameless::new(&inode));
         state.change(Some(name), None, inode);
         Ok(())
     }
@@ -780,7 +820,7 @@ impl Storage for SimStorage {
 impl SimStorage {
     fn file(&self, inode: Arc<Inode>, state: &State) -> SimFile {
         let told = AtomicU64::new(inode.failures.load(Ordering::Relaxed));
-        SimFile { disk: self.disk.clone(), inode, told, stores: state.stores }
+        SimFile { disk: self.disk.clone(), _open: Arc::clone(&inode.open), inode, told, stores: state.stores }
     }
 }
 
@@ -1016,7 +1056,7 @@ mod tests {
 
     #[test]
     fn calls_fail_as_told_and_a_full_disk_is_full() {
-        let (storage, file, _lease) = dirty();
+        let (storage, file, lease) = dirty();
         storage.fail_after(Call::Create, 2, Errno::NOSPC, true);
         storage.fail_after(Call::Write, 1, Errno::IO, false);
         storage.create("b").unwrap();
@@ -1031,6 +1071,9 @@ mod tests {
         file.allocate(0, 3 * PAGE as u64).unwrap();
         assert_eq!(storage.open("b").unwrap().write_at(b"x", 0).unwrap_err().kind(), ErrorKind::StorageFull);
         storage.remove("a").unwrap();
+        drop(file);
+        assert_eq!(storage.free_bytes().unwrap(), 0, "it is mapped");
+        drop(lease);
         storage.open("b").unwrap().write_at(b"x", 0).unwrap();
     }
 

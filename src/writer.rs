@@ -66,6 +66,8 @@ pub(crate) struct Writer<F> {
     marked: u64,
     /// The latest time that was ever said: that of the next segment is no earlier.
     latest: u64,
+    /// For the last record there was no room. Nothing goes the quick way then.
+    refused: bool,
     /// Of the batch that is being pushed.
     seal: Seal,
     /// Payload bytes of the record that is being written, all fragments together.
@@ -144,6 +146,7 @@ impl<F: StorageFile> Writer<F> {
             grain: ages.map(|(grain, _)| grain),
             marked: 0,
             latest: ages.map_or(0, |(_, latest)| latest),
+            refused: false,
             seal: Seal::NEW,
             whole: 0,
             asked: false,
@@ -396,6 +399,20 @@ impl<F: StorageFile> Writer<F> {
             self.next = Some(Next { base, seq: self.committed.seq, ..Next::default() });
             shared.index.set_next(self.next);
         }
+    }
+
+    /// There was no room for what was rolled back.
+    pub(crate) fn note_refused(&mut self) {
+        self.release();
+        self.refused = true;
+    }
+
+    pub(crate) fn was_refused(&self) -> bool {
+        self.refused
+    }
+
+    pub(crate) fn take_refused(&mut self) -> bool {
+        std::mem::take(&mut self.refused)
     }
 
     /// Nothing more is written the quick way: whoever comes asks first whether the queue is open.
