@@ -174,6 +174,9 @@ mod events_tests;
 mod flush_tests;
 
 #[cfg(test)]
+mod late_tests;
+
+#[cfg(test)]
 mod room_tests;
 
 #[cfg(test)]

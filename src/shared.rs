@@ -299,7 +299,12 @@ impl<S: Storage> Shared<S> {
     /// Refuses a call that reads when the queue is closed, and one that might [wait for ever](Self::check_may_wait).
     #[inline]
     pub(crate) fn check_readable(&self) -> Result<()> {
-        if !self.index.poison.takes_reads() || self.fork_guard.forked() { self.refuse_reading() } else { Ok(()) }
+        if !self.index.poison.takes_reads() || self.fork_guard.forked() {
+            return self.refuse_reading();
+        }
+        #[cfg(test)]
+        crate::sim::reached("found open");
+        Ok(())
     }
 
     /// As [`check_readable`](Self::check_readable) for a call that writes, which is refused also once a flush has failed.
