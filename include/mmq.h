@@ -273,7 +273,8 @@ typedef struct mmq_gap {
 } mmq_gap;
 
 /**
- * Figures of a queue at one moment. Totals count this opening of the queue only. Later versions append fields: set struct_size
+ * Figures of a queue. They are read one by one while others go on: each is right at a moment of its own, and no message is
+ * counted as taken that is not counted as enqueued. Totals count this opening of the queue only. Later versions append fields: set struct_size
  * to sizeof(mmq_stats) before every call of mmq_read_stats.
  */
 typedef struct mmq_stats {
@@ -1163,7 +1164,7 @@ mmq_status mmq_delivery_nack(struct mmq_delivery *delivery);
 void mmq_delivery_free(struct mmq_delivery *delivery);
 
 /**
- * Figures of this moment.
+ * The figures, as they are now.
  *
  * @param queue Not NULL.
  * @param out Where they go; out->struct_size was set before. Not NULL.

@@ -5,13 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::delivery::Delivery;
+use crate::consume::standing::{Read, Standing};
+use crate::delivery::{self, Delivery};
 use crate::engine::Engine;
+use crate::engine::ahead::Ahead;
+use crate::engine::reading;
 use crate::error::{Error, Gap, Result};
-use crate::layout::MAX_NAME_LEN;
+use crate::format::MAX_NAME_LEN;
+use crate::iter::Iter;
 use crate::message::Message;
-use crate::place::{Read, Standing};
-use crate::reading::{self, Ahead, Iter};
 use crate::storage::{FileStorage, Storage};
 
 /// A consumer with a name and a place of its own: [`Queue::consumer`](crate::Queue::consumer).
@@ -147,7 +149,7 @@ impl Consumer {
     /// As [`dequeue`](Self::dequeue).
     #[inline]
     pub fn receive(&self) -> Result<Option<Delivery>> {
-        reading::receive(&self.engine, &self.standing)
+        delivery::receive(&self.engine, &self.standing)
     }
 
     /// Does `work` with each message there is, and acknowledges it when that returned `Ok`: at-least-once work until nothing is
@@ -192,7 +194,7 @@ impl Consumer {
         work: impl FnMut(&Delivery) -> Result<(), E>,
         on_gap: impl FnMut(Gap),
     ) -> Result<(), E> {
-        reading::for_each(&self.engine, &self.standing, work, on_gap)
+        delivery::for_each(&self.engine, &self.standing, work, on_gap)
     }
 
     /// As [`receive`](Self::receive), waiting up to `timeout` for a message (and for an allowance). Does not poll.
@@ -201,7 +203,7 @@ impl Consumer {
     ///
     /// As [`dequeue_timeout`](Self::dequeue_timeout).
     pub fn receive_timeout(&self, timeout: Duration) -> Result<Option<Delivery>> {
-        reading::receive_waiting(&self.engine, &self.standing, timeout)
+        delivery::receive_waiting(&self.engine, &self.standing, timeout)
     }
 
     /// How many messages may be in flight (received, neither acknowledged nor given back) at a time, over all handles of
@@ -217,7 +219,7 @@ impl Consumer {
     /// Messages received, neither acknowledged nor given back.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
-        self.standing.in_flight(&self.engine.shared)
+        self.standing.in_flight(&self.engine.core)
     }
 
     /// A descriptor that is readable while a message, or the news of a gap, waits for this consumer, and once the queue is
@@ -271,7 +273,7 @@ impl Consumer {
     /// As exact as [`Queue::len`](crate::Queue::len).
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.standing.len(&self.engine.shared)
+        self.standing.len(&self.engine.core)
     }
 
     /// Whether no message waits for this consumer.
@@ -302,7 +304,7 @@ impl Consumer {
     /// consumer.
     #[doc(alias = "FromConsumer")]
     pub fn fork(&self, name: &str) -> Result<Consumer> {
-        check_name(self.engine.shared.storage.path(), name)?;
+        check_name(self.engine.core.storage.path(), name)?;
         let standing = self.engine.fork(&self.standing, name)?;
         Ok(Consumer::new(Arc::clone(&self.engine), standing))
     }

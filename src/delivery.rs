@@ -4,11 +4,13 @@ use std::fmt;
 use std::ops::Deref;
 use std::str::Utf8Error;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use crate::consume::standing::{Handed, Standing};
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::engine::reading::AsMessage;
+use crate::error::{Error, Gap, Result, past_gaps};
 use crate::message::Message;
-use crate::place::{Handed, Standing};
 use crate::storage::FileStorage;
 
 /// A message handed out by [`Consumer::receive`](crate::Consumer::receive): the consumer's stored place does not pass it before
@@ -108,7 +110,7 @@ impl Delivery {
     pub fn ack(mut self) -> Result<()> {
         if let Some(holder) = &self.holder {
             // Else it would be neither acknowledged nor given back.
-            holder.engine.shared.check_may_wait()?;
+            holder.engine.core.check_may_wait()?;
         }
         let seq = self.seq();
         // The arena is let go of first, so that the segment can be used again.
@@ -159,4 +161,35 @@ impl fmt::Debug for Delivery {
             .field("attempts", &self.handed.attempts)
             .finish()
     }
+}
+
+pub(crate) fn receive(
+    engine: &Arc<Engine<FileStorage>>,
+    standing: &Arc<Standing<FileStorage>>,
+) -> Result<Option<Delivery>> {
+    let received = engine.receive(standing, AsMessage)?;
+    Ok(received.map(|(message, handed)| Delivery::new(message, handed, Arc::clone(engine), Arc::clone(standing))))
+}
+
+pub(crate) fn receive_waiting(
+    engine: &Arc<Engine<FileStorage>>,
+    standing: &Arc<Standing<FileStorage>>,
+    timeout: Duration,
+) -> Result<Option<Delivery>> {
+    engine.wait(standing, Instant::now().checked_add(timeout), || receive(engine, standing))
+}
+
+/// Receives and acknowledges until there is nothing to hand out.
+pub(crate) fn for_each<E: From<Error>>(
+    engine: &Arc<Engine<FileStorage>>,
+    standing: &Arc<Standing<FileStorage>>,
+    mut work: impl FnMut(&Delivery) -> Result<(), E>,
+    mut on_gap: impl FnMut(Gap),
+) -> Result<(), E> {
+    while let Some(delivery) = past_gaps(|| receive(engine, standing), &mut on_gap)? {
+        // Not done: the delivery is dropped, and so given back.
+        work(&delivery)?;
+        delivery.ack()?;
+    }
+    Ok(())
 }

@@ -41,7 +41,7 @@
 //! What is damaged costs the damaged messages alone: a read that meets it returns [`Error::Gap`] with the numbers that are
 //! missing and why, once, and the next read goes on behind them. So `?` alone ends a loop there, with all the rest unread:
 //! read with [`past_gaps`], [`Consumer::for_each`] or [`Iter::past_gaps`], or match on it. How each crash recovers is argued in the source, in
-//! `recovery.rs`; every byte of the files is described in `layout.rs`.
+//! `recovery`; every byte of the files is described in `format`.
 //!
 //! # Working, waiting, limits
 //!
@@ -73,126 +73,71 @@
 #[cfg(not(all(unix, target_pointer_width = "64")))]
 compile_error!("mmq needs a 64-bit Unix: it maps files larger than a 32-bit address space and locks directories");
 
-// What the caller chooses.
-mod options;
+// The folders in the order of a message's way. What a user sees stands beside this file.
 
-// The door.
-mod queue;
-
-mod consumer;
-mod delivery;
-mod message;
-mod snapshot;
-mod stats;
-
-// One open queue, whatever its files live in.
+// The calls of a user, put together from the parts below.
 mod engine;
 
-mod bell;
-mod deliveries;
-mod keeper;
-mod ledger;
-mod place;
-mod reading;
-mod ready;
-#[cfg(feature = "async")]
-mod recv;
-mod waiting;
+// In: a record is written behind the tail, committed, and made durable.
+mod write;
 
-// The way in.
-mod writer;
+mod commit;
 
-// The bytes.
-mod layout;
+// What the parts of one open queue share.
+mod state;
 
-// The memory.
-mod arena;
+// The bytes, in memory and on disk.
+mod format;
 
-mod poison;
-mod pool;
+mod memory;
 
-// The disk.
 mod segment;
 
 mod storage;
 
-// What is durable.
+// What a queue knows of itself, and how it finds itself again after a crash.
 mod index;
 
-mod sheet;
-
-mod image;
-
-mod given_up;
-
-mod run;
-
-mod foreign;
-
-mod flush;
-
-// The way out.
-mod reader;
-
-mod scan;
-
-// After a crash.
 mod recovery;
 
-// What all parts share.
-mod shared;
+// Out: the next record is found and verified, and a consumer's place moves behind it.
+mod read;
+
+mod consume;
+
+// Where threads meet.
+mod threads;
 
 // The C door.
 #[cfg(feature = "capi")]
 mod ffi;
 
-// Tools.
-mod checksum;
+#[cfg(test)]
+mod tests;
 
+mod consumer;
+mod delivery;
 mod error;
-
 mod events;
-
-#[cfg(test)]
-mod sim;
-
-#[cfg(test)]
-mod ages_tests;
-
-#[cfg(test)]
-mod consumer_tests;
-
-#[cfg(test)]
-mod crash_tests;
-
-#[cfg(test)]
-mod engine_tests;
-#[cfg(all(test, feature = "tracing"))]
-mod events_tests;
-
-#[cfg(test)]
-mod flush_tests;
-
-#[cfg(test)]
-mod late_tests;
-
-#[cfg(test)]
-mod room_tests;
-
-#[cfg(test)]
-mod standing_tests;
+#[cfg(feature = "async")]
+mod futures;
+mod iter;
+mod message;
+mod options;
+mod queue;
+mod stats;
 
 pub use consumer::Consumer;
 pub use delivery::Delivery;
 pub use error::{Error, Gap, GapCause, Result, past_gaps};
-pub use layout::{FORMAT_VERSION, MAX_MESSAGE_LEN};
+pub use format::{FORMAT_VERSION, MAX_MESSAGE_LEN};
+#[cfg(feature = "async")]
+#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+pub use futures::{Messages, Recv, RecvDelivery};
+pub use iter::Iter;
 pub use message::Message;
 pub use options::{OnFull, Options};
 pub use queue::Queue;
-pub use reading::Iter;
-#[cfg(feature = "async")]
-#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-pub use recv::{Messages, Recv, RecvDelivery};
 pub use stats::Stats;
 
 #[cfg(doctest)]

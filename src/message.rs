@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::str::Utf8Error;
 
-use crate::arena::Lease;
+use crate::memory::Window;
 
 /// A message taken or looked at.
 ///
@@ -32,14 +32,14 @@ pub struct Message {
 }
 
 enum Body {
-    Lent { lease: Lease, offset: usize, len: usize },
+    Lent { window: Window, offset: usize, len: usize },
     Owned(Vec<u8>),
 }
 
 impl Message {
     #[inline]
-    pub(crate) fn lent(seq: u64, lease: Lease, offset: usize, len: usize) -> Message {
-        Message { seq, body: Body::Lent { lease, offset, len } }
+    pub(crate) fn lent(seq: u64, window: Window, offset: usize, len: usize) -> Message {
+        Message { seq, body: Body::Lent { window, offset, len } }
     }
 
     #[inline]
@@ -86,7 +86,7 @@ impl Deref for Message {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.body {
-            Body::Lent { lease, offset, len } => lease.bytes(*offset, *len),
+            Body::Lent { window, offset, len } => window.bytes(*offset, *len),
             Body::Owned(bytes) => bytes,
         }
     }

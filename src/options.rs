@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::layout;
+use crate::format;
 
 /// What to do with a new message when the queue has reached [`Options::max_bytes`] or [`Options::min_free_bytes`], or
 /// the disk is full.
@@ -158,12 +158,12 @@ impl Options {
 
     /// Checks every value, for the queue in `dir`; the one place that does.
     pub(crate) fn validate(&self, dir: &Path) -> Result<()> {
-        let page = page_size();
+        let page = crate::memory::page_size();
         let invalid = |name, reason: String| Err(Error::InvalidOption { path: dir.to_owned(), name, reason });
-        if !(layout::MIN_ARENA..=layout::MAX_ARENA).contains(&self.arena_size) {
+        if !(format::MIN_ARENA..=format::MAX_ARENA).contains(&self.arena_size) {
             return invalid(
                 "arena_size",
-                format!("{} bytes is outside {} to {} bytes", self.arena_size, layout::MIN_ARENA, layout::MAX_ARENA),
+                format!("{} bytes is outside {} to {} bytes", self.arena_size, format::MIN_ARENA, format::MAX_ARENA),
             );
         }
         if !self.arena_size.is_multiple_of(page) {
@@ -184,9 +184,9 @@ impl Options {
             return invalid("flush_every", "zero time: use None for no timer".into());
         }
         if let Some(bytes) = self.max_bytes
-            && bytes < layout::MIN_MAX_BYTES
+            && bytes < format::MIN_MAX_BYTES
         {
-            return invalid("max_bytes", format!("{bytes} bytes is below {}", layout::MIN_MAX_BYTES));
+            return invalid("max_bytes", format!("{bytes} bytes is below {}", format::MIN_MAX_BYTES));
         }
         if let Some(age) = self.max_age
             && age < Duration::from_millis(1)
@@ -197,14 +197,10 @@ impl Options {
     }
 }
 
-/// The OS page in bytes.
-pub(crate) fn page_size() -> u64 {
-    rustix::param::page_size() as u64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::page_size;
 
     fn name_of(options: Options) -> &'static str {
         match options.validate(Path::new("queue")) {

@@ -7,16 +7,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::consume::standing::Read;
 use crate::consumer::{Consumer, check_name};
-use crate::delivery::Delivery;
+use crate::delivery::{self, Delivery};
 use crate::engine::Engine;
+use crate::engine::ahead::Ahead;
+use crate::engine::reading;
 use crate::error::{Error, Gap, Result};
 use crate::events;
-use crate::layout::MAX_MESSAGE_LEN;
+use crate::format::MAX_MESSAGE_LEN;
+use crate::iter::Iter;
 use crate::message::Message;
 use crate::options::Options;
-use crate::place::Read;
-use crate::reading::{self, Ahead, Iter};
 use crate::stats::Stats;
 use crate::storage::{FileStorage, Storage};
 
@@ -263,7 +265,7 @@ impl Queue {
     /// As [`dequeue`](Self::dequeue).
     #[inline]
     pub fn receive(&self) -> Result<Option<Delivery>> {
-        reading::receive(&self.engine, self.engine.default_consumer()?)
+        delivery::receive(&self.engine, self.engine.default_consumer()?)
     }
 
     /// Does `work` with each message there is, and acknowledges it: see [`Consumer::for_each`](Consumer::for_each), which this is
@@ -293,7 +295,7 @@ impl Queue {
         work: impl FnMut(&Delivery) -> Result<(), E>,
         on_gap: impl FnMut(Gap),
     ) -> Result<(), E> {
-        reading::for_each(&self.engine, self.engine.default_consumer()?, work, on_gap)
+        delivery::for_each(&self.engine, self.engine.default_consumer()?, work, on_gap)
     }
 
     /// As [`receive`](Self::receive), waiting up to `timeout` for a message. Does not poll.
@@ -302,7 +304,7 @@ impl Queue {
     ///
     /// As [`dequeue_timeout`](Self::dequeue_timeout).
     pub fn receive_timeout(&self, timeout: Duration) -> Result<Option<Delivery>> {
-        reading::receive_waiting(&self.engine, self.engine.default_consumer()?, timeout)
+        delivery::receive_waiting(&self.engine, self.engine.default_consumer()?, timeout)
     }
 
     /// As [`Consumer::set_max_in_flight`].
@@ -436,16 +438,16 @@ impl Queue {
     /// `op` when a file could not be opened or written just now: the next flush tries again.
     pub fn flush(&self) -> Result<()> {
         let _told = events::at_end();
-        self.engine.shared.flush()
+        self.engine.core.flush()
     }
 
     /// The first sequence number not yet known to be durable.
     #[must_use]
     pub fn durable_seq(&self) -> u64 {
-        if self.engine.shared.forked() {
+        if self.engine.core.forked() {
             return 0;
         }
-        self.engine.shared.durable.0.lock().spot.seq
+        self.engine.core.durable.lock().spot.seq
     }
 
     /// Returns once the message `seq` is durable, flushing when it is not. Threads that wait at the same time share one
@@ -455,24 +457,24 @@ impl Queue {
     ///
     /// As [`flush`](Self::flush); [`Error::NotFound`] for a number that was never given out.
     pub fn wait_durable(&self, seq: u64) -> Result<()> {
-        let shared = &*self.engine.shared;
+        let core = &*self.engine.core;
         let _told = events::at_end();
-        shared.check_may_wait()?;
+        core.check_may_wait()?;
         if self.durable_seq() > seq {
             return Ok(());
         }
-        shared.check_writable()?;
-        let tail = shared.committed_spot();
+        core.check_writable()?;
+        let tail = core.committed_spot();
         if seq >= tail.seq {
-            let oldest = shared.oldest(tail).seq;
-            return Err(Error::no_message(shared.storage.path(), seq, oldest..tail.seq));
+            let oldest = core.oldest(tail).seq;
+            return Err(Error::no_message(core.storage.path(), seq, oldest..tail.seq));
         }
-        shared.flush_to(tail)
+        core.flush_to(tail)
     }
 
-    /// Figures of one moment: what belongs together was read together, while everybody went on.
+    /// Figures, read one by one while others go on.
     ///
-    /// It costs producers and consumers nothing but, on a queue that never keeps still, a wait for a few words to be read.
+    /// It costs producers and consumers nothing but a wait for a few words to be read.
     /// With messages [in flight](Consumer::receive) they are counted: they wait until they are acknowledged.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -482,7 +484,7 @@ impl Queue {
     /// The queue's directory.
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.engine.shared.storage.path()
+        self.engine.core.storage.path()
     }
 
     /// Makes everything durable and lets go of the files. [`Consumer`]s' handles answer [`Error::Closed`] from now on; messages
@@ -523,7 +525,7 @@ impl Queue {
     }
 
     #[cfg(feature = "async")]
-    fn of_default(&self) -> Result<crate::recv::Whose> {
+    fn of_default(&self) -> Result<crate::futures::Whose> {
         let standing = self.engine.default_consumer()?;
         Ok((Arc::clone(&self.engine), Arc::clone(standing)))
     }

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use crate::error::GapCause;
 
-/// Figures of a queue at one moment: [`Queue::stats`](crate::Queue::stats).
+/// Figures of a queue: [`Queue::stats`](crate::Queue::stats).
+///
+/// They are read one by one while others go on: each is right at a moment of its own, and no message is counted as taken that is
+/// not counted as enqueued. While nobody puts in or takes out they are all exact.
 ///
 /// Counts are derived from sequence numbers and positions, never kept by adding and subtracting, so they are right at once
 /// after reopening, also after a crash; what no read has met yet (damage, say) is counted as held: see

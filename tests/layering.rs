@@ -1,130 +1,162 @@
-//! A module imports only from modules that stand lower.
+//! A folder imports only from folders that stand lower, and puts no methods on their types.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// From the bottom up. Modules on one line import from each other.
-const LAYERS: &[&[&str]] = &[
+/// From the bottom up. What stands in one row does not import from each other, but for the last two rows, which users see.
+const ROWS: &[&[&str]] = &[
     &["error"],
-    &["events"],
-    &["poison"],
-    &["checksum"],
-    &["layout"],
-    &["given_up"],
-    &["run"],
-    &["options"],
-    &["arena"],
+    &["events", "stats"],
+    &["memory", "threads"],
+    &["format", "message", "options"],
     &["storage"],
-    &["sheet"],
-    &["image"],
     &["index"],
-    &["foreign"],
-    &["scan"],
-    &["pool"],
     &["segment"],
-    &["ready"],
-    &["waiting", "bell"],
-    // The state of a queue and the way into it: the producers' lock holds the writer, and the writer publishes the tail.
-    &["shared", "writer"],
-    &["flush"],
-    &["reader"],
-    &["recovery"],
-    &["ledger"],
-    &["place", "deliveries"],
-    &["keeper"],
+    &["state"],
+    &["write"],
+    &["commit"],
+    &["read", "recovery"],
+    &["consume"],
     &["engine"],
-    &["message", "stats"],
-    &["snapshot"],
-    &["delivery"],
-    &["reading"],
-    &["recv"],
-    &["consumer"],
-    &["queue"],
+    &["queue", "consumer", "delivery", "iter", "futures"],
     &["ffi"],
 ];
+const SEEN_BY_USERS: &str = "queue";
 
-fn layer(module: &str) -> usize {
-    let found = LAYERS.iter().position(|layer| layer.contains(&module));
-    found.unwrap_or_else(|| panic!("`{module}` stands in no layer: add it to tests/layering.rs"))
+fn row(folder: &str) -> usize {
+    let found = ROWS.iter().position(|row| row.contains(&folder));
+    found.unwrap_or_else(|| panic!("`{folder}` stands in no row: add it to tests/layering.rs"))
 }
 
-/// Every `crate::module` in product code (the part before the tests), with where it stands.
-fn imports(path: &Path) -> BTreeMap<String, usize> {
-    let source = fs::read_to_string(path).unwrap();
-    let mut found = BTreeMap::new();
-    for (number, line) in source.lines().enumerate() {
-        if line.starts_with("#[cfg(test)]")
-            && source.lines().nth(number + 1).is_some_and(|next| next.starts_with("mod tests"))
-        {
-            break;
-        }
-        if line.trim_start().starts_with("//") {
-            continue;
-        }
-        for (at, _) in line.match_indices("crate::") {
-            let rest = &line[at + "crate::".len()..];
-            let name: String = rest.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
-            let test_only = ["sim", "crash_tests"].contains(&name.as_str());
-            if !name.is_empty() && !test_only && rest[name.len()..].starts_with("::") {
-                found.entry(name).or_insert(number + 1);
-            }
-        }
-    }
-    found
-}
-
-fn check(module: &str, path: &Path) -> usize {
-    let mut seen = 0;
-    for (imported, line) in imports(path) {
-        seen += 1;
-        let fine = imported == module || layer(&imported) <= layer(module);
-        assert!(fine, "{}:{line}: `{module}` imports from `{imported}`, which stands higher", path.display());
-    }
-    seen
-}
-
-#[test]
-fn a_module_imports_only_from_what_stands_lower() {
+/// Every product file under `src`, with the folder (or the file beside lib.rs) that it belongs to and the text without its
+/// tests and comments.
+fn product() -> Vec<(String, PathBuf, String)> {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut seen = 0;
-    for listed in fs::read_dir(&src).unwrap() {
-        let path = listed.unwrap().path();
-        let module = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        let test_only = module == "lib" || module == "sim" || module.ends_with("_tests");
-        if path.is_dir() && !test_only {
-            // A part of a module stands where the module does.
-            for file in fs::read_dir(&path).unwrap() {
-                seen += check(&module, &file.unwrap().path());
-            }
-            continue;
-        }
-        if path.extension().is_some_and(|extension| extension == "rs") && !test_only {
-            seen += check(&module, &path);
-        }
-    }
-    assert!(seen > 60, "only {seen} imports were found");
-}
-
-#[test]
-fn unsafe_code_stands_only_where_it_may() {
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
-    let mut seen = 0;
+    let mut folders = vec![src.clone()];
+    let mut found = Vec::new();
     while let Some(folder) = folders.pop() {
         for listed in fs::read_dir(&folder).unwrap() {
             let path = listed.unwrap().path();
-            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-            if ["arena.rs", "arena", "checksum.rs", "ffi"].contains(&name.as_str()) {
+            let inside = path.strip_prefix(&src).unwrap().to_owned();
+            let first = inside.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_owned();
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            if ["lib", "tests"].contains(&first.as_str()) || name == "tests" {
                 continue;
             }
             if path.is_dir() {
                 folders.push(path);
                 continue;
             }
-            seen += 1;
             let source = fs::read_to_string(&path).unwrap();
-            assert!(!source.contains("unsafe {") && !source.contains("allow(unsafe_code"), "unsafe code in {name}");
+            let source = source.split("#[cfg(test)]\nmod tests").next().unwrap();
+            let lines = source.lines().map(|line| if line.trim_start().starts_with("//") { "" } else { line });
+            found.push((first, path, lines.collect::<Vec<_>>().join("\n")));
         }
+    }
+    assert!(found.len() > 50, "only {} files were found", found.len());
+    found
+}
+
+fn word(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
+    &text[..end]
+}
+
+#[test]
+fn a_folder_imports_only_from_what_stands_lower() {
+    let mut seen = 0;
+    for (folder, path, source) in product() {
+        for (number, line) in source.lines().enumerate() {
+            for (at, _) in line.match_indices("crate::") {
+                let rest = &line[at + "crate::".len()..];
+                let imported = word(rest);
+                let is_module = rest[imported.len()..].starts_with("::") && imported.starts_with(char::is_lowercase);
+                if !is_module || imported == folder || imported == "tests" {
+                    continue;
+                }
+                seen += 1;
+                let (from, to) = (row(&folder), row(imported));
+                let beside = from == to && from == row(SEEN_BY_USERS);
+                let place = format!("{}:{}", path.display(), number + 1);
+                assert!(
+                    to < from || beside,
+                    "{place}: `{folder}` imports from `{imported}`, which does not stand lower"
+                );
+            }
+        }
+    }
+    assert!(seen > 200, "only {seen} imports were found");
+}
+
+/// With this no call goes upwards that the imports do not show: a method of a type stands where the type does, or in a row
+/// that users see.
+#[test]
+fn methods_stand_where_their_type_does() {
+    let files = product();
+    let mut home: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (folder, _, source) in &files {
+        for line in source.lines() {
+            let line = line.trim_start();
+            let line = line.strip_prefix("pub(crate) ").or(line.strip_prefix("pub(super) ")).unwrap_or(line);
+            let line = line.strip_prefix("pub ").unwrap_or(line);
+            for kind in ["struct ", "enum ", "trait ", "type "] {
+                if let Some(rest) = line.strip_prefix(kind) {
+                    home.entry(word(rest)).or_default().push(folder);
+                }
+            }
+        }
+    }
+    let mut seen = 0;
+    for (folder, path, source) in &files {
+        for line in source.lines().filter(|line| line.starts_with("impl")) {
+            let mut head = line.trim_start_matches("impl");
+            if let Some(generics) = head.strip_prefix('<') {
+                // The end of `<S: Storage<File = F>>`.
+                let mut open = 1;
+                let end = generics.find(|c| {
+                    open += i32::from(c == '<') - i32::from(c == '>');
+                    open == 0
+                });
+                head = &generics[end.expect("generics end on their line") + 1..];
+            }
+            let head = head.trim_start().trim_start_matches('!');
+            let (first, second) =
+                head.split_once(" for ").map_or((head, None), |(first, second)| (first, Some(second)));
+            let last = |text: &str| {
+                let path = text.split(['<', ' ', '{']).next().unwrap_or("");
+                path.trim_start_matches('&').rsplit("::").next().unwrap_or("").to_owned()
+            };
+            let is_here = |text: &str| {
+                let name = last(text);
+                home.get(name.as_str()).is_none_or(|homes| {
+                    homes.contains(&folder.as_str())
+                        || row(folder) == row(SEEN_BY_USERS)
+                            && homes.iter().any(|home| row(home) < row(folder) && *home == "options")
+                })
+            };
+            seen += 1;
+            let fine = match second {
+                None => is_here(first) && home.contains_key(last(first).as_str()),
+                // A trait of another folder for a type of this one, or a trait of this one.
+                Some(second) => is_here(second) || is_here(first) && home.contains_key(last(first).as_str()),
+            };
+            assert!(fine, "{}: `{line}` is an `impl` of another folder's type", path.display());
+        }
+    }
+    assert!(seen > 100, "only {seen} were found");
+}
+
+#[test]
+fn unsafe_code_stands_only_where_it_may() {
+    let mut seen = 0;
+    for (folder, path, source) in product() {
+        if ["memory", "ffi"].contains(&folder.as_str()) {
+            continue;
+        }
+        seen += 1;
+        let none = !source.contains("unsafe {") && !source.contains("allow(unsafe_code");
+        assert!(none, "unsafe code in {}", path.display());
     }
     assert!(seen > 30, "only {seen} files were looked at");
 }

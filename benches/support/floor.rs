@@ -12,7 +12,7 @@ use std::path::Path;
 use memmap2::{Advice, MmapMut, MmapOptions};
 
 /// The very code the queue checks with; private there, so compiled here again.
-#[path = "../../src/checksum.rs"]
+#[path = "../../src/memory/checksum.rs"]
 #[allow(dead_code, reason = "a part is enough")]
 mod checksum;
 

@@ -12,8 +12,8 @@ use super::pointers::{Buffer, out, text};
 use super::queue::mmq_queue;
 use super::reads::{self, ReaderBody};
 use super::status::mmq_status;
+use crate::consume::standing::Read;
 use crate::consumer::Consumer;
-use crate::place::Read;
 
 /// A consumer: a named, remembered place in a queue. Handles of the same consumer share its place: each message goes to
 /// exactly one of them. Consumers of different names each see every message.

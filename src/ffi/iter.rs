@@ -11,7 +11,7 @@ use super::pointers::out;
 use super::queue::mmq_queue;
 use super::reads;
 use super::status::mmq_status;
-use crate::reading::Ahead;
+use crate::engine::ahead::Ahead;
 use crate::storage::FileStorage;
 
 /// A look ahead over the messages of a queue or a consumer, which consumes nothing.

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 
 use super::guard::{guard, guard_or};
 use super::handle::{Empty, Handle, Retired, body, free, give};
+use crate::engine::reading;
 use crate::message::Message;
-use crate::reader::{Cursor, Record};
-use crate::reading;
+use crate::read::{Cursor, Record};
 use crate::storage::StorageFile;
 
 /// A message taken or looked at. Its bytes are lent in place where that is possible; free it with mmq_message_free when done.

@@ -14,8 +14,8 @@ use super::options::mmq_options;
 use super::pointers::{array, bytes, out, out_or_null, text};
 use super::reads::{self, ReaderBody};
 use super::status::mmq_status;
+use crate::consume::standing::Read;
 use crate::options::Options;
-use crate::place::Read;
 use crate::queue::Queue;
 
 /// An open queue.

@@ -13,13 +13,14 @@ use super::iter::{IterBody, mmq_iter};
 use super::message::{give_found, give_message, mmq_message};
 use super::pointers::{Array, Buffer, out, out_or_null};
 use super::status::mmq_status;
+use crate::consume::standing::{Deliver, Read, Standing};
 use crate::consumer::Consumer;
 use crate::engine::Engine;
+use crate::engine::ahead::Ahead;
+use crate::engine::reading::{self, Fit};
 use crate::error::{Error, Result};
-use crate::place::{Deliver, Read, Standing};
 use crate::queue::Queue;
-use crate::reader::{Check, Cursor, Record};
-use crate::reading::{self, Ahead, Fit};
+use crate::read::{Check, Cursor, Record};
 use crate::storage::{FileStorage, Storage};
 
 type Parts<'a> = (&'a Arc<Engine<FileStorage>>, &'a Arc<Standing<FileStorage>>);
@@ -204,7 +205,7 @@ where
     // SAFETY: the caller's promise.
     let (body, iter) = unsafe { (body(handle)?, out(iter, "out")?) };
     let (engine, standing) = body.reader.parts()?;
-    engine.shared.check_readable()?;
+    engine.core.check_readable()?;
     iter.write(give(IterBody::new(Ahead::new(engine, standing)?)));
     Ok(mmq_status::MMQ_OK)
 }
@@ -258,7 +259,7 @@ where
     // SAFETY: the caller's promise.
     let (body, delivery) = unsafe { (body(handle)?, out(delivery, "out")?) };
     let (engine, standing) = body.reader.parts()?;
-    let Some(received) = body.gaps.note(reading::receive(engine, standing))? else {
+    let Some(received) = body.gaps.note(crate::delivery::receive(engine, standing))? else {
         return Ok(mmq_status::MMQ_EMPTY);
     };
     delivery.write(give_delivery(received));
@@ -280,7 +281,7 @@ where
     // SAFETY: the caller's promise.
     let (body, delivery) = unsafe { (body(handle)?, out(delivery, "out")?) };
     let (engine, standing) = body.reader.parts()?;
-    let received = reading::receive_waiting(engine, standing, timeout(timeout_ms));
+    let received = crate::delivery::receive_waiting(engine, standing, timeout(timeout_ms));
     let Some(received) = body.gaps.note(received)? else {
         return Ok(mmq_status::MMQ_TIMED_OUT);
     };
@@ -315,7 +316,7 @@ where
     let (body, descriptor) = unsafe { (body(handle)?, out(descriptor, "out")?) };
     let (engine, standing) = body.reader.parts()?;
     // What was made before the end would be given out still: C has no lifetime that says how long.
-    engine.shared.check_readable()?;
+    engine.core.check_readable()?;
     descriptor.write(engine.ready_fd(standing)?.as_raw_fd());
     Ok(mmq_status::MMQ_OK)
 }

@@ -7,7 +7,8 @@ use super::queue::mmq_queue;
 use super::status::mmq_status;
 use crate::stats::Stats;
 
-/// Figures of a queue at one moment. Totals count this opening of the queue only. Later versions append fields: set struct_size
+/// Figures of a queue. They are read one by one while others go on: each is right at a moment of its own, and no message is
+/// counted as taken that is not counted as enqueued. Totals count this opening of the queue only. Later versions append fields: set struct_size
 /// to sizeof(mmq_stats) before every call of mmq_read_stats.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
@@ -102,7 +103,7 @@ impl From<Stats> for mmq_stats {
     }
 }
 
-/// Figures of this moment.
+/// The figures, as they are now.
 ///
 /// @param queue Not NULL.
 /// @param out Where they go; out->struct_size was set before. Not NULL.

@@ -181,7 +181,7 @@ fn damage_is_told_before_more_room_is_asked_for_it() {
         queue.enqueue([byte; 5000]).unwrap();
     }
     queue.close().unwrap();
-    let name = crate::layout::segment_name(0);
+    let name = crate::format::segment_name(0);
     let file = std::fs::File::options().read(true).write(true).open(path.join(name)).unwrap();
     let mut bytes = vec![0; 64 << 10];
     let len = file.read_at(&mut bytes, 0).unwrap();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{Lost, Row};
 use crate::error::LaterVersion;
 use crate::events;
-use crate::layout::{self, ASIDE_SUFFIX, SEGMENT_HEADER_LEN, SegmentHeader};
+use crate::format::{self, ASIDE_SUFFIX, SEGMENT_HEADER_LEN, SegmentHeader};
 use crate::storage::{Storage, StorageFile};
 
 /// An open segment file in one of its lives.
@@ -27,7 +27,7 @@ pub(crate) struct Segment<F> {
 
 impl<F: StorageFile> Segment<F> {
     pub(crate) fn name(&self) -> String {
-        layout::segment_name(self.slot)
+        format::segment_name(self.slot)
     }
 
     /// Offset in the file of a position of this segment.
@@ -43,7 +43,7 @@ impl<F: StorageFile> Segment<F> {
     /// The position up to which space is allocated.
     pub(crate) fn allocated_end(&self) -> u64 {
         let bytes = self.allocated().max(SEGMENT_HEADER_LEN) - SEGMENT_HEADER_LEN;
-        self.header.base + (bytes / layout::ALIGN * layout::ALIGN).min(self.header.capacity())
+        self.header.base + (bytes / format::ALIGN * format::ALIGN).min(self.header.capacity())
     }
 
     /// Whether nothing was ever written at `offset`, in this life or before.
@@ -106,24 +106,24 @@ impl Salts {
 
 /// Reads the header of the segment file in `slot`.
 pub(crate) fn read_header<S: Storage>(storage: &S, slot: u32) -> Result<SegmentHeader, Lost> {
-    let file = storage.open(&layout::segment_name(slot)).map_err(lost)?;
+    let file = storage.open(&format::segment_name(slot)).map_err(lost)?;
     let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
-    crate::index::read_full(&file, &mut bytes, 0).map_err(Lost::Io)?;
+    crate::storage::read_full(&file, &mut bytes, 0).map_err(Lost::Io)?;
     SegmentHeader::decode(&bytes).map_err(|_| Lost::Gone)
 }
 
 /// Opens the file in `slot` when it is the segment `header`; with the bytes of it that exist. A file whose header is
 /// damaged is taken for it: its records carry their own proof.
 pub(crate) fn open_life<S: Storage>(storage: &S, slot: u32, header: &SegmentHeader) -> Result<(S::File, u64), Lost> {
-    let file = storage.open(&layout::segment_name(slot)).map_err(lost)?;
+    let file = storage.open(&format::segment_name(slot)).map_err(lost)?;
     let len = file.len().map_err(Lost::Io)?;
     let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
-    crate::index::read_full(&file, &mut bytes, 0).map_err(Lost::Io)?;
+    crate::storage::read_full(&file, &mut bytes, 0).map_err(Lost::Io)?;
     match SegmentHeader::decode(&bytes) {
         Ok(found) if found.life != header.life || found.queue_id != header.queue_id => Err(Lost::Gone),
         // A later version's file is neither read nor written.
-        Err(layout::Invalid::Version(found)) => {
-            let later = LaterVersion { found, supported: layout::FORMAT_VERSION };
+        Err(format::Invalid::Version(found)) => {
+            let later = LaterVersion { found, supported: format::FORMAT_VERSION };
             Err(Lost::Io(io::Error::new(io::ErrorKind::Unsupported, later)))
         }
         _ => Ok((file, len.min(header.length))),

@@ -9,8 +9,8 @@ use super::files::{Salts, Segment, disk_bytes, open_life, overhead, read_header,
 use super::{Context, FIRST_STEP, LARGEST_STEP, Lost, Plan, Row, Unsynced, spares_wanted};
 use crate::error::{Error, Result};
 use crate::events;
+use crate::format::{self, Fragment, Kind, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
 use crate::index::Index;
-use crate::layout::{self, Fragment, Kind, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
 use crate::storage::{Storage, StorageFile};
 
 /// A segment no consumer needs any more, not yet free to be used again.
@@ -91,7 +91,7 @@ impl<F: StorageFile> Handing<F> {
             let header = SegmentHeader { state: SegmentState::Spare, ..self.row.header.in_file() };
             #[cfg(test)]
             let header =
-                if crate::sim::Mutant::SpareLeftLive.is_planted() { self.row.header.in_file() } else { header };
+                if crate::tests::sim::Mutant::SpareLeftLive.is_planted() { self.row.header.in_file() } else { header };
             // A spare whose header could not be marked would rise again if the index were lost: remove it.
             self.file = file.filter(|file| file.write_at(&header.encode(), 0).is_ok());
             self.keep = self.file.is_some();
@@ -102,7 +102,7 @@ impl<F: StorageFile> Handing<F> {
         }
         if !self.keep {
             context.pool.forget(self.row.header.life);
-            let removed = context.storage.remove(&layout::segment_name(self.row.slot));
+            let removed = context.storage.remove(&format::segment_name(self.row.slot));
             self.removed = match removed {
                 Ok(()) => true,
                 Err(error) => error.kind() == io::ErrorKind::NotFound,
@@ -199,9 +199,9 @@ impl<F: StorageFile> List<F> {
             let Ok(segment) = self.open(storage, &row) else {
                 return Some(base);
             };
-            let mut bytes = [0; layout::FRAGMENT_HEADER_LEN as usize];
-            let read = crate::index::read_full(&segment.file, &mut bytes, SEGMENT_HEADER_LEN);
-            let fragment = read.ok().and_then(|_| crate::scan::words(&bytes));
+            let mut bytes = [0; format::FRAGMENT_HEADER_LEN as usize];
+            let read = crate::storage::read_full(&segment.file, &mut bytes, SEGMENT_HEADER_LEN);
+            let fragment = read.ok().and_then(|_| crate::segment::scan::words(&bytes));
             let fragment = fragment.and_then(|words| Fragment::decode(words, segment.seed, 0));
             match fragment.map(|(fragment, _)| fragment) {
                 Some(fragment) if fragment.kind == Kind::Middle && fragment.is_numbered(base.1) => {}
@@ -230,14 +230,14 @@ impl<F: StorageFile> List<F> {
         let kept = kept.chain(self.spares.iter().map(|spare| &spare.row)).chain(&self.in_transit);
         let mut counted: Vec<u32> = kept.map(|row| row.slot).collect();
         counted.sort_unstable();
-        let mut there: Vec<u32> = names.iter().filter_map(|name| layout::segment_slot(name)).collect();
+        let mut there: Vec<u32> = names.iter().filter_map(|name| format::segment_slot(name)).collect();
         there.sort_unstable();
         if counted != there {
             return Err(format!("counted are the segments {counted:?}, and there are {there:?}"));
         }
         let taken = (0..self.slots.0.len() as u32).filter(|slot| self.slots.0[*slot as usize]);
         // What was set aside keeps the name that it had, should a power cut bring it back.
-        let mut leaked = taken.filter(|slot| !names.iter().any(|name| name.starts_with(&layout::segment_name(*slot))));
+        let mut leaked = taken.filter(|slot| !names.iter().any(|name| name.starts_with(&format::segment_name(*slot))));
         match leaked.next() {
             Some(leaked) => Err(format!("the name of segment {leaked} is taken, and it is not there")),
             None => Ok(()),
@@ -354,7 +354,7 @@ impl<F: StorageFile> List<F> {
     pub(crate) fn look_for<S: Storage<File = F>>(&mut self, storage: &S, index: &Index<S>, life: u64) -> bool {
         let mut homes = Vec::new();
         for listed in storage.list().unwrap_or_default() {
-            if let Some(slot) = layout::segment_slot(&listed.name)
+            if let Some(slot) = format::segment_slot(&listed.name)
                 && let Ok(header) = read_header(storage, slot)
             {
                 homes.push((slot, header.queue_id, header.life));
@@ -377,7 +377,7 @@ impl<F: StorageFile> List<F> {
             if let Some(row) = row
                 && !self.live.iter().any(|other| other.slot == row.slot)
             {
-                set_aside(storage, &layout::segment_name(row.slot));
+                set_aside(storage, &format::segment_name(row.slot));
                 self.other_bytes += taken(&row);
                 self.directory_changes += 1;
             }
@@ -425,9 +425,9 @@ impl<F: StorageFile> List<F> {
         // opens it anew: only live segments are opened, under the list's lock, which is held.
         let alone = held.or_else(|| self.opened(life)).map(Arc::try_unwrap);
         #[cfg(test)]
-        crate::sim::reached("between the looks at a drained segment");
+        crate::tests::sim::reached("between the looks at a drained segment");
         match alone {
-            Some(Err(shared)) => Handing::out(row, Arc::downgrade(&shared)),
+            Some(Err(core)) => Handing::out(row, Arc::downgrade(&core)),
             _ if !keep || !context.pool.is_idle(life) => Handing::out(row, Weak::new()),
             Some(Ok(segment)) => Handing { file: Some(segment.file), keep, ..Handing::out(row, Weak::new()) },
             None => Handing { keep, ..Handing::out(row, Weak::new()) },
@@ -462,7 +462,7 @@ impl<F: StorageFile> List<F> {
             return false;
         };
         context.pool.forget(spare.row.header.life);
-        let removed = context.storage.remove(&layout::segment_name(spare.row.slot));
+        let removed = context.storage.remove(&format::segment_name(spare.row.slot));
         if removed.is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
             // Its bytes count until it is removed.
             self.drained.push(Drained { row: spare.row });
@@ -491,7 +491,7 @@ impl<F: StorageFile> List<F> {
             };
             let Some((file, allocated)) = file else {
                 // Not what its row says: out of the way, and counted.
-                let name = layout::segment_name(row.slot);
+                let name = format::segment_name(row.slot);
                 let is_gone =
                     matches!(context.storage.open(&name), Err(error) if error.kind() == io::ErrorKind::NotFound);
                 if !is_gone {
@@ -511,7 +511,7 @@ impl<F: StorageFile> List<F> {
             context.pool.renew(row.header.life, header.life);
             file.find_stores(0);
             let fresh_from = if spare.is_fresh { SEGMENT_HEADER_LEN } else { allocated };
-            let filled = if spare.is_fresh { crate::options::page_size() } else { allocated };
+            let filled = if spare.is_fresh { crate::memory::page_size() } else { allocated };
             let disk = known.map_or_else(|| disk_bytes(&file, allocated), |known| known.max(allocated));
             let segment = Segment {
                 slot: row.slot,
@@ -536,7 +536,7 @@ impl<F: StorageFile> List<F> {
     ) -> Result<Arc<Segment<F>>> {
         let (slot, file) = loop {
             let free = self.slots.lowest_free();
-            let name = layout::segment_name(free);
+            let name = format::segment_name(free);
             self.slots.insert(free);
             match context.storage.create(&name) {
                 Ok(file) => break (free, file),
@@ -548,8 +548,8 @@ impl<F: StorageFile> List<F> {
                 }
             }
         };
-        let name = layout::segment_name(slot);
-        let page = crate::options::page_size();
+        let name = format::segment_name(slot);
+        let page = crate::memory::page_size();
         let exact = (SEGMENT_HEADER_LEN + need).next_multiple_of(page).min(header.length);
         // A queue's first segment may be its only one; where others were filled before, this one will be too.
         let first_step = context.fill_step().unwrap_or(0).max(FIRST_STEP);
@@ -669,7 +669,7 @@ impl<F: StorageFile> List<F> {
         if end <= have {
             return Ok(());
         }
-        let exact = end.next_multiple_of(crate::options::page_size()).min(length);
+        let exact = end.next_multiple_of(crate::memory::page_size()).min(length);
         let generous = exact.max((4 * have).clamp(FIRST_STEP, have + LARGEST_STEP)).min(length);
         let full = |got: &Result<u64>| matches!(got, Err(error) if error.is_full());
         let mut got = self.allocate(context, &segment.file, &segment.name(), have, generous);

@@ -133,7 +133,7 @@ impl<'b> Replica<'b> {
 
     /// Every byte of every segment header, and of every part of the index.
     pub(crate) fn headers(&self, with_index: bool) -> Vec<Place> {
-        // As `src/layout.rs` lists the parts; of the consumers' rows the ones in use and the first free one.
+        // As `src/format/mod.rs` lists the parts; of the consumers' rows the ones in use and the first free one.
         let parts = [0..64, 1024..1216, 2048..4288, 4608..8064, 8192..8704, 8704..12160];
         let rows = 12288..12288 + 384 * (self.base.readers.len() as u64 + 2);
         let index: Vec<u64> = parts.into_iter().chain([rows, 36864..40960]).flatten().collect();

@@ -1,0 +1,106 @@
+//! What makes messages count: the producers' lock, under which a record is committed, the flushes that begin with it, and the
+//! keeper's thread, which flushes by time and tidies up.
+
+pub(crate) mod keeper;
+
+use std::ops::Deref;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+
+use crate::error::Result;
+use crate::format::Spot;
+use crate::state::State;
+use crate::storage::Storage;
+use crate::threads::padded::Padded;
+use crate::write::Writer;
+
+/// What every part of one open queue works on: its [`State`], and the writer under the producers' lock.
+#[derive(Debug)]
+pub(crate) struct Core<S: Storage> {
+    state: State<S>,
+    pub(crate) writer: Padded<Mutex<Writer<S::File>>>,
+}
+
+impl<S: Storage> Deref for Core<S> {
+    type Target = State<S>;
+
+    #[inline(always)]
+    fn deref(&self) -> &State<S> {
+        &self.state
+    }
+}
+
+impl<S: Storage> Core<S> {
+    pub(crate) fn new(state: State<S>, writer: Writer<S::File>) -> Core<S> {
+        Core { state, writer: Padded::new(Mutex::new(writer)) }
+    }
+
+    /// Where consumers' view ends: the position and exactly its number.
+    pub(crate) fn visible_end(&self) -> Spot {
+        if self.durable_only { self.durable.lock().spot } else { self.committed_spot() }
+    }
+
+    /// The tail and exactly its number.
+    pub(crate) fn committed_spot(&self) -> Spot {
+        self.writer.lock().committed()
+    }
+
+    /// As [`committed_spot`](Self::committed_spot), for who may not wait for the producers' lock. The tail that is stored for
+    /// the next opening says of itself whether its words belong together; a producer that holds the lock for long is not
+    /// storing it.
+    pub(crate) fn committed_spot_at_once(&self) -> Spot {
+        loop {
+            if let Some(writer) = self.writer.try_lock() {
+                return writer.committed();
+            }
+            // One that is stored and not published may yet be taken back.
+            if let Some((position, seq)) = self.index.tail()
+                && position <= self.committed.position.load(Ordering::Acquire)
+            {
+                return Spot { position, seq };
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Makes everything durable: messages, then places.
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.check_writable()?;
+        self.check_directory()?;
+        let target = self.committed_spot();
+        self.flush_to(target)?;
+        self.flush_places(false)
+    }
+
+    /// As [`flush`](Self::flush), for the keeper: waits for nobody who may be waiting for it.
+    pub(crate) fn flush_on_time(&self) -> Result<()> {
+        self.check_writable()?;
+        self.flush_to(self.committed_spot_at_once())?;
+        self.flush_places(false)
+    }
+
+    /// The last flush of a run: afterwards the files say that nothing is missing.
+    pub(crate) fn flush_finally(&self, begun: bool) -> Result<()> {
+        // Nobody can write any more, but a failure has its own error.
+        self.index.poison.check()?;
+        self.check_directory()?;
+        let target = self.committed_spot();
+        #[cfg(test)]
+        if crate::tests::sim::Mutant::CheckpointBeforeData.is_planted() {
+            let _ = self.write_checkpoint(target, true);
+        }
+        if !begun && self.durable.lock().spot.position >= target.position {
+            // No message came in, or was found that may exist in the page cache alone. Only places may have moved, and
+            // segments been given back.
+            return if *self.places.synced_moves.lock() < self.places.moves() {
+                self.flush_places(false)
+            } else {
+                Ok(())
+            };
+        }
+        self.flush_to(target)?;
+        self.sync_directory()?;
+        self.write_checkpoint(target, true)
+    }
+}

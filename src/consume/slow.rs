@@ -1,0 +1,340 @@
+//! Reading the long way: for a consumer with deliveries or with a descriptor, or when messages have an age.
+//!
+//! What comes next is the oldest message that was given back, and then the next one at the cursor that is not done. Taking a
+//! message is receiving and acknowledging it at once.
+//!
+//! A gap is told by the read that meets it, and by no other: what is not told of it at once (the rest of one that was told in
+//! part before, one behind messages that were too old or that go to a batch) the cursor stays in front of, and so does
+//! the stored place. The next read meets it again, also after a close or a kill.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::commit::Core;
+use crate::consume::ledger::Ledger;
+use crate::consume::standing::{Deliver, Handed, Progress, Read, Standing, Step, told};
+use crate::error::{Error, Gap, Result};
+use crate::format::Spot;
+use crate::read::Record;
+use crate::storage::Storage;
+use crate::threads::ready::Ready;
+
+/// Where a message was found.
+enum Found {
+    /// At the cursor.
+    Ahead(Record),
+    /// Among those given back, by the ledger's own cursor.
+    Again(Record),
+}
+
+/// What became of the oldest message that was given back.
+enum Returned {
+    Found(Record),
+    /// It is gone meanwhile, with those that follow in the gap.
+    Lost(Gap),
+}
+
+impl<S: Storage> Standing<S> {
+    /// As [`step`](Self::step), the consumer's lock held. What was delivered and not `took` stays where it is.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn step_specially<D: Deliver<S>>(
+        &self,
+        progress: &mut Progress<S>,
+        core: &Core<S>,
+        what: Read,
+        mut delivery: D,
+    ) -> (Step<D::Delivered>, Handed) {
+        // Before anything is changed or stored: the row of a consumer that was removed may be another one's by now.
+        if let Err(error) = progress.check(core, self) {
+            return (Step { outcome: Err(error.into()), crossed: false, moved: false }, Handed::default());
+        }
+        let before = progress.ledger.as_ref().and_then(|ledger| ledger.lowest_segment_end());
+        let mut handed = Handed::default();
+        let mut moved = false;
+        // Segments that are too old as a whole go for everybody.
+        let time = core.expired_before();
+        let expired = time > 0 && core.expire(time);
+        let outcome = loop {
+            let found = match find_specially(progress, core, what, time) {
+                Ok(Some(found)) => found,
+                Ok(None) => break Ok(None),
+                Err(error) => break Err(error.into()),
+            };
+            let epoch = progress.ledger.as_ref().map_or(0, |ledger| ledger.epoch);
+            let cursor = match (&found, &mut progress.ledger) {
+                (Found::Again(_), Some(ledger)) => &mut ledger.again,
+                _ => &mut progress.cursor,
+            };
+            let (Found::Ahead(record) | Found::Again(record)) = &found;
+            let delivered = match delivery.deliver(cursor, record) {
+                Ok(Some(delivered)) => delivered,
+                // To be looked for again.
+                Ok(None) => continue,
+                Err(error) => break Err(error),
+            };
+            match (&found, &mut progress.ledger) {
+                (Found::Again(record), Some(ledger)) => {
+                    match what {
+                        _ if !D::took(&delivered) => {}
+                        Read::Look => {}
+                        Read::Take | Read::TakeMore | Read::Skip => moved = ledger.finish(record.seq),
+                        Read::Receive => handed = Handed { attempts: ledger.hand_out_again(record.seq), epoch },
+                    }
+                    ledger.again.release();
+                }
+                (Found::Ahead(record) | Found::Again(record), ledger) => match (what, ledger) {
+                    (Read::Look, _) => {}
+                    _ if !D::took(&delivered) => {}
+                    (Read::Receive, Some(ledger)) => {
+                        handed = Handed { attempts: 1, epoch };
+                        let end = progress.cursor.segment_end();
+                        ledger.hand_out(record.seq, progress.cursor.spot().position, end);
+                        progress.cursor.advance();
+                    }
+                    (_, ledger) => {
+                        moved = true;
+                        progress.cursor.advance();
+                        if let Some(ledger) = ledger {
+                            ledger.note_done(record.seq, record.seq);
+                        }
+                    }
+                },
+            }
+            break Ok(Some(delivered));
+        };
+        let told = told(&outcome);
+        let crossed = self.settle(progress, core, before, moved, told) | expired;
+        (Step { outcome, crossed, moved }, handed)
+    }
+
+    /// Stores what has changed, and counts a message that was `taken` or a gap that was `told`. True when the place left a
+    /// segment behind.
+    fn settle(
+        &self,
+        progress: &mut Progress<S>,
+        core: &Core<S>,
+        before: Option<u64>,
+        taken: bool,
+        told: Option<Gap>,
+    ) -> bool {
+        let cursor = progress.cursor.spot();
+        let spot = match &progress.ledger {
+            Some(ledger) => ledger.lowest().unwrap_or(cursor),
+            None => cursor,
+        };
+        let moves = spot != progress.stored;
+        let mut changed = false;
+        if let Some(ledger) = &mut progress.ledger {
+            changed = ledger.forget_before(spot);
+        }
+        if moves || changed || taken || told.is_some() {
+            if moves {
+                progress.store(&self.cell, spot);
+            }
+            if changed && let Some(ledger) = &mut progress.ledger {
+                ledger.store(progress.stored, || core.acks_slot(self.row, self.name()));
+            }
+            self.cell.count_move();
+            if taken {
+                self.cell.count_taken();
+            }
+            if let Some(gap) = told {
+                core.gaps.count(core.storage.path(), &gap);
+            }
+        }
+        self.count_in_flight(progress);
+        progress.note_ready(core);
+        // Both are looked at: the flag must not be left standing.
+        progress.cursor.take_crossed() | before.is_some_and(|end| spot.position >= end)
+    }
+
+    /// Hands the next message out.
+    pub(crate) fn receive<D: Deliver<S>>(&self, core: &Core<S>, delivery: D) -> (Step<D::Delivered>, Handed) {
+        if let Err(error) = core.check_readable() {
+            return (Step { outcome: Err(error.into()), crossed: false, moved: false }, Handed::default());
+        }
+        let mut progress = self.progress.lock();
+        self.ledger(&mut progress, &[]);
+        self.step_specially(&mut progress, core, Read::Receive, delivery)
+    }
+
+    /// The ledger, which comes into being with these ranges done.
+    fn ledger<'a>(&self, progress: &'a mut Progress<S>, done: &[(u64, u64)]) -> &'a mut Ledger<S::File> {
+        progress.special = true;
+        self.has_ledger.store(true, Ordering::Release);
+        progress.ledger.get_or_insert_with(|| Box::new(Ledger::new(done, None)))
+    }
+
+    /// Begins with what another consumer has done.
+    pub(crate) fn adopt(&self, core: &Core<S>, done: &[(u64, u64)]) {
+        let mut progress = self.progress.lock();
+        self.ledger(&mut progress, done).mark_changed();
+        self.settle(&mut progress, core, None, false, None);
+    }
+
+    /// A delivery was acknowledged. Says whether a segment was left behind; `None` when nothing came of it.
+    pub(crate) fn acknowledge(&self, core: &Core<S>, seq: u64, handed: Handed) -> Result<Option<bool>> {
+        core.check_readable()?;
+        let mut progress = self.progress.lock();
+        let progress = &mut *progress;
+        progress.check(core, self)?;
+        let before = match &mut progress.ledger {
+            Some(ledger) if ledger.epoch == handed.epoch => {
+                let before = ledger.lowest_segment_end();
+                if !ledger.finish(seq) {
+                    return Ok(None);
+                }
+                before
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(self.settle(progress, core, before, true, None)))
+    }
+
+    /// A delivery was given back. True when the message comes again.
+    pub(crate) fn give_back(&self, core: &Core<S>, seq: u64, handed: Handed) -> bool {
+        let mut progress = self.progress.lock();
+        let progress = &mut *progress;
+        let comes_again = match &mut progress.ledger {
+            Some(ledger) => ledger.epoch == handed.epoch && !progress.removed && ledger.give_back(seq),
+            None => false,
+        };
+        if comes_again {
+            self.count_in_flight(progress);
+            progress.note_ready(core);
+        }
+        comes_again
+    }
+
+    pub(crate) fn set_max_in_flight(&self, core: &Core<S>, limit: Option<u32>) -> Result<()> {
+        core.check_readable()?;
+        if limit == Some(0) {
+            let reason = "0 would hand out nothing: at least 1, or None for no limit";
+            return Err(Error::invalid_argument(core.storage.path(), "messages in flight", reason));
+        }
+        let mut progress = self.progress.lock();
+        progress.check(core, self)?;
+        self.ledger(&mut progress, &[]).limit = limit;
+        progress.note_ready(core);
+        Ok(())
+    }
+
+    /// Asked without the lock.
+    pub(crate) fn in_flight(&self, core: &Core<S>) -> u64 {
+        if core.forked() { 0 } else { self.in_flight.load(Ordering::Relaxed) }
+    }
+
+    /// For those who ask without the lock.
+    pub(crate) fn count_in_flight(&self, progress: &Progress<S>) {
+        let in_flight = progress.ledger.as_ref().map_or(0, |ledger| ledger.in_flight() as u64);
+        self.in_flight.store(in_flight, Ordering::Relaxed);
+    }
+
+    /// Messages between the place and the end of what is visible, without those that are done or known to be missing.
+    pub(crate) fn len(&self, core: &Core<S>) -> u64 {
+        if core.forked() {
+            return 0;
+        }
+        if !self.has_ledger.load(Ordering::Acquire) {
+            return core.len_from(Some(self.seq()));
+        }
+        // The thread that fills a message in place may not wait for a reader, who may wait for it.
+        let progress = if core.is_filling() { self.progress.try_lock() } else { Some(self.progress.lock()) };
+        match progress {
+            Some(progress) => core.len_from(Some(progress.stored.seq)).saturating_sub(progress.done_beyond(core)),
+            None => core.len_from(Some(self.seq())),
+        }
+    }
+
+    /// Keeps the descriptor's word from now on.
+    pub(crate) fn set_ready(&self, core: &Core<S>, ready: Arc<Ready>) {
+        let _ = self.ready.set(Arc::clone(&ready));
+        let mut progress = self.progress.lock();
+        progress.ready = Some(ready);
+        progress.special = true;
+        progress.note_ready(core);
+    }
+}
+
+impl<S: Storage> Progress<S> {
+    /// Messages beyond the place that are done, those left out that are not counted as held.
+    pub(crate) fn done_beyond(&self, core: &Core<S>) -> u64 {
+        let place = self.stored.seq.max(core.oldest_seq.load(Ordering::Acquire));
+        let weigh = |from, to| (to - from) - core.gaps.known_missing(from, to);
+        self.ledger.as_ref().map_or(0, |ledger| ledger.done_within(place, u64::MAX, weigh))
+    }
+}
+
+/// What comes next. A gap is told when it is met, unless the caller has something to hand over first.
+fn find_specially<S: Storage>(
+    progress: &mut Progress<S>,
+    core: &Core<S>,
+    what: Read,
+    time: u64,
+) -> Result<Option<Found>> {
+    loop {
+        if let Some(ledger) = &mut progress.ledger {
+            if what == Read::Receive && !ledger.may_hand_out() {
+                return Ok(None);
+            }
+            match find_again(ledger, core)? {
+                Some(Returned::Found(record)) => return Ok(Some(Found::Again(record))),
+                Some(Returned::Lost(_)) if what == Read::TakeMore => return Ok(None),
+                Some(Returned::Lost(gap)) => return Err(Error::Gap(ledger.lose_returned(&gap))),
+                None => {}
+            }
+        }
+        let before = progress.cursor.spot();
+        let found = progress.cursor.pass_expired(core, time).and_then(|()| match what {
+            Read::Skip => progress.cursor.find_header(core),
+            _ => progress.cursor.find(core),
+        });
+        let gap = match (found, &progress.ledger) {
+            (Ok(Some(record)), Some(ledger)) if ledger.is_done(record.seq) => {
+                progress.cursor.advance();
+                continue;
+            }
+            (Ok(found), _) => return Ok(found.map(Found::Ahead)),
+            (Err(Error::Gap(gap)), _) => gap,
+            (Err(error), _) => return Err(error),
+        };
+        let (told, is_all) = match &progress.ledger {
+            None => (gap, true),
+            Some(ledger) => match ledger.untold_of(gap).as_slice() {
+                [] => continue,
+                [first, rest @ ..] => (*first, rest.is_empty()),
+            },
+        };
+        if what == Read::TakeMore || !is_all {
+            // The next read meets it again.
+            progress.cursor.move_to(before);
+        }
+        if what == Read::TakeMore {
+            return Ok(None);
+        }
+        if let Some(ledger) = &mut progress.ledger {
+            ledger.note_told(&told, !is_all);
+        }
+        return Err(Error::Gap(told));
+    }
+}
+
+/// The oldest message that was given back, read anew.
+fn find_again<S: Storage>(ledger: &mut Ledger<S::File>, core: &Core<S>) -> Result<Option<Returned>> {
+    let Some((seq, open)) = ledger.first_returned() else {
+        return Ok(None);
+    };
+    let spot = Spot { position: open.position, seq };
+    if ledger.again.spot() != spot {
+        ledger.again.move_to(spot);
+    }
+    let gap = match ledger.again.find(core) {
+        Ok(Some(record)) => return Ok(Some(Returned::Found(record))),
+        Ok(None) => Gap { first: seq, last: seq, cause: core.gaps.cause_of(seq).0 },
+        Err(Error::Gap(gap)) => gap,
+        Err(error) => return Err(error),
+    };
+    ledger.again.release();
+    Ok(Some(Returned::Lost(Gap { first: seq, ..gap })))
+}

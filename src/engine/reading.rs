@@ -1,0 +1,157 @@
+//! The read methods, written once: the queue's own (its default consumer's) and a named consumer's are the same.
+
+use std::time::{Duration, Instant};
+
+use crate::consume::standing::{Deliver, Read, Standing};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::message::Message;
+use crate::read::{Check, Cursor, Record};
+use crate::storage::{Storage, StorageFile};
+
+/// A message of its own or lent in place, whichever is sound now. `None` when it is to be looked for again.
+#[inline]
+pub(crate) fn message<F: StorageFile>(cursor: &mut Cursor<F>, record: &Record) -> Option<Message> {
+    let len = record.len as usize;
+    if let Some(offset) = record.in_window {
+        if cursor.may_lend()
+            && let Some(window) = cursor.window()
+        {
+            return Some(Message::lent(record.seq, window.share(), offset, len));
+        }
+        let mut bytes = Vec::with_capacity(len);
+        return cursor.copy_to(record, true, &mut bytes).then(|| Message::owned(record.seq, bytes));
+    }
+    cursor.take_gathered(record).map(|bytes| Message::owned(record.seq, bytes))
+}
+
+#[inline]
+pub(crate) fn next<S: Storage>(engine: &Engine<S>, standing: &Standing<S>, what: Read) -> Result<Option<Message>> {
+    engine.read(standing, what, Check::Now, AsMessage)
+}
+
+pub(crate) struct AsMessage;
+
+impl<S: Storage> Deliver<S> for AsMessage {
+    type Delivered = Message;
+
+    #[inline(always)]
+    fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: &Record) -> Result<Option<Message>, Box<Error>> {
+        Ok(message(cursor, record))
+    }
+}
+
+#[inline(always)]
+pub(crate) fn next_into<S: Storage>(
+    engine: &Engine<S>,
+    standing: &Standing<S>,
+    what: Read,
+    buffer: &mut Vec<u8>,
+) -> Result<Option<u64>> {
+    engine.read(standing, what, Check::Later, IntoBuffer { buffer, taken: what == Read::Take })
+}
+
+/// Replaces what a buffer holds.
+struct IntoBuffer<'a> {
+    buffer: &'a mut Vec<u8>,
+    taken: bool,
+}
+
+impl<S: Storage> Deliver<S> for IntoBuffer<'_> {
+    type Delivered = u64;
+
+    #[inline(always)]
+    fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: &Record) -> Result<Option<u64>, Box<Error>> {
+        Ok(cursor.copy_to(record, self.taken, self.buffer).then_some(record.seq))
+    }
+}
+
+/// What became of a message that was to be read into memory of the caller's own.
+#[cfg(feature = "capi")]
+pub(crate) enum Fit {
+    Copied { seq: u64, len: usize },
+    TooSmall { len: usize },
+}
+
+/// The next message into the place that `room` has for so many bytes; when it has none, nothing is consumed. `None` when there
+/// is no message.
+#[cfg(feature = "capi")]
+#[inline(always)]
+pub(crate) fn next_fitting<'a, S: Storage>(
+    engine: &Engine<S>,
+    standing: &Standing<S>,
+    what: Read,
+    room: impl Fn(usize) -> Option<&'a mut [u8]>,
+) -> Result<Option<Fit>, Box<Error>> {
+    engine.read_boxed(standing, what, Check::Later, Fitting { room })
+}
+
+#[cfg(feature = "capi")]
+struct Fitting<R> {
+    room: R,
+}
+
+#[cfg(feature = "capi")]
+impl<'a, S: Storage, R: Fn(usize) -> Option<&'a mut [u8]>> Deliver<S> for Fitting<R> {
+    type Delivered = Fit;
+
+    #[inline(always)]
+    fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: &Record) -> Result<Option<Fit>, Box<Error>> {
+        let len = record.len as usize;
+        match (self.room)(len) {
+            Some(out) => Ok(cursor.copy_into(record, out).then_some(Fit::Copied { seq: record.seq, len })),
+            // Nobody is asked for more room because of what turns out to be damaged.
+            None if record.in_window.is_some() && !cursor.is_verified() => Ok(None),
+            None => {
+                // Its payload is not read again by the call with room for it.
+                cursor.keep(record);
+                Ok(Some(Fit::TooSmall { len }))
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn took(fit: &Fit) -> bool {
+        matches!(fit, Fit::Copied { .. })
+    }
+}
+
+#[inline]
+pub(crate) fn skip<S: Storage>(engine: &Engine<S>, standing: &Standing<S>) -> Result<Option<u64>> {
+    engine.read(standing, Read::Skip, Check::Never, Unseen)
+}
+
+struct Unseen;
+
+impl<S: Storage> Deliver<S> for Unseen {
+    type Delivered = u64;
+
+    #[inline(always)]
+    fn deliver(&mut self, _: &mut Cursor<S::File>, record: &Record) -> Result<Option<u64>, Box<Error>> {
+        Ok(Some(record.seq))
+    }
+}
+
+pub(crate) fn batch<S: Storage>(engine: &Engine<S>, standing: &Standing<S>, max: usize) -> Result<Vec<Message>> {
+    let mut messages = Vec::new();
+    while messages.len() < max {
+        let what = if messages.is_empty() { Read::Take } else { Read::TakeMore };
+        match next(engine, standing, what) {
+            Ok(Some(message)) => messages.push(message),
+            Ok(None) => break,
+            // What was taken is handed over; what failed fails again at the next call.
+            Err(_) if !messages.is_empty() => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(messages)
+}
+
+pub(crate) fn next_waiting<S: Storage>(
+    engine: &Engine<S>,
+    standing: &Standing<S>,
+    timeout: Duration,
+) -> Result<Option<Message>> {
+    // A timeout beyond what the clock can say is for ever.
+    engine.wait(standing, Instant::now().checked_add(timeout), || next(engine, standing, Read::Take))
+}

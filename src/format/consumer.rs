@@ -1,0 +1,238 @@
+//! A consumer in the index file: its name, its place, and what it acknowledged out of order.
+
+use byteorder::{ByteOrder, LittleEndian};
+
+use super::*;
+use crate::memory::checksum::{crc32c, crc32c_words};
+
+pub(crate) const NAME_ROW_LEN: usize = 256;
+/// A pair of places, or a copy.
+pub(crate) const PLACE_SLOT_LEN: usize = 2 * PLACE_HALF_LEN;
+pub(crate) const PLACE_HALF_LEN: usize = 32;
+/// What a consumer takes of an extent, all parts together.
+pub(crate) const CONSUMER_ROW_LEN: usize = NAME_ROW_LEN + 2 * PLACE_SLOT_LEN;
+pub(crate) const CONSUMER_ROWS: usize = 64;
+pub(crate) const ACKS_ROW_LEN: usize = 2 * ACKS_SLOT_LEN;
+pub(crate) const ACKS_ROWS: usize = 6;
+pub(crate) const ACKS_SLOT_LEN: usize = SECTOR / 2;
+pub(crate) const MAX_NAME_LEN: usize = 255;
+/// The longest name that the copy of a consumer's place says, too.
+const MAX_SHORT_NAME_LEN: usize = PLACE_SLOT_LEN - place_at::PLACE_NAME - 1;
+
+/// Offsets in the name of a consumer, in bytes.
+pub(crate) mod name_at {
+    pub(crate) const NAME_LEN: usize = 0;
+    pub(crate) const NAME: usize = 1;
+}
+pub(crate) mod place_at {
+    pub(crate) const PLACE_NUMBER: usize = 0;
+    pub(crate) const PLACE_POSITION: usize = 8;
+    pub(crate) const PLACE_SEQ: usize = 16;
+    pub(crate) const PLACE_CRC: usize = 24;
+    pub(crate) const PLACE_NAME: usize = 28;
+}
+
+/// Offsets in a slot of acknowledgements, in bytes.
+pub(crate) mod acks_at {
+    pub(crate) const ACKS_NUMBER: usize = 0;
+    pub(crate) const ACKS_FROM: usize = 8;
+    pub(crate) const ACKS_OWNER: usize = 16;
+    pub(crate) const ACKS_LEN: usize = 20;
+    pub(crate) const ACKS_CRC: usize = 24;
+    pub(crate) const ACKS_RANGES: usize = 28;
+}
+
+/// Where a consumer stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Place {
+    pub(crate) number: u64,
+    pub(crate) position: u64,
+    pub(crate) seq: u64,
+}
+
+/// Where the parts of one consumer lie, in bytes from the beginning of its extent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ConsumerAt {
+    pub(crate) name: usize,
+    pub(crate) pair: usize,
+    pub(crate) copy: usize,
+}
+
+impl ConsumerAt {
+    /// Of the consumer in `row` of an extent of `rows`.
+    pub(crate) fn new(row: u32, rows: u32) -> ConsumerAt {
+        let (row, rows) = (row as usize, rows as usize);
+        let pair = rows * NAME_ROW_LEN + row * PLACE_SLOT_LEN;
+        ConsumerAt { name: row * NAME_ROW_LEN, pair, copy: pair + rows * PLACE_SLOT_LEN }
+    }
+
+    /// Of its three places.
+    pub(crate) fn places(&self) -> [usize; 3] {
+        [self.pair, self.pair + PLACE_HALF_LEN, self.copy]
+    }
+}
+
+/// A consumer's name as its row says it.
+pub(crate) fn encode_name(name: &str) -> [u8; NAME_ROW_LEN] {
+    let mut bytes = [0; NAME_ROW_LEN];
+    bytes[name_at::NAME_LEN] = name.len() as u8;
+    bytes[name_at::NAME..name_at::NAME + name.len()].copy_from_slice(name.as_bytes());
+    bytes
+}
+
+/// The name in those bytes: a row, or what a place's slot says of it.
+pub(crate) fn decode_name(bytes: &[u8]) -> Option<&str> {
+    let len = usize::from(*bytes.get(name_at::NAME_LEN)?);
+    std::str::from_utf8(bytes.get(name_at::NAME..name_at::NAME + len)?).ok()
+}
+
+impl Place {
+    /// What says, as the newest place, that the consumer was removed.
+    pub(crate) fn removed(number: u64) -> Place {
+        Place { number, position: u64::MAX, seq: 0 }
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.position == u64::MAX
+    }
+
+    /// A copy without a place, for a consumer of that name.
+    pub(crate) fn empty_copy(name: &str) -> [u8; PLACE_SLOT_LEN] {
+        let mut bytes = [0; PLACE_SLOT_LEN];
+        if name.len() <= MAX_SHORT_NAME_LEN {
+            bytes[place_at::PLACE_NAME] = name.len() as u8;
+            bytes[place_at::PLACE_NAME + 1..][..name.len()].copy_from_slice(name.as_bytes());
+        }
+        bytes
+    }
+
+    /// The place in those bytes, if it is one of the consumer with that seed.
+    pub(crate) fn decode(slot: &[u8], seed: u32) -> Option<Place> {
+        let slot = slot.get(..place_at::PLACE_NAME)?;
+        let place = Place {
+            number: LittleEndian::read_u64(&slot[place_at::PLACE_NUMBER..]),
+            position: LittleEndian::read_u64(&slot[place_at::PLACE_POSITION..]),
+            seq: LittleEndian::read_u64(&slot[place_at::PLACE_SEQ..]),
+        };
+        let crc = LittleEndian::read_u32(&slot[place_at::PLACE_CRC..]);
+        (crc == place.crc(seed) && (place.is_sound() || place.is_removed() && place.number < LIMIT)).then_some(place)
+    }
+
+    /// The state a place's checksum starts from: a place of another queue or another consumer never validates.
+    pub(crate) fn seed(queue_id: &[u8; 16], name: &[u8]) -> u32 {
+        crc32c(crc32c(u32::MAX, queue_id), name)
+    }
+
+    /// The words of the slot, in their order; the checksum comes behind them.
+    #[inline]
+    pub(crate) fn words(&self) -> [u64; 3] {
+        const { assert!(place_at::PLACE_NUMBER == 0 && place_at::PLACE_POSITION == 8) };
+        const { assert!(place_at::PLACE_SEQ == 16 && place_at::PLACE_CRC == 24) };
+        [self.number, self.position, self.seq]
+    }
+
+    #[inline]
+    pub(crate) fn crc(&self, seed: u32) -> u32 {
+        !crc32c_words(seed, self.words())
+    }
+
+    /// Every number in it is one that a queue can have.
+    fn is_sound(&self) -> bool {
+        self.number < LIMIT && is_position(self.position) && self.seq < LIMIT
+    }
+}
+
+/// Numbers that were acknowledged out of order: ranges `first ..= last`, ascending, apart from each other.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Acks {
+    pub(crate) number: u64,
+    /// The consumer's row.
+    pub(crate) owner: u32,
+    pub(crate) ranges: Vec<(u64, u64)>,
+}
+
+impl Acks {
+    /// The slot for as many of the ranges as fit, the lowest first. What does not fit comes again after a crash. (Two of
+    /// them may touch.)
+    pub(crate) fn encode(
+        number: u64,
+        owner: u32,
+        ranges: impl Iterator<Item = (u64, u64)>,
+        seed: u32,
+        bytes: &mut [u8; ACKS_SLOT_LEN],
+    ) -> usize {
+        use acks_at as at;
+        let mut len = at::ACKS_RANGES;
+        let mut bounds = None;
+        for (first, last) in ranges {
+            let (from, end) = bounds.unwrap_or((first, first));
+            let (Ok(distance), Ok(count)) = (u32::try_from(first - end), u32::try_from(last - first + 1)) else {
+                break;
+            };
+            let Some(behind) = put_short(bytes, len, distance).and_then(|len| put_short(bytes, len, count)) else {
+                break;
+            };
+            len = behind;
+            bounds = Some((from, last + 1));
+        }
+        LittleEndian::write_u64(&mut bytes[at::ACKS_NUMBER..], number);
+        LittleEndian::write_u64(&mut bytes[at::ACKS_FROM..], bounds.map_or(0, |(from, _)| from));
+        LittleEndian::write_u32(&mut bytes[at::ACKS_OWNER..], owner);
+        LittleEndian::write_u32(&mut bytes[at::ACKS_LEN..], (len - at::ACKS_RANGES) as u32);
+        let crc = Acks::crc(bytes, len, seed);
+        LittleEndian::write_u32(&mut bytes[at::ACKS_CRC..], crc);
+        len
+    }
+
+    /// The slot in those bytes, if it is one of the consumer with that row and seed.
+    pub(crate) fn decode(bytes: &[u8], owner: u32, seed: u32) -> Option<Acks> {
+        use acks_at as at;
+        let bytes = bytes.get(..ACKS_SLOT_LEN)?;
+        let len = at::ACKS_RANGES.checked_add(LittleEndian::read_u32(&bytes[at::ACKS_LEN..]) as usize)?;
+        if len > ACKS_SLOT_LEN || LittleEndian::read_u32(&bytes[at::ACKS_OWNER..]) != owner {
+            return None;
+        }
+        if LittleEndian::read_u32(&bytes[at::ACKS_CRC..]) != Acks::crc(bytes, len, seed) {
+            return None;
+        }
+        let mut ranges = Vec::new();
+        let mut end = LittleEndian::read_u64(&bytes[at::ACKS_FROM..]);
+        let mut rest = &bytes[at::ACKS_RANGES..len];
+        while !rest.is_empty() {
+            let first = end.checked_add(take_short(&mut rest)?)?;
+            end = first.checked_add(take_short(&mut rest)?)?;
+            ranges.push((first, end.checked_sub(1).filter(|last| *last >= first && *last < LIMIT)?));
+        }
+        let number = LittleEndian::read_u64(&bytes[at::ACKS_NUMBER..]);
+        (number < LIMIT).then_some(Acks { number, owner, ranges })
+    }
+
+    fn crc(bytes: &[u8], len: usize, seed: u32) -> u32 {
+        !crc32c(crc32c(seed, &bytes[..acks_at::ACKS_CRC]), &bytes[acks_at::ACKS_RANGES..len])
+    }
+}
+
+/// Writes a number in as few bytes as it takes; says where they end. `None` when they do not fit.
+fn put_short(bytes: &mut [u8], mut at: usize, mut number: u32) -> Option<usize> {
+    loop {
+        let more = number >= 128;
+        *bytes.get_mut(at)? = number as u8 & 127 | u8::from(more) << 7;
+        (at, number) = (at + 1, number >> 7);
+        if !more {
+            return Some(at);
+        }
+    }
+}
+
+fn take_short(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..35).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 127) << shift;
+        if byte & 128 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}

@@ -1,0 +1,280 @@
+//! The parts of the index file but for the consumers': header, checkpoints, extents, live part.
+
+use byteorder::{ByteOrder, LittleEndian};
+
+use super::*;
+use crate::memory::checksum::crc32c;
+
+/// Offsets of the parts of the index file, in bytes.
+pub(crate) mod index_at {
+    pub(crate) const INDEX_HEADER: usize = 0;
+    pub(crate) const CHECKPOINT_A: usize = 1024;
+    pub(crate) const EXTENTS: usize = 2048;
+    pub(crate) const CHECKPOINT_B: usize = 4096;
+    pub(crate) const LIVE: usize = 8192;
+    pub(crate) const ACKS: usize = 8704;
+    pub(crate) const MORE_ACKS: usize = 4608;
+    pub(crate) const CONSUMERS: usize = 12288;
+    pub(crate) const SEGMENTS: usize = 36864;
+    /// Length in bytes of a new index file.
+    pub(crate) const END: usize = 40960;
+}
+pub(crate) const EXTENT_ROW_LEN: usize = 16;
+pub(crate) const EXTENT_ROWS: usize = 128;
+pub(crate) const SEGMENT_ROW_LEN: usize = SEGMENT_HEADER_LEN as usize;
+pub(crate) const SEGMENT_ROWS: usize = 32;
+mod header_at {
+    pub(super) const MAGIC: usize = 0;
+    pub(super) const VERSION: usize = 8;
+    pub(super) const QUEUE_ID: usize = 16;
+    pub(super) const CREATED: usize = 32;
+    pub(super) const CRC: usize = 60;
+}
+pub(crate) const INDEX_HEADER_LEN: usize = 64;
+
+mod checkpoint_at {
+    pub(super) const SLOT_NUMBER: usize = 0;
+    pub(super) const SLOT_NONCE: usize = 8;
+    pub(super) const DURABLE_POSITION: usize = 16;
+    pub(super) const DURABLE_SEQ: usize = 24;
+    pub(super) const LEASE: usize = 32;
+    pub(super) const NEXT_LIFE: usize = 40;
+    pub(super) const DROPPED_SEQ: usize = 48;
+    pub(super) const EXPIRED_SEQ: usize = 56;
+    pub(super) const CLEAN: usize = 64;
+    pub(super) const DURABLE_CAUSE: usize = 68;
+    pub(super) const DURABLE_GAP: usize = 72;
+    pub(super) const OLDER: usize = 80;
+    pub(super) const LATEST: usize = 112;
+    pub(super) const DURABLE_RESERVED: usize = 120;
+    pub(super) const HELD_SEQ: usize = 128;
+    pub(super) const SLOT_CRC: usize = 188;
+}
+pub(crate) const CHECKPOINT_LEN: usize = 192;
+/// Ends of earlier runs of given up numbers that are kept: see `given_up`.
+pub(crate) const OLDER_MARKS: usize = 4;
+
+/// Offsets in the live part, in bytes.
+pub(crate) mod live_at {
+    pub(crate) const LIFE_TOKEN: usize = 0;
+    pub(crate) const MOUNT_TOKEN: usize = 16;
+    pub(crate) const LIVE_NONCE: usize = 24;
+    pub(crate) const LIVE_SINCE: usize = 32;
+    pub(crate) const LIVE_PID: usize = 40;
+    pub(crate) const TAIL_SEQ: usize = 64;
+    pub(crate) const TAIL_POSITION: usize = 72;
+    pub(crate) const TAIL_CHECK: usize = 80;
+    pub(crate) const RUN_A: usize = 128;
+    pub(crate) const RUN_B: usize = 256;
+    pub(crate) const SYNCED_A: usize = 384;
+    pub(crate) const SYNCED_B: usize = 408;
+}
+pub(crate) const LIVE_LEN: usize = 512;
+
+/// Offsets in a record of the run, in bytes.
+pub(crate) mod run_at {
+    pub(crate) const RUN_FLAGS: usize = 0;
+    pub(crate) const RUN_CAUSE: usize = 4;
+    pub(crate) const RUN_NEXT_LIFE: usize = 8;
+    pub(crate) const RUN_LEASE: usize = 16;
+    pub(crate) const RUN_DROPPED_SEQ: usize = 24;
+    pub(crate) const RUN_EXPIRED_SEQ: usize = 32;
+    pub(crate) const RUN_OLDER: usize = 40;
+    pub(crate) const RUN_LATEST: usize = 72;
+    pub(crate) const RUN_NEXT_BASE: usize = 80;
+    pub(crate) const RUN_NEXT_SEQ: usize = 88;
+    pub(crate) const RUN_NEXT_GAP: usize = 96;
+    pub(crate) const RUN_NEXT_RESERVED: usize = 104;
+    pub(crate) const RUN_CRC: usize = 124;
+}
+pub(crate) const RUN_LEN: usize = 128;
+/// Bits of `RUN_FLAGS`.
+pub(crate) const FLAG_CHANGING: u32 = 1;
+pub(crate) const FLAG_POISONED: u32 = 2;
+
+/// Tells a tail whose two words belong together, and to the queue with that key, from one that was cut between two stores.
+#[inline]
+pub(crate) fn tail_check(key: u64, position: u64, seq: u64) -> u64 {
+    position.rotate_left(23) ^ seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key
+}
+
+/// The key of a queue for [`tail_check`].
+pub(crate) fn tail_key(queue_id: &[u8; 16]) -> u64 {
+    LittleEndian::read_u64(queue_id).rotate_left(32) ^ LittleEndian::read_u64(&queue_id[8..]) ^ INDEX_MAGIC
+}
+
+pub(crate) fn encode_index_header(queue_id: &[u8; 16], created: u64) -> [u8; INDEX_HEADER_LEN] {
+    let mut bytes = [0; INDEX_HEADER_LEN];
+    LittleEndian::write_u64(&mut bytes[header_at::MAGIC..], INDEX_MAGIC);
+    LittleEndian::write_u32(&mut bytes[header_at::VERSION..], FORMAT_VERSION);
+    bytes[header_at::QUEUE_ID..header_at::QUEUE_ID + 16].copy_from_slice(queue_id);
+    LittleEndian::write_u64(&mut bytes[header_at::CREATED..], created);
+    let crc = !crc32c(u32::MAX, &bytes[..header_at::CRC]);
+    LittleEndian::write_u32(&mut bytes[header_at::CRC..], crc);
+    bytes
+}
+
+/// What stands in an index header where the queue id does, whether or not the header is valid.
+pub(crate) fn index_id(bytes: &[u8]) -> Option<[u8; 16]> {
+    bytes.get(header_at::QUEUE_ID..header_at::QUEUE_ID + 16)?.try_into().ok()
+}
+
+/// The queue id in an index header.
+pub(crate) fn decode_index_header(bytes: &[u8]) -> Result<[u8; 16], Invalid> {
+    let bytes = bytes.get(..INDEX_HEADER_LEN).ok_or(Invalid::Damaged)?;
+    if LittleEndian::read_u64(&bytes[header_at::MAGIC..]) != INDEX_MAGIC
+        || LittleEndian::read_u32(&bytes[header_at::CRC..]) != !crc32c(u32::MAX, &bytes[..header_at::CRC])
+    {
+        return Err(Invalid::Damaged);
+    }
+    let version = LittleEndian::read_u32(&bytes[header_at::VERSION..]);
+    if version != FORMAT_VERSION {
+        return Err(Invalid::Version(version));
+    }
+    let mut queue_id = [0; 16];
+    queue_id.copy_from_slice(&bytes[header_at::QUEUE_ID..header_at::QUEUE_ID + 16]);
+    Ok(queue_id)
+}
+
+/// What is known to be on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Checkpoint {
+    pub(crate) number: u64,
+    pub(crate) nonce: u64,
+    pub(crate) position: u64,
+    pub(crate) seq: u64,
+    pub(crate) lease: u64,
+    pub(crate) next_life: u64,
+    pub(crate) dropped_seq: u64,
+    pub(crate) expired_seq: u64,
+    pub(crate) clean: bool,
+    pub(crate) gap: u64,
+    pub(crate) reserved: u64,
+    pub(crate) cause: u8,
+    pub(crate) held: u64,
+    pub(crate) older: [u64; OLDER_MARKS],
+    pub(crate) latest: u64,
+}
+
+impl Checkpoint {
+    pub(crate) fn encode(&self, queue_id: &[u8; 16]) -> [u8; CHECKPOINT_LEN] {
+        use checkpoint_at as at;
+        let mut bytes = [0; CHECKPOINT_LEN];
+        for (offset, value) in [
+            (at::SLOT_NUMBER, self.number),
+            (at::SLOT_NONCE, self.nonce),
+            (at::DURABLE_POSITION, self.position),
+            (at::DURABLE_SEQ, self.seq),
+            (at::LEASE, self.lease),
+            (at::NEXT_LIFE, self.next_life),
+            (at::DROPPED_SEQ, self.dropped_seq),
+            (at::EXPIRED_SEQ, self.expired_seq),
+            (at::DURABLE_GAP, self.gap),
+            (at::DURABLE_RESERVED, self.reserved),
+            (at::HELD_SEQ, self.held),
+            (at::LATEST, self.latest),
+        ] {
+            LittleEndian::write_u64(&mut bytes[offset..], value);
+        }
+        LittleEndian::write_u64_into(&self.older, &mut bytes[at::OLDER..at::OLDER + 8 * OLDER_MARKS]);
+        LittleEndian::write_u32(&mut bytes[at::CLEAN..], u32::from(self.clean));
+        LittleEndian::write_u32(&mut bytes[at::DURABLE_CAUSE..], self.cause.into());
+        let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..at::SLOT_CRC]);
+        LittleEndian::write_u32(&mut bytes[at::SLOT_CRC..], crc);
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8], queue_id: &[u8; 16]) -> Option<Checkpoint> {
+        use checkpoint_at as at;
+        let bytes = bytes.get(..CHECKPOINT_LEN)?;
+        let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..at::SLOT_CRC]);
+        if LittleEndian::read_u32(&bytes[at::SLOT_CRC..]) != crc {
+            return None;
+        }
+        let u64_at = |offset: usize| LittleEndian::read_u64(&bytes[offset..]);
+        let checkpoint = Checkpoint {
+            number: u64_at(at::SLOT_NUMBER),
+            nonce: u64_at(at::SLOT_NONCE),
+            position: u64_at(at::DURABLE_POSITION),
+            seq: u64_at(at::DURABLE_SEQ),
+            lease: u64_at(at::LEASE),
+            next_life: u64_at(at::NEXT_LIFE),
+            dropped_seq: u64_at(at::DROPPED_SEQ),
+            expired_seq: u64_at(at::EXPIRED_SEQ),
+            clean: LittleEndian::read_u32(&bytes[at::CLEAN..]) == 1,
+            gap: u64_at(at::DURABLE_GAP),
+            reserved: u64_at(at::DURABLE_RESERVED),
+            held: u64_at(at::HELD_SEQ),
+            cause: LittleEndian::read_u32(&bytes[at::DURABLE_CAUSE..]) as u8,
+            older: std::array::from_fn(|mark| u64_at(at::OLDER + 8 * mark)),
+            latest: u64_at(at::LATEST),
+        };
+        let Checkpoint { number, seq, lease, next_life, dropped_seq, expired_seq, latest, .. } = checkpoint;
+        let sound = [number, seq, lease, next_life, dropped_seq, expired_seq, latest].into_iter().all(|n| n < LIMIT)
+            && is_position(checkpoint.position)
+            && checkpoint.gap <= seq
+            && checkpoint.reserved <= checkpoint.gap
+            && checkpoint.held < LIMIT
+            && checkpoint.older.iter().all(|mark| mark >> 1 < LIMIT);
+        sound.then_some(checkpoint)
+    }
+}
+
+/// What an extent of the index file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExtentKind {
+    Consumers,
+    Segments,
+    Acks,
+}
+
+/// A stretch of the index file with rows of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub(crate) kind: ExtentKind,
+    /// Offset in the index file, bytes.
+    pub(crate) offset: u32,
+    pub(crate) rows: u32,
+}
+
+impl Extent {
+    pub(crate) fn row_len(&self) -> usize {
+        match self.kind {
+            ExtentKind::Consumers => CONSUMER_ROW_LEN,
+            ExtentKind::Segments => SEGMENT_ROW_LEN,
+            ExtentKind::Acks => ACKS_ROW_LEN,
+        }
+    }
+
+    pub(crate) fn encode(&self, queue_id: &[u8; 16]) -> [u8; EXTENT_ROW_LEN] {
+        let mut bytes = [0; EXTENT_ROW_LEN];
+        let kind = match self.kind {
+            ExtentKind::Consumers => 1,
+            ExtentKind::Segments => 2,
+            ExtentKind::Acks => 3,
+        };
+        LittleEndian::write_u32(&mut bytes, kind);
+        LittleEndian::write_u32(&mut bytes[4..], self.offset);
+        LittleEndian::write_u32(&mut bytes[8..], self.rows);
+        let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..12]);
+        LittleEndian::write_u32(&mut bytes[12..], crc);
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8], queue_id: &[u8; 16]) -> Option<Extent> {
+        let bytes = bytes.get(..EXTENT_ROW_LEN)?;
+        if LittleEndian::read_u32(&bytes[12..]) != !crc32c(crc32c(u32::MAX, queue_id), &bytes[..12]) {
+            return None;
+        }
+        Some(Extent {
+            kind: match LittleEndian::read_u32(bytes) {
+                1 => ExtentKind::Consumers,
+                2 => ExtentKind::Segments,
+                3 => ExtentKind::Acks,
+                _ => return None,
+            },
+            offset: LittleEndian::read_u32(&bytes[4..]),
+            rows: LittleEndian::read_u32(&bytes[8..]),
+        })
+    }
+}

@@ -1,0 +1,94 @@
+#![doc = include_str!("../../docs/format.md")]
+
+mod consumer;
+mod fragment;
+mod index;
+mod position;
+mod segment;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use consumer::*;
+pub(crate) use fragment::*;
+pub(crate) use index::*;
+pub(crate) use position::*;
+pub(crate) use segment::*;
+
+/// The version this library writes, and the newest it reads.
+pub const FORMAT_VERSION: u32 = 1;
+/// The longest message, in bytes: 4 GiB - 1.
+pub const MAX_MESSAGE_LEN: u64 = u32::MAX as u64;
+
+/// Smallest and largest arena in bytes.
+pub(crate) const MIN_ARENA: u64 = 4 << 10;
+pub(crate) const MAX_ARENA: u64 = 1 << 30;
+/// The smallest `max_bytes`: an index and three segments of two pages.
+pub(crate) const MIN_MAX_BYTES: u64 = 64 << 10;
+/// Arenas smaller than this share a segment of this length in bytes.
+pub(crate) const SHARED_SEGMENT_LEN: u64 = 4 << 20;
+/// The largest file that is taken for a segment, in bytes.
+pub(crate) const MAX_SEGMENT_LEN: u64 = MAX_ARENA;
+
+/// Slots are numbered below this; the lowest free one is always taken, so it bounds the number of segments (and what a
+/// file of an absurd name can make anybody allocate).
+pub(crate) const MAX_SLOTS: u32 = 1 << 24;
+
+pub(crate) const INDEX_NAME: &str = "index";
+pub(crate) const SEGMENT_PREFIX: &str = "segment-";
+/// Ending of files that are set aside; never opened, never removed by mmq.
+pub(crate) const ASIDE_SUFFIX: &str = ".damaged";
+
+pub(crate) const INDEX_MAGIC: u64 = u64::from_le_bytes(*b"mmqindex");
+pub(crate) const SEGMENT_MAGIC: u64 = u64::from_le_bytes(*b"mmqsegmt");
+
+/// Every record begins at a multiple of this many bytes.
+pub(crate) const ALIGN: u64 = 8;
+pub(crate) const SEGMENT_HEADER_LEN: u64 = 128;
+pub(crate) const FRAGMENT_HEADER_LEN: u64 = 16;
+/// What the last fragment of a batch has behind its payload.
+pub(crate) const SEAL_LEN: u64 = 8;
+
+/// No number, position, life or time in any file is as high: those that say so are not ours, and no sum of two that are
+/// overflows.
+pub(crate) const LIMIT: u64 = 1 << 62;
+
+/// What a position may be.
+pub(crate) fn is_position(position: u64) -> bool {
+    position < LIMIT && position.is_multiple_of(ALIGN)
+}
+
+/// Name of the segment file in `slot`.
+pub(crate) fn segment_name(slot: u32) -> String {
+    format!("{SEGMENT_PREFIX}{slot:08}")
+}
+
+/// The slot a file name stands for, when it is exactly the name [`segment_name`] makes.
+pub(crate) fn segment_slot(name: &str) -> Option<u32> {
+    let slot = name.strip_prefix(SEGMENT_PREFIX)?.parse().ok()?;
+    (slot < MAX_SLOTS && segment_name(slot) == name).then_some(slot)
+}
+
+/// Rounds up to the next multiple of 8.
+#[inline]
+pub(crate) const fn align_up(len: u64) -> u64 {
+    (len + (ALIGN - 1)) & !(ALIGN - 1)
+}
+
+/// Bytes a fragment with that much payload takes.
+#[inline]
+pub(crate) const fn fragment_len(payload: u64) -> u64 {
+    FRAGMENT_HEADER_LEN + align_up(payload)
+}
+
+/// What a disk writes whole or not at all: no part of a row of acknowledgements is newer than another.
+pub(crate) const SECTOR: usize = 512;
+
+/// Why bytes are not what they should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Invalid {
+    /// Not these bytes, or not intact.
+    Damaged,
+    /// Intact, but of that later version.
+    Version(u32),
+}

@@ -1,0 +1,168 @@
+//! A segment's header.
+
+use byteorder::{ByteOrder, LittleEndian};
+
+use super::*;
+use crate::memory::checksum::{crc32c, crc32c_words};
+
+/// Offsets in a segment header.
+mod segment_at {
+    pub(super) const SEGMENT_MAGIC: usize = 0;
+    pub(super) const VERSION: usize = 8;
+    pub(super) const STATE: usize = 12;
+    pub(super) const CAUSE: usize = 13;
+    pub(super) const QUEUE_ID: usize = 16;
+    pub(super) const LIFE: usize = 32;
+    pub(super) const BASE: usize = 40;
+    pub(super) const FIRST_SEQ: usize = 48;
+    pub(super) const GAP_BEFORE: usize = 56;
+    pub(super) const CREATED: usize = 64;
+    pub(super) const LENGTH: usize = 72;
+    pub(super) const ALLOCATED: usize = 80;
+    pub(super) const SALT: usize = 88;
+    pub(super) const DISK: usize = 96;
+    pub(super) const RESERVED: usize = 104;
+    pub(super) const HEADER_CRC: usize = 124;
+}
+
+/// Whether a segment holds messages or waits to be used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SegmentState {
+    Live,
+    Spare,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub(crate) state: SegmentState,
+    /// A `GapCause` number; meaningful when `gap_before` is not zero.
+    pub(crate) cause: u8,
+    pub(crate) queue_id: [u8; 16],
+    pub(crate) life: u64,
+    pub(crate) base: u64,
+    pub(crate) first_seq: u64,
+    pub(crate) gap_before: u64,
+    /// How many of `gap_before`, at its end, were only reserved.
+    pub(crate) reserved: u64,
+    pub(crate) created: u64,
+    pub(crate) length: u64,
+    pub(crate) allocated: u64,
+    pub(crate) disk: u64,
+    pub(crate) salt: u32,
+}
+
+impl SegmentHeader {
+    pub(crate) fn capacity(&self) -> u64 {
+        (self.length - SEGMENT_HEADER_LEN) / ALIGN * ALIGN
+    }
+
+    /// The position behind the last byte of this segment.
+    pub(crate) fn end(&self) -> u64 {
+        self.base + self.capacity()
+    }
+
+    /// As it stands in the file.
+    pub(crate) fn in_file(&self) -> SegmentHeader {
+        SegmentHeader { allocated: 0, disk: 0, ..*self }
+    }
+
+    /// The first of the numbers missing before it, or else its first one.
+    pub(crate) fn missing_from(&self) -> u64 {
+        self.first_seq.saturating_sub(self.gap_before)
+    }
+
+    /// With what the index's row of the same segment says to be missing before it: its file could not be written then.
+    pub(crate) fn with_more_missing(self, row: &SegmentHeader) -> SegmentHeader {
+        if row.gap_before <= self.gap_before {
+            return self;
+        }
+        SegmentHeader { gap_before: row.gap_before, reserved: row.reserved, cause: row.cause, ..self }
+    }
+
+    /// The checksum state every fragment of this segment starts from.
+    pub(crate) fn seed(&self) -> u32 {
+        #[cfg(test)]
+        if crate::tests::sim::Mutant::ChecksumNotSeeded.is_planted() {
+            return 0;
+        }
+        let state = crc32c(u32::MAX, &self.queue_id);
+        crc32c_words(state, [self.life, self.base, u64::from(self.salt)])
+    }
+
+    pub(crate) fn encode(&self) -> [u8; SEGMENT_HEADER_LEN as usize] {
+        use segment_at as at;
+        let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
+        LittleEndian::write_u64(&mut bytes[at::SEGMENT_MAGIC..], SEGMENT_MAGIC);
+        LittleEndian::write_u32(&mut bytes[at::VERSION..], FORMAT_VERSION);
+        bytes[at::STATE] = match self.state {
+            SegmentState::Live => 1,
+            SegmentState::Spare => 2,
+        };
+        bytes[at::CAUSE] = self.cause;
+        bytes[at::QUEUE_ID..at::QUEUE_ID + 16].copy_from_slice(&self.queue_id);
+        for (offset, value) in [
+            (at::LIFE, self.life),
+            (at::BASE, self.base),
+            (at::FIRST_SEQ, self.first_seq),
+            (at::GAP_BEFORE, self.gap_before),
+            (at::CREATED, self.created),
+            (at::LENGTH, self.length),
+            (at::ALLOCATED, self.allocated),
+            (at::DISK, self.disk),
+            (at::RESERVED, self.reserved),
+        ] {
+            LittleEndian::write_u64(&mut bytes[offset..], value);
+        }
+        LittleEndian::write_u32(&mut bytes[at::SALT..], self.salt);
+        let crc = !crc32c(u32::MAX, &bytes[..at::HEADER_CRC]);
+        LittleEndian::write_u32(&mut bytes[at::HEADER_CRC..], crc);
+        bytes
+    }
+
+    /// Every number is checked before it is believed: no sum of them overflows afterwards.
+    pub(crate) fn decode(bytes: &[u8; SEGMENT_HEADER_LEN as usize]) -> Result<SegmentHeader, Invalid> {
+        use segment_at as at;
+        let u64_at = |offset: usize| LittleEndian::read_u64(&bytes[offset..]);
+        if u64_at(at::SEGMENT_MAGIC) != SEGMENT_MAGIC
+            || LittleEndian::read_u32(&bytes[at::HEADER_CRC..]) != !crc32c(u32::MAX, &bytes[..at::HEADER_CRC])
+        {
+            return Err(Invalid::Damaged);
+        }
+        let version = LittleEndian::read_u32(&bytes[at::VERSION..]);
+        if version != FORMAT_VERSION {
+            return Err(Invalid::Version(version));
+        }
+        let mut queue_id = [0; 16];
+        queue_id.copy_from_slice(&bytes[at::QUEUE_ID..at::QUEUE_ID + 16]);
+        let header = SegmentHeader {
+            state: match bytes[at::STATE] {
+                1 => SegmentState::Live,
+                2 => SegmentState::Spare,
+                _ => return Err(Invalid::Damaged),
+            },
+            cause: bytes[at::CAUSE],
+            queue_id,
+            life: u64_at(at::LIFE),
+            base: u64_at(at::BASE),
+            first_seq: u64_at(at::FIRST_SEQ),
+            gap_before: u64_at(at::GAP_BEFORE),
+            reserved: u64_at(at::RESERVED),
+            created: u64_at(at::CREATED),
+            length: u64_at(at::LENGTH),
+            allocated: u64_at(at::ALLOCATED),
+            disk: u64_at(at::DISK),
+            salt: LittleEndian::read_u32(&bytes[at::SALT..]),
+        };
+        let sound = header.length >= SEGMENT_HEADER_LEN + FRAGMENT_HEADER_LEN
+            && header.length <= MAX_SEGMENT_LEN
+            && header.allocated <= header.length
+            && header.disk <= 2 * MAX_SEGMENT_LEN
+            && is_position(header.base)
+            && header.first_seq < LIMIT
+            && header.gap_before <= header.first_seq
+            && header.reserved <= header.gap_before
+            && header.life < LIMIT
+            && header.created < LIMIT;
+        if sound { Ok(header) } else { Err(Invalid::Damaged) }
+    }
+}

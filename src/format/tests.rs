@@ -1,0 +1,317 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::memory::checksum::crc32c;
+use byteorder::{ByteOrder, LittleEndian};
+
+const TABLES: &str = include_str!("../../docs/format.md");
+const SOURCE: &str = concat!(
+    include_str!("mod.rs"),
+    include_str!("consumer.rs"),
+    include_str!("fragment.rs"),
+    include_str!("index.rs"),
+    include_str!("segment.rs")
+);
+
+/// Name, offset and length of every row of the tables.
+fn table_rows() -> Vec<(String, usize, usize)> {
+    let mut rows = Vec::new();
+    for line in TABLES.lines().filter_map(|line| line.strip_prefix("|")) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let (Ok(offset), Ok(len)) = (cells[0].parse(), cells[1].parse()) else {
+            continue;
+        };
+        let name = cells[2].split('`').nth(1).unwrap_or("").to_owned();
+        rows.push((name, offset, len));
+    }
+    rows
+}
+
+/// Every `const NAME: usize = N;` of the modules of offsets.
+fn constants() -> BTreeMap<String, Vec<usize>> {
+    let mut constants: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    let mut inside = false;
+    for line in SOURCE.lines() {
+        if line.contains("mod ") && line.contains("_at {") {
+            inside = true;
+        } else if line == "}" {
+            inside = false;
+        }
+        if let Some((_, rest)) = line.split_once("const ")
+            && let Some((name, value)) = rest.split_once(": usize = ")
+            && inside
+        {
+            constants.entry(name.to_owned()).or_default().push(value.trim_end_matches(';').parse().unwrap());
+        }
+    }
+    constants
+}
+
+#[test]
+fn the_tables_say_what_the_code_does() {
+    let rows = table_rows();
+    let constants = constants();
+    assert!(rows.len() > 45, "the tables were not found: {} rows", rows.len());
+    assert!(constants.len() > 40, "the constants were not found: {}", constants.len());
+    for (name, offset, _) in rows.iter().filter(|(name, ..)| !name.is_empty()) {
+        if let Some(values) = constants.get(name) {
+            assert!(values.contains(offset), "{name}: the table says {offset}, the code {values:?}");
+        }
+    }
+    // Every offset in the code stands in a table (the index header's and the ends apart, whose tables are prose).
+    for (name, values) in &constants {
+        if ["MAGIC", "CRC", "END", "CONSUMERS", "SEGMENTS", "ACKS", "MORE_ACKS"].contains(&name.as_str()) {
+            continue;
+        }
+        for value in values {
+            let told = rows.iter().any(|(row, offset, _)| row == name && offset == value)
+                || (name == "VERSION" || name == "QUEUE_ID" || name == "CREATED");
+            assert!(told, "{name} at {value} is in no table");
+        }
+    }
+    assert!(TABLES.contains(&format!("file offset `{SEGMENT_HEADER_LEN} + (p - base)`")));
+    let extent = |offset: usize, len: usize| rows.iter().any(|(_, o, l)| *o == offset && *l == len);
+    assert!(extent(index_at::CONSUMERS, CONSUMER_ROWS * CONSUMER_ROW_LEN));
+    assert!(extent(index_at::SEGMENTS, SEGMENT_ROWS * SEGMENT_ROW_LEN));
+    assert!(extent(index_at::ACKS, ACKS_ROWS * ACKS_ROW_LEN));
+    assert!(extent(index_at::MORE_ACKS, ACKS_ROWS * ACKS_ROW_LEN));
+    const { assert!(index_at::MORE_ACKS + ACKS_ROWS * ACKS_ROW_LEN <= index_at::LIVE) };
+    const { assert!(index_at::ACKS + ACKS_ROWS * ACKS_ROW_LEN <= index_at::CONSUMERS) };
+    // A row of acknowledgements is a sector, a pair of places lies in one; name, pair and copy lie in three.
+    for at in [index_at::ACKS, index_at::MORE_ACKS] {
+        assert!(at.is_multiple_of(SECTOR) && ACKS_ROW_LEN == SECTOR);
+    }
+    for row in 0..64 {
+        let at = ConsumerAt::new(row, 64);
+        let sector = |offset: usize| (index_at::CONSUMERS + offset) / SECTOR;
+        let [first, second, copy] = at.places().map(sector);
+        let name = sector(at.name + NAME_ROW_LEN - 1);
+        assert!(name < first && first == second && second < copy, "row {row}");
+        assert!(
+            copy < index_at::SEGMENTS / SECTOR && [at.pair, at.copy].iter().all(|at| at.is_multiple_of(PLACE_SLOT_LEN))
+        );
+    }
+    assert!(extent(index_at::EXTENTS, EXTENT_ROWS * EXTENT_ROW_LEN));
+    assert!(extent(index_at::LIVE, LIVE_LEN));
+    assert_eq!(index_at::SEGMENTS + SEGMENT_ROWS * SEGMENT_ROW_LEN, index_at::END);
+}
+
+#[test]
+fn no_two_fields_of_a_table_overlap() {
+    let mut last = (String::new(), 0, 0);
+    for (name, offset, len) in table_rows() {
+        // A new table begins where the offset falls back.
+        if offset >= last.1 && offset != 0 {
+            assert!(
+                offset >= last.1 + last.2,
+                "{name} at {offset} overlaps {} ({} bytes at {})",
+                last.0,
+                last.2,
+                last.1
+            );
+        }
+        last = (name, offset, len);
+    }
+}
+
+fn header() -> SegmentHeader {
+    SegmentHeader {
+        state: SegmentState::Live,
+        cause: 2,
+        queue_id: *b"0123456789abcdef",
+        life: 7,
+        base: 4096,
+        first_seq: 1000,
+        gap_before: 5,
+        reserved: 0,
+        created: 1_700_000_000_000,
+        length: 4 << 20,
+        allocated: 0,
+        disk: 0,
+        salt: 0xdead_beef,
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of format version 1. They never change; a new format has a new version.
+#[test]
+fn the_bytes_of_version_1_are_these() {
+    let bytes = header().encode();
+    assert_eq!(
+        hex(&bytes[..92]),
+        "6d6d717365676d74".to_owned()
+            + "01000000"
+            + "01020000"
+            + "30313233343536373839616263646566"
+            + "0700000000000000"
+            + "0010000000000000"
+            + "e803000000000000"
+            + "0500000000000000"
+            + "0068e5cf8b010000"
+            + "0000400000000000"
+            + "0000000000000000"
+            + "efbeadde"
+    );
+    assert_eq!(hex(&bytes[124..]), "8ff2fd86");
+    let fragment = Fragment { kind: Kind::Whole, more: true, continues: false, sealed: false, len: 5, seq: 1001 };
+    let state = fragment.state(header().seed(), 64);
+    let words = fragment.encode(state, crc32c(state, b"hello"));
+    assert_eq!(hex(&[words.0.to_le_bytes(), words.1.to_le_bytes()].concat()), "b295084105000000e90300000011be55");
+    let checkpoint = Checkpoint {
+        number: 3,
+        nonce: 4,
+        position: 5,
+        seq: 6,
+        lease: 7,
+        next_life: 8,
+        dropped_seq: 9,
+        expired_seq: 10,
+        clean: true,
+        gap: 0,
+        reserved: 0,
+        cause: 0,
+        held: 0,
+        older: [0; OLDER_MARKS],
+        latest: 0,
+    };
+    assert_eq!(hex(&checkpoint.encode(b"0123456789abcdef")[188..]), "59628c93");
+    assert_eq!(hex(&encode_index_header(b"0123456789abcdef", 9)[60..]), "ca7043ce");
+    let place = Place { number: 1, position: 2, seq: 3 };
+    assert_eq!(place.crc(Place::seed(b"0123456789abcdef", b"name")), 3862002928);
+}
+
+#[test]
+fn what_is_encoded_is_decoded() {
+    assert_eq!(SegmentHeader::decode(&header().encode()), Ok(header()));
+    let fragment =
+        Fragment { kind: Kind::Last, more: false, continues: true, sealed: true, len: 123, seq: fragment::SEQ_MASK };
+    let state = fragment.state(99, 4096);
+    let words = fragment.encode(state, state);
+    assert_eq!(Fragment::decode(words, 99, 4096), Some((fragment, state)));
+    assert!(Fragment::holds(words, state));
+    assert_eq!(fragment.seq_from(fragment::SEQ_MASK - 3), fragment::SEQ_MASK);
+    assert_eq!(Fragment { seq: 2, ..fragment }.seq_from(fragment::SEQ_MASK), fragment::SEQ_MASK + 3);
+    let checkpoint = Checkpoint {
+        number: 3,
+        nonce: 4,
+        position: 8,
+        seq: 6,
+        lease: 7,
+        next_life: 8,
+        dropped_seq: 9,
+        expired_seq: 10,
+        clean: true,
+        gap: 5,
+        reserved: 4,
+        cause: 1,
+        held: 2,
+        older: [12, 13, 14, 15],
+        latest: 16,
+    };
+    let id = [7; 16];
+    assert_eq!(Checkpoint::decode(&checkpoint.encode(&id), &id), Some(checkpoint));
+    assert_eq!(Checkpoint::decode(&checkpoint.encode(&id), &[8; 16]), None);
+    let extent = Extent { kind: ExtentKind::Segments, offset: 40960, rows: 32 };
+    assert_eq!(Extent::decode(&extent.encode(&id), &id), Some(extent));
+    assert_eq!(decode_index_header(&encode_index_header(&id, 1)), Ok(id));
+}
+
+#[test]
+fn every_flipped_bit_of_a_header_is_found() {
+    let good = header().encode();
+    for bit in 0..good.len() * 8 {
+        let mut bytes = good;
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        assert!(SegmentHeader::decode(&bytes).is_err(), "bit {bit}");
+    }
+}
+
+#[test]
+fn a_fragment_moved_or_of_another_segment_does_not_validate() {
+    let fragment = Fragment { kind: Kind::Whole, more: false, continues: false, sealed: false, len: 8, seq: 1 };
+    let seed = header().seed();
+    let mut taken_for_valid = 0;
+    for offset in (8..8192).step_by(8) {
+        let state = fragment.state(seed, 0);
+        let words = fragment.encode(state, crc32c(state, b"payload!"));
+        if let Some((_, state)) = Fragment::decode(words, seed, offset) {
+            // The header's 16 bits may agree by chance, the whole 32 may not.
+            assert!(!Fragment::holds(words, crc32c(state, b"payload!")));
+            taken_for_valid += 1;
+        }
+    }
+    assert!(taken_for_valid < 4);
+    for change in [
+        SegmentHeader { life: 8, ..header() },
+        SegmentHeader { salt: 1, ..header() },
+        SegmentHeader { base: 8192, ..header() },
+        SegmentHeader { queue_id: [0; 16], ..header() },
+    ] {
+        assert_ne!(change.seed(), seed);
+    }
+}
+
+#[test]
+fn a_later_version_is_told_from_damage() {
+    let mut bytes = header().encode();
+    LittleEndian::write_u32(&mut bytes[8..], 2);
+    let crc = !crc32c(u32::MAX, &bytes[..124]);
+    LittleEndian::write_u32(&mut bytes[124..], crc);
+    assert_eq!(SegmentHeader::decode(&bytes), Err(Invalid::Version(2)));
+}
+
+#[test]
+fn names_are_exactly_those_we_make() {
+    assert_eq!(segment_name(7), "segment-00000007");
+    assert_eq!(segment_slot("segment-00000007"), Some(7));
+    for name in
+        ["segment-7", "segment-+0000007", "segment-00000007.damaged", "index", "segment-", "segment-99999999999"]
+    {
+        assert_eq!(segment_slot(name), None, "{name}");
+    }
+}
+
+#[test]
+fn acknowledged_ranges_come_back_as_they_were_and_never_as_anothers() {
+    let seed = Place::seed(b"0123456789abcdef", b"name");
+    let mut bytes = [0; ACKS_SLOT_LEN];
+    let ranges = [(5, 5), (9, 11), (13, 1000)];
+    Acks::encode(7, 3, ranges.into_iter(), seed, &mut bytes);
+    assert_eq!(Acks::decode(&bytes, 3, seed), Some(Acks { number: 7, owner: 3, ranges: ranges.to_vec() }));
+    assert_eq!(hex(&bytes[24..28]), "4a67b9a6");
+    assert_eq!(Acks::decode(&bytes, 4, seed), None);
+    assert_eq!(Acks::decode(&bytes, 3, Place::seed(b"0123456789abcdef", b"nama")), None);
+    for at in 0..acks_at::ACKS_RANGES + 7 {
+        let mut damaged = bytes;
+        damaged[at] ^= 1;
+        assert_eq!(Acks::decode(&damaged, 3, seed), None, "byte {at}");
+    }
+    // As many as fit, the lowest first; what is too far apart is left out.
+    for (apart, fit) in [(10, 114), (200, 76), (20_000, 57), (3_000_000, 46), (1 << 31, 38)] {
+        Acks::encode(8, 3, (0..200).map(|n| (apart * n, apart * n + 1)), seed, &mut bytes);
+        let read = Acks::decode(&bytes, 3, seed).unwrap();
+        assert_eq!(read.ranges, (0..fit).map(|n| (apart * n, apart * n + 1)).collect::<Vec<_>>());
+    }
+    Acks::encode(9, 3, [(0, 1), (1 << 40, 1 << 40)].into_iter(), seed, &mut bytes);
+    assert_eq!(Acks::decode(&bytes, 3, seed).unwrap().ranges, [(0, 1)]);
+}
+
+#[test]
+fn the_seal_of_a_batch_is_that_of_its_fragments_in_their_order() {
+    let fragment = Fragment { kind: Kind::Whole, more: false, continues: true, sealed: true, len: 5, seq: 2 };
+    assert_eq!((fragment.total_len(), fragment.seal_at()), (16 + 8 + 8, Some(16 + 8)));
+    let last = Fragment { kind: Kind::Middle, sealed: false, ..fragment };
+    assert_eq!((last.total_len(), last.seal_at()), (16 + 8, None));
+    let word = |crcs: &[u32]| {
+        let mut seal = Seal::NEW;
+        crcs.iter().for_each(|crc| seal.add(*crc));
+        seal.word()
+    };
+    assert_eq!(hex(&word(&[0x4108_95b2, 7]).to_le_bytes()), "110ab77100000000");
+    for other in [[0x4108_95b2, 8].as_slice(), &[7, 0x4108_95b2], &[7], &[0x4108_95b2], &[]] {
+        assert_ne!(word(other), word(&[0x4108_95b2, 7]));
+    }
+}

@@ -1,0 +1,230 @@
+//! What the bytes of an index file say, whatever they are.
+//!
+//! Each part is read for itself: what does not validate is left out, and nothing is believed here that the caller has to decide
+//! about (the live part above all, which is true only while the storage says so).
+
+use crate::format::{
+    self, ACKS_ROW_LEN, ACKS_ROWS, ACKS_SLOT_LEN, Acks, CONSUMER_ROWS, Checkpoint, ConsumerAt, EXTENT_ROW_LEN,
+    EXTENT_ROWS, Extent, ExtentKind, LIVE_LEN, NAME_ROW_LEN, PLACE_SLOT_LEN, Place, SEGMENT_ROW_LEN, SEGMENT_ROWS,
+    SegmentHeader, index_at, live_at, place_at,
+};
+use crate::index::run::Run;
+use crate::storage::Life;
+
+/// What the live part says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Live {
+    pub(crate) life: Life,
+    pub(crate) pid: u32,
+    /// `None` when neither of its two copies is valid.
+    pub(crate) run: Option<Run>,
+    /// Position and sequence number of the tail; `None` when a kill came between their stores, or they are damaged.
+    pub(crate) tail: Option<(u64, u64)>,
+    /// Position and sequence number before which everything is on disk, as far as a flush has said.
+    pub(crate) synced: Option<(u64, u64)>,
+}
+
+/// A consumer as the index names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ConsumerRow {
+    /// Row number over all extents.
+    pub(crate) row: u32,
+    /// Empty: the default consumer.
+    pub(crate) name: String,
+    pub(crate) place: Place,
+    /// Ranges that are done; some may lie before the place.
+    pub(crate) acks: Vec<(u64, u64)>,
+}
+
+/// All that can be read from the bytes of an index file, whatever they are.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct IndexImage {
+    /// The newest valid checkpoint.
+    pub(crate) checkpoint: Option<Checkpoint>,
+    /// Neither slot holds anything above this number, valid or not.
+    pub(crate) slot_number: u64,
+    pub(crate) newest_is_b: bool,
+    pub(crate) live: Live,
+    pub(crate) consumers: Vec<ConsumerRow>,
+    /// Rows of consumers that another row counts for: to be cleared.
+    pub(crate) double_rows: Vec<u32>,
+    /// Slot and header of every segment that is noted, spares included.
+    pub(crate) segments: Vec<(u32, SegmentHeader)>,
+    /// A row notes something that is not valid.
+    pub(crate) segments_damaged: bool,
+    pub(crate) extents: Vec<Extent>,
+    /// By row of acknowledgements: whose it is.
+    pub(crate) acks_rows: Vec<Option<AcksOwner>>,
+}
+
+/// Whose a row of acknowledgements is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AcksOwner {
+    /// The consumer's row.
+    pub(crate) consumer: u32,
+    /// Number of the newest slot.
+    pub(crate) number: u64,
+    /// From that number on the newest slot states everything that is done; `None` when it states nothing.
+    pub(crate) from: Option<u64>,
+}
+
+impl IndexImage {
+    /// Reads what is valid for the queue `queue_id` and leaves out the rest. Never fails, never allocates more than the
+    /// bytes there are.
+    pub(crate) fn read(bytes: &[u8], queue_id: &[u8; 16]) -> IndexImage {
+        let mut image = IndexImage::default();
+        let a = bytes.get(index_at::CHECKPOINT_A..).and_then(|slot| Checkpoint::decode(slot, queue_id));
+        let b = bytes.get(index_at::CHECKPOINT_B..).and_then(|slot| Checkpoint::decode(slot, queue_id));
+        image.newest_is_b = b.map(|slot| slot.number) > a.map(|slot| slot.number);
+        image.checkpoint = if image.newest_is_b { b } else { a };
+        for offset in [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B] {
+            // A torn slot's number may be anything: one absurdly high would end the numbering, so it is not followed.
+            let number = u64_at(bytes, offset);
+            if number < format::LIMIT {
+                image.slot_number = image.slot_number.max(number);
+            }
+        }
+        image.live = read_live(bytes, queue_id);
+        image.extents = read_extents(bytes, queue_id);
+        let mut consumer_row = 0;
+        let mut slot = 0;
+        for extent in &image.extents {
+            for row in 0..extent.rows {
+                let offset = extent.offset as usize + row as usize * extent.row_len();
+                match extent.kind {
+                    ExtentKind::Consumers => {
+                        let extent_bytes = bytes.get(extent.offset as usize..).unwrap_or(&[]);
+                        let at = ConsumerAt::new(row, extent.rows);
+                        image.consumers.extend(read_consumer(extent_bytes, at, consumer_row, queue_id));
+                        consumer_row += 1;
+                    }
+                    ExtentKind::Segments => {
+                        let row = bytes.get(offset..offset + SEGMENT_ROW_LEN).unwrap_or(&[]);
+                        let header = row
+                            .try_into()
+                            .ok()
+                            .and_then(|row| SegmentHeader::decode(row).ok())
+                            .filter(|header| header.queue_id == *queue_id);
+                        match header {
+                            Some(header) => image.segments.push((slot, header)),
+                            None => image.segments_damaged |= row.iter().any(|byte| *byte != 0),
+                        }
+                        slot += 1;
+                    }
+                    // Read when all consumers are known.
+                    ExtentKind::Acks => {}
+                }
+            }
+        }
+        image.leave_out_doubles();
+        image.read_acks(bytes, queue_id);
+        image
+    }
+
+    /// A consumer was removed and made again in another row, and a power cut left both: the one farther back, which has
+    /// more to come, counts.
+    fn leave_out_doubles(&mut self) {
+        self.consumers.sort_by(|a, b| (&a.name, a.place.position).cmp(&(&b.name, b.place.position)));
+        let doubles = &mut self.double_rows;
+        self.consumers.dedup_by(|later, first| {
+            let is_double = later.name == first.name;
+            doubles.extend(is_double.then_some(later.row));
+            is_double
+        });
+        self.consumers.sort_by_key(|consumer| consumer.row);
+    }
+
+    fn read_acks(&mut self, bytes: &[u8], queue_id: &[u8; 16]) {
+        for extent in self.extents.iter().filter(|extent| extent.kind == ExtentKind::Acks) {
+            for row in 0..extent.rows {
+                let offset = extent.offset as usize + row as usize * ACKS_ROW_LEN;
+                let owner = u32_at(bytes, offset + format::acks_at::ACKS_OWNER);
+                let other = u32_at(bytes, offset + ACKS_SLOT_LEN + format::acks_at::ACKS_OWNER);
+                let found = self.consumers.iter_mut().filter(|consumer| [owner, other].contains(&consumer.row));
+                let found = found.filter_map(|consumer| {
+                    let seed = Place::seed(queue_id, consumer.name.as_bytes());
+                    let slots = [offset, offset + ACKS_SLOT_LEN].into_iter();
+                    let slots = slots.filter_map(|slot| Acks::decode(bytes.get(slot..)?, consumer.row, seed));
+                    Some((slots.max_by_key(|slot| slot.number)?, consumer))
+                });
+                let newest = found.max_by_key(|(slot, _)| slot.number);
+                self.acks_rows.push(newest.map(|(slot, consumer)| {
+                    consumer.acks = slot.ranges;
+                    let from = consumer.acks.first().map(|(first, _)| *first);
+                    AcksOwner { consumer: slot.owner, number: slot.number, from }
+                }));
+            }
+        }
+    }
+}
+
+pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+    bytes.get(offset..offset + 8).map_or(0, <byteorder::LittleEndian as byteorder::ByteOrder>::read_u64)
+}
+
+pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    bytes.get(offset..offset + 4).map_or(0, <byteorder::LittleEndian as byteorder::ByteOrder>::read_u32)
+}
+
+fn read_live(bytes: &[u8], queue_id: &[u8; 16]) -> Live {
+    let Some(bytes) = bytes.get(index_at::LIVE..index_at::LIVE + LIVE_LEN) else {
+        return Live::default();
+    };
+    let mut place = [0; 16];
+    place.copy_from_slice(&bytes[live_at::LIFE_TOKEN..live_at::LIFE_TOKEN + 16]);
+    let key = format::tail_key(queue_id);
+    let spot = |position: usize, seq: usize, check: usize| {
+        let (position, seq) = (u64_at(bytes, position), u64_at(bytes, seq));
+        let whole = u64_at(bytes, check) == format::tail_check(key, position, seq);
+        (whole && format::is_position(position) && seq < format::LIMIT).then_some((position, seq))
+    };
+    Live {
+        life: Life { place, mount: u64_at(bytes, live_at::MOUNT_TOKEN) },
+        pid: u32_at(bytes, live_at::LIVE_PID),
+        run: [live_at::RUN_A, live_at::RUN_B].into_iter().find_map(|at| Run::decode(&bytes[at..], queue_id)),
+        tail: spot(live_at::TAIL_POSITION, live_at::TAIL_SEQ, live_at::TAIL_CHECK),
+        synced: [live_at::SYNCED_A, live_at::SYNCED_B].into_iter().filter_map(|at| spot(at, at + 8, at + 16)).max(),
+    }
+}
+
+/// The extents every index begins with, then those that were added while they lie within the file.
+fn read_extents(bytes: &[u8], queue_id: &[u8; 16]) -> Vec<Extent> {
+    let mut extents = first_extents().to_vec();
+    for row in 0..EXTENT_ROWS {
+        let offset = index_at::EXTENTS + row * EXTENT_ROW_LEN;
+        let Some(extent) = bytes.get(offset..).and_then(|row| Extent::decode(row, queue_id)) else {
+            break;
+        };
+        let end = u64::from(extent.offset) + u64::from(extent.rows) * extent.row_len() as u64;
+        if (extent.offset as usize) < index_at::END || end > bytes.len() as u64 {
+            break;
+        }
+        extents.push(extent);
+    }
+    extents
+}
+
+pub(crate) fn first_extents() -> [Extent; 4] {
+    [
+        Extent { kind: ExtentKind::Acks, offset: index_at::ACKS as u32, rows: ACKS_ROWS as u32 },
+        Extent { kind: ExtentKind::Acks, offset: index_at::MORE_ACKS as u32, rows: ACKS_ROWS as u32 },
+        Extent { kind: ExtentKind::Consumers, offset: index_at::CONSUMERS as u32, rows: CONSUMER_ROWS as u32 },
+        Extent { kind: ExtentKind::Segments, offset: index_at::SEGMENTS as u32, rows: SEGMENT_ROWS as u32 },
+    ]
+}
+
+/// The consumer whose parts lie there in its extent. Its name is the one under which one of its places validates: a name
+/// that was lost with its sector stands in the copy again, when it is short.
+fn read_consumer(extent: &[u8], at: ConsumerAt, row: u32, queue_id: &[u8; 16]) -> Option<ConsumerRow> {
+    let said = extent.get(at.name..at.name + NAME_ROW_LEN).and_then(format::decode_name);
+    let copy = extent.get(at.copy..at.copy + PLACE_SLOT_LEN);
+    let again = copy.and_then(|copy| format::decode_name(&copy[place_at::PLACE_NAME..]));
+    let names = [said, again].map(|name| name.filter(|name| !name.is_empty()));
+    let names = if row == 0 { [Some(""), None] } else { names };
+    names.into_iter().flatten().find_map(|name| {
+        let seed = Place::seed(queue_id, name.as_bytes());
+        let places = at.places().into_iter().filter_map(|place| Place::decode(extent.get(place..)?, seed));
+        let place = places.max_by_key(|place| place.number).filter(|place| !place.is_removed())?;
+        Some(ConsumerRow { row, name: name.to_owned(), place, acks: Vec::new() })
+    })
+}

@@ -1,0 +1,149 @@
+//! What the index says of the run that is under way, and what a mere process death leaves true: the parts of it that change
+//! seldom. The tail, which changes with every message, is stored for itself.
+
+use byteorder::{ByteOrder, LittleEndian};
+
+use crate::format::{LIMIT, OLDER_MARKS, RUN_LEN, is_position, run_at as at};
+use crate::index::losses::GivenUp;
+use crate::memory::checksum::crc32c;
+
+/// How the segment behind the last one is to begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Next {
+    pub(crate) base: u64,
+    /// Its first number.
+    pub(crate) seq: u64,
+    /// Numbers missing right before that.
+    pub(crate) gap: u64,
+    /// How many of them, at their end, were only reserved.
+    pub(crate) reserved: u64,
+    /// A `GapCause` number: that of the others.
+    pub(crate) cause: u8,
+}
+
+/// What changes seldom in a run, and what a mere process death leaves true.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Run {
+    pub(crate) flags: u32,
+    pub(crate) next_life: u64,
+    pub(crate) lease: u64,
+    pub(crate) given_up: GivenUp,
+    /// No segment and no record says a later time.
+    pub(crate) latest: u64,
+    /// Where the last segment takes no more records.
+    pub(crate) next: Option<Next>,
+}
+
+impl Run {
+    pub(crate) fn encode(&self, queue_id: &[u8; 16]) -> [u8; RUN_LEN] {
+        let mut bytes = [0; RUN_LEN];
+        let next = self.next.unwrap_or_default();
+        LittleEndian::write_u32(&mut bytes[at::RUN_FLAGS..], self.flags);
+        LittleEndian::write_u32(&mut bytes[at::RUN_CAUSE..], next.cause.into());
+        for (offset, value) in [
+            (at::RUN_NEXT_LIFE, self.next_life),
+            (at::RUN_LEASE, self.lease),
+            (at::RUN_DROPPED_SEQ, self.given_up.dropped),
+            (at::RUN_EXPIRED_SEQ, self.given_up.expired),
+            (at::RUN_LATEST, self.latest),
+            (at::RUN_NEXT_BASE, next.base),
+            (at::RUN_NEXT_SEQ, next.seq),
+            (at::RUN_NEXT_GAP, next.gap),
+            (at::RUN_NEXT_RESERVED, next.reserved),
+        ] {
+            LittleEndian::write_u64(&mut bytes[offset..], value);
+        }
+        LittleEndian::write_u64_into(&self.given_up.older, &mut bytes[at::RUN_OLDER..at::RUN_OLDER + 8 * OLDER_MARKS]);
+        let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..at::RUN_CRC]);
+        LittleEndian::write_u32(&mut bytes[at::RUN_CRC..], crc);
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8], queue_id: &[u8; 16]) -> Option<Run> {
+        let bytes = bytes.get(..RUN_LEN)?;
+        let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..at::RUN_CRC]);
+        if LittleEndian::read_u32(&bytes[at::RUN_CRC..]) != crc {
+            return None;
+        }
+        let u64_at = |offset: usize| LittleEndian::read_u64(&bytes[offset..]);
+        let next = Next {
+            base: u64_at(at::RUN_NEXT_BASE),
+            seq: u64_at(at::RUN_NEXT_SEQ),
+            gap: u64_at(at::RUN_NEXT_GAP),
+            reserved: u64_at(at::RUN_NEXT_RESERVED),
+            cause: LittleEndian::read_u32(&bytes[at::RUN_CAUSE..]) as u8,
+        };
+        let run = Run {
+            flags: LittleEndian::read_u32(&bytes[at::RUN_FLAGS..]),
+            next_life: u64_at(at::RUN_NEXT_LIFE),
+            lease: u64_at(at::RUN_LEASE),
+            given_up: GivenUp {
+                dropped: u64_at(at::RUN_DROPPED_SEQ),
+                expired: u64_at(at::RUN_EXPIRED_SEQ),
+                older: std::array::from_fn(|mark| u64_at(at::RUN_OLDER + 8 * mark)),
+            },
+            latest: u64_at(at::RUN_LATEST),
+            next: (next.base != 0).then_some(next),
+        };
+        let GivenUp { dropped, expired, older } = run.given_up;
+        let sound = [run.next_life, run.lease, dropped, expired, run.latest, next.seq].into_iter().all(|n| n < LIMIT)
+            && is_position(next.base)
+            && next.gap <= next.seq
+            && next.reserved <= next.gap
+            && older.iter().all(|mark| mark >> 1 < LIMIT);
+        sound.then_some(run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &[u8; 16] = b"0123456789abcdef";
+
+    fn run() -> Run {
+        Run {
+            flags: 3,
+            next_life: 4,
+            lease: 5,
+            given_up: GivenUp { dropped: 6, expired: 7, older: [8, 9, 10, 11] },
+            latest: 12,
+            next: Some(Next { base: 16, seq: 17, gap: 15, reserved: 14, cause: 2 }),
+        }
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded_and_every_flipped_bit_is_found() {
+        for run in [run(), Run { next: None, ..run() }, Run::default()] {
+            let good = run.encode(ID);
+            assert_eq!(Run::decode(&good, ID), Some(run));
+            assert_eq!(Run::decode(&good, b"0123456789abcdee"), None);
+            for bit in 0..8 * RUN_LEN {
+                let mut bytes = good;
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(Run::decode(&bytes, ID), None, "bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_no_queue_can_have_are_refused() {
+        let next = |next| Run { next: Some(next), ..run() };
+        let known = run().next.unwrap_or_default();
+        let absurd = [
+            Run { next_life: LIMIT, ..run() },
+            Run { lease: u64::MAX, ..run() },
+            Run { latest: LIMIT, ..run() },
+            Run { given_up: GivenUp { dropped: LIMIT, ..run().given_up }, ..run() },
+            Run { given_up: GivenUp { older: [0, u64::MAX, 0, 0], ..run().given_up }, ..run() },
+            next(Next { base: LIMIT, ..known }),
+            next(Next { base: 17, ..known }),
+            next(Next { seq: LIMIT, ..known }),
+            next(Next { gap: known.seq + 1, ..known }),
+            next(Next { reserved: known.gap + 1, ..known }),
+        ];
+        for run in absurd {
+            assert_eq!(Run::decode(&run.encode(ID), ID), None, "{run:?}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Memory for the simulated storage: windows are made on it as on a file.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::copy::copy_bytes;
+use super::window::outside;
+
+/// Zeroed, page-aligned bytes that windows can be made on: the simulated storage's page cache.
+#[derive(Debug)]
+pub(crate) struct HeapMemory {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: plain bytes, freed by any thread, reached by the protocol at the top of this file.
+unsafe impl Send for HeapMemory {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for HeapMemory {}
+
+impl HeapMemory {
+    fn layout(len: usize) -> std::alloc::Layout {
+        std::alloc::Layout::from_size_align(len.max(1), 4096).expect("a length that memory can have")
+    }
+
+    pub(crate) fn new(len: usize) -> Arc<HeapMemory> {
+        let layout = HeapMemory::layout(len);
+        // SAFETY: the layout is of at least one byte.
+        let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) });
+        let base = base.unwrap_or_else(|| std::alloc::handle_alloc_error(layout));
+        Arc::new(HeapMemory { base, len })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn at(&self, offset: usize, len: usize) -> NonNull<u8> {
+        if len > self.len || offset > self.len - len {
+            outside(offset, len, self.len);
+        }
+        // SAFETY: `offset` is at most the length of the allocation that begins at `base`.
+        unsafe { self.base.add(offset) }
+    }
+
+    /// Like `pread`: as many bytes as there are, and how many that was.
+    pub(crate) fn read(&self, offset: usize, into: &mut [u8]) -> usize {
+        let len = into.len().min(self.len.saturating_sub(offset));
+        let from = self.at(offset.min(self.len), len).as_ptr();
+        // SAFETY: `len` bytes inside the allocation that nobody is writing (rules 1 and 2); `into` is elsewhere.
+        unsafe { copy_bytes(into.as_mut_ptr(), from, len) }
+        len
+    }
+
+    /// Like `pwrite` on a file that cannot grow: as many bytes as there is room for, and how many that was.
+    pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> usize {
+        let len = bytes.len().min(self.len.saturating_sub(offset));
+        let to = self.at(offset.min(self.len), len).as_ptr();
+        // SAFETY: `len` bytes inside the allocation, the writer's own (rule 1), so `bytes` are others.
+        unsafe { copy_bytes(to, bytes.as_ptr(), len) }
+        len
+    }
+}
+
+impl Drop for HeapMemory {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout; windows hold an `Arc`, so none is left.
+        unsafe { std::alloc::dealloc(self.base.as_ptr(), HeapMemory::layout(self.len)) }
+    }
+}

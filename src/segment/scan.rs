@@ -1,0 +1,170 @@
+//! Reading fragments from a segment file without mapping it: what recovery, a damaged place and an unmapped window need.
+//!
+//! Nothing here believes a byte before it was checked, allocates more than [`BUFFER`], or goes on without making progress.
+
+use std::io;
+
+use crate::format::{
+    ALIGN, FRAGMENT_HEADER_LEN, Fragment, FragmentWords, Kind, SEAL_LEN, SEGMENT_HEADER_LEN, SegmentHeader,
+};
+use crate::memory::checksum::crc32c;
+use crate::storage::StorageFile;
+
+/// Bytes read at a time.
+const BUFFER: usize = 64 << 10;
+
+/// A segment file seen as fragments.
+pub(crate) struct Scan<'a, F: StorageFile> {
+    file: &'a F,
+    header: &'a SegmentHeader,
+    seed: u32,
+    buffer: Vec<u8>,
+    /// Position of the first byte in the buffer.
+    from: u64,
+    /// Positions at or above it do not exist, or are none of ours.
+    limit: u64,
+}
+
+/// A fragment whose header is intact.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen {
+    pub(crate) fragment: Fragment,
+    pub(crate) position: u64,
+    words: FragmentWords,
+    state: u32,
+}
+
+impl Seen {
+    /// What the next fragment of the same record is bound to.
+    pub(crate) fn checksum(&self) -> u32 {
+        self.words.crc()
+    }
+
+    /// The position behind it.
+    pub(crate) fn end(&self) -> u64 {
+        self.position + self.fragment.total_len()
+    }
+}
+
+impl<'a, F: StorageFile> Scan<'a, F> {
+    /// Looks at the positions below `limit` of the segment.
+    pub(crate) fn new(file: &'a F, header: &'a SegmentHeader, limit: u64) -> Scan<'a, F> {
+        Scan { file, header, seed: header.seed(), buffer: Vec::new(), from: 0, limit: limit.min(header.end()) }
+    }
+
+    /// At least the bytes `position .. position + len` (`len` at most [`BUFFER`]), fewer at the end of the file.
+    fn bytes(&mut self, position: u64, len: usize) -> io::Result<&[u8]> {
+        let have = self.from..self.from + self.buffer.len() as u64;
+        if !(have.contains(&position) && position + len as u64 <= have.end) {
+            let room = (self.limit - position).min(BUFFER as u64) as usize;
+            self.buffer.resize(room, 0);
+            let offset = SEGMENT_HEADER_LEN + (position - self.header.base);
+            let read = crate::storage::read_full(self.file, &mut self.buffer, offset)?;
+            self.buffer.truncate(read);
+            self.from = position;
+        }
+        let start = (position - self.from) as usize;
+        let end = (start + len).min(self.buffer.len());
+        Ok(&self.buffer[start.min(end)..end])
+    }
+
+    /// The fragment at `position`, when its header is intact and it ends where it may.
+    pub(crate) fn header_at(&mut self, position: u64) -> io::Result<Option<Seen>> {
+        if position < self.header.base || position + FRAGMENT_HEADER_LEN > self.limit {
+            return Ok(None);
+        }
+        let (seed, offset) = (self.seed, position - self.header.base);
+        let bytes = self.bytes(position, FRAGMENT_HEADER_LEN as usize)?;
+        let Some(words) = words(bytes) else {
+            return Ok(None);
+        };
+        Ok(Fragment::decode(words, seed, offset).and_then(|(fragment, state)| {
+            let seen = Seen { fragment, position, words, state };
+            // What holds nothing may reach over the end of a file whose growth a power cut took back.
+            let empty = matches!(fragment.kind, Kind::Padding | Kind::Gap);
+            let limit = if empty { self.header.end() } else { self.limit };
+            (seen.end() <= limit).then_some(seen)
+        }))
+    }
+
+    /// Whether the payload is the one the header was written for. Padding has none.
+    pub(crate) fn payload_holds(&mut self, seen: &Seen) -> io::Result<bool> {
+        self.continues(seen, 0)
+    }
+
+    /// As [`payload_holds`](Self::payload_holds), for a fragment behind the one of the same record with the checksum `chain`.
+    fn continues(&mut self, seen: &Seen, chain: u32) -> io::Result<bool> {
+        let mut state = seen.state ^ chain;
+        if !matches!(seen.fragment.kind, Kind::Padding | Kind::Gap) {
+            let mut position = seen.position + FRAGMENT_HEADER_LEN;
+            let mut left = seen.fragment.len as usize;
+            while left > 0 {
+                let piece = left.min(BUFFER / 2);
+                let bytes = self.bytes(position, piece)?;
+                if bytes.len() < piece {
+                    return Ok(false);
+                }
+                state = crc32c(state, bytes);
+                position += piece as u64;
+                left -= piece;
+            }
+        }
+        Ok(Fragment::holds(seen.words, state))
+    }
+
+    /// The seal behind an intact fragment, if it has one.
+    pub(crate) fn seal(&mut self, seen: &Seen) -> io::Result<Option<u64>> {
+        use byteorder::{ByteOrder, LittleEndian};
+        let Some(at) = seen.fragment.seal_at() else {
+            return Ok(None);
+        };
+        let bytes = self.bytes(seen.position + at, SEAL_LEN as usize)?;
+        Ok((bytes.len() == SEAL_LEN as usize).then(|| LittleEndian::read_u64(bytes)))
+    }
+
+    /// The payload of an intact [`Kind::Time`] fragment.
+    pub(crate) fn time(&mut self, seen: &Seen) -> io::Result<Option<u64>> {
+        use byteorder::{ByteOrder, LittleEndian};
+        if seen.fragment.len != 8 || !self.payload_holds(seen)? {
+            return Ok(None);
+        }
+        let bytes = self.bytes(seen.position + FRAGMENT_HEADER_LEN, 8)?;
+        Ok((bytes.len() == 8).then(|| LittleEndian::read_u64(bytes)))
+    }
+
+    /// The whole, intact fragment at `position`.
+    pub(crate) fn fragment_at(&mut self, position: u64, chain: u32) -> io::Result<Option<Seen>> {
+        match self.header_at(position)? {
+            Some(seen) => {
+                let within = matches!(seen.fragment.kind, Kind::Middle | Kind::Last);
+                Ok(self.continues(&seen, if within { chain } else { 0 })?.then_some(seen))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The first place from `from` on where a record may go on: an intact fragment that begins a record, or fills space,
+    /// with a number from `seq` on that the bytes between leave room for. Returns it with its full number.
+    pub(crate) fn search(&mut self, from: u64, seq: u64, below: u64) -> io::Result<Option<(Seen, u64)>> {
+        let mut position = from;
+        while position + FRAGMENT_HEADER_LEN <= self.limit {
+            if let Some(seen) = self.header_at(position)? {
+                let begins = !matches!(seen.fragment.kind, Kind::Middle | Kind::Last);
+                let number = seen.fragment.seq_from(seq);
+                // A message takes at least a header, so so many of them at most can lie between.
+                let room = (position - from) / FRAGMENT_HEADER_LEN + 1;
+                if begins && number <= below && number - seq <= room && self.payload_holds(&seen)? {
+                    return Ok(Some((seen, number)));
+                }
+            }
+            position += ALIGN;
+        }
+        Ok(None)
+    }
+}
+
+pub(crate) fn words(bytes: &[u8]) -> Option<FragmentWords> {
+    use byteorder::{ByteOrder, LittleEndian};
+    let bytes = bytes.get(..FRAGMENT_HEADER_LEN as usize)?;
+    Some(FragmentWords(LittleEndian::read_u64(bytes), LittleEndian::read_u64(&bytes[8..])))
+}

@@ -1,0 +1,225 @@
+//! A real directory.
+
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+
+use super::file::{DiskFile, Overwrites};
+use super::{Life, Listed, Storage, system};
+use crate::error::SyncFailed;
+
+/// The files of a queue in a real directory.
+#[derive(Debug)]
+pub(crate) struct FileStorage {
+    path: PathBuf,
+    /// Also carries the lock: closing it gives the lock back.
+    pub(super) directory: OwnedFd,
+    overwrites: Overwrites,
+    /// Directories that hold the names of the queue's directory and of those made above it, until they were synced.
+    unsynced_parents: Mutex<Vec<OwnedFd>>,
+}
+
+impl FileStorage {
+    /// Opens the directory; with `create` makes it first, and every missing parent, durable each before the next.
+    pub(crate) fn open(path: &Path, create: bool) -> io::Result<FileStorage> {
+        let parents = if create { create_directory(path)? } else { Vec::new() };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?;
+        let overwrites = system::overwrites(&directory)?;
+        Ok(FileStorage { path: path.to_owned(), directory, overwrites, unsynced_parents: Mutex::new(parents) })
+    }
+
+    fn open_file(&self, name: &str, extra: OFlags) -> rustix::io::Result<File> {
+        // NONBLOCK: a FIFO put in a file's place must not hang the opener.
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | extra;
+        let mode = Mode::RUSR | Mode::WUSR;
+        Ok(retry_on_intr(|| rustix::fs::openat(&self.directory, name, flags, mode))?.into())
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// By how many milliseconds the clock of this thread is wrong.
+    pub(crate) static CLOCK: std::cell::Cell<i64> = const { std::cell::Cell::new(0) };
+}
+
+impl Storage for FileStorage {
+    type File = DiskFile;
+
+    fn list(&self) -> io::Result<Vec<Listed>> {
+        let mut listed = Vec::new();
+        for found in Dir::read_from(&self.directory)? {
+            let found = found?;
+            // One that is not UTF-8 is foreign, whatever it is shown as.
+            let name = found.file_name().to_string_lossy();
+            if name == "." || name == ".." {
+                continue;
+            }
+            let kind = match found.file_type() {
+                FileType::Unknown => {
+                    match rustix::fs::statat(&self.directory, found.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+                        Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                        Err(Errno::NOENT) => continue,
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                known => known,
+            };
+            listed.push(Listed { name: name.into_owned(), is_file: kind == FileType::RegularFile });
+        }
+        Ok(listed)
+    }
+
+    fn create(&self, name: &str) -> io::Result<DiskFile> {
+        let file = self.open_file(name, OFlags::CREATE | OFlags::EXCL)?;
+        Ok(DiskFile::new(file, self.overwrites, true))
+    }
+
+    fn open(&self, name: &str) -> io::Result<DiskFile> {
+        let file = match self.open_file(name, OFlags::empty()) {
+            Ok(file) => file,
+            // The answers to a symbolic link (MLINK on FreeBSD), a directory, a socket and a device without a driver.
+            Err(Errno::LOOP | Errno::MLINK | Errno::ISDIR | Errno::NXIO | Errno::NODEV | Errno::OPNOTSUPP) => {
+                return Err(not_ours("not a regular file"));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let stat = rustix::fs::fstat(&file)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(not_ours("not a regular file"));
+        }
+        if stat.st_nlink != 1 {
+            // A hard link is no damage (a backup may have made it), and a store would reach the other name too.
+            let why = "has more than one name (hard links): remove the others, or put a copy in its place";
+            return Err(io::Error::new(ErrorKind::Unsupported, why));
+        }
+        Ok(DiskFile::new(file, self.overwrites, false))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(retry_on_intr(|| rustix::fs::renameat(&self.directory, from, &self.directory, to))?)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        Ok(retry_on_intr(|| rustix::fs::unlinkat(&self.directory, name, AtFlags::empty()))?)
+    }
+
+    fn sync_directory(&self) -> Result<(), SyncFailed> {
+        let failed = |error: Errno| SyncFailed(error.into());
+        let mut parents = self.unsynced_parents.lock();
+        for parent in &*parents {
+            match sync_names(parent) {
+                // A read-only parent has nothing to write.
+                Ok(()) | Err(Errno::ROFS) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        parents.clear();
+        drop(parents);
+        sync_names(&self.directory).map_err(failed)
+    }
+
+    fn is_removed(&self) -> bool {
+        rustix::fs::fstat(&self.directory).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        // Held by the open file description: a second descriptor is refused even in this process.
+        match retry_on_intr(|| rustix::fs::flock(&self.directory, FlockOperation::NonBlockingLockExclusive)) {
+            Ok(()) => Ok(true),
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn unlock(&self) {
+        // Unlocking what is open cannot fail; if it did, the lock would go with the descriptor.
+        let _ = retry_on_intr(|| rustix::fs::flock(&self.directory, FlockOperation::NonBlockingUnlock));
+    }
+
+    fn life(&self) -> Life {
+        system::life(&self.directory).unwrap_or_else(|| Life { place: self.random(), mount: 0 })
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let space = retry_on_intr(|| rustix::fs::fstatvfs(&self.directory))?;
+        Ok(space.f_bavail.saturating_mul(space.f_frsize))
+    }
+
+    fn random(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        if system::fill_random(&mut bytes).is_err() {
+            // The standard library keys its hash maps from the system's randomness, and never twice alike.
+            let state = RandomState::new();
+            bytes[..8].copy_from_slice(&state.hash_one((self.now(), 0)).to_le_bytes());
+            bytes[8..].copy_from_slice(&state.hash_one((self.now(), 1)).to_le_bytes());
+        }
+        bytes
+    }
+
+    fn now(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        #[cfg(test)]
+        let now = now.saturating_add_signed(CLOCK.with(std::cell::Cell::get));
+        now
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn not_ours(why: &'static str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, why)
+}
+
+/// Makes the directory and what is missing above it. A queue whose directory's own name a power cut undoes is lost
+/// whatever was flushed, so with the first sync of the directory the names of all of them are made durable, the first one
+/// found included: its maker may have been killed before. Returns the directories that hold those names.
+fn create_directory(path: &Path) -> io::Result<Vec<OwnedFd>> {
+    let mut existing = path;
+    let mut missing = Vec::new();
+    while matches!(existing.metadata(), Err(error) if error.kind() == ErrorKind::NotFound) {
+        missing.push(existing);
+        match existing.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => existing = parent,
+            _ => break,
+        }
+    }
+    let mut parents = Vec::new();
+    parents.extend(parent_of(existing)?);
+    for directory in missing.into_iter().rev() {
+        match std::fs::DirBuilder::new().mode(0o700).create(directory) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            _ => parents.extend(parent_of(directory)?),
+        }
+    }
+    Ok(parents)
+}
+
+fn parent_of(directory: &Path) -> io::Result<Option<OwnedFd>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match retry_on_intr(|| rustix::fs::open(directory.join(".."), flags, Mode::empty())) {
+        Ok(parent) => Ok(Some(parent)),
+        // Whoever may not read the parent cannot sync it; NOENT and NOTDIR are told better by what comes next.
+        Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// INVAL: the filesystem knows no sync of directories, and what it does is all there is.
+fn sync_names(directory: &OwnedFd) -> rustix::io::Result<()> {
+    match retry_on_intr(|| system::full_sync(directory)) {
+        Err(Errno::INVAL) => Ok(()),
+        answer => answer,
+    }
+}

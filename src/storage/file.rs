@@ -1,0 +1,157 @@
+//! A real file.
+
+use std::fs::File;
+#[cfg(target_os = "linux")]
+use std::io::IoSlice;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::io::{Errno, retry_on_intr};
+
+use super::{StorageFile, Stores, ZEROS_LEN, system};
+use crate::error::SyncFailed;
+use crate::memory::Window;
+
+/// Whether a store into an allocated place of a file may need new space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "filesystems are told apart on Linux alone"))]
+pub(super) enum Overwrites {
+    /// The filesystem writes to where the bytes lie.
+    InPlace,
+    /// In place, where no other file shares the extent (xfs; an overlay, which hides what lies below it). Asked of each file.
+    InPlaceUnlessShared,
+    /// Copies on write, or is not known not to. On btrfs a file with NOCOW is overwritten in place, but not even there without
+    /// asking for new space first: what a full disk refuses to a call it makes a mapped store wait for without end.
+    MayCopy,
+}
+
+/// An open regular file.
+#[derive(Debug)]
+pub(crate) struct DiskFile {
+    pub(super) file: File,
+    overwrites: Overwrites,
+    /// As last found.
+    by_map: AtomicBool,
+}
+
+impl DiskFile {
+    pub(super) fn new(file: File, overwrites: Overwrites, is_new: bool) -> DiskFile {
+        let disk_file = DiskFile { file, overwrites, by_map: AtomicBool::new(overwrites == Overwrites::InPlace) };
+        if is_new {
+            if overwrites == Overwrites::MayCopy {
+                // A call that overwrites then needs no space for data, where this is known.
+                system::set_nocow(&disk_file.file);
+            }
+            disk_file.find_stores(0);
+        }
+        disk_file
+    }
+}
+
+impl StorageFile for DiskFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(u64::try_from(rustix::fs::fstat(&self.file)?.st_size).unwrap_or(0))
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        let end = offset.checked_add(len).ok_or(ErrorKind::InvalidInput)?;
+        let old_len = self.len()?;
+        within_file_limit(old_len, end)?;
+        if len == 0 {
+            return Ok(());
+        }
+        system::allocate(&self.file, offset, len, old_len).inspect_err(|_| {
+            // ext4 leaves the file extended over what it could get. Cutting it is what gives that space back; should
+            // even this fail, the error already says that nothing can be relied on behind the old length.
+            let _ = self.file.set_len(old_len);
+        })
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        within_file_limit(self.len()?, len)?;
+        self.file.set_len(len)
+    }
+
+    fn map(&self, offset: u64, len: usize) -> io::Result<Window> {
+        Window::map_file(&self.file, offset, len)
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.file.read_at(&mut buf[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(buf, offset)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn write_zeros_at(&self, offset: u64, len: u64) -> io::Result<()> {
+        const MOST: u64 = 128;
+        let zeros = [0; ZEROS_LEN];
+        let mut pieces = [IoSlice::new(&zeros); MOST as usize + 1];
+        let mut done = 0;
+        while done < len {
+            let now = (len - done).min(MOST * ZEROS_LEN as u64) as usize;
+            pieces[now / ZEROS_LEN] = IoSlice::new(&zeros[..now % ZEROS_LEN]);
+            match retry_on_intr(|| rustix::io::pwritev(&self.file, &pieces[..=now / ZEROS_LEN], offset + done))? {
+                0 => return Err(ErrorKind::WriteZero.into()),
+                written => done += written as u64,
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), SyncFailed> {
+        retry_on_intr(|| system::sync_data(&self.file)).map_err(|error| SyncFailed(error.into()))
+    }
+
+    fn disk_bytes(&self) -> io::Result<u64> {
+        Ok(u64::try_from(rustix::fs::fstat(&self.file)?.st_blocks).unwrap_or(0) * 512)
+    }
+
+    fn stores(&self) -> Stores {
+        if self.by_map.load(Ordering::Relaxed) { Stores::ByMap } else { Stores::ByCall }
+    }
+
+    fn find_stores(&self, offset: u64) -> Stores {
+        if self.overwrites == Overwrites::InPlaceUnlessShared {
+            self.by_map.store(system::has_own_extents(&self.file, offset), Ordering::Relaxed);
+        }
+        self.stores()
+    }
+
+    fn unshare(&self, len: u64) {
+        if self.overwrites == Overwrites::InPlaceUnlessShared {
+            system::unshare(&self.file, len);
+        }
+    }
+}
+
+/// Growing a file beyond RLIMIT_FSIZE would kill the process with SIGXFSZ instead of failing.
+fn within_file_limit(old_len: u64, end: u64) -> io::Result<()> {
+    match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
+        Some(limit) if end > limit && end > old_len => Err(Errno::FBIG.into()),
+        _ => Ok(()),
+    }
+}
+
+/// The caller starts at or behind the end of the file: zeros over existing bytes would destroy messages.
+pub(super) fn write_zeros(file: &File, mut from: u64, to: u64) -> io::Result<()> {
+    let zeros = [0; 16 << 10];
+    while from < to {
+        let len = (to - from).min(zeros.len() as u64);
+        file.write_all_at(&zeros[..len as usize], from)?;
+        from += len;
+    }
+    Ok(())
+}

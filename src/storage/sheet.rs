@@ -1,0 +1,256 @@
+//! The index file's bytes as they are stored to: mapped, or kept in memory and written by calls.
+//!
+//! Where a store through a mapping may need space ([`Stores::ByCall`]), a [`Sheet`] is private memory, and every store to it is
+//! followed by a write call. A call may be refused for want of space: then the bytes stay *late*, in memory, and are written
+//! before anything that is stored after them. So the file always holds what a kill at some earlier moment would have left in
+//! it, and a place that could not be written costs no more than that messages come again after a kill.
+//!
+//! What must not be late, because acknowledged messages depend on it, is stored by the `try_` functions, which change nothing
+//! when they fail.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::error::Unwritten;
+use crate::events;
+use crate::memory::Window;
+use crate::storage::{StorageFile, Stores};
+
+/// The file, and how its sheets are stored to.
+#[derive(Debug)]
+pub(crate) struct Sheets<F> {
+    file: Arc<F>,
+    calls: Option<Arc<Calls<F>>>,
+}
+
+/// Consecutive bytes of the file.
+#[derive(Debug)]
+pub(crate) struct Sheet<F> {
+    window: Window,
+    /// Where they begin in the file.
+    at: u64,
+    calls: Option<Arc<Calls<F>>>,
+}
+
+#[derive(Debug)]
+struct Calls<F> {
+    path: PathBuf,
+    file: Arc<F>,
+    /// What is stored and not yet written, the oldest first. Its lock is held by whoever stores, too.
+    late: Mutex<Vec<Late>>,
+}
+
+#[derive(Debug)]
+struct Late {
+    window: Window,
+    offset: usize,
+    len: usize,
+    /// Where they belong in the file.
+    at: u64,
+}
+
+impl<F: StorageFile> Sheets<F> {
+    /// For a file, of the queue in the directory `path`, whose first `len` bytes exist.
+    pub(crate) fn new(path: &Path, file: F, len: u64) -> Sheets<F> {
+        if file.find_stores(0) == Stores::ByCall {
+            file.unshare(len);
+        }
+        let by_call = file.find_stores(0) == Stores::ByCall;
+        let file = Arc::new(file);
+        let calls =
+            by_call.then(|| Arc::new(Calls { path: path.to_owned(), file: Arc::clone(&file), late: Mutex::default() }));
+        Sheets { file, calls }
+    }
+
+    pub(crate) fn file(&self) -> &F {
+        &self.file
+    }
+
+    pub(crate) fn sheet(&self, at: u64, len: usize) -> io::Result<Sheet<F>> {
+        let window = match &self.calls {
+            None => self.file.map(at, len)?,
+            Some(_) => {
+                let mut bytes = vec![0; len];
+                self.file.read_at(&mut bytes, at)?;
+                let window = Window::private(len)?;
+                window.copy_in(0, &bytes);
+                window
+            }
+        };
+        Ok(Sheet { window, at, calls: self.calls.clone() })
+    }
+
+    /// Writes what is late.
+    pub(crate) fn write_late(&self) -> io::Result<()> {
+        match &self.calls {
+            None => Ok(()),
+            Some(calls) => calls.write_late(&mut calls.late.lock()),
+        }
+    }
+}
+
+impl<F: StorageFile> Sheet<F> {
+    pub(crate) fn share(&self) -> Sheet<F> {
+        Sheet { window: self.window.clone_shared(), at: self.at, calls: self.calls.clone() }
+    }
+
+    #[inline(always)]
+    fn store(&self, offset: usize, len: usize, store: impl FnOnce(&Window)) {
+        match &self.calls {
+            None => store(&self.window),
+            Some(calls) => calls.store(self, offset, len, store),
+        }
+    }
+
+    #[inline(always)]
+    fn try_store(
+        &self,
+        offset: usize,
+        len: usize,
+        store: impl FnOnce(&Window),
+        undo: impl FnOnce(&Window),
+    ) -> io::Result<()> {
+        match &self.calls {
+            None => {
+                store(&self.window);
+                Ok(())
+            }
+            Some(calls) => calls.try_store(self, offset, len, store, undo),
+        }
+    }
+
+    /// What was stored before the value is seen after.
+    pub(crate) fn load_u64(&self, offset: usize) -> u64 {
+        self.window.load_u64(offset)
+    }
+
+    pub(crate) fn load_u64_relaxed(&self, offset: usize) -> u64 {
+        self.window.load_u64_relaxed(offset)
+    }
+
+    pub(crate) fn copy_out(&self, offset: usize, into: &mut [u8]) {
+        self.window.copy_out(offset, into);
+    }
+
+    pub(crate) fn store_u64(&self, offset: usize, value: u64) {
+        self.store(offset, 8, |window| window.store_u64(offset, value));
+    }
+
+    pub(crate) fn store_u32(&self, offset: usize, value: u32) {
+        self.store(offset, 4, |window| window.store_u32(offset, value));
+    }
+
+    pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) {
+        self.store(offset, bytes.len(), |window| window.copy_in(offset, bytes));
+    }
+
+    /// As [`copy_in`](Self::copy_in), over the bytes `before`, at once or not at all.
+    pub(crate) fn try_copy_in(&self, offset: usize, bytes: &[u8], before: &[u8]) -> io::Result<()> {
+        self.try_store(
+            offset,
+            bytes.len(),
+            |window| window.copy_in(offset, bytes),
+            |window| window.copy_in(offset, before),
+        )
+    }
+
+    pub(crate) fn zero(&self, offset: usize, len: usize) {
+        self.store(offset, len, |window| window.zero(offset, len));
+    }
+
+    /// As [`Window::store_words`], at once or not at all: over the words `before`.
+    #[inline(always)]
+    pub(crate) fn try_store_words<const N: usize>(
+        &self,
+        offset: usize,
+        words: [u64; N],
+        before: impl FnOnce() -> [u64; N],
+    ) -> io::Result<()> {
+        self.try_store(
+            offset,
+            8 * N,
+            |window| window.store_words(offset, words),
+            |window| window.store_words(offset, before()),
+        )
+    }
+
+    /// As [`Window::store_words`].
+    #[inline(always)]
+    pub(crate) fn store_words<const N: usize>(&self, offset: usize, words: [u64; N]) {
+        self.store(offset, 8 * N, |window| window.store_words(offset, words));
+    }
+
+    /// As [`Window::store_row`].
+    #[inline(always)]
+    pub(crate) fn store_row<const N: usize>(&self, offset: usize, words: [u64; N], last: u32) {
+        self.store(offset, 8 * N + 4, |window| window.store_row(offset, words, last));
+    }
+}
+
+impl<F: StorageFile> Calls<F> {
+    #[cold]
+    #[inline(never)]
+    fn store(&self, sheet: &Sheet<F>, offset: usize, len: usize, store: impl FnOnce(&Window)) {
+        let mut late = self.late.lock();
+        store(&sheet.window);
+        let was_late = !late.is_empty();
+        let written = self.write_late(&mut late).and_then(|()| self.write(sheet, offset, len));
+        if let Err(error) = written {
+            add(&mut late, sheet, offset, len);
+            drop(late);
+            if !was_late {
+                events::index_late(&self.path, &error);
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn try_store(
+        &self,
+        sheet: &Sheet<F>,
+        offset: usize,
+        len: usize,
+        store: impl FnOnce(&Window),
+        undo: impl FnOnce(&Window),
+    ) -> io::Result<()> {
+        let mut late = self.late.lock();
+        self.write_late(&mut late)?;
+        store(&sheet.window);
+        self.write(sheet, offset, len).inspect_err(|_| {
+            // A part may have been written.
+            undo(&sheet.window);
+            add(&mut late, sheet, offset, len);
+        })
+    }
+
+    /// Nobody stores meanwhile.
+    fn write(&self, sheet: &Sheet<F>, offset: usize, len: usize) -> io::Result<()> {
+        self.file.write_at(sheet.window.bytes(offset, len), sheet.at + offset as u64)
+    }
+
+    fn write_late(&self, late: &mut Vec<Late>) -> io::Result<()> {
+        if late.is_empty() {
+            return Ok(());
+        }
+        let write = |late: &Late| self.file.write_at(late.window.bytes(late.offset, late.len), late.at);
+        let refused = late.iter().enumerate().find_map(|(at, late)| Some((at, write(late).err()?)));
+        let (written, error) = refused.map_or((late.len(), None), |(at, error)| (at, Some(error)));
+        late.drain(..written);
+        match error {
+            None => Ok(()),
+            Some(error) => Err(io::Error::new(error.kind(), Unwritten(error))),
+        }
+    }
+}
+
+/// What was late before keeps its turn.
+fn add<F>(late: &mut Vec<Late>, sheet: &Sheet<F>, offset: usize, len: usize) {
+    let at = sheet.at + offset as u64;
+    if !late.iter().any(|other| other.at == at && other.len == len) {
+        late.push(Late { window: sheet.window.clone_shared(), offset, len, at });
+    }
+}

@@ -1,0 +1,220 @@
+//! The real directory, on filesystems of its own where it may mount them.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use rustix::fs::{FileType, Mode};
+
+use super::file::write_zeros;
+use super::{FileStorage, Storage, StorageFile, Stores, system};
+
+fn storage() -> (tempfile::TempDir, FileStorage) {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let storage = FileStorage::open(&directory.path().join("deep/queue"), true).expect("creates missing parents");
+    (directory, storage)
+}
+
+/// A small filesystem of its own, or `None` with the reason printed. `image` mebibytes: made with mkfs and mounted
+/// through a loop device; otherwise `options` say all.
+struct Mounted(tempfile::TempDir);
+
+impl Mounted {
+    fn new(kind: &str, options: &str, image: Option<u64>) -> Option<Mounted> {
+        let run = |program: &str, arguments: &[&str]| match Command::new(program).args(arguments).output() {
+            Ok(output) if output.status.success() => Some(()),
+            other => {
+                println!("skipped: {program} {arguments:?}: {other:?}");
+                None
+            }
+        };
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        std::fs::create_dir(directory.path().join("mounted")).expect("a mount point");
+        let source = directory.path().join("image");
+        if let Some(image) = image {
+            File::create(&source).and_then(|file| file.set_len(image << 20)).expect("an image");
+            run(&format!("mkfs.{kind}"), &["-q", source.to_str()?])?;
+        }
+        let target = directory.path().join("mounted");
+        run("mount", &["-t", kind, "-o", options, source.to_str()?, target.to_str()?])?;
+        Some(Mounted(directory))
+    }
+
+    fn open(&self) -> FileStorage {
+        FileStorage::open(&self.0.path().join("mounted/queue"), true).expect("a queue's directory")
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path().join("mounted")).status();
+    }
+}
+
+#[test]
+fn a_second_descriptor_is_locked_out_until_the_first_is_closed() {
+    let (root, first) = storage();
+    let link = root.path().join("link");
+    symlink(first.path(), &link).unwrap();
+    assert!(first.try_lock().unwrap());
+    assert!(first.try_lock().unwrap(), "the holder asks again");
+    let second = FileStorage::open(&link, false).unwrap();
+    assert!(!second.try_lock().unwrap());
+    drop(first);
+    assert!(second.try_lock().unwrap());
+}
+
+#[test]
+fn only_regular_files_with_one_name_are_opened() {
+    let (root, storage) = storage();
+    let path = |name: &str| storage.path().join(name);
+    std::fs::write(root.path().join("outside"), "x").unwrap();
+    symlink(root.path().join("outside"), path("symlink")).unwrap();
+    std::fs::create_dir(path("directory")).unwrap();
+    rustix::fs::mknodat(&storage.directory, "fifo", FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+    std::fs::write(path("first"), "x").unwrap();
+    std::fs::hard_link(path("first"), path("second")).unwrap();
+    for name in ["symlink", "directory", "fifo", "socket"] {
+        assert_eq!(storage.open(name).unwrap_err().kind(), ErrorKind::InvalidData, "{name}");
+    }
+    for name in ["first", "second"] {
+        assert_eq!(storage.open(name).unwrap_err().kind(), ErrorKind::Unsupported, "{name}");
+    }
+    assert_eq!(storage.open("missing").unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(storage.create("symlink").unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(FileStorage::open(&path("first"), false).unwrap_err().kind(), ErrorKind::NotADirectory);
+    let mut listed = storage.list().unwrap();
+    listed.sort_by(|a, b| a.name.cmp(&b.name));
+    let listed: Vec<_> = listed.iter().map(|listed| (listed.name.as_str(), listed.is_file)).collect();
+    let expected = [("directory", false), ("fifo", false), ("first", true), ("second", true), ("socket", false)];
+    assert_eq!(listed, [&expected[..], &[("symlink", false)]].concat());
+}
+
+#[test]
+fn files_are_made_renamed_and_removed_and_are_private() {
+    let (_root, storage) = storage();
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    storage.create("a").unwrap().write_at(b"bytes", 3).unwrap();
+    assert_eq!((mode(storage.path()), mode(&storage.path().join("a"))), (0o700, 0o600));
+    storage.rename("a", "b").unwrap();
+    storage.sync_directory().unwrap();
+    let mut buf = [1; 9];
+    assert_eq!(storage.open("b").unwrap().read_at(&mut buf, 0).unwrap(), 8);
+    assert_eq!(&buf, b"\0\0\0bytes\x01");
+    storage.remove("b").unwrap();
+    assert!(storage.list().unwrap().is_empty());
+    assert!(FileStorage::open(&storage.path().join("missing"), false).is_err());
+}
+
+#[test]
+fn allocating_extends_and_never_shortens_and_what_was_mapped_before_can_be_stored_to() {
+    let (_root, storage) = storage();
+    let file = storage.create("a").unwrap();
+    let window = file.map(0, 1 << 20).unwrap();
+    file.allocate(0, 64 << 10).unwrap();
+    assert_eq!((file.len().unwrap(), file.disk_bytes().unwrap() >= 64 << 10), (64 << 10, true));
+    window.copy_in((64 << 10) - 5, b"store");
+    file.allocate(0, 4096).unwrap();
+    file.sync().unwrap();
+    assert_eq!(file.len().unwrap(), 64 << 10);
+    let mut buf = [0; 5];
+    assert_eq!(file.read_at(&mut buf, (64 << 10) - 5).unwrap(), 5);
+    assert_eq!(&buf, b"store");
+    write_zeros(&file.file, file.len().unwrap(), 100_000).unwrap();
+    assert_eq!((file.len().unwrap(), file.read_at(&mut buf, (64 << 10) - 5).unwrap()), (100_000, 5));
+    assert_eq!(&buf, b"store");
+    assert_eq!(file.allocate(u64::MAX, 2).unwrap_err().kind(), ErrorKind::InvalidInput);
+}
+
+#[test]
+fn a_refused_allocation_leaves_the_old_length_and_its_space() {
+    for (kind, options, image) in [("tmpfs", "size=4M", None), ("ext4", "loop", Some(32))] {
+        let Some(mounted) = Mounted::new(kind, options, image) else {
+            continue;
+        };
+        let storage = mounted.open();
+        let file = storage.create("a").unwrap();
+        file.allocate(0, 1 << 20).unwrap();
+        let free = storage.free_bytes().unwrap();
+        for _ in 0..3 {
+            assert_eq!(file.allocate(1 << 20, 1 << 30).unwrap_err().kind(), ErrorKind::StorageFull, "{kind}");
+            assert_eq!(file.len().unwrap(), 1 << 20, "{kind}");
+            // ext4 may keep a block of its extent tree.
+            assert!(file.disk_bytes().unwrap() <= (1 << 20) + 4096, "{kind}");
+        }
+        assert!(storage.free_bytes().unwrap() + (64 << 10) >= free, "{kind}");
+        assert_eq!(file.stores(), Stores::ByMap, "{kind}");
+        file.allocate(1 << 20, 1 << 20).unwrap();
+    }
+}
+
+#[test]
+fn on_btrfs_bytes_are_changed_by_calls_and_where_they_lie() {
+    let Some(mounted) = Mounted::new("btrfs", "loop", Some(128)) else {
+        return;
+    };
+    let storage = mounted.open();
+    let file = storage.create("a").unwrap();
+    assert!(system::ioctl_getflags(&file.file).unwrap().contains(system::IFlags::NOCOW));
+    assert_eq!((file.stores(), storage.open("a").unwrap().find_stores(0)), (Stores::ByCall, Stores::ByCall));
+}
+
+#[test]
+fn on_xfs_a_file_that_shares_its_extents_is_changed_by_calls_until_it_has_its_own() {
+    let Some(mounted) = Mounted::new("xfs", "loop", Some(320)) else {
+        return;
+    };
+    let storage = mounted.open();
+    let file = storage.create("a").unwrap();
+    assert_eq!(file.stores(), Stores::ByMap);
+    file.allocate(0, 1 << 20).unwrap();
+    for at in 0..128 {
+        // In more pieces than are told of at a time.
+        file.write_at(&[1; 4096], at * 8192).unwrap();
+    }
+    file.sync().unwrap();
+    assert_eq!(file.find_stores(0), Stores::ByMap);
+    let path = |name: &str| storage.path().join(name);
+    assert!(Command::new("cp").arg("--reflink=always").args([path("a"), path("b")]).status().unwrap().success());
+    let opened = storage.open("a").unwrap();
+    assert_eq!((opened.stores(), opened.find_stores(0)), (Stores::ByCall, Stores::ByCall));
+    opened.unshare(1 << 19);
+    assert_eq!((opened.find_stores(0), opened.find_stores(1 << 19)), (Stores::ByCall, Stores::ByCall));
+    opened.unshare(1 << 20);
+    assert_eq!((opened.find_stores(0), file.find_stores(0)), (Stores::ByMap, Stores::ByMap));
+}
+
+#[test]
+fn an_overlay_is_judged_by_what_lies_below_it() {
+    for (kind, image, stores) in [("ext4", 32, Stores::ByMap), ("btrfs", 128, Stores::ByCall)] {
+        let Some(below) = Mounted::new(kind, "loop", Some(image)) else {
+            continue;
+        };
+        let path = |name: &str| below.0.path().join("mounted").join(name).display().to_string();
+        for name in ["lower", "upper", "work"] {
+            std::fs::create_dir(path(name)).unwrap();
+        }
+        std::fs::write(path("lower/old"), "x").unwrap();
+        let options = format!("lowerdir={},upperdir={},workdir={}", path("lower"), path("upper"), path("work"));
+        let Some(mounted) = Mounted::new("overlay", &options, None) else {
+            continue;
+        };
+        let storage = FileStorage::open(&mounted.0.path().join("mounted"), false).unwrap();
+        assert_eq!(storage.create("new").unwrap().stores(), stores, "{kind}");
+        assert_eq!(storage.open("old").unwrap().find_stores(0), stores, "{kind}");
+    }
+}
+
+#[test]
+fn life_is_the_same_for_the_same_directory_and_mount() {
+    let (root, storage) = storage();
+    let again = FileStorage::open(storage.path(), true).unwrap();
+    let other = FileStorage::open(root.path(), false).unwrap();
+    assert_eq!(storage.life() == again.life(), system::life(&storage.directory).is_some());
+    assert_ne!(storage.life().place, other.life().place);
+    assert_ne!(storage.random(), storage.random());
+    assert!(storage.now() > 1_700_000_000_000 && storage.free_bytes().unwrap() > 0);
+}

@@ -1,0 +1,401 @@
+//! What the queue promised so far, kept apart from the queue.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use crate::consume::standing::Handed;
+use crate::error::{Gap, GapCause};
+use crate::tests::sim::Rng;
+
+/// How far the time of a message may be off, in milliseconds: a 64th of the longest age.
+const EXACTNESS: u64 = 5000 / 64 + 1;
+
+/// A broken promise, in words.
+pub(super) type Check<T = ()> = Result<T, String>;
+
+/// Fails with the text unless the condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($text:tt)+) => {
+        if !$condition {
+            return Err(format!($($text)+));
+        }
+    };
+}
+pub(super) use ensure;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Being enqueued when a crash came, and not seen since: there or not, and whole.
+    Tried,
+    Acknowledged,
+    /// Told to be missing, and missing from then on.
+    Lost,
+}
+
+/// A message as it was enqueued.
+#[derive(Debug, Clone)]
+pub(super) struct Sent {
+    /// What its bytes are made from.
+    pub(super) id: u64,
+    pub(super) len: usize,
+    /// The numbers of its batch.
+    pub(super) batch: Range<u64>,
+    pub(super) fate: Fate,
+    /// The clock when it was enqueued; zero when that was not noted, because messages had no age.
+    pub(super) written: u64,
+    /// It was too old once: it may be passed over from then on.
+    pub(super) old: bool,
+}
+
+pub(super) fn content(id: u64, len: usize) -> Vec<u8> {
+    let mut rng = Rng(id);
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        bytes.extend_from_slice(&rng.next().to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// Whether a consumer would be there after a power cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Presence {
+    No,
+    Perhaps,
+    Yes,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Standing {
+    /// Every place it had, as the number of the next message, the present one last.
+    pub(super) had: Vec<u64>,
+    /// Which of them was flushed last; nothing before counts any more.
+    pub(super) flushed: usize,
+    pub(super) exists: bool,
+    pub(super) durable: Presence,
+    /// Where it reads on; its place when nothing is handed out.
+    pub(super) cursor: u64,
+    /// Handed out and not acknowledged.
+    pub(super) open: BTreeMap<u64, Handed>,
+    /// Those of them that were given back.
+    pub(super) returned: BTreeSet<u64>,
+    /// It had messages handed out: what it has dealt with beyond its place is remembered.
+    pub(super) delivers: bool,
+    /// What it has dealt with: taken, acknowledged, or told to be missing.
+    pub(super) finished: Finished,
+    /// What was finished when places were last flushed.
+    pub(super) kept: Finished,
+}
+
+/// Numbers that a consumer has dealt with: ranges apart from each other, by where they begin.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Finished(BTreeMap<u64, u64>);
+
+impl Finished {
+    pub(super) fn has(&self, seq: u64) -> bool {
+        self.next_open(seq) > seq
+    }
+
+    pub(super) fn add(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        let (mut start, mut end) = (range.start, range.end);
+        while let Some((from, to)) = self.0.range(..=end).next_back().map(|(from, to)| (*from, *to))
+            && to >= start
+        {
+            self.0.remove(&from);
+            (start, end) = (start.min(from), end.max(to));
+        }
+        self.0.insert(start, end);
+    }
+
+    pub(super) fn remove(&mut self, range: Range<u64>) {
+        let cut = |from: u64, to: u64| [from..to.min(range.start), from.max(range.end)..to];
+        let ranges = std::mem::take(&mut self.0).into_iter();
+        self.0 =
+            ranges.flat_map(|(from, to)| cut(from, to)).filter(|r| !r.is_empty()).map(|r| (r.start, r.end)).collect();
+    }
+
+    pub(super) fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.0.iter().map(|(from, to)| *from..*to)
+    }
+
+    pub(super) fn and(mut self, other: &Finished) -> Finished {
+        other.ranges().for_each(|range| self.add(range));
+        self
+    }
+
+    pub(super) fn without(mut self, other: &Finished) -> Finished {
+        other.ranges().for_each(|range| self.remove(range));
+        self
+    }
+
+    /// What is in both.
+    pub(super) fn common(&self, other: &Finished) -> Finished {
+        self.clone().without(&self.clone().without(other))
+    }
+
+    /// The first number from `seq` on that is not among them.
+    pub(super) fn next_open(&self, seq: u64) -> u64 {
+        self.0.range(..=seq).next_back().map_or(seq, |(_, to)| seq.max(*to))
+    }
+}
+
+impl Standing {
+    pub(super) fn place(&self) -> u64 {
+        self.had.last().copied().unwrap_or(0)
+    }
+
+    /// What it is to be told next.
+    pub(super) fn expected(&self) -> u64 {
+        self.returned.first().copied().unwrap_or_else(|| self.finished.next_open(self.cursor))
+    }
+
+    /// A message is handed out, once more or for the first time.
+    pub(super) fn hand_out(&mut self, seq: u64, handed: Handed) {
+        if !self.returned.remove(&seq) {
+            self.cursor = seq + 1;
+        }
+        self.open.insert(seq, handed);
+        self.delivers = true;
+    }
+
+    /// It reads on at its place, with nothing in flight.
+    pub(super) fn start_at(&mut self, place: u64, finished: Finished) {
+        self.cursor = place;
+        self.open.clear();
+        self.returned.clear();
+        self.finished = finished;
+    }
+
+    /// It has dealt with a message, or with what a gap told.
+    pub(super) fn finish(&mut self, numbers: Range<u64>) {
+        if !self.returned.contains(&numbers.start) && !self.open.contains_key(&numbers.start) {
+            self.cursor = self.cursor.max(numbers.end);
+        }
+        self.open.retain(|seq, _| !numbers.contains(seq));
+        self.returned.retain(|seq| !numbers.contains(seq));
+        self.finished.add(numbers);
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Model {
+    pub(super) messages: BTreeMap<u64, Sent>,
+    /// Numbers that will never come, as recovery told.
+    pub(super) missing: Finished,
+    pub(super) consumers: BTreeMap<String, Standing>,
+    /// No number at or above it was seen by anybody.
+    pub(super) next: u64,
+    /// Everything acknowledged below it was said to be durable.
+    pub(super) claimed: u64,
+    /// Everything below may have been given back: every consumer there was had passed it.
+    pub(super) released: u64,
+    /// Messages below it may have been dropped to make room.
+    pub(super) dropped: u64,
+    last_id: u64,
+}
+
+impl Model {
+    /// Notes what is about to be enqueued, from the number `first` on.
+    pub(super) fn try_messages(&mut self, first: u64, lens: &[usize], now: u64) -> Vec<Vec<u8>> {
+        let batch = first..first + lens.len() as u64;
+        let sent = batch.clone().zip(lens).map(|(seq, len)| {
+            self.last_id += 1;
+            // Numbers taken at random must not look like one another.
+            let id = self.last_id << 20;
+            let sent = Sent { id, len: *len, batch: batch.clone(), fate: Fate::Tried, written: now, old: false };
+            self.messages.insert(seq, sent);
+            content(id, *len)
+        });
+        sent.collect()
+    }
+
+    pub(super) fn acknowledge(&mut self, range: Range<u64>) -> Check {
+        ensure!(range.start >= self.next, "number {} was given out before (next {})", range.start, self.next);
+        for seq in range.clone() {
+            match self.messages.get_mut(&seq) {
+                Some(sent) if sent.fate == Fate::Tried => sent.fate = Fate::Acknowledged,
+                other => return Err(format!("number {seq} was given to a message, which was to be {other:?}")),
+            }
+        }
+        self.next = range.end;
+        Ok(())
+    }
+
+    pub(super) fn refuse(&mut self, range: Range<u64>) {
+        for seq in range {
+            self.messages.remove(&seq);
+        }
+    }
+
+    /// Everybody's place is on disk.
+    pub(super) fn flush_places(&mut self) {
+        for standing in self.consumers.values_mut() {
+            standing.flushed = standing.had.len().saturating_sub(1);
+            standing.durable = if standing.exists { Presence::Yes } else { Presence::No };
+            standing.kept = standing.finished.clone();
+        }
+    }
+
+    /// What is older than `age` now may be passed over.
+    pub(super) fn note_old(&mut self, now: u64, age: Option<u64>) {
+        if let Some(age) = age {
+            self.messages.values_mut().for_each(|sent| sent.old |= sent.is_older(now, age));
+        }
+    }
+
+    pub(super) fn add_consumer(&mut self, name: &str, place: u64) {
+        let fresh = Standing {
+            had: Vec::new(),
+            flushed: 0,
+            exists: true,
+            durable: Presence::No,
+            cursor: place,
+            open: BTreeMap::new(),
+            returned: BTreeSet::new(),
+            delivers: false,
+            finished: Finished::default(),
+            kept: Finished::default(),
+        };
+        let standing = self.consumers.entry(name.to_owned()).or_insert(fresh);
+        standing.exists = true;
+        standing.start_at(place, Finished::default());
+        standing.kept = Finished::default();
+        standing.delivers = false;
+        standing.had.push(place);
+        if standing.durable == Presence::No {
+            standing.flushed = standing.had.len() - 1;
+            standing.durable = Presence::Perhaps;
+        }
+    }
+
+    pub(super) fn remove_consumer(&mut self, name: &str) {
+        if let Some(standing) = self.consumers.get_mut(name) {
+            standing.exists = false;
+            // What it had acknowledged is forgotten before it is gone.
+            (standing.finished, standing.kept) = Default::default();
+            if standing.durable == Presence::Yes {
+                standing.durable = Presence::Perhaps;
+            }
+        }
+        self.note_released();
+    }
+
+    /// A seek: what was in flight is called off.
+    pub(super) fn move_to(&mut self, name: &str, place: u64) {
+        if let Some(standing) = self.consumers.get_mut(name) {
+            standing.had.push(place);
+            standing.start_at(place, Finished::default());
+            standing.kept = Finished::default();
+        }
+        self.note_released();
+    }
+
+    /// The consumer's place is now this: nothing that is open lies before it, nor anything it was not told of.
+    pub(super) fn note_place(&mut self, name: &str, place: u64) -> Check {
+        if let Some(standing) = self.consumers.get_mut(name) {
+            let before = standing.place();
+            let lowest = standing.open.keys().next().copied().unwrap_or(u64::MAX);
+            let limit = standing.finished.next_open(standing.cursor).min(lowest);
+            ensure!(
+                before <= place && place <= limit,
+                "{name:?} stands at {place}, was at {before}, may be at {limit}"
+            );
+            let behind = standing.finished.next_open(place.min(standing.cursor));
+            ensure!(
+                behind >= limit,
+                "{name:?} stands at {place} and has dealt with nothing but what is below {behind}"
+            );
+            if place != before {
+                standing.had.push(place);
+            }
+        }
+        self.note_released();
+        Ok(())
+    }
+
+    fn note_released(&mut self) {
+        let places = self.consumers.values().filter(|standing| standing.exists).map(Standing::place);
+        self.released = places.min().unwrap_or(0).max(self.released);
+    }
+
+    pub(super) fn place(&self, name: &str) -> Option<u64> {
+        self.consumers.get(name).filter(|standing| standing.exists).map(Standing::place)
+    }
+
+    /// Whether the consumer has a message in flight.
+    pub(super) fn is_open(&self, name: &str) -> bool {
+        self.in_flight(name, 0).is_some()
+    }
+
+    /// One of those in flight.
+    pub(super) fn in_flight(&self, name: &str, which: u64) -> Option<(u64, Handed)> {
+        let standing = self.consumers.get(name).filter(|standing| standing.exists)?;
+        let mut open: Vec<_> = standing.open.iter().map(|(seq, handed)| (*seq, *handed)).collect();
+        open.retain(|(seq, _)| !standing.returned.contains(seq));
+        let len = open.len().max(1) as u64;
+        open.get((which % len) as usize).copied()
+    }
+
+    /// A fork begins with what the other one has dealt with.
+    pub(super) fn copy_finished(&mut self, from: &str, name: &str, place: u64) {
+        let Some(other) = self.consumers.get(from).cloned() else {
+            return;
+        };
+        if let Some(standing) = self.consumers.get_mut(name) {
+            standing.start_at(place, other.finished);
+            standing.delivers = other.delivers;
+        }
+    }
+
+    /// Whether all numbers of the range are known to be missing.
+    pub(super) fn is_missing(&self, range: Range<u64>) -> bool {
+        self.missing.next_open(range.start) >= range.end
+    }
+
+    /// Whether there is nothing left in the range: lost, dropped or too old.
+    pub(super) fn is_gone(&self, range: Range<u64>) -> bool {
+        let mut sent = self.messages.range(range.start..range.end.max(range.start));
+        sent.all(|(seq, sent)| *seq < self.dropped || !sent.is_young())
+    }
+
+    /// A message that was read while the queue ran.
+    pub(super) fn check_read(&self, seq: u64, bytes: &[u8]) -> Check {
+        let sent = self.messages.get(&seq).ok_or_else(|| format!("message {seq} was never enqueued"))?;
+        ensure!(sent.fate != Fate::Lost, "message {seq} is {:?} and was delivered", sent.fate);
+        ensure!(content(sent.id, sent.len) == bytes, "message {seq} has other bytes than were enqueued");
+        Ok(())
+    }
+
+    /// A gap that was told while the queue ran: nobody may have lost anything meanwhile but what was given up on purpose.
+    pub(super) fn check_gap(&self, gap: &Gap) -> Check {
+        match gap.cause {
+            GapCause::Unflushed | GapCause::Reserved => {
+                ensure!(self.is_missing(gap.first..gap.last + 1), "{gap:?} was not known: only {:?}", self.missing);
+            }
+            GapCause::Dropped => {
+                ensure!(gap.last < self.dropped, "{gap:?}, and dropped was what is below {}", self.dropped)
+            }
+            GapCause::Expired => {
+                let young = self.messages.range(gap.first..=gap.last).find(|(_, sent)| sent.is_young());
+                ensure!(young.is_none(), "{gap:?}, and {young:?} was not too old");
+            }
+            cause => return Err(format!("{gap:?} is told as {cause}")),
+        }
+        Ok(())
+    }
+}
+
+impl Sent {
+    pub(super) fn is_older(&self, now: u64, age: u64) -> bool {
+        // Under another age it was written with another exactness.
+        self.written.saturating_add(age) < now + EXACTNESS
+    }
+
+    /// It is there, and was never too old.
+    pub(super) fn is_young(&self) -> bool {
+        self.fate == Fate::Acknowledged && !self.old
+    }
+}

@@ -1,0 +1,218 @@
+//! What must be on the disk, or said in the index, before a segment goes or a sync is believed: a history for each danger, and
+//! the bug that each is to find.
+
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::directed::{disk, fine, kept_but_for, options, take_all};
+use super::examine::open;
+use super::model::{Check, content, ensure};
+use crate::consume::standing::Read;
+use crate::engine::reading;
+use crate::error::{Error, Gap, GapCause};
+use crate::format::{ASIDE_SUFFIX, FLAG_CHANGING, SegmentHeader, segment_name, segment_slot};
+use crate::index::image::IndexImage;
+use crate::options::OnFull;
+use crate::tests::sim::{Call, Mutant, SimStorage};
+
+/// A sync failed; the process ends, and the next one flushes. What it says is durable outlives a power cut: pages that the
+/// failure left clean, and off the disk, were stored again (R4).
+#[test]
+fn what_is_flushed_after_a_failed_sync_is_on_the_disk() {
+    kept_but_for(Mutant::SuspectNotStoredAgain, |number, images| {
+        let storage = disk(number);
+        let queue = open(storage.clone(), &options())?;
+        fine(queue.default_consumer())?;
+        for message in 0..10 {
+            fine(queue.enqueue(&content(message, 1000)))?;
+        }
+        storage.fail_after(Call::SyncFile, 1 + number, Errno::IO, false);
+        let failed = queue.core.flush().is_err();
+        storage.clear_faults();
+        drop(queue);
+        let queue = open(storage.process_kill(), &options())?;
+        fine(queue.core.flush())?;
+        *images += 1;
+        let told = take_all(&open(queue.core.storage.power_cut_losing_all(), &options())?)?;
+        let came = told.iter().flatten().count();
+        ensure!(came == 10, "{came} of 10 messages that were flushed");
+        Ok(failed)
+    });
+}
+
+/// Messages are dropped to make room, and power is cut: who has not read them is told that they were dropped.
+#[test]
+fn why_a_segment_was_given_up_is_known_before_it_goes() {
+    kept_but_for(Mutant::CauseNotDurable, |number, images| {
+        let options = options().on_full(OnFull::DropOldest);
+        let queue = open(disk(number), &options)?;
+        fine(queue.default_consumer())?;
+        for message in 0..30 {
+            fine(queue.enqueue(&content(message, 3000)))?;
+            if message < 12 {
+                fine(queue.core.flush())?;
+            }
+            *images += 1;
+            let told = take_all(&open(queue.core.storage.power_cut(number), &options)?)?;
+            let damaged = told.iter().flat_map(|told| told.as_ref().err()).find(|gap| gap.cause == GapCause::Damaged);
+            ensure!(damaged.is_none(), "{damaged:?} after message {message}");
+        }
+        Ok(number < 40)
+    });
+}
+
+/// Messages were dropped, and more have expired. Whoever had read neither is told of those that were dropped, and power is cut: what
+/// of the rest is there again is delivered, for nobody was told of it.
+#[test]
+fn what_nobody_was_told_of_comes_when_a_power_cut_brings_it_back() {
+    let mut back = 0;
+    for seed in 0..40 {
+        let options = options().on_full(OnFull::DropOldest).max_age(Duration::from_secs(5));
+        let queue = open(disk(seed), &options).unwrap();
+        let standing = queue.default_consumer().unwrap().clone();
+        for message in 0..40 {
+            queue.enqueue(&content(message, 3000)).unwrap();
+        }
+        queue.core.flush().unwrap();
+        queue.core.storage.advance_clock(6000);
+        let told = reading::next(&queue, &standing, Read::Take);
+        assert!(matches!(told, Err(Error::Gap(Gap { first: 0, cause: GapCause::Dropped, .. }))), "{told:?}");
+        let image = queue.core.storage.power_cut(seed);
+        image.set_back_clock(6000);
+        let told = take_all(&open(image, &options).unwrap()).unwrap();
+        back += u64::from(told.iter().flatten().count() > 1);
+        let damaged = told.iter().flat_map(|told| told.as_ref().err()).find(|gap| gap.cause == GapCause::Damaged);
+        assert_eq!(damaged, None, "seed {seed}");
+    }
+    assert!(back > 5, "{back}");
+}
+
+/// Whenever the rows do not say what the files are, the index says that they are being changed. (An opening holds the ends and the
+/// spares against the files besides.)
+fn check_rows(dead: &SimStorage, queue_id: &[u8; 16]) -> Check {
+    let image = IndexImage::read(&dead.read_file("index"), queue_id);
+    let names: Vec<_> = dead.file_names().into_iter().filter(|name| segment_slot(name).is_some()).collect();
+    let is_said = |name: &String| {
+        let bytes = dead.read_file(name);
+        let header = bytes.first_chunk().and_then(|bytes| SegmentHeader::decode(bytes).ok());
+        let row = image.segments.iter().find(|(slot, _)| segment_name(*slot) == *name);
+        header.zip(row).is_some_and(|(file, (_, row))| (file.life, file.state) == (row.life, row.state))
+    };
+    let is_exact = names.len() == image.segments.len() && names.iter().all(is_said);
+    let changing = image.live.run.is_none_or(|run| run.flags & FLAG_CHANGING != 0);
+    ensure!(is_exact || changing, "nothing says that the rows are not what is there: {names:?}");
+    Ok(())
+}
+
+/// The process dies while segments are used again or removed: every file is known for what it is, and none is set aside.
+#[test]
+fn a_death_in_a_change_of_segments_leaves_no_file_that_is_not_known() {
+    kept_but_for(Mutant::ChangingNotSaid, |number, images| {
+        let storage = disk(number);
+        let queue = open(storage.clone(), &options())?;
+        fine(queue.default_consumer())?;
+        for message in 0..4 {
+            fine(queue.enqueue(&content(message, 7000)))?;
+            take_all(&queue)?;
+        }
+        if number % 2 == 0 {
+            storage.freeze_at(1 + number / 2);
+        } else {
+            storage.freeze_at_store(1 + number / 2);
+        }
+        for message in 4..6 {
+            fine(queue.enqueue(&content(message, 7000)))?;
+            take_all(&queue)?;
+        }
+        storage.disarm();
+        let Some(dead) = storage.frozen() else {
+            return Ok(number < 200);
+        };
+        *images += 1;
+        check_rows(&dead, &queue.core.index.queue_id).map_err(|broken| format!("moment {number}: {broken}"))?;
+        let queue = open(dead, &options())?;
+        for _ in 0..6 {
+            fine(queue.enqueue(&content(9, 7000)))?;
+            let told = take_all(&queue)?;
+            ensure!(told.iter().all(Result::is_ok), "{:?}", told.iter().find(|told| told.is_err()));
+        }
+        let names = queue.core.storage.file_names();
+        ensure!(!names.iter().any(|name| name.ends_with(ASIDE_SUFFIX)), "moment {number}: {names:?}");
+        Ok(true)
+    });
+}
+
+/// The index is lost when everything was read: what is in the spares does not come again.
+#[test]
+fn a_spare_does_not_rise_again_when_the_index_is_lost() {
+    kept_but_for(Mutant::SpareLeftLive, |number, images| {
+        let queue = open(disk(number), &options())?;
+        fine(queue.default_consumer())?;
+        for message in 0..4 {
+            fine(queue.enqueue(&content(message, 7000)))?;
+            take_all(&queue)?;
+        }
+        let held = queue.core.segments.list().live.front().map_or(0, |row| row.header.first_seq);
+        ensure!(queue.core.segments.list().spares() > 0, "no spare");
+        let dead = queue.core.storage.process_kill();
+        dead.remove_file("index");
+        *images += 1;
+        let told = take_all(&open(dead, &options())?)?;
+        let risen = told.iter().flatten().find(|(seq, _)| *seq < held);
+        ensure!(risen.is_none(), "message {:?} came, and {held} is the first that is held", risen.map(|risen| risen.0));
+        Ok(false)
+    });
+}
+
+/// The index is lost when the beginning of a batch was read and given back. Exactly this is lost with it: what was read is told as lost,
+/// the rest of that batch is, too, and all else comes.
+#[test]
+fn a_lost_index_costs_the_rest_of_a_batch_that_is_half_read_and_no_more() {
+    let queue = open(disk(1), &options()).unwrap();
+    let standing = queue.default_consumer().unwrap().clone();
+    queue.enqueue_batch(&(0..6).map(|message| content(message, 3000)).collect::<Vec<_>>()).unwrap();
+    queue.enqueue_batch(&[content(6, 3000), content(7, 3000)]).unwrap();
+    queue.core.flush().unwrap();
+    for _ in 0..3 {
+        reading::next(&queue, &standing, Read::Take).unwrap();
+    }
+    queue.core.flush().unwrap();
+    assert!(queue.core.segments.list().live.front().unwrap().header.first_seq > 0, "the beginning was given back");
+    let dead = queue.core.storage.process_kill();
+    assert_eq!(take_all(&open(dead.process_kill(), &options()).unwrap()).unwrap().len(), 5);
+    dead.remove_file("index");
+    let told = take_all(&open(dead, &options()).unwrap()).unwrap();
+    let came: Vec<u64> = told.iter().flatten().map(|(seq, _)| *seq).collect();
+    assert_eq!(came, [6, 7]);
+    let lost: Vec<u64> =
+        told.iter().flat_map(|told| told.as_ref().err()).flat_map(|gap| gap.first..=gap.last).collect();
+    assert_eq!(lost, (0..6).collect::<Vec<_>>());
+    assert!(told.iter().flat_map(|told| told.as_ref().err()).all(|gap| gap.cause == GapCause::Unflushed), "{told:?}");
+}
+
+/// Segments go after a clean end was found, and power is cut: the disk says no more that the end is clean. (Today the rows are
+/// held against the files all the same, and everybody has passed what goes: no message shows the difference.)
+#[test]
+fn segments_that_go_end_the_clean_end() {
+    kept_but_for(Mutant::CleanMarkKept, |number, images| {
+        let storage = disk(number);
+        let queue = open(storage.clone(), &options())?;
+        fine(queue.default_consumer())?;
+        for message in 0..4 {
+            fine(queue.enqueue(&content(message, 5000)))?;
+        }
+        fine(queue.close())?;
+        let queue = open(storage.process_kill(), &options())?;
+        let says_clean = || {
+            let cut = queue.core.storage.power_cut_losing_all();
+            IndexImage::read(&cut.read_file("index"), &queue.core.index.queue_id).checkpoint.is_some_and(|c| c.clean)
+        };
+        ensure!(says_clean(), "it was closed");
+        ensure!(take_all(&queue)?.len() == 4, "four messages");
+        ensure!(queue.core.segments.list().live.len() == 1, "nothing has gone");
+        *images += 1;
+        ensure!(!says_clean(), "the end is said to be clean");
+        Ok(false)
+    });
+}

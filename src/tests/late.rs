@@ -1,0 +1,129 @@
+//! Calls that come too late: the queue was closed, poisoned or synced since they looked. On a simulated disk, in an order that
+//! is made.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+
+use rustix::io::Errno;
+
+use crate::consume::standing::{Handed, Read, Standing};
+use crate::engine::Engine;
+use crate::engine::ahead::Ahead;
+use crate::engine::reading::{self, AsMessage};
+use crate::error::Error;
+use crate::format::INDEX_NAME;
+use crate::options::Options;
+use crate::tests::sim::{Call, SimStorage, meanwhile};
+
+type Queue = Arc<Engine<SimStorage>>;
+
+/// At most seven segments of 64 KiB.
+fn open(storage: &SimStorage) -> Queue {
+    let options = Options::new().arena_size(4096).max_bytes(512 << 10);
+    Arc::new(Engine::open(storage.clone(), &options, false).unwrap())
+}
+
+fn disk() -> SimStorage {
+    SimStorage::new(5).with_file_capacity(64 << 10)
+}
+
+/// A call is told the queue is open, and then waits: for a lock, or because another thread has its processor. Meanwhile the queue
+/// is closed, and another owner opens it.
+#[test]
+fn a_call_that_found_the_queue_open_and_went_on_when_it_was_closed_is_refused() {
+    type Late = fn(&Queue, &Standing<SimStorage>, &mut Ahead<SimStorage>, Handed) -> Result<(), Error>;
+    let read: [Late; 8] = [
+        |queue, standing, _, _| reading::next(queue, standing, Read::Take).map(drop),
+        |queue, standing, _, _| reading::next(queue, standing, Read::Look).map(drop),
+        |queue, standing, _, _| reading::skip(queue, standing).map(drop),
+        |queue, standing, _, _| reading::batch(queue, standing, 3).map(drop),
+        |queue, standing, _, _| reading::next_into(queue, standing, Read::Take, &mut Vec::new()).map(drop),
+        |queue, standing, _, _| queue.receive(standing, AsMessage).map(drop),
+        |queue, standing, _, handed| queue.ack(standing, 0, handed),
+        |_, _, ahead, _| ahead.next().transpose().map(drop),
+    ];
+    for (nth, call) in read.into_iter().enumerate() {
+        let storage = disk();
+        let queue = open(&storage);
+        for number in 0..9u8 {
+            queue.enqueue(&[number; 100]).unwrap();
+        }
+        let standing = queue.consumer("c").unwrap();
+        let handed = match nth {
+            6 => queue.receive(&standing, AsMessage).unwrap().unwrap().1,
+            _ => Handed::default(),
+        };
+        let mut ahead = Ahead::new(&queue, &standing).unwrap();
+        let (closing, disk) = (Arc::clone(&queue), storage.clone());
+        let (send, other) = std::sync::mpsc::channel();
+        meanwhile("found open", move || {
+            closing.close().unwrap();
+            let other = open(&disk);
+            let taken = reading::next(&other, &other.consumer("c").unwrap(), Read::Take).unwrap().unwrap().seq();
+            send.send((disk.read_file(INDEX_NAME), taken, other)).unwrap();
+        });
+        let answer = call(&queue, &standing, &mut ahead, handed);
+        let (index, taken, other) = other.try_recv().expect("the queue was closed meanwhile");
+        assert!(matches!(answer, Err(Error::Closed)), "call {nth}: {answer:?}");
+        assert!(storage.read_file(INDEX_NAME) == index, "call {nth} changed the index of another owner");
+        let next = reading::next(&other, &other.consumer("c").unwrap(), Read::Take).unwrap().unwrap();
+        assert_eq!((taken, next.seq()), (0, 1), "call {nth}");
+    }
+}
+
+/// A message has room in two segments, a flush comes while it is being filled and syncs the first one, which is full; then the
+/// message is given up. What is stored in that segment from then on fails to reach the disk: the next flush tells.
+#[test]
+fn a_write_back_that_failed_after_a_message_was_given_up_fails_the_flush() {
+    let storage = disk();
+    let queue = open(&storage);
+    for _ in 0..2 {
+        queue.enqueue(&[1; 24_000]).unwrap();
+    }
+    let filled = catch_unwind(AssertUnwindSafe(|| {
+        queue.enqueue_with(24_000, |_| {
+            let flusher = Arc::clone(&queue);
+            thread::spawn(move || flusher.core.flush_on_time().unwrap()).join().unwrap();
+            std::panic::resume_unwind(Box::new("given up"));
+        })
+    }));
+    assert!(filled.is_err() && queue.core.segments.list().live.len() == 1);
+    storage.fail_write_back("segment-00000000");
+    assert_eq!(queue.enqueue(b"behind it").unwrap(), 2);
+    let answer = queue.core.flush();
+    assert!(matches!(answer, Err(Error::Io { op: "flush", .. })), "{answer:?}");
+}
+
+/// No sync can make it durable that what was acknowledged comes again: at no moment does the index say so.
+#[test]
+fn a_seek_on_a_poisoned_queue_forgets_nothing_that_was_acknowledged() {
+    let mut met = 0;
+    for nth in 1.. {
+        let storage = disk();
+        let queue = open(&storage);
+        for _ in 0..4 {
+            queue.enqueue(b"a message").unwrap();
+        }
+        let standing = queue.consumer("c").unwrap();
+        let handed: Vec<_> = (0..3).map(|_| queue.receive(&standing, AsMessage).unwrap().unwrap().1).collect();
+        queue.ack(&standing, 1, handed[1]).unwrap();
+        queue.core.flush().unwrap();
+        queue.enqueue(b"another").unwrap();
+        storage.fail_after(Call::SyncFile, 1, Errno::IO, false);
+        queue.core.flush().unwrap_err();
+        storage.freeze_at_store(nth);
+        assert!(matches!(queue.seek(&standing, 0), Err(Error::Poisoned { .. })));
+        storage.disarm();
+        let frozen = storage.frozen();
+        met += u32::from(frozen.is_some());
+        let again = open(&frozen.clone().unwrap_or_else(|| storage.process_kill()));
+        let standing = again.consumer("c").unwrap();
+        let next = |_| again.receive(&standing, AsMessage).unwrap().unwrap().0.seq();
+        assert_eq!((0..3).map(next).collect::<Vec<_>>(), [0, 2, 3], "store {nth}");
+        if frozen.is_none() {
+            break;
+        }
+    }
+    assert!(met > 0);
+}

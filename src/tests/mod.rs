@@ -1,0 +1,13 @@
+//! Tests that need what the crate does not publish: the simulated disk, crash images, hooks between two steps.
+
+mod ages;
+mod consumers;
+mod crash;
+mod engine;
+#[cfg(feature = "tracing")]
+mod events;
+mod flush;
+mod late;
+mod room;
+pub(crate) mod sim;
+mod standing;
