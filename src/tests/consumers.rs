@@ -182,7 +182,7 @@ fn consumers_beyond_the_first_rows_need_space_and_say_so_when_there_is_none() {
             other => panic!("{errno}: {:?}", other.map(|_| ())),
         }
         // All others go on, messages too, and the name is not taken.
-        assert_eq!(engine.consumers.lock().len(), CONSUMER_ROWS - 1);
+        assert_eq!(engine.consumers.by_name.lock().len(), CONSUMER_ROWS - 1);
         storage.clear_faults();
         engine.enqueue(b"goes on").unwrap();
         take(&engine, "7").unwrap();

@@ -312,7 +312,7 @@ fn a_call_that_waited_while_the_queue_was_closed_changes_nothing() {
         &|| engine.enqueue_batch(&[b"late"]).map(drop),
     ];
     std::thread::scope(|scope| {
-        let registry = engine.registry.lock();
+        let registry = engine.consumers.registry.lock();
         let writer = engine.core.writer.lock();
         let came = engine.came.load(Ordering::SeqCst);
         let calls: Vec<_> = calls.iter().map(|call| scope.spawn(call)).collect();

@@ -55,7 +55,7 @@ fn an_invalid_sector_of_the_index_costs_a_consumer_at_most_64_moves() {
             let garbage: Vec<u8> = (0..SECTOR / 16).flat_map(|_| rng.bytes()).collect();
             image.corrupt(INDEX_NAME, sector * SECTOR, &garbage);
             let again = open(image, &options()).unwrap();
-            let consumers = again.consumers.lock();
+            let consumers = again.consumers.by_name.lock();
             assert!(consumers.len() <= names.len());
             for (name, last) in &places {
                 if *name == LONG && sector == long_name {

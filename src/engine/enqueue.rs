@@ -1,0 +1,222 @@
+//! The way in: one message, several, or one that is written in place.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use parking_lot::MutexGuard;
+
+use super::Engine;
+use super::later::DoLater;
+use crate::commit::Core;
+use crate::error::{Error, Result};
+use crate::events;
+use crate::format::{Batch, Spot};
+use crate::options::OnFull;
+use crate::storage::Storage;
+use crate::write::{Room, Writer};
+
+impl<S: Storage> Engine<S> {
+    /// The producers' lock. Refused to who waited for it while the queue was closed.
+    #[inline]
+    fn writer(&self) -> Result<MutexGuard<'_, Writer<S::File>>> {
+        self.core.check_may_wait()?;
+        #[cfg(test)]
+        self.came.fetch_add(1, Ordering::SeqCst);
+        let writer = self.core.writer.lock();
+        self.core.check_writable()?;
+        Ok(writer)
+    }
+
+    #[inline]
+    pub(crate) fn enqueue(&self, payload: &[u8]) -> Result<u64> {
+        let _told = events::at_end();
+        let core = &*self.core;
+        let mut writer = self.writer()?;
+        if writer.push_quickly(payload) {
+            let spot = match writer.commit(core) {
+                Ok(spot) => spot,
+                Err(error) => {
+                    writer.roll_back(core);
+                    drop(writer);
+                    return self.enqueue_again(error, payload);
+                }
+            };
+            let waiters = core.message_waiters.load(Ordering::Relaxed);
+            drop(writer);
+            if waiters != 0 || self.options.flush_every_ops.is_some() {
+                self.written(spot, 1, waiters)?;
+            }
+            return Ok(spot.seq - 1);
+        }
+        self.enqueue_slowly(writer, payload)
+    }
+
+    #[inline(never)]
+    fn enqueue_slowly(&self, mut writer: MutexGuard<'_, Writer<S::File>>, payload: &[u8]) -> Result<u64> {
+        if writer.was_refused() {
+            drop(writer);
+            return self.enqueue_looking(payload);
+        }
+        let seq = writer.committed().seq;
+        let pushed = writer.push(&self.core, payload, Batch::default());
+        let end = match pushed.and_then(|()| writer.commit(&self.core)) {
+            Ok(spot) => spot,
+            Err(error) => {
+                writer.roll_back(&self.core);
+                drop(writer);
+                return self.enqueue_again(error, payload);
+            }
+        };
+        let waiters = self.core.message_waiters.load(Ordering::Relaxed);
+        drop(writer);
+        if waiters != 0 || self.options.flush_every_ops.is_some() {
+            self.written(end, 1, waiters)?;
+        }
+        Ok(seq)
+    }
+
+    #[cold]
+    fn enqueue_again(&self, error: Error, payload: &[u8]) -> Result<u64> {
+        if !error.is_full() {
+            return Err(error);
+        }
+        self.enqueue_looking(payload)
+    }
+
+    /// Looks for room where there is none.
+    #[cold]
+    fn enqueue_looking(&self, payload: &[u8]) -> Result<u64> {
+        let range = self.write(1, |writer, core| writer.push(core, payload, Batch::default()))?;
+        Ok(range.0.start)
+    }
+
+    /// Writes by `push` under the producers' lock and commits; when there is no room does what the options say.
+    pub(crate) fn write<R>(
+        &self,
+        count: u64,
+        mut push: impl FnMut(&mut Writer<S::File>, &Core<S>) -> Result<R>,
+    ) -> Result<(Range<u64>, R)> {
+        let _told = events::at_end();
+        let core = &*self.core;
+        let (mut deadline, mut has_waited) = (None, false);
+        loop {
+            let mut writer = self.writer()?;
+            if writer.take_refused() {
+                // What would still fit behind all that was read would keep the space of that from what comes next.
+                self.find_room(&mut writer)?;
+            }
+            let seen = *core.space.gate.lock();
+            let passed = core.segments.passed();
+            let first = writer.committed().seq;
+            let pushed = push(&mut writer, core).and_then(|result| writer.commit(core).map(|_| result));
+            let error = match pushed {
+                Ok(result) => {
+                    let waiters = core.message_waiters.load(Ordering::Relaxed);
+                    let end = writer.committed();
+                    drop(writer);
+                    self.written(end, count, waiters)?;
+                    return Ok((first..end.seq, result));
+                }
+                Err(error) => error,
+            };
+            writer.roll_back(core);
+            if !error.is_full() {
+                return Err(error);
+            }
+            writer.note_refused();
+            events::full(core.storage.path(), &error);
+            if self.find_room(&mut writer)? || core.regain(passed)? || core.pool.unmap_forgotten() {
+                has_waited = false;
+                continue;
+            }
+            if !has_waited && !error.is_of_max_bytes() && core.segments.has_removed_open() {
+                has_waited = true;
+                drop(writer);
+                self.wait_for_dropped();
+                continue;
+            }
+            match self.options.on_full {
+                OnFull::Reject => return Err(error),
+                OnFull::DropOldest => {
+                    // The consumers may have drained what was to be dropped since there was no room: then there is some.
+                    if !self.drop_oldest(&mut writer)? && !core.regain(passed)? {
+                        return Err(error);
+                    }
+                    has_waited = false;
+                }
+                OnFull::Wait(limit) => {
+                    drop(writer);
+                    events::tell();
+                    let until =
+                        *deadline.get_or_insert_with(|| limit.and_then(|limit| Instant::now().checked_add(limit)));
+                    if !core.wait_for_space(seen, until) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes all messages, or none.
+    pub(crate) fn enqueue_batch<M: AsRef<[u8]>>(&self, messages: &[M]) -> Result<Range<u64>> {
+        let written = self.write(messages.len() as u64, |writer, core| {
+            for (index, message) in messages.iter().enumerate() {
+                writer.push(core, message.as_ref(), Batch::of(index, messages.len()))?;
+            }
+            Ok(())
+        })?;
+        Ok(written.0)
+    }
+
+    /// Has `fill` write a message under the producers' lock, in place where it can lie in one piece.
+    pub(crate) fn enqueue_with(&self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<u64> {
+        let _later = DoLater(self);
+        let mut fill = Some(fill);
+        let mut bytes = Vec::new();
+        let (range, ()) = self.write(1, |writer, core| {
+            if fill.is_none() {
+                // It was written, and the disk has refused to take it into the room that was made: from here on it is as any.
+                return writer.push(core, &bytes, Batch::default());
+            }
+            // Room is made for all of it before the closure runs, which can run only once.
+            let room = writer.reserve(core, len)?;
+            let fill = |bytes: &mut [u8]| {
+                let _filling = core.filling();
+                if let Some(fill) = fill.take() {
+                    fill(bytes);
+                }
+            };
+            match room {
+                Room::Here => writer.fill_here(len, fill),
+                Room::Apart { pieces, bytes: buffer } => {
+                    bytes = buffer;
+                    writer.fill_apart(core, &pieces, &mut bytes, fill)?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(range.start)
+    }
+
+    /// What follows a write that cannot simply return: waking readers, flushing.
+    #[cold]
+    fn written(&self, end: Spot, count: u64, waiters: usize) -> Result<()> {
+        if waiters != 0 && !self.core.durable_only {
+            self.core.wake_readers(count);
+        }
+        let flushed = match self.options.flush_every_ops {
+            Some(1) => self.core.flush_to(end).and_then(|()| self.core.checkpoint_if_due()),
+            Some(every) => self.count(every, count),
+            None => Ok(()),
+        };
+        flushed.map_err(Error::of_flush)
+    }
+
+    /// The operation that completes the number does the flush.
+    #[cold]
+    pub(super) fn count(&self, every: u64, count: u64) -> Result<()> {
+        let before = self.operations.fetch_add(count, Ordering::Relaxed);
+        if (before + count) / every > before / every { self.core.flush() } else { Ok(()) }
+    }
+}

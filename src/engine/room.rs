@@ -1,0 +1,134 @@
+//! Space is given back: what everybody has read, what is too old, and what is dropped for new messages.
+
+use std::sync::atomic::Ordering;
+
+use super::Engine;
+use crate::consume::standing::Standing;
+use crate::error::Result;
+use crate::storage::Storage;
+use crate::write::Writer;
+
+impl<S: Storage> Engine<S> {
+    /// Gives up the oldest segment, or the only one with all that it holds; false when nothing is held. The producers' lock is
+    /// held.
+    #[cold]
+    pub(super) fn drop_oldest(&self, writer: &mut Writer<S::File>) -> Result<bool> {
+        match self.core.segments.drop_oldest(&self.core.context()) {
+            Some(first_held) => self.gave_up(first_held).map(|()| true),
+            None => {
+                let end = writer.committed().seq;
+                if !self.retire_tail(writer, end) {
+                    return Ok(false);
+                }
+                self.gave_up(end).map(|()| true)
+            }
+        }
+    }
+
+    /// As [`Segments::retire_tail`]; the next record begins another segment.
+    fn retire_tail(&self, writer: &mut Writer<S::File>, dropped: u64) -> bool {
+        let (core, tail) = (&*self.core, writer.committed().position);
+        let Some(end) = core.segments.retire_tail(&core.context(), tail, dropped) else {
+            return false;
+        };
+        writer.begin_anew(core, end);
+        true
+    }
+
+    /// What lies before that number is held no longer: its space goes to whoever needs it.
+    fn gave_up(&self, first_held: u64) -> Result<()> {
+        self.core.oldest_seq.fetch_max(first_held, Ordering::AcqRel);
+        self.core.note_given_up();
+        self.let_go_of_dropped();
+        self.core.settle()
+    }
+
+    /// Consumers that stand in segments which are no longer part of the queue let go of them.
+    fn let_go_of_dropped(&self) {
+        for standing in self.consumers.by_name.lock().values() {
+            standing.let_go_of_dropped(&self.core, false);
+        }
+    }
+
+    /// As [`let_go_of_dropped`](Self::let_go_of_dropped), and waits for those that are within a read, and for a flush that is
+    /// under way: they have segments open that are removed. No lock is held.
+    #[cold]
+    pub(super) fn wait_for_dropped(&self) {
+        let standings: Vec<_> = self.consumers.by_name.lock().values().cloned().collect();
+        for standing in standings {
+            standing.let_go_of_dropped(&self.core, true);
+        }
+        self.core.wait_for_leader();
+        self.core.pool.unmap_forgotten();
+    }
+
+    /// Gives back at once what is too old, or what everybody has read; true when there was something. The producers' lock is
+    /// held.
+    ///
+    /// The only segment stays as the tail although everybody has read it: where there is no other room it is given back too,
+    /// to be used again from its beginning, or for shorter ones.
+    #[cold]
+    pub(super) fn find_room(&self, writer: &mut Writer<S::File>) -> Result<bool> {
+        let core = &*self.core;
+        if core.max_age.is_some() && core.expire(core.expired_before()) {
+            self.let_go_of_dropped();
+            core.settle()?;
+            return Ok(true);
+        }
+        // Never waits for it: a seek holds it and wants the producers' lock.
+        let Some(giving_back) = core.places.giving_back.try_read() else {
+            return Ok(false);
+        };
+        let Some(lowest) = core.places.lowest() else {
+            return Ok(false);
+        };
+        let drained = core.segments.drain(lowest);
+        let is_read = lowest >= writer.committed().position;
+        let retired = is_read && self.retire_tail(writer, 0);
+        drop(giving_back);
+        if !drained && !retired {
+            return Ok(false);
+        }
+        core.note_oldest();
+        self.gave_up(if retired { writer.committed().seq } else { 0 }).map(|()| true)
+    }
+
+    /// What follows when a consumer has left a segment behind, or had to do without a window.
+    #[cold]
+    pub(super) fn crossed(&self, standing: &Standing<S>) {
+        self.give_back();
+        if self.core.window_wanted.swap(false, Ordering::Relaxed) {
+            // Under a tight cap, one that only stands there must not make the others copy.
+            for other in self.consumers.by_name.lock().values() {
+                if !std::ptr::eq(&**other, standing) {
+                    other.let_go_if_idle();
+                }
+            }
+            standing.reconsider_window();
+        }
+        if self.core.many_open.swap(false, Ordering::Relaxed) {
+            // Descriptors stay few, however many consumers stand in segments of their own.
+            for other in self.consumers.by_name.lock().values() {
+                if !std::ptr::eq(&**other, standing) {
+                    other.let_go();
+                }
+            }
+        }
+    }
+
+    /// Hands segments that everybody has passed to the keeper.
+    #[cold]
+    pub(crate) fn give_back(&self) {
+        if self.core.reclaim() {
+            self.settle_soon();
+        }
+    }
+
+    pub(crate) fn settle_soon(&self) {
+        if !self.core.bell.ring(|wishes| wishes.settle = true) {
+            // No thread: here and now. A failed sync poisons the queue: the next call that writes is told.
+            let _ = self.core.settle();
+            self.core.wake_writers();
+        }
+    }
+}

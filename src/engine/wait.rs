@@ -1,0 +1,114 @@
+//! Waiting for a message.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::Engine;
+use crate::consume::standing::Standing;
+use crate::error::{Error, Result};
+use crate::storage::Storage;
+use crate::threads::ready::Ready;
+use crate::threads::waiting::{Signal, Ticket};
+
+impl<S: Storage> Engine<S> {
+    /// The consumer's descriptor, which is made when first asked for.
+    pub(crate) fn ready_fd<'a>(&self, standing: &'a Standing<S>) -> Result<BorrowedFd<'a>> {
+        self.core.check_may_wait()?;
+        if let Some(ready) = standing.ready.get() {
+            return Ok(ready.descriptor());
+        }
+        let _one_at_a_time = self.registry()?;
+        standing.with_progress(|progress| progress.check(&self.core, standing))?;
+        if standing.ready.get().is_none() {
+            let path = self.core.storage.path();
+            let ready = Arc::new(Ready::new().map_err(|error| Error::io("make a descriptor for", path, error))?);
+            self.core.waiters.add_ready(standing.row, &ready);
+            // From here on producers tell it of news; what came before is seen when it is set.
+            self.count_waiter();
+            standing.set_ready(&self.core, ready);
+        }
+        let ready = standing.ready.get().map(|ready| ready.descriptor());
+        let missing = || Error::internal(self.core.storage.path(), "the descriptor was made and is not there");
+        ready.ok_or_else(missing)
+    }
+
+    /// Makes producers tell of news. Counted under the locks that messages become visible under: whoever publishes later
+    /// sees the count, whoever published before is seen by the read that follows.
+    fn count_waiter(&self) {
+        let _writer = self.core.writer.lock();
+        let _durable = self.core.durable.lock();
+        self.core.message_waiters.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Stands in line for news of the consumer.
+    pub(crate) fn join(&self, standing: &Standing<S>, signal: Signal) -> Result<Ticket> {
+        let ticket = self.core.waiters.join(standing.row, signal);
+        self.count_waiter();
+        Ok(ticket)
+    }
+
+    /// Leaves the line. When there is something left, the first in line is told.
+    pub(crate) fn leave(&self, standing: &Standing<S>, ticket: Ticket) {
+        if self.core.forked() {
+            return;
+        }
+        self.core.waiters.leave(ticket);
+        self.core.message_waiters.fetch_sub(1, Ordering::SeqCst);
+        self.pass_on(standing, None);
+    }
+
+    /// One that waits for the consumer (with `after`, one that came later) is told when there is something to read: whoever asks
+    /// for this cannot use it.
+    pub(crate) fn pass_on(&self, standing: &Standing<S>, after: Option<Ticket>) {
+        let core = &*self.core;
+        if core.message_waiters.load(Ordering::Relaxed) != 0
+            && standing.with_progress(|progress| progress.has_waiting(core))
+        {
+            core.waiters.wake_one(standing.row, after);
+        }
+    }
+
+    /// Tries until there is a result, until `deadline` (`None`: for ever), without polling.
+    pub(crate) fn wait<R>(
+        &self,
+        standing: &Standing<S>,
+        deadline: Option<Instant>,
+        mut attempt: impl FnMut() -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
+        if let Some(result) = attempt()? {
+            return Ok(Some(result));
+        }
+        let signal = || Signal::Thread(std::thread::current());
+        let ticket = self.join(standing, signal())?;
+        let _leave = InLine { engine: self, standing, ticket };
+        loop {
+            self.core.waiters.rearm(ticket, signal());
+            if let Some(result) = attempt()? {
+                return Ok(Some(result));
+            }
+            self.pass_on(standing, Some(ticket));
+            while !self.core.waiters.is_woken(ticket) {
+                match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                    None => std::thread::park(),
+                    Some(left) if left.is_zero() => return Ok(None),
+                    Some(left) => std::thread::park_timeout(left),
+                }
+            }
+        }
+    }
+}
+
+/// Leaves the line whatever happens.
+struct InLine<'a, S: Storage> {
+    engine: &'a Engine<S>,
+    standing: &'a Standing<S>,
+    ticket: Ticket,
+}
+
+impl<S: Storage> Drop for InLine<'_, S> {
+    fn drop(&mut self) {
+        self.engine.leave(self.standing, self.ticket);
+    }
+}
