@@ -379,6 +379,31 @@ fn a_message_written_in_place_over_a_segments_end_is_synced_by_the_flush_behind_
     assert_eq!(take_all(&cut).0, [0, 1, 2]);
 }
 
+/// As before, and the flush comes between two steps of storing the message into its room.
+#[test]
+fn a_message_is_synced_by_the_flush_behind_it_also_when_another_came_while_it_was_stored() {
+    let storage = disk();
+    let queue = open(&storage, &options(), false);
+    queue.enqueue(&[1; LEN]).unwrap();
+    queue.enqueue(&[1; LEN]).unwrap();
+    let (other, disk) = (Arc::clone(&queue), storage.clone());
+    let mut flusher = None;
+    let written = queue.enqueue_with(LEN, |room| {
+        room.fill(7);
+        let gate = disk.stop_next(Call::Write);
+        flusher = Some(thread::spawn(move || {
+            gate.wait_for_visitor();
+            other.core.flush_on_time().unwrap();
+            gate.open();
+        }));
+    });
+    assert_eq!(written.unwrap(), 2);
+    flusher.unwrap().join().unwrap();
+    queue.core.flush().unwrap();
+    let cut = open(&storage.power_cut_losing_all(), &options(), false);
+    assert_eq!(take_all(&cut).0, [0, 1, 2]);
+}
+
 /// The keeper cannot flush, for a reason that may pass: the producer that waits for it learns the reason, and goes on later.
 #[test]
 fn a_producer_that_waits_for_a_flush_that_cannot_be_made_now_is_told_and_may_try_again() {

@@ -247,13 +247,14 @@ impl<F: StorageFile> Writer<F> {
         }
         let (mut rest, mut chain) = (&*bytes, 0);
         for Piece { segment, position, header } in pieces {
-            // A flush that came while `fill` ran may have synced the segment, which is full but for this piece.
-            state.segments.list().hold(segment);
             let (payload, later) = rest.split_at(header.len as usize);
             let seeded = header.state(segment.seed, position - segment.header.base);
             let words = header.encode(seeded, crc32c(seeded ^ chain, payload));
             let by_call = by_call(state, segment, segment.offset(*position), payload.len() as u64, self.whole);
             store_by_call(state, segment, segment.offset(*position), words, None, payload, by_call)?;
+            // A flush that came since there was room may have synced the segment, which is full but for this piece. Said behind the
+            // store: one that comes between the two would take it back.
+            state.segments.list().hold(segment);
             (rest, chain) = (later, words.crc());
         }
         Ok(())
