@@ -27,7 +27,7 @@ impl<S: Storage> Engine<S> {
 
     /// As [`Segments::retire_tail`]; the next record begins another segment.
     fn retire_tail(&self, writer: &mut Writer<S::File>, dropped: u64) -> bool {
-        let (core, tail) = (&*self.core, writer.committed().position);
+        let (core, tail) = (&*self.core, writer.committed());
         let Some(end) = core.segments.retire_tail(&core.context(), tail, dropped) else {
             return false;
         };

@@ -144,6 +144,9 @@ pub(crate) struct List<F> {
     pub(super) directory_changes: u64,
     /// Every segment has its row in the index.
     pub(super) rows_complete: bool,
+    /// The number behind the last one of the only segment, when that was let go of: with no live segment nothing before it is
+    /// held.
+    pub(super) retired: u64,
 }
 
 impl<F: StorageFile> List<F> {

@@ -22,7 +22,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{Error, GapCause, Result};
-use crate::format::{self, SegmentHeader, SegmentState};
+use crate::format::{self, SegmentHeader, SegmentState, Spot};
 use crate::index::Index;
 use crate::index::losses::GivenUp;
 use crate::segment::pool::Pool;
@@ -258,6 +258,7 @@ impl<S: Storage> Segments<S> {
                 given_back: 0,
                 directory_changes: 1,
                 rows_complete: found.rows_complete,
+                retired: 0,
             }),
             settling: Mutex::new(false),
             synced_changes: AtomicU64::new(0),
@@ -391,7 +392,7 @@ impl<S: Storage> Segments<S> {
         let (lives, held): (Vec<u64>, _) = {
             let list = self.list();
             let lives = list.drained.iter().map(|drained| drained.row.header.life).collect();
-            (lives, list.live.front().map_or(0, |row| row.header.first_seq))
+            (lives, list.live.front().map_or(list.retired, |row| row.header.first_seq))
         };
         if lives.is_empty() {
             return Ok(());
@@ -537,14 +538,15 @@ impl<S: Storage> Segments<S> {
     /// Lets go of the only live segment, which holds records up to `tail`: its space may be all there is. Messages below
     /// `dropped` are given up with it. Returns where it ends; `None`, and it stays, when it holds nothing and another would be
     /// as long.
-    pub(crate) fn retire_tail(&self, context: &Context<'_, S>, tail: u64, dropped: u64) -> Option<u64> {
+    pub(crate) fn retire_tail(&self, context: &Context<'_, S>, tail: Spot, dropped: u64) -> Option<u64> {
         let mut list = self.list();
         let header = list.live.front()?.header;
-        let is_idle = tail <= header.base && header.length <= context.pool.geometry().segment_len;
+        let is_idle = tail.position <= header.base && header.length <= context.pool.geometry().segment_len;
         if list.live.len() != 1 || is_idle {
             return None;
         }
         context.given_up.lock().note(GapCause::Dropped, dropped);
+        list.retired = tail.seq;
         list.drain_front();
         Some(header.end())
     }

@@ -316,3 +316,24 @@ fn a_death_while_the_only_segment_is_given_up_loses_nothing_else() {
     }
     assert!(met.iter().all(|met| *met > 15), "{met:?}");
 }
+
+/// Nobody is told that what was read is missing, also when those who read it are no more.
+#[test]
+fn what_was_read_and_gave_its_room_back_is_no_loss_to_who_comes_later() {
+    for is_cut in [false, true] {
+        let storage = disk(1);
+        let queue = open(&storage, &options());
+        queue.consumer("c").unwrap();
+        let first = until_full(&queue, Way::Alone);
+        take_all(&queue, "c");
+        put(&queue, Way::Alone, first).unwrap();
+        take_all(&queue, "c");
+        queue.remove_consumer("c").unwrap();
+        queue.core.flush().unwrap();
+        let storage = if is_cut { storage.power_cut_losing_all() } else { storage };
+        queue.close().unwrap();
+        let (came, gaps) = take_all(&open(&storage, &options()), "d");
+        let lost: Vec<_> = gaps.iter().filter(|gap| gap.cause != GapCause::Reserved).collect();
+        assert_eq!((came, lost), (vec![(first, first)], vec![]), "{is_cut}");
+    }
+}
