@@ -10,28 +10,36 @@
 //! - taking space back never needs space.
 
 mod files;
+mod fill;
 pub(crate) mod geometry;
+mod grow;
 mod list;
+mod names;
+mod open;
 pub(crate) mod pool;
+mod recycle;
 pub(crate) mod scan;
+mod settle;
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{Error, GapCause, Result};
-use crate::format::{self, SegmentHeader, SegmentState, Spot};
+use crate::format::{self, SegmentHeader, Spot};
 use crate::index::Index;
 use crate::index::losses::GivenUp;
 use crate::segment::pool::Pool;
-use crate::storage::{Storage, StorageFile, Stores};
+use crate::storage::Storage;
 
-use files::{Salts, disk_bytes};
+use files::Salts;
 pub(crate) use files::{Segment, open_life, overhead, set_aside};
+pub(crate) use fill::CALL_FROM;
 pub(crate) use list::List;
-use list::{Drained, Handing, Spare};
+use names::Names;
+use recycle::Recycling;
 
 /// Spare segments kept for reuse while nothing happens, when a segment is at most this long ...
 const SMALL_SEGMENT: u64 = 16 << 20;
@@ -176,50 +184,10 @@ impl<S: Storage> Context<'_, S> {
         Error::Full { path, option: "max_bytes", used, limit, needed, free: None }
     }
 
-    /// Fresh space is filled with zeros in pieces of so many bytes before records are stored in it; `None` when it is not:
-    /// where a few bytes are flushed often, a sync would write the zeros too.
-    ///
-    /// A write call of that length has the kernel allocate one folio for it, and the first store into a window at least
-    /// as long maps the whole folio. Measured on ext4 (Linux 6.18), for each 4 KiB: stores into fresh space 4.1 us,
-    /// `MADV_POPULATE_WRITE` 4.0, with huge pages 0.73; zeros first 0.57 (pieces of 2 MiB) to 0.95 (of 128 KiB). A
-    /// folio longer than the window is mapped page by page, at 3 to 13 us: so a piece is no longer than a window.
-    pub(crate) fn fill_step(&self) -> Option<u64> {
-        let window = self.pool.geometry().window_len;
-        (self.fills && window >= FILL_FROM).then(|| window.min(HUGE_PAGE))
-    }
-
     /// Before segments are changed.
     fn begin_changing(&self) -> Result<()> {
         let path = || self.storage.path().join(format::INDEX_NAME);
         self.index.begin_changing().map_err(|error| Error::io("write", path(), error))
-    }
-
-    /// Whether a payload of `len` bytes goes into fresh space by a write call: the kernel then clears nothing that is
-    /// overwritten whole, and is called no more often than for each piece.
-    pub(crate) fn prefers_call(&self, len: u64) -> bool {
-        let least = match self.fill_step() {
-            Some(HUGE_PAGE) => CALL_FROM_HUGE,
-            Some(_) => CALL_FROM_FILLED,
-            None => CALL_FROM,
-        };
-        len >= least
-    }
-
-    /// Fills the beginning of a new file. Returns up to where. The page of the header is left out: a write call into a long
-    /// folio looks at all of it (100 us), and the header is written anew in every life.
-    fn begin_filled(&self, file: &S::File, allocated: u64, whole: u64) -> u64 {
-        let Some(step) = self.fill_step() else {
-            return 0;
-        };
-        let (page, end) = (crate::memory::page_size(), step.min(allocated));
-        if self.prefers_call(whole)
-            || file.stores() == Stores::ByCall
-            || end <= page
-            || file.write_zeros_at(page, end - page).is_err()
-        {
-            return 0;
-        }
-        end
     }
 }
 
@@ -246,19 +214,16 @@ impl<S: Storage> Segments<S> {
                 open: Vec::new(),
                 held: Vec::new(),
                 stores: 0,
-                drained_files: Vec::new(),
-                drained: found.drained.into_iter().map(|row| Drained { row }).collect(),
-                spares: found.spares.into_iter().map(|row| Spare { row, file: None, is_fresh: false }).collect(),
-                in_transit: Vec::new(),
-                removed: Vec::new(),
-                slots,
-                next_life: found.next_life,
-                salts: Salts::default(),
-                other_bytes: found.other_bytes,
-                given_back: 0,
-                directory_changes: 1,
-                rows_complete: found.rows_complete,
+                recycling: Recycling::new(found.drained, found.spares),
                 retired: 0,
+                names: Names {
+                    slots,
+                    next_life: found.next_life,
+                    salts: Salts::default(),
+                    other_bytes: found.other_bytes,
+                    changes: 1,
+                    rows_complete: found.rows_complete,
+                },
             }),
             settling: Mutex::new(false),
             synced_changes: AtomicU64::new(0),
@@ -275,8 +240,9 @@ impl<S: Storage> Segments<S> {
     pub(crate) fn append(&self, context: &Context<'_, S>, plan: Plan) -> Result<Arc<Segment<S::File>>> {
         let short = {
             let list = self.list();
-            list.spares.is_empty()
-                && !(context.limits.none() && list.drained.len() + list.in_transit.len() < SPARES_BUSY)
+            list.recycling.spares.is_empty()
+                && !(context.limits.none()
+                    && list.recycling.drained.len() + list.recycling.in_transit.len() < SPARES_BUSY)
         };
         if short {
             self.settle(context)?;
@@ -301,10 +267,10 @@ impl<S: Storage> Segments<S> {
                 Err(error) if error.is_full() && more_comes => {}
                 done => return done,
             }
-            let seen = list.given_back;
+            let seen = list.recycling.given_back;
             drop(list);
             self.settle(context)?;
-            stuck = self.list().given_back == seen;
+            stuck = self.list().recycling.given_back == seen;
         }
     }
 
@@ -381,124 +347,6 @@ impl<S: Storage> Segments<S> {
         Some(first_held)
     }
 
-    /// Makes every place stored so far durable, then hands the drained segments on: to the spares, or out of the
-    /// directory.
-    pub(crate) fn settle(&self, context: &Context<'_, S>) -> Result<()> {
-        let settling = self.settling.lock();
-        if *settling {
-            return Ok(());
-        }
-        // They stay in the list meanwhile: their bytes count.
-        let (lives, held): (Vec<u64>, _) = {
-            let list = self.list();
-            let lives = list.drained.iter().map(|drained| drained.row.header.life).collect();
-            (lives, list.live.front().map_or(list.retired, |row| row.header.first_seq))
-        };
-        if lives.is_empty() {
-            return Ok(());
-        }
-        self.sync_directory(context.storage, context.index)?;
-        context.index.sync_for_change(context.durable, context.given_up, held)?;
-        let mut list = self.list();
-        context.begin_changing()?;
-        let mut handing: Vec<Handing<S::File>> = Vec::with_capacity(lives.len());
-        for life in lives {
-            let at = list.drained.iter().position(|drained| drained.row.header.life == life);
-            if let Some(at) = at {
-                let drained = list.drained.swap_remove(at);
-                let kept = handing.iter().filter(|handing| handing.keep).count();
-                handing.push(list.take_drained(context, drained, kept));
-            }
-        }
-        drop(list);
-        self.hand_on(context, handing);
-        Ok(())
-    }
-
-    /// Gives back the spares that were kept for busy times only.
-    pub(crate) fn trim(&self, context: &Context<'_, S>) {
-        let settling = self.settling.lock();
-        if *settling {
-            return;
-        }
-        let mut list = self.list();
-        let surplus = list.spares.len().saturating_sub(spares_wanted(context.pool.geometry().segment_len, false));
-        if surplus == 0 || context.begin_changing().is_err() {
-            return;
-        }
-        // Those that were used the longest time ago.
-        let handing: Vec<_> = list.spares.drain(..surplus).map(|spare| Handing::out(spare.row, Weak::new())).collect();
-        list.in_transit.extend(handing.iter().map(|handing| handing.row));
-        drop(list);
-        self.hand_on(context, handing);
-    }
-
-    /// The files are let go of, at the end of a run.
-    pub(crate) fn let_go(&self) {
-        *self.settling.lock() = true;
-    }
-
-    /// What is done to the files is done without the list's lock: a producer that begins a segment does not wait for it.
-    fn hand_on(&self, context: &Context<'_, S>, mut handing: Vec<Handing<S::File>>) {
-        for handing in &mut handing {
-            handing.work(context);
-        }
-        let mut list = self.list();
-        for handing in handing {
-            list.put_down(context, handing);
-        }
-        context.index.set_changing(list.is_changing());
-    }
-
-    /// Makes a spare ahead of need, when there is none and nobody counts the bytes. Best effort.
-    pub(crate) fn prepare(&self, context: &Context<'_, S>) {
-        let settling = self.settling.lock();
-        if *settling {
-            return;
-        }
-        let mut list = self.list();
-        if !context.limits.none() || !list.spares.is_empty() || list.has_drained() || list.live.is_empty() {
-            return;
-        }
-        let Ok(header) = list.begin_life(context, SegmentState::Spare, Plan::default()) else {
-            return;
-        };
-        let slot = list.slots.lowest_free();
-        list.slots.insert(slot);
-        // Its bytes are not known yet, and counted by nobody.
-        let mut row = Row::new(slot, header);
-        list.in_transit.push(row);
-        drop(list);
-
-        let name = format::segment_name(slot);
-        let length = LARGEST_STEP.min(header.length);
-        let created = context.storage.create(&name);
-        // What nobody could remove again keeps its name, as something foreign does.
-        let mut name_is_free = !matches!(&created, Err(error) if error.kind() == io::ErrorKind::AlreadyExists);
-        let made = created.and_then(|file| {
-            file.allocate(0, length)
-                .and_then(|()| file.write_at(&header.encode(), 0))
-                .map(|()| file)
-                .inspect_err(|_| name_is_free = context.storage.remove(&name).is_ok())
-        });
-
-        let mut list = self.list();
-        list.in_transit.retain(|other| other.header.life != header.life);
-        match made {
-            Ok(file) => {
-                row.header.allocated = length;
-                row.header.disk = disk_bytes(&file, length);
-                list.directory_changes += 1;
-                list.write_row(context, &row);
-                list.given_back += 1;
-                list.spares.push(Spare { row, file: Some(file), is_fresh: true });
-            }
-            Err(_) if name_is_free => list.slots.remove(&slot),
-            Err(_) => {}
-        }
-        context.index.set_changing(list.is_changing());
-    }
-
     /// Lets go of every live segment that begins behind `position`: a record was begun there and given up.
     pub(crate) fn cut(&self, position: u64) -> bool {
         let mut list = self.list();
@@ -514,7 +362,7 @@ impl<S: Storage> Segments<S> {
     }
 
     pub(crate) fn next_life(&self) -> u64 {
-        self.list().next_life
+        self.list().names.next_life
     }
 
     /// Lets go of every live segment that was followed by another before `time`: what it holds was written earlier. Returns
@@ -553,42 +401,6 @@ impl<S: Storage> Segments<S> {
 
     /// Whether the space of some that are removed is not free, for somebody has them open.
     pub(crate) fn has_removed_open(&self) -> bool {
-        self.list().removed.iter().any(|(open, _)| open.strong_count() > 0)
-    }
-
-    /// Makes the creations and removals so far durable. Whoever comes while another syncs waits for that: what it needs may
-    /// be among what is not durable yet.
-    pub(crate) fn sync_directory(&self, storage: &S, index: &Index<S>) -> Result<()> {
-        #[cfg(test)]
-        if crate::tests::sim::Mutant::DirectoryNotSynced.is_planted() {
-            return Ok(());
-        }
-        let needed = self.list().directory_changes;
-        if self.synced_changes.load(Ordering::Acquire) >= needed {
-            return Ok(());
-        }
-        let _one_at_a_time = self.syncing_directory.lock();
-        if self.synced_changes.load(Ordering::Acquire) >= needed {
-            return Ok(());
-        }
-        let changes = self.list().directory_changes;
-        index.heed("", || storage.sync_directory())?;
-        self.synced_changes.store(changes, Ordering::Release);
-        Ok(())
+        self.list().recycling.removed.iter().any(|(open, _)| open.strong_count() > 0)
     }
 }
-
-/// What one huge page covers where there are any, and the longest folio.
-const HUGE_PAGE: u64 = 2 << 20;
-/// Windows shorter than that are faulted in by being used.
-const FILL_FROM: u64 = 64 << 10;
-/// A payload at least that long goes into fresh space by a call: where nothing is filled, ...
-pub(crate) const CALL_FROM: u64 = 64 << 10;
-/// ... where it would be filled in short pieces, ...
-const CALL_FROM_FILLED: u64 = 96 << 10;
-/// ... and in long ones.
-const CALL_FROM_HUGE: u64 = 256 << 10;
-/// Bytes a new segment file is given at first ...
-const FIRST_STEP: u64 = 256 << 10;
-/// ... and at most at a time, when it grows.
-const LARGEST_STEP: u64 = 8 << 20;

@@ -1,0 +1,231 @@
+//! A segment comes into being, and its file grows.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::files::{Segment, disk_bytes, overhead};
+use super::list::List;
+use super::{Context, Plan, Row};
+use crate::error::{Error, Result};
+use crate::events;
+use crate::format::{self, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
+use crate::storage::{Storage, StorageFile};
+
+/// Bytes a new segment file is given at first ...
+const FIRST_STEP: u64 = 256 << 10;
+/// ... and at most at a time, when it grows.
+pub(super) const LARGEST_STEP: u64 = 8 << 20;
+
+impl<F: StorageFile> List<F> {
+    pub(super) fn create<S: Storage<File = F>>(
+        &mut self,
+        context: &Context<'_, S>,
+        header: SegmentHeader,
+        need: u64,
+        whole: u64,
+    ) -> Result<Arc<Segment<F>>> {
+        let (slot, file) = loop {
+            let free = self.names.slots.lowest_free();
+            let name = format::segment_name(free);
+            self.names.slots.insert(free);
+            match context.storage.create(&name) {
+                Ok(file) => break (free, file),
+                // Something foreign stands there: it keeps its name.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    self.names.slots.remove(&free);
+                    return Err(Error::io("create", context.storage.path().join(name), error));
+                }
+            }
+        };
+        let name = format::segment_name(slot);
+        let page = crate::memory::page_size();
+        let exact = (SEGMENT_HEADER_LEN + need).next_multiple_of(page).min(header.length);
+        // A queue's first segment may be its only one; where others were filled before, this one will be too.
+        let first_step = context.fill_step().unwrap_or(0).max(FIRST_STEP);
+        let step = if self.live.is_empty() { first_step } else { LARGEST_STEP };
+        let generous = exact.max(step).min(header.length);
+        let mut made = self.allocate(context, &file, &name, 0, generous);
+        while matches!(&made, Err(error) if error.is_full()) {
+            made = self.allocate(context, &file, &name, 0, exact);
+            if matches!(&made, Err(error) if error.is_full()) && !self.discard_spare(context) {
+                break;
+            }
+        }
+        let made = made.and_then(|allocated| {
+            let filled = context.begin_filled(&file, allocated, whole);
+            file.write_at(&header.encode(), 0)
+                .map_err(|error| Error::io("write", context.storage.path().join(&name), error))?;
+            Ok((allocated, filled))
+        });
+        match made {
+            Ok((allocated, filled)) => {
+                self.names.changes += 1;
+                Ok(Arc::new(Segment {
+                    slot,
+                    seed: header.seed(),
+                    header,
+                    file,
+                    allocated: AtomicU64::new(allocated),
+                    fresh_from: SEGMENT_HEADER_LEN,
+                    filled: AtomicU64::new(filled.max(page)),
+                }))
+            }
+            Err(error) => {
+                // Nothing was stored in it; it must not hold space on a disk that is full.
+                if context.storage.remove(&name).is_ok() {
+                    self.names.slots.remove(&slot);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The next segment of the queue: a spare, or else a new file.
+    pub(super) fn append<S: Storage<File = F>>(
+        &mut self,
+        context: &Context<'_, S>,
+        plan: Plan,
+    ) -> Result<Arc<Segment<F>>> {
+        let header = self.begin_life(context, SegmentState::Live, plan)?;
+        let made = match self.take_spare(context, &header) {
+            Some(made) => Ok(made),
+            None => self.create(context, header, plan.need, plan.whole).map(|segment| {
+                let disk = disk_bytes(&segment.file, segment.allocated());
+                (segment, disk)
+            }),
+        };
+        if let Ok((segment, disk)) = &made {
+            let reused = !segment.is_fresh(SEGMENT_HEADER_LEN);
+            events::segment_begun(context.storage.path(), segment.slot, header.first_seq, reused);
+            let mut row = Row::new(segment.slot, segment.header);
+            row.header.disk = *disk;
+            row.header.allocated = segment.allocated();
+            self.live.push_back(row);
+            self.open.retain(|(_, open)| open.strong_count() > 0);
+            self.open.push((row.header.life, Arc::downgrade(segment)));
+            self.hold(segment);
+            self.write_row(context, &row);
+        }
+        context.index.set_changing(self.is_changing());
+        made.map(|(segment, _)| segment)
+    }
+
+    /// The header of a life that begins now; from here on the rows of the index do not say what is there.
+    pub(super) fn begin_life<S: Storage<File = F>>(
+        &mut self,
+        context: &Context<'_, S>,
+        state: SegmentState,
+        plan: Plan,
+    ) -> Result<SegmentHeader> {
+        context.begin_changing()?;
+        let life = self.names.next_life;
+        self.names.next_life += 1;
+        context.index.set_next_life(self.names.next_life);
+        let created = if state == SegmentState::Live { context.storage.now().max(plan.not_before) } else { 0 };
+        Ok(SegmentHeader {
+            state,
+            cause: plan.cause,
+            queue_id: context.index.queue_id,
+            life,
+            base: plan.base,
+            first_seq: plan.first_seq,
+            gap_before: plan.gap_before,
+            reserved: plan.reserved,
+            created,
+            length: context.pool.geometry().segment_len,
+            allocated: 0,
+            disk: 0,
+            salt: self.names.salts.draw(context.storage),
+        })
+    }
+
+    pub(super) fn write_row<S: Storage<File = F>>(&mut self, context: &Context<'_, S>, row: &Row) {
+        let room = self.index_room(context);
+        self.names.rows_complete &= context.index.write_segment_row(row.slot, Some(&row.header), room);
+    }
+
+    /// Allocates space for a segment up to file offset `end`, and some ahead while there is room. When `more_comes` it
+    /// does not make do with less.
+    pub(super) fn extend<S: Storage<File = F>>(
+        &mut self,
+        context: &Context<'_, S>,
+        segment: &Segment<F>,
+        end: u64,
+        more_comes: bool,
+    ) -> Result<()> {
+        let (have, length) = (segment.allocated(), segment.header.length);
+        let end = end.min(length);
+        if end <= have {
+            return Ok(());
+        }
+        let exact = end.next_multiple_of(crate::memory::page_size()).min(length);
+        let generous = exact.max((4 * have).clamp(FIRST_STEP, have + LARGEST_STEP)).min(length);
+        let full = |got: &Result<u64>| matches!(got, Err(error) if error.is_full());
+        let mut got = self.allocate(context, &segment.file, &segment.name(), have, generous);
+        if full(&got) && !more_comes {
+            context.begin_changing()?;
+            while full(&got) {
+                got = self.allocate(context, &segment.file, &segment.name(), have, exact);
+                if full(&got) && !self.discard_spare(context) {
+                    break;
+                }
+            }
+            context.index.set_changing(self.is_changing());
+        }
+        let allocated = got?;
+        segment.allocated.store(allocated, Ordering::Release);
+        context.pool.grown(segment.header.life, allocated);
+        if let Some(row) = self.live.iter_mut().rev().find(|row| row.header.life == segment.header.life) {
+            row.header.allocated = allocated;
+            row.header.disk = disk_bytes(&segment.file, allocated);
+            let row = *row;
+            self.write_row(context, &row);
+            if !self.names.rows_complete {
+                context.index.set_changing(true);
+            }
+        }
+        Ok(())
+    }
+
+    /// Really allocates the file up to `end` when the limits allow; returns `end`.
+    pub(super) fn allocate<S: Storage<File = F>>(
+        &mut self,
+        context: &Context<'_, S>,
+        file: &F,
+        name: &str,
+        have: u64,
+        end: u64,
+    ) -> Result<u64> {
+        // A file that is being made is not in the list yet.
+        let first = if have == 0 { overhead(context.pool.geometry().segment_len) } else { 0 };
+        let needed = end - have + first;
+        let used = self.limited_bytes() + context.index.len();
+        if let Some(limit) = context.limits.max_bytes
+            && used + needed > limit
+        {
+            return Err(context.full(used, limit, needed));
+        }
+        let path = || context.storage.path().join(name);
+        if context.limits.min_free_bytes > 0 {
+            let free = context.storage.free_bytes().map_err(|error| Error::io("measure", path(), error))?;
+            if free < context.limits.min_free_bytes.saturating_add(needed) {
+                let limit = context.limits.min_free_bytes;
+                let path = context.storage.path().to_owned();
+                return Err(Error::Full { path, option: "min_free_bytes", used, limit, needed, free: Some(free) });
+            }
+        }
+        let before = disk_bytes(file, have);
+        file.allocate(have, end - have).map_err(|error| Error::io("allocate", path(), error))?;
+        if let Some(limit) = context.limits.max_bytes {
+            // The filesystem may need blocks of its own to find so many pieces.
+            let needed = disk_bytes(file, end).saturating_sub(before).max(needed);
+            if used + needed > limit {
+                file.set_len(have).map_err(|error| Error::io("truncate", path(), error))?;
+                return Err(context.full(used, limit, needed));
+            }
+        }
+        Ok(end)
+    }
+}

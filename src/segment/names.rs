@@ -1,0 +1,67 @@
+//! What the directory holds: names that are taken, numbers of lives that were used, and bytes that belong to nobody.
+
+use super::files::Salts;
+
+/// The set of slots whose names are taken.
+#[derive(Debug, Default)]
+pub(super) struct Slots(pub(super) Vec<bool>);
+
+impl Slots {
+    pub(super) fn insert(&mut self, slot: u32) {
+        let slot = slot as usize;
+        if slot >= self.0.len() {
+            self.0.resize(slot + 1, false);
+        }
+        self.0[slot] = true;
+    }
+
+    pub(super) fn remove(&mut self, slot: &u32) {
+        if let Some(taken) = self.0.get_mut(*slot as usize) {
+            *taken = false;
+        }
+    }
+
+    pub(super) fn lowest_free(&self) -> u32 {
+        self.0.iter().position(|taken| !taken).unwrap_or(self.0.len()) as u32
+    }
+}
+
+impl FromIterator<u32> for Slots {
+    fn from_iter<I: IntoIterator<Item = u32>>(slots: I) -> Self {
+        let mut set = Slots::default();
+        for slot in slots {
+            set.insert(slot);
+        }
+        set
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Names {
+    /// Slots whose names are taken.
+    pub(super) slots: Slots,
+    pub(super) next_life: u64,
+    pub(super) salts: Salts,
+    /// Bytes of disk that files other than segments and the index take.
+    pub(super) other_bytes: u64,
+    /// Counts creations, renamings and removals in the directory that are done.
+    pub(super) changes: u64,
+    /// Every segment has its row in the index.
+    pub(super) rows_complete: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_free_slot_is_given_and_one_that_is_free_again_before_higher_ones() {
+        let mut slots: Slots = [0, 1, 3].into_iter().collect();
+        assert_eq!(slots.lowest_free(), 2);
+        slots.insert(2);
+        assert_eq!(slots.lowest_free(), 4);
+        slots.remove(&1);
+        slots.remove(&9);
+        assert_eq!(slots.lowest_free(), 1);
+    }
+}
