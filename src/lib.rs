@@ -75,6 +75,9 @@ compile_error!("mmq needs a 64-bit Unix: it maps files larger than a 32-bit addr
 
 // The folders in the order of a message's way. What a user sees stands beside this file.
 
+#[macro_use]
+mod planted;
+
 // The calls of a user, put together from the parts below.
 mod engine;
 

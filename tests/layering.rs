@@ -41,7 +41,7 @@ fn product() -> Vec<(String, PathBuf, String)> {
             let inside = path.strip_prefix(&src).unwrap().to_owned();
             let first = inside.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_owned();
             let name = path.file_stem().unwrap().to_str().unwrap();
-            if ["lib", "tests"].contains(&first.as_str()) || name == "tests" {
+            if ["lib", "planted", "tests"].contains(&first.as_str()) || name == "tests" {
                 continue;
             }
             if path.is_dir() {

@@ -86,8 +86,7 @@ impl<S: Storage> Core<S> {
         self.index.poison.check()?;
         self.check_directory()?;
         let target = self.committed_spot();
-        #[cfg(test)]
-        if crate::tests::sim::Mutant::CheckpointBeforeData.is_planted() {
+        if planted!(CheckpointBeforeData) {
             let _ = self.write_checkpoint(target, true);
         }
         if !begun && self.durable.lock().spot.position >= target.position {

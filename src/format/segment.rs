@@ -81,8 +81,7 @@ impl SegmentHeader {
 
     /// The checksum state every fragment of this segment starts from.
     pub(crate) fn seed(&self) -> u32 {
-        #[cfg(test)]
-        if crate::tests::sim::Mutant::ChecksumNotSeeded.is_planted() {
+        if planted!(ChecksumNotSeeded) {
             return 0;
         }
         let state = crc32c(u32::MAX, &self.queue_id);

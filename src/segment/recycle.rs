@@ -51,10 +51,8 @@ impl<F: StorageFile> Handing<F> {
             let file = self.file.take();
             let file =
                 file.or_else(|| open_life(context.storage, self.row.slot, &self.row.header).ok().map(|(file, _)| file));
-            let header = SegmentHeader { state: SegmentState::Spare, ..self.row.header.in_file() };
-            #[cfg(test)]
-            let header =
-                if crate::tests::sim::Mutant::SpareLeftLive.is_planted() { self.row.header.in_file() } else { header };
+            let state = if planted!(SpareLeftLive) { SegmentState::Live } else { SegmentState::Spare };
+            let header = SegmentHeader { state, ..self.row.header.in_file() };
             // A spare whose header could not be marked would rise again if the index were lost: remove it.
             self.file = file.filter(|file| file.write_at(&header.encode(), 0).is_ok());
             self.keep = self.file.is_some();
@@ -147,8 +145,7 @@ impl<F: StorageFile> List<F> {
         // windows are looked at once nobody else has it open. Nobody
         // opens it anew: only live segments are opened, under the list's lock, which is held.
         let alone = held.or_else(|| self.opened(life)).map(Arc::try_unwrap);
-        #[cfg(test)]
-        crate::tests::sim::reached("between the looks at a drained segment");
+        reached!("between the looks at a drained segment");
         match alone {
             Some(Err(core)) => Handing::out(row, Arc::downgrade(&core)),
             _ if !keep || !context.pool.is_idle(life) => Handing::out(row, Weak::new()),

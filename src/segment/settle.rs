@@ -137,10 +137,6 @@ impl<S: Storage> Segments<S> {
     /// Makes the creations and removals so far durable. Whoever comes while another syncs waits for that: what it needs may
     /// be among what is not durable yet.
     pub(crate) fn sync_directory(&self, storage: &S, index: &Index<S>) -> Result<()> {
-        #[cfg(test)]
-        if crate::tests::sim::Mutant::DirectoryNotSynced.is_planted() {
-            return Ok(());
-        }
         let needed = self.list().names.changes;
         if self.synced_changes.load(Ordering::Acquire) >= needed {
             return Ok(());

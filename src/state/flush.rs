@@ -57,8 +57,7 @@ impl<S: Storage> State<S> {
         let (from, target, suspect) = (durable.spot, durable.wanted, durable.suspect);
         drop(durable);
         let began = Instant::now();
-        #[cfg(test)]
-        if crate::tests::sim::Mutant::CheckpointBeforeData.is_planted() {
+        if planted!(CheckpointBeforeData) {
             let _ = self.write_checkpoint(target, false);
         }
         let synced = self.sync_data(from, target, suspect);
@@ -273,9 +272,7 @@ impl<S: Storage> State<S> {
                     return Err(Error::io("open", self.storage.path().join(format::segment_name(row.slot)), error));
                 }
             };
-            #[cfg(test)]
-            let suspect = suspect && !crate::tests::sim::Mutant::SuspectNotStoredAgain.is_planted();
-            if suspect {
+            if suspect && !planted!(SuspectNotStoredAgain) {
                 // What is stored to it from now on is stored behind what is stored again.
                 let start = segment.offset(from.position.clamp(segment.header.base, segment.header.end()));
                 let end = segment.offset(to.position.clamp(segment.header.base, segment.header.end()));

@@ -28,8 +28,7 @@ impl<S: Storage> State<S> {
         if !self.index.poison.takes_reads() || self.fork_guard.forked() {
             return self.refuse_reading();
         }
-        #[cfg(test)]
-        crate::tests::sim::reached("found open");
+        reached!("found open");
         Ok(())
     }
 

@@ -776,6 +776,9 @@ impl Storage for SimStorage {
 
     fn sync_directory(&self) -> Result<(), SyncFailed> {
         let mut state = enter_or_fail(&self.disk, Call::SyncDirectory).map_err(SyncFailed)?;
+        if Mutant::DirectoryNotSynced.is_planted() {
+            return Ok(());
+        }
         state.durable_names = state.names.clone();
         state.pending.clear();
         Ok(())
