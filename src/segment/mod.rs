@@ -367,10 +367,14 @@ impl<S: Storage> Segments<S> {
 
     /// Lets go of every live segment that was followed by another before `time`: what it holds was written earlier. Returns
     /// the first sequence number still held, when there was any, and when to look again.
-    pub(crate) fn expire(&self, context: &Context<'_, S>, time: u64) -> (Option<u64>, u64) {
+    ///
+    /// One that reaches beyond the `committed` position stays: what is being written there may yet be given up, and its numbers
+    /// be given to what comes next.
+    pub(crate) fn expire(&self, context: &Context<'_, S>, time: u64, committed: u64) -> (Option<u64>, u64) {
         let mut list = self.list();
         let mut any = false;
-        while list.live.len() > 1 && list.live[1].header.created < time {
+        let is_old = |row: &Row| row.header.created < time && row.header.base <= committed;
+        while list.live.get(1).is_some_and(is_old) {
             list.drain_front();
             any = true;
         }

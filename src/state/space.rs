@@ -25,7 +25,8 @@ impl<S: Storage> State<S> {
         if time <= self.expiry.load(Ordering::Relaxed) {
             return false;
         }
-        let (first_held, next) = self.segments.expire(&self.context(), time);
+        let committed = self.committed.position.load(Ordering::Acquire);
+        let (first_held, next) = self.segments.expire(&self.context(), time, committed);
         // With no segment behind the tail's the next look is due when there is one; see `begin_segment`.
         self.expiry.store(if next == u64::MAX { time } else { next }, Ordering::Relaxed);
         let Some(first_held) = first_held else {

@@ -1,5 +1,6 @@
 //! Ages by a clock that the test turns: messages that are too old are passed over and told, none that is not.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -345,5 +346,36 @@ fn what_was_dropped_and_what_had_expired_are_told_apart() {
             }
         }
         assert!(next >= tail && came > 50, "{end}: {came} came, up to {next} of {tail}");
+    }
+}
+
+/// A batch takes longer to write than messages live, the first time or each time, and there is no room for it: it is refused, and
+/// what comes next bears its numbers.
+#[test]
+fn a_batch_that_was_refused_takes_no_numbers_with_it() {
+    /// So many times the clock goes on, of how many tries.
+    struct Slow<'a>(&'a SimStorage, u32, Cell<u32>);
+    impl AsRef<[u8]> for Slow<'_> {
+        fn as_ref(&self) -> &[u8] {
+            let tries = self.2.replace(self.2.get() + 1);
+            assert!(tries < 20, "it is tried for ever");
+            self.0.advance_clock(if tries < self.1 { 2 * AGE } else { 0 });
+            &[7; 10_000]
+        }
+    }
+    for slow in [1, u32::MAX] {
+        let aged = Aged::new();
+        aged.put(1, 50);
+        let slow = |at| if at == 12 { slow } else { 0 };
+        let batch: Vec<_> = (0..60).map(|at| Slow(&aged.storage, slow(at), Cell::new(0))).collect();
+        assert!(aged.engine.enqueue_batch(&batch).unwrap_err().is_full());
+        for seq in 1..10 {
+            assert_eq!(aged.put(1, 10_000), seq);
+        }
+        let aged = aged.reopen();
+        assert_eq!(aged.next(), expired(0, 0));
+        for seq in 1..10 {
+            assert_eq!(aged.next(), Ok(Some(seq)));
+        }
     }
 }
