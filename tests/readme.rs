@@ -1,28 +1,136 @@
-//! The README names tests and commands; they must be there.
+//! The documents name tests, commands, functions, knobs and each other; all of it must be there.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+const DOCUMENTS: [&str; 5] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/format.md", "docs/figures.md"];
+
+/// All files below a folder with one of these endings.
+fn files(folder: &str, endings: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for listed in fs::read_dir(root().join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}")) {
+        let path = listed.unwrap().path();
+        let inside = path.strip_prefix(root()).unwrap().to_owned();
+        if path.is_dir() {
+            found.extend(files(inside.to_str().unwrap(), endings));
+        } else if path.extension().is_some_and(|ending| endings.iter().any(|wanted| ending == *wanted)) {
+            found.push(inside);
+        }
+    }
+    found
+}
 
 #[test]
-fn every_test_the_readme_points_to_exists() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+fn every_test_the_documents_point_to_exists() {
+    for (document, least) in [("README.md", 30), ("ARCHITECTURE.md", 25), ("CONTRIBUTING.md", 2)] {
+        let mut seen = 0;
+        for quoted in read(document).split('`') {
+            let Some((file, test)) = quoted.split_once(".rs::") else {
+                continue;
+            };
+            let source = read(format!("{file}.rs"));
+            assert!(source.contains(&format!("fn {test}(")), "{document}: {file}.rs has no test {test}");
+            seen += 1;
+        }
+        assert!(seen >= least, "{document} names only {seen} tests");
+    }
+}
+
+/// `folder::name` in ARCHITECTURE.md is a function, a type or a constant of that folder of `src`, or of the file of that name.
+#[test]
+fn every_name_in_the_architecture_exists() {
     let mut seen = 0;
-    for quoted in readme.split('`') {
-        let Some((file, test)) = quoted.split_once(".rs::") else {
+    for quoted in read("ARCHITECTURE.md").split('`').skip(1).step_by(2) {
+        let Some((folder, name)) = quoted.split_once("::").filter(|(folder, _)| !folder.contains('.')) else {
             continue;
         };
-        let source =
-            fs::read_to_string(root.join(format!("{file}.rs"))).unwrap_or_else(|_| panic!("{file}.rs is not there"));
-        assert!(source.contains(&format!("fn {test}(")), "{file}.rs has no test {test}");
+        if (folder, name) == ("folder", "name") {
+            continue;
+        }
+        let is_folder = root().join("src").join(folder).is_dir();
+        let sources =
+            if is_folder { files(&format!("src/{folder}"), &["rs"]) } else { vec![format!("src/{folder}.rs").into()] };
+        let there = ["fn ", "struct ", "enum ", "trait ", "const ", "type "].iter().any(|kind| {
+            let head = format!("{kind}{name}");
+            sources.iter().map(read).any(|source| {
+                source.match_indices(&head).any(|(at, _)| {
+                    let next = source[at + head.len()..].chars().next();
+                    next.is_some_and(|next| !next.is_alphanumeric() && next != '_')
+                })
+            })
+        });
+        assert!(there, "src/{folder} has no `{name}`");
         seen += 1;
     }
-    assert!(seen >= 30, "only {seen} tests are named");
+    assert!(seen > 100, "only {seen} names were found");
+}
+
+/// A link in a document leads to a file.
+#[test]
+fn every_link_leads_somewhere() {
+    let mut seen = 0;
+    for document in DOCUMENTS {
+        let folder = root().join(document).parent().unwrap().to_owned();
+        // Without the programs in it.
+        let text: String = read(document).split("```").step_by(2).collect();
+        for (at, _) in text.match_indices("](") {
+            let to = text[at + 2..].split(')').next().unwrap().split('#').next().unwrap();
+            if to.is_empty() || to.contains("://") {
+                continue;
+            }
+            assert!(folder.join(to).exists(), "{document} points to {to}, which is not there");
+            seen += 1;
+        }
+    }
+    assert!(seen > 15, "only {seen} links were found");
+}
+
+/// The table of knobs names each variable that anything reads, and none besides. Those by which a test tells its own child what
+/// to do are nobody's to set; the C names begin alike.
+#[test]
+fn every_knob_is_in_the_table() {
+    let guide = read("CONTRIBUTING.md");
+    let (_, table) = guide.split_once("| variable |").expect("the table of knobs");
+    let (table, _) = table.split_once("\n\n").expect("its end");
+    let cells = table.lines().skip(2).map(|row| row.split('`').nth(1).expect("a variable in each row"));
+    let told: BTreeSet<&str> = cells.collect();
+    let mut found = BTreeSet::new();
+    for folder in ["src", "tests", "benches", "examples"] {
+        for file in files(folder, &["rs", "py"]) {
+            let source = read(&file);
+            for (at, _) in source.match_indices("\"MMQ_") {
+                let name = source[at + 1..].split('"').next().unwrap();
+                let before = &source[..at];
+                let reads = ["var(", "var_os(", "count(", "number(", "number_from("];
+                if reads.iter().any(|call| before.ends_with(call)) {
+                    found.insert(name.to_owned());
+                }
+            }
+        }
+    }
+    let own = |name: &str| {
+        ["_CHILD", "_CHILD_", "_DIR", "_VARIANT", "_NEXT", "_PLACE", "_WORK_", "_RELATIVE", "MMQ_KILL_SEED"]
+            .iter()
+            .any(|part| name.contains(part))
+    };
+    let wanted: BTreeSet<&str> =
+        found.iter().map(String::as_str).filter(|name| !own(name) || *name == "MMQ_BENCH_DIR").collect();
+    assert_eq!(told, wanted, "CONTRIBUTING.md and what is read");
 }
 
 #[test]
 fn every_cell_of_the_guarantees_points_to_a_test_that_is_named() {
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let readme = read("README.md");
     let (_, rest) = readme.split_once("| call | visible when |").expect("the table of guarantees");
     let (table, rest) = rest.split_once("The tests that show it: ").expect("the tests that show them");
     let (tests, _) = rest.split_once("\n\n").unwrap();
