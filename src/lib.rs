@@ -69,6 +69,20 @@
 //! another program. (Programs started by `std::process::Command` inherit nothing.)
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// Whatever happens, product code neither panics nor prints. (Tests do; Cargo.toml has the other lints, and why not some.)
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::string_slice,
+        clippy::exit,
+        clippy::print_stdout,
+        clippy::print_stderr
+    )
+)]
 
 #[cfg(not(all(unix, target_pointer_width = "64")))]
 compile_error!("mmq needs a 64-bit Unix: it maps files larger than a 32-bit address space and locks directories");

@@ -479,6 +479,7 @@ impl fmt::Debug for Window {
 /// A bug in mmq: what comes from disk or from a caller is checked where it comes in.
 #[cold]
 #[inline(never)]
+#[allow(clippy::panic, reason = "going on would be a stray access")]
 pub(super) fn outside(offset: usize, len: usize, window: usize) -> ! {
     panic!("access of {len} bytes at {offset} is misaligned or outside of a window of {window}")
 }
