@@ -964,34 +964,6 @@ mmq_status mmq_iter_open(struct mmq_queue *queue,
 mmq_status mmq_consumer_iter_open(struct mmq_consumer *consumer, struct mmq_iter **out);
 
 /**
- * The next message ahead. At the end it answers MMQ_EMPTY, and goes on when it is asked again after new messages came. After an
- * error (16 and above) it is at its end for good.
- *
- * @param iter Not NULL.
- * @param out Where the message goes; free it with mmq_message_free. Not NULL.
- * @return MMQ_OK, MMQ_EMPTY, MMQ_GAP (not counted in the figures: the consumer is told when it comes there), MMQ_IO, MMQ_NOT_FOUND
- * once the consumer was removed, MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
- */
-mmq_status mmq_iter_next(struct mmq_iter *iter,
-                         struct mmq_message **out);
-
-/**
- * As mmq_last_gap, for this iterator.
- *
- * @param iter Not NULL.
- * @param out Where the gap goes. Not NULL.
- * @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
- */
-mmq_status mmq_iter_last_gap(struct mmq_iter *iter, struct mmq_gap *out);
-
-/**
- * Frees an iterator. Allowed after mmq_close.
- *
- * @param iter From mmq_iter_open or mmq_consumer_iter_open, or NULL.
- */
-void mmq_iter_free(struct mmq_iter *iter);
-
-/**
  * Hands out the next message for work that may fail. The consumer's stored place does not pass it before it is acknowledged by
  * mmq_delivery_ack; mmq_delivery_nack, freeing it, or the death of the process gives it back. Messages given back come first.
  * Several threads may receive at the same time: each message is in one hand at a time.
@@ -1101,6 +1073,34 @@ mmq_status mmq_consumer_ready_fd(struct mmq_consumer *consumer,
  * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_consumer_in_flight(const struct mmq_consumer *consumer, uint64_t *out);
+
+/**
+ * The next message ahead. At the end it answers MMQ_EMPTY, and goes on when it is asked again after new messages came. After an
+ * error (16 and above) it is at its end for good.
+ *
+ * @param iter Not NULL.
+ * @param out Where the message goes; free it with mmq_message_free. Not NULL.
+ * @return MMQ_OK, MMQ_EMPTY, MMQ_GAP (not counted in the figures: the consumer is told when it comes there), MMQ_IO, MMQ_NOT_FOUND
+ * once the consumer was removed, MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ */
+mmq_status mmq_iter_next(struct mmq_iter *iter,
+                         struct mmq_message **out);
+
+/**
+ * As mmq_last_gap, for this iterator.
+ *
+ * @param iter Not NULL.
+ * @param out Where the gap goes. Not NULL.
+ * @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
+ */
+mmq_status mmq_iter_last_gap(struct mmq_iter *iter, struct mmq_gap *out);
+
+/**
+ * Frees an iterator. Allowed after mmq_close.
+ *
+ * @param iter From mmq_iter_open or mmq_consumer_iter_open, or NULL.
+ */
+void mmq_iter_free(struct mmq_iter *iter);
 
 /**
  * The bytes of a delivery. They stay where they are until it is acknowledged, given back or freed.

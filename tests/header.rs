@@ -4,7 +4,8 @@
 use std::path::Path;
 
 /// In the order of the header.
-const SOURCES: [&str; 9] = ["status", "options", "queue", "message", "gap", "consumer", "iter", "delivery", "stats"];
+const SOURCES: [&str; 11] =
+    ["status", "errors", "options", "queue", "message", "gap", "consumer", "receive", "iter", "delivery", "stats"];
 
 /// The file whose program stands in the header.
 const EXAMPLE: &str = "tests/c/header_example.c";

@@ -5,24 +5,34 @@ use std::time::{Duration, Instant};
 use crate::consume::standing::{Deliver, Read, Standing};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::memory::Window;
 use crate::message::Message;
 use crate::read::{Check, Cursor, Record};
 use crate::storage::{Storage, StorageFile};
+
+/// The window that the record may be lent from, and where in it its payload lies; `None` where it must be copied. The one place
+/// where it is decided whether lending is sound.
+#[inline(always)]
+pub(crate) fn lendable<'a, F>(cursor: &'a mut Cursor<F>, record: &Record) -> Option<(&'a mut Window, usize)>
+where
+    F: StorageFile,
+{
+    let offset = record.in_window.filter(|_| cursor.may_lend())?;
+    cursor.window().map(|window| (window, offset))
+}
 
 /// A message of its own or lent in place, whichever is sound now. `None` when it is to be looked for again.
 #[inline]
 pub(crate) fn message<F: StorageFile>(cursor: &mut Cursor<F>, record: &Record) -> Option<Message> {
     let len = record.len as usize;
-    if let Some(offset) = record.in_window {
-        if cursor.may_lend()
-            && let Some(window) = cursor.window()
-        {
-            return Some(Message::lent(record.seq, window.share(), offset, len));
-        }
-        let mut bytes = Vec::with_capacity(len);
-        return cursor.copy_to(record, true, &mut bytes).then(|| Message::owned(record.seq, bytes));
+    if let Some((window, offset)) = lendable(cursor, record) {
+        return Some(Message::lent(record.seq, window.share(), offset, len));
     }
-    cursor.take_gathered(record).map(|bytes| Message::owned(record.seq, bytes))
+    if record.in_window.is_none() {
+        return cursor.take_gathered(record).map(|bytes| Message::owned(record.seq, bytes));
+    }
+    let mut bytes = Vec::with_capacity(len);
+    cursor.copy_to(record, true, &mut bytes).then(|| Message::owned(record.seq, bytes))
 }
 
 #[inline]

@@ -2,14 +2,11 @@
 
 use parking_lot::Mutex;
 
-use super::consumer::mmq_consumer;
 use super::gap::{Gaps, mmq_gap};
 use super::guard::guard;
 use super::handle::{Handle, Retired, body, free};
 use super::message::{give_message, mmq_message};
 use super::pointers::out;
-use super::queue::mmq_queue;
-use super::reads;
 use super::status::mmq_status;
 use crate::engine::ahead::Ahead;
 use crate::storage::FileStorage;
@@ -40,29 +37,6 @@ impl Handle for mmq_iter {
         static RETIRED: Mutex<Retired<IterBody>> = Mutex::new(Retired::new());
         Some(with(&mut RETIRED.lock()))
     }
-}
-
-/// Begins to look at the messages that wait for the queue's own (default) consumer, from the next one on. Nothing is consumed,
-/// and nothing is held back: what is taken meanwhile is passed over.
-///
-/// @param queue Not NULL.
-/// @param out Where the iterator goes; free it with mmq_iter_free. Not NULL.
-/// @return MMQ_OK, MMQ_FULL or MMQ_IO when there is no room for the queue's own consumer, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_iter_open(queue: *mut mmq_queue, out: *mut *mut mmq_iter) -> mmq_status {
-    // SAFETY: the contract: NULL, or as the header says.
-    guard(|| unsafe { reads::iter(queue, out) })
-}
-
-/// As mmq_iter_open, for this consumer.
-///
-/// @param consumer Not NULL.
-/// @param out Where the iterator goes; free it with mmq_iter_free. Not NULL.
-/// @return MMQ_OK, MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_consumer_iter_open(consumer: *mut mmq_consumer, out: *mut *mut mmq_iter) -> mmq_status {
-    // SAFETY: the contract: NULL, or as the header says.
-    guard(|| unsafe { reads::iter(consumer, out) })
 }
 
 /// The next message ahead. At the end it answers MMQ_EMPTY, and goes on when it is asked again after new messages came. After an

@@ -46,18 +46,15 @@ pub(super) fn give_message(message: Message) -> *mut mmq_message {
 /// The message that was found, as a handle; `None` when it is to be looked for again.
 #[inline(always)]
 pub(super) fn give_found<F: StorageFile>(cursor: &mut Cursor<F>, record: &Record) -> Option<*mut mmq_message> {
-    if let Some(offset) = record.in_window
-        && cursor.may_lend()
-    {
-        // Its fields go straight to where they stay: moving the message costs more than finding it.
-        let shell = Empty::new();
-        if let Some(window) = cursor.window() {
-            let len = record.len as usize;
-            let data = window.bytes(offset, len).as_ptr();
-            let message = Message::lent(record.seq, window.share(), offset, len);
-            return Some(shell.fill(MessageBody { message, data, len }));
-        }
+    // Its fields go straight to where they stay: moving the message costs more than finding it.
+    let shell = Empty::new();
+    if let Some((window, offset)) = reading::lendable(cursor, record) {
+        let len = record.len as usize;
+        let data = window.bytes(offset, len).as_ptr();
+        let message = Message::lent(record.seq, window.share(), offset, len);
+        return Some(shell.fill(MessageBody { message, data, len }));
     }
+    drop(shell);
     give_copied(cursor, record)
 }
 

@@ -22,6 +22,7 @@
 
 mod consumer;
 mod delivery;
+mod errors;
 mod gap;
 mod guard;
 mod handle;
@@ -31,6 +32,7 @@ mod options;
 mod pointers;
 mod queue;
 mod reads;
+mod receive;
 mod stats;
 mod status;
 

@@ -1,11 +1,9 @@
 //! Status codes, the text behind them, and this thread's last error.
 
 use std::cell::RefCell;
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use std::fmt::{self, Write};
 
-use super::guard::guard_or;
-use super::pointers::out_text;
 use crate::error::Error;
 
 /// What a call answers. 0 is success, 1 to 15 are ordinary answers, 16 and above are errors. The numbers never change;
@@ -56,10 +54,10 @@ pub enum mmq_status {
 }
 
 /// `mmq_status` as it comes from C.
-type raw_status = c_int;
+pub(super) type raw_status = c_int;
 
 impl mmq_status {
-    const ALL: [mmq_status; 18] = [
+    pub(super) const ALL: [mmq_status; 18] = [
         mmq_status::MMQ_OK,
         mmq_status::MMQ_EMPTY,
         mmq_status::MMQ_BUFFER_TOO_SMALL,
@@ -80,7 +78,7 @@ impl mmq_status {
         mmq_status::MMQ_PANIC,
     ];
 
-    fn text(self) -> &'static std::ffi::CStr {
+    pub(super) fn text(self) -> &'static std::ffi::CStr {
         match self {
             mmq_status::MMQ_OK => c"success",
             mmq_status::MMQ_EMPTY => c"the queue is empty",
@@ -146,7 +144,7 @@ impl Write for Text {
 }
 
 /// `str::floor_char_boundary`, which is younger than the oldest compiler this crate takes.
-trait FloorCharBoundary {
+pub(super) trait FloorCharBoundary {
     fn floor_char_boundary_at(&self, index: usize) -> usize;
 }
 
@@ -172,46 +170,10 @@ pub(super) fn remember(what: &dyn fmt::Display) {
     });
 }
 
-/// The version of the library that is running, as "MAJOR.MINOR.PATCH". MMQ_VERSION_MAJOR, _MINOR and _PATCH say what the
-/// program was compiled with.
-///
-/// @return Static text, never NULL.
-#[unsafe(no_mangle)]
-pub extern "C" fn mmq_version() -> *const c_char {
-    guard_or(c"".as_ptr(), || concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast())
-}
-
-/// What a status means, in a few words. mmq_last_error says more about a particular failure.
-///
-/// @param status Any number; unknown ones have a text too.
-/// @return Static text, never NULL.
-#[unsafe(no_mangle)]
-pub extern "C" fn mmq_status_message(status: raw_status) -> *const c_char {
-    guard_or(c"".as_ptr(), || {
-        let known = mmq_status::ALL.into_iter().find(|known| *known as c_int == status);
-        known.map_or(c"unknown status", mmq_status::text).as_ptr()
-    })
-}
-
-/// The last error of this thread in full: what was tried, on which file, what the system said. UTF-8. The text is that of the
-/// latest call of this thread that answered MMQ_GAP or an error (16 and above), or that has no status and was given no live
-/// handle; calls that succeed leave it as it is, like errno. Empty when there was none. At most 5120 bytes are kept.
-///
-/// @param buf Where the text goes, cut off where it does not fit, and always ended by a zero byte. NULL to ask for the length.
-/// @param cap Size of buf in bytes.
-/// @return Length of the whole text in bytes, without the zero byte.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_last_error(buf: *mut c_char, cap: usize) -> usize {
-    guard_or(0, || {
-        LAST_ERROR.with(|text| {
-            let Ok(text) = text.try_borrow() else {
-                return 0;
-            };
-            let whole = String::from_utf8_lossy(&text.bytes[..text.len]);
-            let fits = whole.floor_char_boundary_at(cap.saturating_sub(1));
-            // SAFETY: the contract says that `buf` is NULL or has `cap` writable bytes.
-            unsafe { out_text(buf, cap, &whole.as_bytes()[..fits]) };
-            whole.len()
-        })
+/// Runs `look` with the text that this thread remembers.
+pub(super) fn last_error(look: impl FnOnce(&str) -> usize) -> usize {
+    LAST_ERROR.with(|text| match text.try_borrow() {
+        Ok(text) => look(&String::from_utf8_lossy(&text.bytes[..text.len])),
+        Err(_) => 0,
     })
 }

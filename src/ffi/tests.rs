@@ -5,11 +5,12 @@ use std::ffi::{CStr, c_char};
 use std::path::Path;
 use std::rc::Rc;
 
+use super::errors::{mmq_last_error, mmq_status_message};
 use super::guard::{guard, guard_or};
 use super::handle::{Handle, Retired, body, free, give, take};
 use super::queue::{mmq_close, mmq_enqueue_parts, mmq_queue, mmq_slice};
 use super::reads::ReaderBody;
-use super::status::{mmq_last_error, mmq_status, mmq_status_message, remember};
+use super::status::{mmq_status, remember};
 use crate::error::{Error, Gap, GapCause};
 
 fn last_error() -> String {
