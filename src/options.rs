@@ -20,6 +20,10 @@ pub enum OnFull {
     /// as long as an arena, or 4 MiB where arenas are shorter, and at most an eighth of [`Options::max_bytes`].) Every
     /// consumer that had not read them is told by a [`Gap`](crate::Gap) with
     /// [`GapCause::Dropped`](crate::GapCause::Dropped).
+    ///
+    /// Where the disk itself is full, space that a [`Message`](crate::Message), a [`Delivery`](crate::Delivery) or an
+    /// [`Iter`](crate::Iter) still refers to comes back when that is dropped: until then a message may be refused although
+    /// all before it were dropped.
     DropOldest,
 }
 

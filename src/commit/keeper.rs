@@ -66,12 +66,14 @@ thread_local! {
     pub(crate) static NO_THREADS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Says that nobody answers the bell any more, however the thread ends.
-struct Leaving<'a, S: Storage>(&'a Core<S>);
+/// Says that nobody answers the bell any more, however the thread ends: by a panic of a subscriber, too. Whoever rings does the
+/// work.
+pub(crate) struct Leaving<'a, S: Storage>(pub(crate) &'a Core<S>);
 
 impl<S: Storage> Drop for Leaving<'_, S> {
     fn drop(&mut self) {
         self.0.bell.wishes.lock().stop = true;
+        self.0.bell.set_running(false);
         let _durable = self.0.durable.lock();
         self.0.segment_synced.notify_all();
     }

@@ -26,8 +26,11 @@ impl<S: Storage> Engine<S> {
     }
 
     /// As [`Segments::retire_tail`]; the next record begins another segment.
-    fn retire_tail(&self, writer: &mut Writer<S::File>, dropped: u64) -> bool {
+    pub(crate) fn retire_tail(&self, writer: &mut Writer<S::File>, dropped: u64) -> bool {
         let (core, tail) = (&*self.core, writer.committed());
+        if !writer.is_cleared(core) {
+            return false;
+        }
         let Some(end) = core.segments.retire_tail(&core.context(), tail, dropped) else {
             return false;
         };

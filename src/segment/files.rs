@@ -46,6 +46,11 @@ impl<F: StorageFile> Segment<F> {
         self.header.base + (bytes / format::ALIGN * format::ALIGN).min(self.header.capacity())
     }
 
+    /// Nothing is there from that position on for those who read: what a refused record left there is no damage, and no message.
+    pub(super) fn end_at(&self, position: u64) {
+        self.allocated.store(self.offset(position), Ordering::Release);
+    }
+
     /// Whether nothing was ever written at `offset`, in this life or before.
     pub(crate) fn is_fresh(&self, offset: u64) -> bool {
         offset >= self.fresh_from

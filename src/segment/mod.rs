@@ -399,6 +399,10 @@ impl<S: Storage> Segments<S> {
         }
         context.given_up.lock().note(GapCause::Dropped, dropped);
         list.retired = tail.seq;
+        if let Some(open) = list.opened(header.life) {
+            // Whoever stands in it goes on behind it.
+            open.end_at(tail.position);
+        }
         list.drain_front();
         Some(header.end())
     }

@@ -464,3 +464,17 @@ fn a_message_that_is_in_the_queue_is_not_called_refused_for_want_of_space() {
     }
     assert!(seen > 0);
 }
+
+/// A subscriber's panic ends the keeper's thread: what it would have done the calls do.
+#[test]
+fn when_the_thread_has_ended_nobody_waits_for_what_it_would_have_done() {
+    let storage = disk();
+    let queue = open(&storage, &options().flush_every(std::time::Duration::from_secs(3600)), true);
+    assert!(queue.core.bell.ring(|_| {}));
+    drop(crate::commit::keeper::Leaving(&queue.core));
+    assert!(!queue.core.bell.ring(|wishes| wishes.flush = true) && !queue.core.bell.is_answered());
+    for _ in 0..8 {
+        queue.enqueue(&[1; LEN]).unwrap();
+    }
+    queue.close().unwrap();
+}

@@ -8,12 +8,16 @@ use std::thread;
 
 use crate::consume::standing::Read;
 use crate::engine::Engine;
+use crate::engine::ahead::Ahead;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause, Result};
+use crate::format::Batch;
 use crate::message::Message;
 use crate::options::{OnFull, Options};
 use crate::storage::Stores;
-use crate::tests::sim::{SimStorage, meanwhile};
+use crate::tests::sim::{Call, SimStorage, meanwhile};
+
+use rustix::io::Errno;
 
 type Queue = Arc<Engine<SimStorage>>;
 
@@ -336,4 +340,58 @@ fn what_was_read_and_gave_its_room_back_is_no_loss_to_who_comes_later() {
         let lost: Vec<_> = gaps.iter().filter(|gap| gap.cause != GapCause::Reserved).collect();
         assert_eq!((came, lost), (vec![(first, first)], vec![]), "{is_cut}");
     }
+}
+
+/// Of a batch that was refused all but the first record lie behind the tail, intact. Whoever stands there when the segment is given
+/// back goes on behind it, and meets the next messages of the same numbers.
+#[test]
+fn what_a_refused_batch_left_in_a_segment_that_is_given_back_is_neither_damage_nor_a_message() {
+    for stores in [Stores::ByMap, Stores::ByCall] {
+        let storage = SimStorage::new(1).with_file_capacity(4 << 20);
+        storage.set_stores(stores);
+        let queue = open(&storage, &options());
+        for seq in 0..5 {
+            queue.enqueue(&content(seq, LEN)).unwrap();
+        }
+        let standing = queue.consumer("a").unwrap();
+        let mut ahead = Ahead::new(&queue, &standing).unwrap();
+        assert_eq!((0..5).filter(|seq| ahead.next().unwrap().unwrap().seq() == *seq).count(), 5);
+        take_all(&queue, "a");
+        let refused = queue.write(3, |writer, core| {
+            for at in 0..3 {
+                writer.push(core, &[at as u8; 100], Batch::of(at, 3))?;
+            }
+            Err::<(), _>(Error::Closed)
+        });
+        refused.unwrap_err();
+        assert!(queue.retire_tail(&mut queue.core.writer.lock(), 0));
+        for seq in 5..9 {
+            assert_eq!(queue.enqueue(&content(seq, 100)).unwrap(), seq);
+        }
+        for seq in 5..9 {
+            assert_eq!(ahead.next().unwrap().unwrap()[..], content(seq, 100), "{stores:?}");
+        }
+        assert_eq!(take_all(&queue, "a"), (vec![(5, 8)], vec![]));
+    }
+}
+
+/// As above, where the first record could not be cleared either: then the segment stays until it can be.
+#[test]
+fn a_segment_in_which_a_refused_record_could_not_be_cleared_is_not_given_back() {
+    let storage = SimStorage::new(1).with_file_capacity(4 << 20);
+    storage.set_stores(Stores::ByCall);
+    let queue = open(&storage, &options());
+    queue.enqueue(&content(0, LEN)).unwrap();
+    take_all(&queue, "a");
+    let refused = queue.write(1, |writer, core| {
+        writer.push(core, &[9; 100], Batch::default())?;
+        storage.fail_after(Call::Write, 1, Errno::NOSPC, true);
+        Err::<(), _>(Error::Closed)
+    });
+    refused.unwrap_err();
+    assert!(!queue.retire_tail(&mut queue.core.writer.lock(), 0));
+    storage.clear_faults();
+    assert!(queue.retire_tail(&mut queue.core.writer.lock(), 0));
+    queue.enqueue(&content(1, 100)).unwrap();
+    assert_eq!(take_all(&queue, "a"), (vec![(1, 1)], vec![]));
 }

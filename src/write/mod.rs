@@ -71,6 +71,8 @@ pub(crate) struct Writer<F> {
     refused: bool,
     /// Of the batch that is being pushed.
     seal: Seal,
+    /// What was rolled back may still begin at the tail: it could not be cleared.
+    uncleared: bool,
     /// Payload bytes of the record that is being written, all fragments together.
     whole: u64,
     /// The keeper was asked for the segment behind the one that is being filled by calls.
@@ -121,6 +123,7 @@ impl<F: StorageFile> Writer<F> {
             latest: ages.map_or(0, |(_, latest)| latest),
             refused: false,
             seal: Seal::NEW,
+            uncleared: false,
             whole: 0,
             asked: false,
             bounded: tail.position,
@@ -342,6 +345,16 @@ impl<F: StorageFile> Writer<F> {
             let _ = state.settle();
         }
         // What was begun there has no end and would be cut off by any recovery; clear its beginning all the same.
+        self.uncleared = !self.clear_tail(state);
+    }
+
+    /// Whether nothing lies at the tail that a reader could take for a record, should it not be overwritten.
+    pub(crate) fn is_cleared<S: Storage<File = F>>(&mut self, state: &State<S>) -> bool {
+        self.uncleared = self.uncleared && !self.clear_tail(state);
+        !self.uncleared
+    }
+
+    fn clear_tail<S: Storage<File = F>>(&self, state: &State<S>) -> bool {
         let opened = {
             let mut list = state.segments.list();
             let row = list.at(self.position).filter(|row| row.header.base <= self.position);
@@ -353,13 +366,15 @@ impl<F: StorageFile> Writer<F> {
         {
             let (offset, header) = (segment.offset(self.position), [0; FRAGMENT_HEADER_LEN as usize]);
             // The write that failed may have stored the whole record all the same, and this one may fail like it.
-            if segment.file.write_at(&header, offset).is_err()
-                && segment.file.stores() == Stores::ByMap
-                && let Ok(window) = segment.file.map(offset, header.len())
-            {
+            if segment.file.write_at(&header, offset).is_err() {
+                let window = segment.file.map(offset, header.len()).ok();
+                let Some(window) = window.filter(|_| segment.file.stores() == Stores::ByMap) else {
+                    return false;
+                };
                 window.copy_in(0, &header);
             }
         }
+        true
     }
 
     /// The next record begins a new segment, at that position: the segment the tail stood in is given up.
