@@ -1,6 +1,7 @@
 //! `cargo +nightly fuzz run segment_bytes`: the body is an ordinary test as well, in tests/fuzz_corpus.rs.
 #![no_main]
 
+#[allow(dead_code, reason = "the other targets' bodies")]
 #[path = "../../tests/support/fuzz_bodies.rs"]
 mod fuzz_bodies;
 

@@ -22,7 +22,7 @@ fn pattern(len: usize, salt: u64) -> Vec<u8> {
 #[test]
 fn every_length_at_every_distance_is_copied_whole_and_nothing_beside_it() {
     let lengths: Vec<usize> = if cfg!(miri) {
-        vec![0, 3, 8, 15, 16, 31, 32, 64, 65, 2048, 2049, 5000, 17_000]
+        vec![0, 3, 8, 15, 16, 31, 32, 64, 65, 2048, 2049, 5000]
     } else {
         let longer = [2047, 2048, 2049, 4095, 4096, 5000, 16_384, 16_385, 20_001, 65_537];
         (0..300).chain(longer).collect()
@@ -61,7 +61,7 @@ fn every_length_at_every_distance_is_copied_whole_and_nothing_beside_it() {
 fn what_was_written_is_read_by_every_way_of_reading() {
     let window = window(4096);
     let lengths = [0, 1, 7, 8, 15, 16, 31, 32, 64, 65, 1000, 1023, 1024, 1535, 1536, 1537, 3071, 3073];
-    for len in lengths {
+    for len in lengths.into_iter().step_by(if cfg!(miri) { 3 } else { 1 }) {
         let bytes = pattern(len, 7);
         window.copy_in(100, &bytes);
         let mut out = vec![0; len];
@@ -149,7 +149,7 @@ fn access_outside_of_the_window_or_misaligned_panics() {
 }
 
 #[test]
-fn the_last_lease_frees_the_window_and_no_other() {
+fn the_last_reference_unmaps_and_no_other() {
     let memory = HeapMemory::new(64);
     let mut first = Window::heap(&memory, 0, 64);
     assert_eq!((first.references(), first.weight()), (1, 1));
@@ -170,7 +170,7 @@ fn the_last_lease_frees_the_window_and_no_other() {
 }
 
 #[test]
-fn leases_come_and_go_on_many_threads_and_what_a_lease_wrote_is_seen_after_it() {
+fn references_come_and_go_on_many_threads_and_what_was_written_through_one_is_seen_after_it() {
     let rounds = if cfg!(miri) { 20 } else { 20_000 };
     let memory = HeapMemory::new(64);
     let mut window = Window::heap(&memory, 0, 64);
@@ -229,7 +229,7 @@ fn heap_memory_reads_and_writes_like_a_file_that_cannot_grow() {
 
 #[test]
 #[cfg_attr(miri, ignore = "maps a file")]
-fn a_mapped_file_shows_what_is_stored_and_is_unmapped_by_the_last_lease() {
+fn a_mapped_file_shows_what_is_stored_and_is_unmapped_by_the_last_reference() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("window-test");
     let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
