@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use super::digests::digests_of;
 use super::examine::{
     Bounds, Held, Queue, Told, check_accounts, dropped_of, durable_of, examine, look_at_all, next_of, open,
     prepare_ahead, standing_of,
@@ -67,6 +68,8 @@ pub(super) struct History {
     /// The length that did not fit: tried again, over the leavings of the first try.
     refused: Option<Vec<usize>>,
     pub(super) images: u64,
+    /// Where they are asked for.
+    pub(super) digests: Option<Vec<String>>,
     pub(super) trace: Vec<String>,
 }
 
@@ -84,6 +87,7 @@ impl History {
             operations: 0,
             refused: None,
             images: 0,
+            digests: None,
             trace: Vec::new(),
         };
         history.reopen(storage)?;
@@ -521,6 +525,9 @@ impl History {
             let bounds = Bounds { before, during, after, cut, age: age_of(&options), now: image.now() };
             self.trace.push(format!("  {} {options:?}", if cut { "power cut" } else { "kill" }));
             self.images += 1;
+            if let Some(digests) = &mut self.digests {
+                digests.push(digests_of(&image, &options, self.images));
+            }
             let held = examine(image.process_kill(), &bounds, &options, &mut self.rng)?;
             self.trace.pop();
             if self.rng.percent(8) {

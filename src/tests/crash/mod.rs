@@ -15,6 +15,7 @@
 //! `MMQ_CRASH_IMAGES` says how many images, `MMQ_FIRST_SEED` from which history on, `MMQ_SEED` which history alone.
 //! Histories made for one danger each are in `directed`.
 
+mod digests;
 mod directed;
 mod examine;
 mod faults;

@@ -6,6 +6,7 @@
 //! make a page dirty; only `write_at` does that always.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::Path;
@@ -323,6 +324,8 @@ struct State {
     counts: [u64; Call::List as usize + 1],
     /// How many of them failed as they were told to.
     failed: [u64; Call::List as usize + 1],
+    /// A digest of all calls, in their order.
+    calls: u64,
     freeze: Option<u64>,
     frozen: Option<SimStorage>,
     capacity: Option<u64>,
@@ -341,6 +344,12 @@ impl State {
         let named: u64 = self.names.values().map(|inode| inode.allocated_bytes()).sum();
         let nameless = self.nameless.iter().filter(|nameless| nameless.is_in_use());
         named + nameless.map(|nameless| nameless.bytes).sum::<u64>()
+    }
+
+    fn note_call(&mut self, what: impl Hash) {
+        let mut hasher = DefaultHasher::new();
+        (self.calls, what).hash(&mut hasher);
+        self.calls = hasher.finish();
     }
 
     fn free(&self) -> u64 {
@@ -388,6 +397,7 @@ impl State {
             unreadable: self.unreadable.clone(),
             counts: Default::default(),
             failed: Default::default(),
+            calls: 0,
             freeze: None,
             frozen: None,
             rng: self.rng.clone(),
@@ -514,6 +524,7 @@ fn enter(disk: &Mutex<State>, call: Call) -> (MutexGuard<'_, State>, io::Result<
     }
     let mut state = disk.lock();
     state.counts[call as usize] += 1;
+    state.note_call(call as usize);
     if !matches!(call, Call::Open | Call::Map | Call::Read | Call::List) {
         state.snapshot();
     }
@@ -556,6 +567,7 @@ impl SimStorage {
             unreadable: Vec::new(),
             counts: Default::default(),
             failed: Default::default(),
+            calls: 0,
             freeze: None,
             frozen: None,
             capacity: None,
@@ -692,6 +704,11 @@ impl SimStorage {
         self.disk.lock().failed[call as usize]
     }
 
+    /// A digest of all calls so far, in their order, with the names and where was written.
+    pub(crate) fn calls(&self) -> u64 {
+        self.disk.lock().calls
+    }
+
     // What follows acts on what is cached and what is durable alike, and is neither counted nor made to fail.
 
     pub(crate) fn file_names(&self) -> Vec<String> {
@@ -747,6 +764,7 @@ impl Storage for SimStorage {
         if state.names.contains_key(name) {
             return Err(Errno::EXIST.into());
         }
+        state.note_call(name);
         let capacity = state.file_capacity;
         let inode = state.new_inode(capacity);
         state.change(None, Some(name), inode.clone());
@@ -754,12 +772,14 @@ impl Storage for SimStorage {
     }
 
     fn open(&self, name: &str) -> io::Result<SimFile> {
-        let state = enter_or_fail(&self.disk, Call::Open)?;
+        let mut state = enter_or_fail(&self.disk, Call::Open)?;
+        state.note_call(name);
         Ok(self.file(state.find(name)?, &state))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut state = enter_or_fail(&self.disk, Call::Rename)?;
+        state.note_call((from, to));
         let inode = state.find(from)?;
         state.change(Some(from), Some(to), inode);
         Ok(())
@@ -767,6 +787,7 @@ impl Storage for SimStorage {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut state = enter_or_fail(&self.disk, Call::Remove)?;
+        state.note_call(name);
         let inode = state.find(name)?;
         state.nameless.retain(Nameless::is_in_use);
         state.nameless.push(Nameless::new(&inode));
@@ -898,7 +919,8 @@ impl StorageFile for SimFile {
 
     /// A refused write has written its first half where the file had that place already.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        let (state, mut answer) = enter(&self.disk, Call::Write);
+        let (mut state, mut answer) = enter(&self.disk, Call::Write);
+        state.note_call((self.inode.id, offset, buf.len()));
         let mut range = offset as usize..offset as usize + buf.len();
         self.inode.body.lock().check_capacity(range.end);
         if answer.is_ok() {
@@ -921,7 +943,8 @@ impl StorageFile for SimFile {
 
     fn sync(&self) -> Result<(), SyncFailed> {
         SYNCS.set(SYNCS.get() + 1);
-        let (_state, answer) = enter(&self.disk, Call::SyncFile);
+        let (mut state, answer) = enter(&self.disk, Call::SyncFile);
+        state.note_call(self.inode.id);
         self.inode.sync(answer.is_ok());
         let failures = self.inode.failures.load(Ordering::Relaxed);
         if self.told.swap(failures, Ordering::Relaxed) < failures {
