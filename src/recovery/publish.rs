@@ -1,0 +1,153 @@
+//! The last phase: what was found is stored for the next opening and handed to the queue.
+
+use crate::error::{Gap, GapCause, Result};
+use crate::format::{self, FLAG_CHANGING, FLAG_POISONED, INDEX_NAME, SegmentHeader, Spot};
+use crate::index::image::Live;
+use crate::index::run::Run;
+use crate::recovery::belief::{Belief, given_up};
+use crate::recovery::{Known, Recovered, Tail, index_error, lease};
+use crate::segment::Found;
+use crate::storage::{Storage, StorageFile};
+
+/// Stores the live part and the rows of the segments, and returns all that is known.
+pub(super) fn publish<S: Storage>(
+    storage: &S,
+    mut known: Known<S>,
+    tail: Tail,
+    count_others: bool,
+) -> Result<Recovered<S>> {
+    let Tail { spot, next } = tail;
+    let (durable, next_life, latest) = (durable(&known, spot), next_life(&known), latest(&known));
+    let (lease, given_up) = (lease(&known.image), given_up(&known.image, known.belief));
+    let mut known_gaps: Vec<Gap> = known.rows.live.iter().flat_map(|row| gaps_before(&row.header)).collect();
+    if let Some(next) = next {
+        known_gaps.extend(gaps_of(next.seq, next.gap, next.reserved, next.cause));
+    }
+    let suspect = known.cached.is_some_and(|run| run.flags & FLAG_POISONED != 0);
+    if suspect {
+        // As with the segments: pages that a failed sync left clean are stored again before the next one.
+        known.index.store_again().map_err(|error| index_error(storage, "write", error))?;
+    }
+    let flags = if known.rows_from_index { 0 } else { FLAG_CHANGING };
+    // What was said of a segment that is there stays said until it is durable.
+    let stated_next = next.or(known.image.live.run.and_then(|run| run.next));
+    known.index.begin_life(&Live {
+        life: known.life,
+        pid: std::process::id(),
+        run: Some(Run { flags, next_life, lease, given_up, latest, next: stated_next }),
+        tail: Some((spot.position, spot.seq)),
+        synced: Some((durable.position, durable.seq)),
+    });
+    let rows_complete = known.rows_from_index || write_rows(&known);
+    if suspect {
+        known.index.stay_suspect();
+    }
+    if known.made_anew {
+        known.image.consumers.iter_mut().for_each(|consumer| consumer.row = u32::MAX);
+    }
+    let trusted = known.belief.is_trusted();
+    // Counted last: what was set aside above is among them.
+    let is_other = count_others || !known.rows_from_index || known.made_anew || !trusted;
+    let other_bytes = if is_other { other_bytes(storage) } else { 0 };
+    let is_clean = known.image.checkpoint.is_some_and(|checkpoint| checkpoint.clean)
+        && matches!(known.belief, Belief::Cache | Belief::CleanEnd);
+    Ok(Recovered {
+        found: Found {
+            live: known.rows.live,
+            spares: known.rows.spares,
+            drained: known.rows.stale,
+            foreign_slots: known.rows.foreign_slots,
+            next_life,
+            other_bytes,
+            rows_complete,
+        },
+        tail: spot,
+        next,
+        durable,
+        lease,
+        known_gaps,
+        given_up,
+        latest,
+        suspect,
+        found_anew: !trusted,
+        clean: is_clean || known.made_anew,
+        // Who closes in order has synced the places, and says so by taking the process id out.
+        places_cached: known.cached.is_some() && (known.image.live.pid != 0 || suspect),
+        consumers: known.image.consumers,
+        index: known.index,
+    })
+}
+
+/// Writes the rows of all segments anew. False when there is no room for them.
+fn write_rows<S: Storage>(known: &Known<S>) -> bool {
+    let Known { index, image, rows, .. } = known;
+    for (slot, _) in &image.segments {
+        index.write_segment_row(*slot, None, u64::MAX);
+    }
+    let mut complete = true;
+    for row in rows.live.iter().chain(&rows.spares).chain(&rows.stale) {
+        complete &= index.write_segment_row(row.slot, Some(&row.header), u64::MAX);
+    }
+    if complete {
+        index.set_changing(false);
+    }
+    complete
+}
+
+/// What is known to be on the disk.
+fn durable<S: Storage>(known: &Known<S>, tail: Spot) -> Spot {
+    let Known { image, rows, belief, .. } = known;
+    let oldest = rows.live.first().map_or(tail, |row| Spot { position: row.header.base, seq: row.header.first_seq });
+    let durable = match image.checkpoint {
+        _ if *belief == Belief::CleanEnd => tail,
+        Some(checkpoint) => Spot { position: checkpoint.position, seq: checkpoint.seq },
+        None => oldest,
+    };
+    // A flush may have said more than the checkpoint.
+    let synced = image.live.synced.map(|(position, seq)| Spot { position, seq });
+    let durable = synced.filter(|synced| synced.position > durable.position).unwrap_or(durable);
+    // At the same position they differ by numbers that will never come.
+    if durable.position >= tail.position || durable.seq > tail.seq { tail } else { durable }
+}
+
+/// No segment had that life yet, nor a later one.
+fn next_life<S: Storage>(known: &Known<S>) -> u64 {
+    let image = &known.image;
+    // A row may have reached the disk without its file.
+    let noted = image.segments.iter().map(|(_, header)| header.life).max();
+    let highest = known.rows.highest_life.max(noted).map_or(0, |life| life + 1);
+    let by_checkpoint = image.checkpoint.map_or(0, |checkpoint| checkpoint.next_life);
+    highest.max(by_checkpoint).max(image.live.run.map_or(0, |run| run.next_life))
+}
+
+/// No segment and no record says a later time.
+fn latest<S: Storage>(known: &Known<S>) -> u64 {
+    let image = &known.image;
+    let made = known.rows.live.iter().map(|row| row.header.created).max().unwrap_or(0);
+    let by_checkpoint = image.checkpoint.map_or(0, |checkpoint| checkpoint.latest);
+    by_checkpoint.max(image.live.run.map_or(0, |run| run.latest)).max(made)
+}
+
+fn gaps_before(header: &SegmentHeader) -> impl Iterator<Item = Gap> + use<> {
+    gaps_of(header.first_seq, header.gap_before, header.reserved, header.cause)
+}
+
+/// The `gap` numbers before `end`, of which the last were only reserved.
+fn gaps_of(end: u64, gap: u64, reserved: u64, cause: u8) -> impl Iterator<Item = Gap> + use<> {
+    let (first, between) = (end - gap, end - reserved);
+    let gaps = [(first, between, GapCause::from_number(cause)), (between, end, GapCause::Reserved)];
+    gaps.into_iter().filter(|(first, end, _)| first < end).map(|(first, end, cause)| Gap {
+        first,
+        last: end - 1,
+        cause,
+    })
+}
+
+/// Bytes of disk that files take which are neither the index nor a segment.
+fn other_bytes<S: Storage>(storage: &S) -> u64 {
+    let listed = storage.list().unwrap_or_default();
+    let others = listed
+        .iter()
+        .filter(|listed| listed.is_file && listed.name != INDEX_NAME && format::segment_slot(&listed.name).is_none());
+    others.filter_map(|listed| storage.open(&listed.name).and_then(|file| file.disk_bytes()).ok()).sum()
+}

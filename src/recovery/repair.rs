@@ -1,0 +1,112 @@
+//! What an opening writes into segments: over holes and rests, into headers, and which files it takes away.
+
+use std::io;
+
+use crate::error::{Error, GapCause, Result};
+use crate::format::{self, Kind, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState, Spot, filler};
+use crate::index::Index;
+use crate::segment::{Lost, Row, open_life, set_aside};
+use crate::storage::{Storage, StorageFile, Stores};
+
+/// Writes a gap fragment over a hole, so that it is told with its cause however often the queue is opened, and that no piece of
+/// a unit that was given up is read there.
+pub(super) fn repair<S: Storage>(storage: &S, rows: &[Row], from: Spot, to: Spot) -> Result<()> {
+    let first = rows.partition_point(|row| row.header.end() <= from.position);
+    for row in &rows[first..] {
+        let start = from.position.max(row.header.base);
+        let end = to.position.min(row.header.end());
+        if start >= end {
+            break;
+        }
+        fill(storage, row, Kind::Gap, Spot { position: start, seq: to.seq }, end)?;
+    }
+    Ok(())
+}
+
+/// Writes a fragment that holds nothing over the traces of a power cut, in space that is there, and makes it durable before anything is
+/// claimed that lies beyond it: another cut would bring them back. What cannot be overwritten would be read again, pieces of
+/// a unit that was given up among it: so the opening fails then. A full disk is no reason: where a store needs no space, it is
+/// stored. Where the file is gone, or ends, nothing is read.
+pub(super) fn fill<S: Storage>(storage: &S, row: &Row, kind: Kind, at: Spot, end: u64) -> Result<()> {
+    let path = || storage.path().join(format::segment_name(row.slot));
+    let (file, len) = match open_life(storage, row.slot, &row.header) {
+        Ok(opened) => opened,
+        Err(Lost::Gone) => return Ok(()),
+        Err(Lost::Io(error)) => return Err(Error::io("open", path(), error)),
+    };
+    let offset = at.position - row.header.base + SEGMENT_HEADER_LEN;
+    let Some(bytes) = filler(&row.header, kind, at.position, end, at.seq) else {
+        return Ok(());
+    };
+    if offset + format::FRAGMENT_HEADER_LEN > len {
+        return Ok(());
+    }
+    #[cfg(test)]
+    if crate::tests::sim::Mutant::TornRestKept.is_planted() && file.write_at(&bytes, offset).is_err() {
+        return Ok(());
+    }
+    overwrite(storage, row.slot, &file, &bytes, offset)
+}
+
+/// Writes in space that is there, and makes it durable. Where a store needs no space a full disk is no reason to fail.
+fn overwrite<S: Storage>(storage: &S, slot: u32, file: &S::File, bytes: &[u8], offset: u64) -> Result<()> {
+    let path = || storage.path().join(format::segment_name(slot));
+    if let Err(error) = file.write_at(bytes, offset) {
+        let window = if file.stores() == Stores::ByMap { file.map(offset, bytes.len()).ok() } else { None };
+        window.ok_or_else(|| Error::io("write", path(), error))?.copy_in(0, bytes);
+    }
+    file.sync().map_err(|failed| failed.ends_opening(path()))
+}
+
+/// Removes a segment that is none any more, or sets it aside, durably once the directory is synced. Where it cannot be removed it
+/// becomes a spare, which is returned: as a segment it would be delivered by an opening that finds its header, or stand in the way
+/// of what is written behind the tail. Where that cannot be either, the opening fails.
+pub(super) fn let_go_of<S: Storage>(storage: &S, row: &Row, held_messages: bool) -> Result<Option<Row>> {
+    let name = format::segment_name(row.slot);
+    let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    if held_messages {
+        // They are damaged all.
+        set_aside(storage, &name);
+        let still_there = storage.open(&name).err().is_none_or(|error| !gone(&error));
+        let failed = || Error::io("set aside", storage.path().join(&name), io::ErrorKind::PermissionDenied.into());
+        return if still_there { Err(failed()) } else { Ok(None) };
+    }
+    match storage.remove(&name) {
+        Err(error) if !gone(&error) => {
+            let (file, _) = open_life(storage, row.slot, &row.header)
+                .map_err(|_| Error::io("remove", storage.path().join(&name), error))?;
+            let header = SegmentHeader { state: SegmentState::Spare, ..row.header };
+            overwrite(storage, row.slot, &file, &header.in_file().encode(), 0)?;
+            Ok(Some(Row::new(row.slot, header)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Where a segment begins within a hole, or at one of its ends, its header says what is missing before it.
+pub(super) fn restate<S: Storage>(storage: &S, index: &Index<S>, rows: &mut [Row], from: Spot, to: Spot) -> Result<()> {
+    for row in rows {
+        let within = from.position <= row.header.base && row.header.base <= to.position;
+        if !within || row.header.missing_from() <= from.seq {
+            continue;
+        }
+        let mut header = row.header;
+        header.gap_before = header.first_seq - from.seq;
+        header.cause = GapCause::Unflushed.number();
+        state(storage, index, row, header)?;
+    }
+    Ok(())
+}
+
+/// Has a segment say in its header what is missing before it, and in its row: that counts where the header cannot be written.
+pub(super) fn state<S: Storage>(storage: &S, index: &Index<S>, row: &mut Row, header: SegmentHeader) -> Result<()> {
+    let opened = open_life(storage, row.slot, &row.header);
+    row.header = header;
+    index.write_segment_row(row.slot, Some(&header), u64::MAX);
+    if let Ok((file, _)) = opened
+        && file.write_at(&header.in_file().encode(), 0).is_ok()
+    {
+        file.sync().map_err(|failed| failed.ends_opening(storage.path().join(format::segment_name(row.slot))))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,314 @@
+//! Which segments there are: by the rows of the index, or by the headers of all segment files.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+
+use crate::error::{Error, Result};
+use crate::format::{self, FLAG_CHANGING, Invalid, Kind, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
+use crate::index::image::IndexImage;
+use crate::recovery::belief::{Belief, held_from};
+use crate::recovery::unsupported;
+use crate::segment::scan::Scan;
+use crate::segment::{Lost, Row, open_life, set_aside};
+use crate::storage::{Storage, StorageFile};
+
+/// What is known of the segments from here on.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    pub(super) rows: Rows,
+    /// By the rows of the index; else by the headers of the files.
+    pub(super) from_index: bool,
+}
+
+/// Believes the rows of the index where they may be believed and agree with the files; else reads all headers.
+pub(super) fn believe_rows_or_gather_headers<S: Storage>(
+    storage: &S,
+    image: &IndexImage,
+    known_id: Option<[u8; 16]>,
+    belief: Belief,
+) -> Result<Gathered> {
+    let from_index = !image.segments.is_empty()
+        && belief.is_trusted()
+        && belief.of_cache(image).is_none_or(|run| run.flags & FLAG_CHANGING == 0)
+        && !image.segments_damaged
+        && rows_are_complete(image, belief)
+        && ends_are_in_place(storage, &image.segments)
+        && rows_match_files(storage, &image.segments);
+    let mut rows = Rows::default();
+    if from_index {
+        image.segments.iter().for_each(|(slot, header)| rows.add(*slot, *header));
+    } else {
+        let durable = image.checkpoint.map_or(u64::MAX, |checkpoint| checkpoint.position);
+        rows.gather(storage, known_id, &image.segments, durable)?;
+        // What the rows say of each file they said when it was last made longer.
+        rows.measure(storage);
+    }
+    Ok(Gathered { rows, from_index })
+}
+
+/// The segments of the queue.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    pub(super) live: Vec<Row>,
+    pub(super) spares: Vec<Row>,
+    /// Live by their headers, and of no use.
+    pub(super) stale: Vec<Row>,
+    pub(super) foreign_slots: Vec<u32>,
+    pub(super) queue_id: Option<[u8; 16]>,
+    pub(super) highest_life: Option<u64>,
+}
+
+impl Rows {
+    pub(super) fn is_empty(&self) -> bool {
+        self.live.is_empty() && self.spares.is_empty()
+    }
+
+    /// Those live ones of which that is not true are of no use.
+    pub(super) fn keep(&mut self, is_of_use: impl Fn(&Row) -> bool) {
+        self.stale.extend(self.live.extract_if(.., |row| !is_of_use(row)));
+    }
+
+    /// Asks the filesystem what each segment really takes.
+    fn measure<S: Storage>(&mut self, storage: &S) {
+        for row in self.live.iter_mut().chain(&mut self.spares) {
+            let taken = storage.open(&format::segment_name(row.slot)).and_then(|file| file.disk_bytes());
+            row.header.disk = taken.unwrap_or(0).max(row.header.allocated);
+        }
+    }
+
+    fn add(&mut self, slot: u32, header: SegmentHeader) {
+        self.highest_life = self.highest_life.max(Some(header.life));
+        let row = Row::new(slot, header);
+        match header.state {
+            SegmentState::Live => self.live.push(row),
+            SegmentState::Spare => self.spares.push(row),
+        }
+    }
+
+    /// Reads the header of every segment file there is. Those of another queue, and what is no segment at all, are set
+    /// aside; which queue this is, the index says when any segment agrees with it, else most segments do. From the position
+    /// `durable` on nothing is known to be on the disk.
+    fn gather<S: Storage>(
+        &mut self,
+        storage: &S,
+        known_id: Option<[u8; 16]>,
+        noted: &[(u32, SegmentHeader)],
+        durable: u64,
+    ) -> Result<()> {
+        let Headers { whole, mut damaged } = Headers::read(storage, noted)?;
+        let mut votes: HashMap<[u8; 16], usize> = HashMap::new();
+        for (_, header) in &whole {
+            *votes.entry(header.queue_id).or_default() += 1;
+        }
+        self.queue_id = match known_id {
+            Some(id) if votes.contains_key(&id) || votes.is_empty() => Some(id),
+            _ => votes.iter().max_by_key(|(_, votes)| **votes).map(|(id, _)| *id),
+        };
+        for (slot, header) in whole {
+            if Some(header.queue_id) == self.queue_id {
+                self.add(slot, header);
+            } else {
+                damaged.push((slot, 0));
+            }
+        }
+        for (slot, len) in damaged {
+            let known = noted.iter().find(|(other, header)| {
+                *other == slot && header.state == SegmentState::Live && len > SEGMENT_HEADER_LEN
+            });
+            match known {
+                Some((_, header)) if known_id == self.queue_id && put_header_back(storage, slot, header, len)? => {
+                    let mut header = *header;
+                    header.allocated = len.min(header.length);
+                    self.add(slot, header);
+                }
+                // Where the checkpoint says that messages were, they are missed.
+                known
+                    if known.is_none_or(|(_, header)| header.base >= durable)
+                        && is_blank(storage, slot)
+                        && storage.remove(&format::segment_name(slot)).is_ok() => {}
+                _ => {
+                    set_aside(storage, &format::segment_name(slot));
+                    self.foreign_slots.push(slot);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lives and positions grow together: a segment that lies behind, or in the place of, one used later was let go of
+    /// before that one was made, and its removal did not reach the disk. Those are of no use.
+    pub(super) fn drop_outlived(&mut self) {
+        self.live.sort_by_key(|row| (row.header.base, row.header.life));
+        let mut kept: Vec<Row> = Vec::with_capacity(self.live.len());
+        for row in self.live.drain(..) {
+            while let Some(last) = kept.last()
+                && last.header.end() > row.header.base
+                && last.header.life < row.header.life
+            {
+                self.stale.extend(kept.pop());
+            }
+            if kept.last().is_some_and(|last| last.header.life > row.header.life) {
+                self.stale.push(row);
+            } else {
+                kept.push(row);
+            }
+        }
+        self.live = kept;
+    }
+}
+
+/// The headers of all segment files.
+struct Headers {
+    whole: Vec<(u32, SegmentHeader)>,
+    /// With the lengths of the files.
+    damaged: Vec<(u32, u64)>,
+}
+
+impl Headers {
+    fn read<S: Storage>(storage: &S, noted: &[(u32, SegmentHeader)]) -> Result<Headers> {
+        let listed = storage.list().map_err(|error| Error::io("list", storage.path(), error))?;
+        let mut headers = Headers { whole: Vec::new(), damaged: Vec::new() };
+        for listed in &listed {
+            let Some(slot) = format::segment_slot(&listed.name) else {
+                continue;
+            };
+            match read_segment(storage, slot) {
+                Ok(header) => {
+                    let row = noted.iter().find(|(other, row)| *other == slot && row.life == header.life);
+                    let header = row.map_or(header, |(_, row)| header.with_more_missing(row));
+                    headers.whole.push((slot, header));
+                }
+                Err(Unread::Version(found)) => return Err(unsupported(storage, &listed.name, found)),
+                Err(Unread::Damaged(len)) => headers.damaged.push((slot, len)),
+                Err(Unread::Lost(Lost::Gone)) => headers.damaged.push((slot, 0)),
+                Err(Unread::Lost(Lost::Io(error))) => {
+                    return Err(Error::io("open", storage.path().join(&listed.name), error));
+                }
+            }
+        }
+        Ok(headers)
+    }
+}
+
+enum Unread {
+    Lost(Lost),
+    Version(u32),
+    /// With the length of the file.
+    Damaged(u64),
+}
+
+fn read_segment<S: Storage>(storage: &S, slot: u32) -> Result<SegmentHeader, Unread> {
+    let file = storage.open(&format::segment_name(slot)).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::InvalidData => Unread::Lost(Lost::Gone),
+        _ => Unread::Lost(Lost::Io(error)),
+    })?;
+    let io = |error| Unread::Lost(Lost::Io(error));
+    let len = file.len().map_err(io)?;
+    let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
+    crate::storage::read_full(&file, &mut bytes, 0).map_err(io)?;
+    match SegmentHeader::decode(&bytes) {
+        Ok(mut header) => {
+            header.allocated = len.min(header.length);
+            Ok(header)
+        }
+        Err(Invalid::Version(found)) => Err(Unread::Version(found)),
+        Err(Invalid::Damaged) => Err(Unread::Damaged(len)),
+    }
+}
+
+/// The header of the file in `slot` is damaged. When it is the segment that the index knows there, which what it holds says
+/// (the file may be a new one in the place of one that was removed, and the row older), the header is written again, and
+/// durably: the rows are about to be written anew, and another crash could leave neither.
+fn put_header_back<S: Storage>(storage: &S, slot: u32, header: &SegmentHeader, len: u64) -> Result<bool> {
+    let name = format::segment_name(slot);
+    let io = |op, error| Error::io(op, storage.path().join(&name), error);
+    let file = storage.open(&name).map_err(|error| io("open", error))?;
+    if !holds_any_of(&file, header, len).map_err(|error| io("read", error))? {
+        return Ok(false);
+    }
+    // Best effort, as long as the disk does not claim what it did not do.
+    if file.write_at(&header.in_file().encode(), 0).is_ok() {
+        file.sync().map_err(|failed| failed.ends_opening(storage.path().join(&name)))?;
+    }
+    Ok(true)
+}
+
+/// Whether the file holds nothing at all: it was being made, and its header was never written or did not reach the disk.
+fn is_blank<S: Storage>(storage: &S, slot: u32) -> bool {
+    let read = || {
+        let file = storage.open(&format::segment_name(slot))?;
+        let (mut bytes, mut offset) = (vec![0; 64 << 10], 0);
+        loop {
+            let read = crate::storage::read_full(&file, &mut bytes, offset)?;
+            if read == 0 || bytes[..read].iter().any(|byte| *byte != 0) {
+                return Ok::<_, io::Error>(read == 0);
+            }
+            offset += read as u64;
+        }
+    };
+    read().unwrap_or(false)
+}
+
+/// Whether anything in the file was written for that segment.
+fn holds_any_of<F: StorageFile>(file: &F, header: &SegmentHeader, len: u64) -> io::Result<bool> {
+    let mut scan = Scan::new(file, header, header.base + len.saturating_sub(SEGMENT_HEADER_LEN));
+    let continues = scan.header_at(header.base)?.is_some_and(|seen| {
+        // The rest of a record that began before, bound to what is not here.
+        let numbers = [header.first_seq, header.first_seq.wrapping_sub(1)];
+        matches!(seen.fragment.kind, Kind::Middle | Kind::Last)
+            && numbers.into_iter().any(|number| seen.fragment.is_numbered(number))
+    });
+    Ok(continues || scan.search(header.base, header.first_seq, u64::MAX >> 2)?.is_some())
+}
+
+/// No row is missing: the live segments follow each other without a break, and reach from the lowest place to the tail.
+/// Where numbers are missing the positions leap by one word, so that a reader at the end of the segment before has a way to go and
+/// is told of them; where they leap by more, the headers are read; that is slower, never wrong.
+fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
+    let live = image.segments.iter().map(|(_, header)| header).filter(|header| header.state == SegmentState::Live);
+    let mut live: Vec<&SegmentHeader> = live.collect();
+    live.sort_unstable_by_key(|header| header.base);
+    let (Some(first), Some(last)) = (live.first(), live.last()) else {
+        return false;
+    };
+    let follows = |end: u64, next: u64| (end..=end + format::ALIGN).contains(&next);
+    let unbroken = live.windows(2).all(|pair| follows(pair[0].end(), pair[1].base));
+    let tail = match (belief.of_cache(image).is_some(), image.live.tail, image.checkpoint) {
+        (true, Some((position, _)), _) => position,
+        // The store of the live tail was cut short: the walk begins at the last segment, whichever that is.
+        (true, None, _) => last.end(),
+        (false, _, checkpoint) => checkpoint.map_or(0, |checkpoint| checkpoint.position),
+    };
+    unbroken
+        && first.missing_from() <= held_from(image, belief)
+        && (last.base..=last.end() + format::ALIGN).contains(&tail)
+}
+
+/// The first and the last live segment are where the index says. An index of another queue, or of another time, fails here.
+fn ends_are_in_place<S: Storage>(storage: &S, segments: &[(u32, SegmentHeader)]) -> bool {
+    #[cfg(test)]
+    if crate::tests::sim::Mutant::EndsNotLookedAt.is_planted() {
+        return true;
+    }
+    let live = || segments.iter().filter(|(_, header)| header.state == SegmentState::Live);
+    let ends = [live().min_by_key(|(_, header)| header.base), live().max_by_key(|(_, header)| header.base)];
+    ends.into_iter()
+        .flatten()
+        .all(|(slot, header)| matches!(open_life(storage, *slot, header), Ok((_, len)) if len >= header.allocated))
+}
+
+/// There is a row for each segment file, and each spare is what its row says. After a clean end the queue may have been opened
+/// again and power cut: of a segment made then the file may be there and the row not, or the other way round. Or the index
+/// is an older copy, put back: what was made since has no row, or took a spare's file. A live one that is gone is found to be
+/// so by who reads.
+fn rows_match_files<S: Storage>(storage: &S, segments: &[(u32, SegmentHeader)]) -> bool {
+    let listed = storage.list().unwrap_or_default();
+    let files: HashSet<u32> = listed.iter().filter_map(|listed| format::segment_slot(&listed.name)).collect();
+    let rows: HashSet<u32> = segments.iter().map(|(slot, _)| *slot).collect();
+    let mut spares = segments.iter().filter(|(_, header)| header.state == SegmentState::Spare);
+    let is_it = |slot: u32, noted: &SegmentHeader| {
+        let found = read_segment(storage, slot);
+        found.is_ok_and(|found| found.life == noted.life && found.queue_id == noted.queue_id)
+    };
+    files.is_subset(&rows) && spares.all(|(slot, header)| is_it(*slot, header))
+}

@@ -1,0 +1,155 @@
+//! A unit: a record with all its fragments, a batch with all its records.
+
+use std::io;
+
+use crate::format::{Fragment, Kind, Seal, Spot};
+use crate::recovery::walk::Walked;
+use crate::segment::scan::{Scan, Seen};
+use crate::storage::StorageFile;
+
+/// What is being put together: a record of several fragments, a batch of several records.
+#[derive(Debug)]
+pub(super) struct Unit {
+    start: Spot,
+    /// Fragments of an unfinished record came before.
+    pub(super) in_record: bool,
+    /// Records of an unfinished batch came before.
+    pub(super) in_batch: bool,
+    /// Something before `start` did not validate.
+    pub(super) hole: bool,
+    /// Of the batch; none when its beginning is not at hand.
+    seal: Option<Seal>,
+}
+
+impl Unit {
+    pub(super) fn new(start: Spot) -> Unit {
+        Unit { start, in_record: false, in_batch: false, hole: false, seal: None }
+    }
+
+    pub(super) fn inside(&self) -> bool {
+        self.in_record || self.in_batch
+    }
+
+    pub(super) fn begin(&mut self, at: Spot) {
+        self.start = at;
+        self.in_record = false;
+        self.in_batch = false;
+        self.seal = None;
+    }
+
+    pub(super) fn broken(&mut self) {
+        self.begin(self.start);
+        self.hole = true;
+    }
+
+    pub(super) fn accepts(&self, fragment: &Fragment, seq: u64) -> bool {
+        match fragment.kind {
+            Kind::Padding => fragment.is_numbered(seq),
+            Kind::Time => fragment.is_numbered(seq) && !self.in_record,
+            Kind::Gap => !self.inside(),
+            #[cfg(test)]
+            Kind::Whole | Kind::First if crate::tests::sim::Mutant::TornBatchAccepted.is_planted() => {
+                fragment.is_numbered(seq) && !self.in_record
+            }
+            Kind::Whole | Kind::First => {
+                fragment.is_numbered(seq) && !self.in_record && (fragment.continues == self.in_batch || self.hole)
+            }
+            Kind::Middle | Kind::Last => fragment.is_numbered(seq) && self.in_record,
+        }
+    }
+
+    /// Whether the records before this one in its batch are those that it was written with. Asked of the last one; where
+    /// the beginning of the batch is not at hand, it goes with the hole it lies in, or is known to be whole.
+    pub(super) fn seal_holds<F: StorageFile>(&self, seen: &Seen, scan: &mut Scan<'_, F>) -> io::Result<bool> {
+        #[cfg(test)]
+        if crate::tests::sim::Mutant::SealNotChecked.is_planted()
+            || crate::tests::sim::Mutant::TornBatchAccepted.is_planted()
+        {
+            return Ok(true);
+        }
+        let fragment = &seen.fragment;
+        if !matches!(fragment.kind, Kind::Whole | Kind::Last) || !fragment.continues || fragment.more {
+            return Ok(true);
+        }
+        match self.seal {
+            Some(mut seal) if self.in_batch => {
+                seal.add(seen.checksum());
+                Ok(scan.seal(seen)? == Some(seal.word()))
+            }
+            _ => Ok(true),
+        }
+    }
+
+    pub(super) fn add_to_seal(&mut self, seen: &Seen) {
+        if matches!(seen.fragment.kind, Kind::Whole | Kind::First) && seen.fragment.more && !seen.fragment.continues {
+            self.seal = Some(Seal::NEW);
+        }
+        if !seen.fragment.kind.is_empty()
+            && let Some(seal) = &mut self.seal
+        {
+            seal.add(seen.checksum());
+        }
+    }
+
+    /// Takes a fragment in and returns where the next one is.
+    pub(super) fn add(&mut self, fragment: &Fragment, at: Spot, end: Spot, walked: &mut Walked) -> Spot {
+        let mut next = end;
+        match fragment.kind {
+            Kind::Padding | Kind::Time => {
+                walked.empty.push((at, next));
+                if !self.inside() && !self.hole {
+                    // Nothing lies between: the tail may stand behind it.
+                    walked.tail = next;
+                    self.start = next;
+                }
+                return next;
+            }
+            Kind::Gap => {
+                next.seq = fragment.seq_from(at.seq);
+                walked.empty.push((at, next));
+                self.finish(at, next, walked);
+                return next;
+            }
+            Kind::First => {
+                self.open(at, fragment);
+                self.in_record = true;
+                return next;
+            }
+            Kind::Middle => return next,
+            Kind::Whole => self.open(at, fragment),
+            Kind::Last => self.in_record = false,
+        }
+        next.seq = at.seq + 1;
+        if fragment.continues && self.hole && !self.in_batch {
+            // Its batch began in the hole: it goes with it.
+            self.start = next;
+            return next;
+        }
+        #[cfg(test)]
+        let more = fragment.more && !crate::tests::sim::Mutant::TornBatchAccepted.is_planted();
+        #[cfg(not(test))]
+        let more = fragment.more;
+        if more {
+            self.in_batch = true;
+        } else {
+            self.finish(self.start, next, walked);
+        }
+        next
+    }
+
+    fn open(&mut self, at: Spot, fragment: &Fragment) {
+        if !self.in_batch && !fragment.continues {
+            self.start = at;
+        }
+    }
+
+    fn finish(&mut self, start: Spot, end: Spot, walked: &mut Walked) {
+        if self.hole {
+            walked.holes.push((walked.tail, start));
+            self.hole = false;
+        }
+        self.begin(end);
+        walked.tail = end;
+        walked.units_behind += u64::from(end.position > walked.mark);
+    }
+}

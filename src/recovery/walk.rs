@@ -1,0 +1,222 @@
+//! The walk over the records, from the best place that is known on, to the end of what is there.
+
+use std::io;
+
+use crate::events;
+use crate::format::{self, Kind, SEGMENT_HEADER_LEN, Spot};
+use crate::index::image::IndexImage;
+use crate::recovery::belief::Belief;
+use crate::recovery::tail::{next_of_run, spot_of};
+use crate::recovery::unit::Unit;
+use crate::segment::scan::Scan;
+use crate::segment::{Lost, Row, open_life};
+use crate::storage::{Storage, StorageFile};
+
+/// What the walk found.
+#[derive(Debug)]
+pub(super) struct Walked {
+    /// Where the last whole unit ends.
+    pub(super) tail: Spot,
+    pub(super) holes: Vec<(Spot, Spot)>,
+    /// Padding and recorded gaps.
+    pub(super) empty: Vec<(Spot, Spot)>,
+    /// Units that end behind this position are counted.
+    pub(super) mark: u64,
+    pub(super) units_behind: u64,
+}
+
+/// How the walk goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look {
+    /// Behind what does not validate it looks for more.
+    pub(super) search: bool,
+    /// A kill cut a commit short, so all that was pushed is whole: the segment that begins at the start may begin in the
+    /// middle of a unit, of which nothing is missing.
+    pub(super) committing: bool,
+    /// Units behind that position are counted.
+    pub(super) mark: u64,
+}
+
+impl Look {
+    pub(super) fn with(belief: Belief, image: &IndexImage) -> Look {
+        Look {
+            search: belief.searches(),
+            committing: belief == Belief::Cache && image.live.tail.is_none(),
+            mark: image.live.tail.map_or(u64::MAX, |(position, _)| position),
+        }
+    }
+}
+
+/// So many bytes are looked through between two events.
+const PROGRESS: u64 = 64 << 20;
+
+/// Where the walk begins: the best place that is known to lie at or before the tail.
+pub(super) fn start_of_walk(image: &IndexImage, live: &[Row], belief: Belief) -> Spot {
+    let base_of = |row: &Row| Spot { position: row.header.base, seq: row.header.first_seq };
+    let known = match (belief == Belief::Cache, image.checkpoint) {
+        (true, _) => {
+            let next = image.live.run.and_then(|run| next_of_run(&run, live));
+            let next = next.map(|next| spot_of(&next));
+            match image.live.tail.map(|(position, seq)| Spot { position, seq }) {
+                // Both are stored anew when the queue is opened, the tail later.
+                Some(tail) => next.filter(|next| next.seq > tail.seq).or(Some(tail)),
+                None => next.or(live.last().map(base_of)),
+            }
+        }
+        (false, Some(checkpoint)) => Some(Spot { position: checkpoint.position, seq: checkpoint.seq }),
+        (false, None) => None,
+    };
+    match (known, live.first()) {
+        // Everything that is still held lies behind it.
+        (Some(known), Some(first)) if known.position < first.header.base => base_of(first),
+        (Some(known), _) => known,
+        (None, Some(first)) => base_of(first),
+        (None, None) => Spot::default(),
+    }
+}
+
+/// Goes over whole units from `start` on. Stops at the first place that does not validate, unless it is to search. An error
+/// comes with the name of the file that cannot be read.
+pub(super) fn walk<S: Storage>(
+    storage: &S,
+    rows: &[Row],
+    start: Spot,
+    look: Look,
+) -> Result<Walked, (String, io::Error)> {
+    let mut walk = Walk::new(start, look);
+    let first = rows.partition_point(|row| row.header.end() <= start.position);
+    for row in &rows[first..] {
+        let fail = |error| (format::segment_name(row.slot), error);
+        let (file, len) = match open_life(storage, row.slot, &row.header) {
+            Ok(opened) => opened,
+            Err(Lost::Gone) if look.search => {
+                walk.unit.broken();
+                continue;
+            }
+            Err(Lost::Gone) => break,
+            Err(Lost::Io(error)) => return Err(fail(error)),
+        };
+        if !walk.enter(row) {
+            break;
+        }
+        let limit = row.header.base + len.saturating_sub(SEGMENT_HEADER_LEN);
+        let mut scan = Scan::new(&file, &row.header, limit);
+        walk.go_through(row, &mut scan, |bytes| events::recovering(storage.path(), bytes)).map_err(fail)?;
+    }
+    Ok(walk.walked)
+}
+
+struct Walk {
+    look: Look,
+    start: Spot,
+    /// Where the next fragment is expected.
+    at: Spot,
+    /// The end of the segment before.
+    end: u64,
+    unit: Unit,
+    /// Binds the fragments of a record to each other.
+    chain: u32,
+    /// Progress was told up to that position.
+    told: u64,
+    walked: Walked,
+}
+
+impl Walk {
+    fn new(start: Spot, look: Look) -> Walk {
+        Walk {
+            look,
+            start,
+            at: start,
+            end: start.position,
+            unit: Unit::new(start),
+            chain: 0,
+            told: start.position,
+            walked: Walked { tail: start, holes: Vec::new(), empty: Vec::new(), mark: look.mark, units_behind: 0 },
+        }
+    }
+
+    /// Comes to the next segment. False when the walk ends in front of it.
+    fn enter(&mut self, row: &Row) -> bool {
+        let header = &row.header;
+        if self.unit.inside() && self.end != header.base {
+            // A segment is missing, and with it a piece of the unit.
+            self.unit.broken();
+        }
+        self.end = header.end();
+        self.at.position = self.at.position.max(header.base);
+        if self.at.position != header.base || self.at.seq == header.first_seq {
+            return true;
+        }
+        let continues = self.unit.in_record && header.first_seq == self.at.seq + 1;
+        if !self.look.search && header.missing_from() != self.at.seq && !continues {
+            return false;
+        }
+        // Known gaps and lost segments: the numbers go on with the segment's own, unless a recorded gap reaches into it.
+        if !continues && header.first_seq > self.at.seq {
+            if self.unit.inside() || self.at.seq < header.missing_from() {
+                self.unit.broken();
+            }
+            self.at.seq = header.first_seq;
+            self.unit.begin(self.at);
+            if !self.unit.hole {
+                // The segment itself says what is missing: the tail may stand at its beginning.
+                self.walked.tail = self.at;
+            }
+        }
+        true
+    }
+
+    /// Goes over the fragments of one segment.
+    fn go_through<F: StorageFile>(&mut self, row: &Row, scan: &mut Scan<'_, F>, tell: impl Fn(u64)) -> io::Result<()> {
+        // What is left at the end may be too short for a fragment.
+        while self.at.position + format::FRAGMENT_HEADER_LEN <= row.header.end() {
+            if self.look.committing && self.at.position == self.start.position && self.begin_inside(scan)? {
+                continue;
+            }
+            if self.at.position - self.told >= PROGRESS {
+                self.told = self.at.position;
+                tell(self.told - self.start.position);
+            }
+            match scan.fragment_at(self.at.position, self.chain)? {
+                Some(seen)
+                    if self.unit.accepts(&seen.fragment, self.at.seq) && self.unit.seal_holds(&seen, scan)? =>
+                {
+                    let end = Spot { position: seen.end(), seq: self.at.seq };
+                    self.unit.add_to_seal(&seen);
+                    self.at = self.unit.add(&seen.fragment, self.at, end, &mut self.walked);
+                    self.chain = seen.checksum();
+                }
+                _ if !self.look.search => break,
+                _ => {
+                    self.unit.broken();
+                    let from = self.at.position + format::ALIGN;
+                    let Some((seen, number)) = scan.search(from, self.at.seq, u64::MAX >> 2)? else {
+                        break;
+                    };
+                    self.at = Spot { position: seen.position, seq: number };
+                    self.chain = 0;
+                    self.unit.begin(self.at);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The walk begins where a commit was cut short, perhaps in the middle of a unit. True when the fragment there is the rest
+    /// of a record, which is stepped over.
+    fn begin_inside<F: StorageFile>(&mut self, scan: &mut Scan<'_, F>) -> io::Result<bool> {
+        let Some(seen) = scan.header_at(self.at.position)? else {
+            return Ok(false);
+        };
+        let is_rest = matches!(seen.fragment.kind, Kind::Middle | Kind::Last);
+        if is_rest {
+            // It goes on with what is behind it, whether that is of the same batch or not.
+            self.at.position = seen.end();
+            self.unit.in_batch = seen.fragment.more;
+            self.walked.tail = self.at;
+        } else {
+            self.unit.in_batch = seen.fragment.continues;
+        }
+        Ok(is_rest)
+    }
+}
