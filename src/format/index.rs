@@ -13,7 +13,6 @@ pub(crate) mod index_at {
     pub(crate) const CHECKPOINT_B: usize = 4096;
     pub(crate) const LIVE: usize = 8192;
     pub(crate) const ACKS: usize = 8704;
-    pub(crate) const MORE_ACKS: usize = 4608;
     pub(crate) const CONSUMERS: usize = 12288;
     pub(crate) const SEGMENTS: usize = 36864;
     /// Length in bytes of a new index file.

@@ -60,7 +60,7 @@ fn the_tables_say_what_the_code_does() {
     }
     // Every offset in the code stands in a table (the index header's and the ends apart, whose tables are prose).
     for (name, values) in &constants {
-        if ["MAGIC", "CRC", "END", "CONSUMERS", "SEGMENTS", "ACKS", "MORE_ACKS"].contains(&name.as_str()) {
+        if ["MAGIC", "CRC", "END", "CONSUMERS", "SEGMENTS", "ACKS"].contains(&name.as_str()) {
             continue;
         }
         for value in values {
@@ -74,13 +74,9 @@ fn the_tables_say_what_the_code_does() {
     assert!(extent(index_at::CONSUMERS, CONSUMER_ROWS * CONSUMER_ROW_LEN));
     assert!(extent(index_at::SEGMENTS, SEGMENT_ROWS * SEGMENT_ROW_LEN));
     assert!(extent(index_at::ACKS, ACKS_ROWS * ACKS_ROW_LEN));
-    assert!(extent(index_at::MORE_ACKS, ACKS_ROWS * ACKS_ROW_LEN));
-    const { assert!(index_at::MORE_ACKS + ACKS_ROWS * ACKS_ROW_LEN <= index_at::LIVE) };
     const { assert!(index_at::ACKS + ACKS_ROWS * ACKS_ROW_LEN <= index_at::CONSUMERS) };
     // A row of acknowledgements is a sector, a pair of places lies in one; name, pair and copy lie in three.
-    for at in [index_at::ACKS, index_at::MORE_ACKS] {
-        assert!(at.is_multiple_of(SECTOR) && ACKS_ROW_LEN == SECTOR);
-    }
+    const { assert!(index_at::ACKS.is_multiple_of(SECTOR) && ACKS_ROW_LEN == SECTOR) };
     for row in 0..64 {
         let at = ConsumerAt::new(row, 64);
         let sector = |offset: usize| (index_at::CONSUMERS + offset) / SECTOR;

@@ -204,10 +204,9 @@ fn read_extents(bytes: &[u8], queue_id: &[u8; 16]) -> Vec<Extent> {
     extents
 }
 
-pub(crate) fn first_extents() -> [Extent; 4] {
+pub(crate) fn first_extents() -> [Extent; 3] {
     [
         Extent { kind: ExtentKind::Acks, offset: index_at::ACKS as u32, rows: ACKS_ROWS as u32 },
-        Extent { kind: ExtentKind::Acks, offset: index_at::MORE_ACKS as u32, rows: ACKS_ROWS as u32 },
         Extent { kind: ExtentKind::Consumers, offset: index_at::CONSUMERS as u32, rows: CONSUMER_ROWS as u32 },
         Extent { kind: ExtentKind::Segments, offset: index_at::SEGMENTS as u32, rows: SEGMENT_ROWS as u32 },
     ]
