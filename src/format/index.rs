@@ -43,15 +43,12 @@ mod checkpoint_at {
     pub(super) const CLEAN: usize = 64;
     pub(super) const DURABLE_CAUSE: usize = 68;
     pub(super) const DURABLE_GAP: usize = 72;
-    pub(super) const OLDER: usize = 80;
     pub(super) const LATEST: usize = 112;
     pub(super) const DURABLE_RESERVED: usize = 120;
     pub(super) const HELD_SEQ: usize = 128;
     pub(super) const SLOT_CRC: usize = 188;
 }
 pub(crate) const CHECKPOINT_LEN: usize = 192;
-/// Ends of earlier runs of given up numbers that are kept: see `given_up`.
-pub(crate) const OLDER_MARKS: usize = 4;
 
 /// Offsets in the live part, in bytes.
 pub(crate) mod live_at {
@@ -78,7 +75,6 @@ pub(crate) mod run_at {
     pub(crate) const RUN_LEASE: usize = 16;
     pub(crate) const RUN_DROPPED_SEQ: usize = 24;
     pub(crate) const RUN_EXPIRED_SEQ: usize = 32;
-    pub(crate) const RUN_OLDER: usize = 40;
     pub(crate) const RUN_LATEST: usize = 72;
     pub(crate) const RUN_NEXT_BASE: usize = 80;
     pub(crate) const RUN_NEXT_SEQ: usize = 88;
@@ -151,7 +147,6 @@ pub(crate) struct Checkpoint {
     pub(crate) reserved: u64,
     pub(crate) cause: u8,
     pub(crate) held: u64,
-    pub(crate) older: [u64; OLDER_MARKS],
     pub(crate) latest: u64,
 }
 
@@ -175,7 +170,6 @@ impl Checkpoint {
         ] {
             LittleEndian::write_u64(&mut bytes[offset..], value);
         }
-        LittleEndian::write_u64_into(&self.older, &mut bytes[at::OLDER..at::OLDER + 8 * OLDER_MARKS]);
         LittleEndian::write_u32(&mut bytes[at::CLEAN..], u32::from(self.clean));
         LittleEndian::write_u32(&mut bytes[at::DURABLE_CAUSE..], self.cause.into());
         let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..at::SLOT_CRC]);
@@ -205,7 +199,6 @@ impl Checkpoint {
             reserved: u64_at(at::DURABLE_RESERVED),
             held: u64_at(at::HELD_SEQ),
             cause: LittleEndian::read_u32(&bytes[at::DURABLE_CAUSE..]) as u8,
-            older: std::array::from_fn(|mark| u64_at(at::OLDER + 8 * mark)),
             latest: u64_at(at::LATEST),
         };
         let Checkpoint { number, seq, lease, next_life, dropped_seq, expired_seq, latest, .. } = checkpoint;
@@ -213,8 +206,7 @@ impl Checkpoint {
             && is_position(checkpoint.position)
             && checkpoint.gap <= seq
             && checkpoint.reserved <= checkpoint.gap
-            && checkpoint.held < LIMIT
-            && checkpoint.older.iter().all(|mark| mark >> 1 < LIMIT);
+            && checkpoint.held < LIMIT;
         sound.then_some(checkpoint)
     }
 }

@@ -170,7 +170,6 @@ fn the_bytes_of_version_1_are_these() {
         reserved: 0,
         cause: 0,
         held: 0,
-        older: [0; OLDER_MARKS],
         latest: 0,
     };
     assert_eq!(hex(&checkpoint.encode(b"0123456789abcdef")[188..]), "59628c93");
@@ -204,7 +203,6 @@ fn what_is_encoded_is_decoded() {
         reserved: 4,
         cause: 1,
         held: 2,
-        older: [12, 13, 14, 15],
         latest: 16,
     };
     let id = [7; 16];

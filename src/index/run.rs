@@ -3,7 +3,7 @@
 
 use byteorder::{ByteOrder, LittleEndian};
 
-use crate::format::{LIMIT, OLDER_MARKS, RUN_LEN, is_position, run_at as at};
+use crate::format::{LIMIT, RUN_LEN, is_position, run_at as at};
 use crate::index::losses::GivenUp;
 use crate::memory::checksum::crc32c;
 
@@ -53,7 +53,6 @@ impl Run {
         ] {
             LittleEndian::write_u64(&mut bytes[offset..], value);
         }
-        LittleEndian::write_u64_into(&self.given_up.older, &mut bytes[at::RUN_OLDER..at::RUN_OLDER + 8 * OLDER_MARKS]);
         let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..at::RUN_CRC]);
         LittleEndian::write_u32(&mut bytes[at::RUN_CRC..], crc);
         bytes
@@ -77,20 +76,15 @@ impl Run {
             flags: LittleEndian::read_u32(&bytes[at::RUN_FLAGS..]),
             next_life: u64_at(at::RUN_NEXT_LIFE),
             lease: u64_at(at::RUN_LEASE),
-            given_up: GivenUp {
-                dropped: u64_at(at::RUN_DROPPED_SEQ),
-                expired: u64_at(at::RUN_EXPIRED_SEQ),
-                older: std::array::from_fn(|mark| u64_at(at::RUN_OLDER + 8 * mark)),
-            },
+            given_up: GivenUp { dropped: u64_at(at::RUN_DROPPED_SEQ), expired: u64_at(at::RUN_EXPIRED_SEQ) },
             latest: u64_at(at::RUN_LATEST),
             next: (next.base != 0).then_some(next),
         };
-        let GivenUp { dropped, expired, older } = run.given_up;
+        let GivenUp { dropped, expired } = run.given_up;
         let sound = [run.next_life, run.lease, dropped, expired, run.latest, next.seq].into_iter().all(|n| n < LIMIT)
             && is_position(next.base)
             && next.gap <= next.seq
-            && next.reserved <= next.gap
-            && older.iter().all(|mark| mark >> 1 < LIMIT);
+            && next.reserved <= next.gap;
         sound.then_some(run)
     }
 }
@@ -106,7 +100,7 @@ mod tests {
             flags: 3,
             next_life: 4,
             lease: 5,
-            given_up: GivenUp { dropped: 6, expired: 7, older: [8, 9, 10, 11] },
+            given_up: GivenUp { dropped: 6, expired: 7 },
             latest: 12,
             next: Some(Next { base: 16, seq: 17, gap: 15, reserved: 14, cause: 2 }),
         }
@@ -135,7 +129,7 @@ mod tests {
             Run { lease: u64::MAX, ..run() },
             Run { latest: LIMIT, ..run() },
             Run { given_up: GivenUp { dropped: LIMIT, ..run().given_up }, ..run() },
-            Run { given_up: GivenUp { older: [0, u64::MAX, 0, 0], ..run().given_up }, ..run() },
+            Run { given_up: GivenUp { expired: LIMIT, ..run().given_up }, ..run() },
             next(Next { base: LIMIT, ..known }),
             next(Next { base: 17, ..known }),
             next(Next { seq: LIMIT, ..known }),
