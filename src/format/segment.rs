@@ -22,6 +22,7 @@ mod segment_at {
     pub(super) const SALT: usize = 88;
     pub(super) const DISK: usize = 96;
     pub(super) const RESERVED: usize = 104;
+    pub(super) const HELD: usize = 112;
     pub(super) const HEADER_CRC: usize = 124;
 }
 
@@ -44,6 +45,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) gap_before: u64,
     /// How many of `gap_before`, at its end, were only reserved.
     pub(crate) reserved: u64,
+    /// Everything below this number was given back when the header was written.
+    pub(crate) held: u64,
     pub(crate) created: u64,
     pub(crate) length: u64,
     pub(crate) allocated: u64,
@@ -109,6 +112,7 @@ impl SegmentHeader {
             (at::ALLOCATED, self.allocated),
             (at::DISK, self.disk),
             (at::RESERVED, self.reserved),
+            (at::HELD, self.held),
         ] {
             LittleEndian::write_u64(&mut bytes[offset..], value);
         }
@@ -146,6 +150,7 @@ impl SegmentHeader {
             first_seq: u64_at(at::FIRST_SEQ),
             gap_before: u64_at(at::GAP_BEFORE),
             reserved: u64_at(at::RESERVED),
+            held: u64_at(at::HELD),
             created: u64_at(at::CREATED),
             length: u64_at(at::LENGTH),
             allocated: u64_at(at::ALLOCATED),
@@ -161,6 +166,7 @@ impl SegmentHeader {
             && header.gap_before <= header.first_seq
             && header.reserved <= header.gap_before
             && header.life < LIMIT
+            && header.held < LIMIT
             && header.created < LIMIT;
         if sound { Ok(header) } else { Err(Invalid::Damaged) }
     }

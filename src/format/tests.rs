@@ -120,6 +120,7 @@ fn header() -> SegmentHeader {
         first_seq: 1000,
         gap_before: 5,
         reserved: 0,
+        held: 0,
         created: 1_700_000_000_000,
         length: 4 << 20,
         allocated: 0,

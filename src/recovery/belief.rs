@@ -88,9 +88,9 @@ pub(super) fn given_up(image: &IndexImage, belief: Belief) -> GivenUp {
 }
 
 /// From that number on messages are held: those before were given up, or passed by every consumer. Of consumers that were removed the
-/// checkpoint says how far they came.
-pub(super) fn held_from(image: &IndexImage, belief: Belief) -> u64 {
+/// checkpoint says how far they came; where the index was lost since, the segments do, which is `held`.
+pub(super) fn held_from(image: &IndexImage, belief: Belief, held: u64) -> u64 {
     let lowest = image.consumers.iter().map(|consumer| consumer.place.seq).min();
-    let passed = lowest.or(image.checkpoint.map(|checkpoint| checkpoint.held));
-    given_up(image, belief).end().max(passed.unwrap_or(0))
+    let passed = lowest.unwrap_or_else(|| image.checkpoint.map_or(0, |checkpoint| checkpoint.held).max(held));
+    given_up(image, belief).end().max(passed)
 }

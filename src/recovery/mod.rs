@@ -182,7 +182,7 @@ fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
     // Numbers never fall: what begins behind the start with a lower one was let go of before.
     rows.keep(|row| row.header.base < start.position || row.header.first_seq >= start.seq);
     let read = |(name, error): (String, _)| Error::io("read", storage.path().join(name), error);
-    let look = Look::with(*belief, image);
+    let look = Look::with(*belief, image, rows);
     let mut walked = walk(storage, &rows.live, start, look).map_err(read)?;
     let stated = Stated::by(image);
     let (mut next, mut reached) = pending(image, &rows.live, walked.tail, *belief);
@@ -251,7 +251,8 @@ impl Tail {
 fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Result<Tail> {
     let Known { index, image, rows, belief, .. } = known;
     let End { walked, stated, reached, .. } = end;
-    let missing = stated.missing_behind(*reached, end.next, lease(image), given_up(image, *belief).end());
+    let gone = given_up(image, *belief).end().max(held_by_segments(image, rows));
+    let missing = stated.missing_behind(*reached, end.next, lease(image), gone);
     let next = seal_tail(storage, &rows.live, walked.tail, stated.position, end.next, missing)?;
     let tail = Tail { spot: walked.tail, next: None }.with(next);
     // Who stands there has yet to be told of what is missing.
@@ -281,7 +282,7 @@ fn let_go<S: Storage>(storage: &S, known: &mut Known<S>, stated: &Stated, mut ta
     }
     // Segments that were given up or passed by everybody, and not yet removed, or are back since: what is left in them
     // is not delivered to somebody new. Of consumers that were removed the checkpoint says how far they came.
-    let held_from = held_from(image, *belief);
+    let held_from = held_from(image, *belief, rows.held);
     let is_let_go = |at: usize| match rows.live.get(at + 1) {
         Some(behind) => behind.header.missing_from() <= held_from,
         None => tail.next.is_some_and(|next| next.seq - next.gap <= held_from),
@@ -296,6 +297,11 @@ fn let_go<S: Storage>(storage: &S, known: &mut Known<S>, stated: &Stated, mut ta
         tail = tail.with(state_lost_beginning(storage, index, live, tail.spot, tail.next, held_from, cause.number())?);
     }
     Ok(tail)
+}
+
+/// What the segments say of how far everything was given back, where the index says nothing.
+fn held_by_segments(image: &IndexImage, rows: &Rows) -> u64 {
+    if image.checkpoint.is_none() && image.consumers.is_empty() { rows.held } else { 0 }
 }
 
 /// At or above that number none was given out.

@@ -23,6 +23,7 @@ pub(super) fn publish<S: Storage>(
     if let Some(next) = next {
         known_gaps.extend(gaps_of(next.seq, next.gap, next.reserved, next.cause));
     }
+    let held = known.image.checkpoint.map_or(0, |checkpoint| checkpoint.held).max(known.rows.held);
     let suspect = known.cached.is_some_and(|run| run.flags & FLAG_POISONED != 0);
     if suspect {
         // As with the segments: pages that a failed sync left clean are stored again before the next one.
@@ -58,6 +59,7 @@ pub(super) fn publish<S: Storage>(
             drained: known.rows.stale,
             foreign_slots: known.rows.foreign_slots,
             next_life,
+            held,
             other_bytes,
             rows_complete,
         },

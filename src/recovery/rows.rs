@@ -56,6 +56,8 @@ pub(super) struct Rows {
     pub(super) foreign_slots: Vec<u32>,
     pub(super) queue_id: Option<[u8; 16]>,
     pub(super) highest_life: Option<u64>,
+    /// The highest number of which a header says that everything below it was given back.
+    pub(super) held: u64,
 }
 
 impl Rows {
@@ -78,6 +80,7 @@ impl Rows {
 
     fn add(&mut self, slot: u32, header: SegmentHeader) {
         self.highest_life = self.highest_life.max(Some(header.life));
+        self.held = self.held.max(header.held);
         let row = Row::new(slot, header);
         match header.state {
             SegmentState::Live => self.live.push(row),
@@ -271,6 +274,7 @@ fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
     let (Some(first), Some(last)) = (live.first(), live.last()) else {
         return false;
     };
+    let held = image.segments.iter().map(|(_, header)| header.held).max().unwrap_or(0);
     let follows = |end: u64, next: u64| (end..=end + format::ALIGN).contains(&next);
     let unbroken = live.windows(2).all(|pair| follows(pair[0].end(), pair[1].base));
     let tail = match (belief.of_cache(image).is_some(), image.live.tail, image.checkpoint) {
@@ -280,7 +284,7 @@ fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
         (false, _, checkpoint) => checkpoint.map_or(0, |checkpoint| checkpoint.position),
     };
     unbroken
-        && first.missing_from() <= held_from(image, belief)
+        && first.missing_from() <= held_from(image, belief, held)
         && (last.base..=last.end() + format::ALIGN).contains(&tail)
 }
 

@@ -40,7 +40,8 @@ impl Stated {
     }
 
     /// What is missing behind what was found: the numbers known to have been given out, then those up to the lease, which
-    /// were only reserved. With what was missing before anyway. What was given up needs no cause of its own.
+    /// were only reserved. With what was missing before anyway. What was given up needs no cause of its own, nor does what was
+    /// given back.
     pub(super) fn missing_behind(&self, found: Spot, before: Option<Next>, lease: u64, given_up: u64) -> Next {
         let from = found.seq.max(given_up);
         let known_end = from.max(self.seq);
@@ -111,7 +112,7 @@ pub(super) fn seal_tail<S: Storage>(
     if let Some(row) = row {
         fill(storage, row, Kind::Padding, tail, row.header.end())?;
     }
-    if rows.is_empty() && missing.gap == 0 && stated <= tail.position {
+    if rows.is_empty() && missing.gap == 0 && missing.seq == tail.seq && stated <= tail.position {
         return Ok(None);
     }
     let reach = format::align_up(tail.position).max(row.map_or(0, |row| row.header.end())).max(stated);

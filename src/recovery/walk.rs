@@ -6,6 +6,7 @@ use crate::events;
 use crate::format::{self, Kind, SEGMENT_HEADER_LEN, Spot};
 use crate::index::image::IndexImage;
 use crate::recovery::belief::Belief;
+use crate::recovery::rows::Rows;
 use crate::recovery::tail::{next_of_run, spot_of};
 use crate::recovery::unit::Unit;
 use crate::segment::scan::Scan;
@@ -30,18 +31,23 @@ pub(super) struct Walked {
 pub(super) struct Look {
     /// Behind what does not validate it looks for more.
     pub(super) search: bool,
-    /// A kill cut a commit short, so all that was pushed is whole: the segment that begins at the start may begin in the
-    /// middle of a unit, of which nothing is missing.
-    pub(super) committing: bool,
+    /// What lies before the start was whole: the segment that begins there may begin in the middle of a unit, of which
+    /// nothing is missing.
+    pub(super) whole_before: bool,
     /// Units behind that position are counted.
     pub(super) mark: u64,
 }
 
 impl Look {
-    pub(super) fn with(belief: Belief, image: &IndexImage) -> Look {
+    pub(super) fn with(belief: Belief, image: &IndexImage, rows: &Rows) -> Look {
+        // A kill cut a commit short: all that was pushed is whole.
+        let committing = belief == Belief::Cache && image.live.tail.is_none();
+        // What was given back had been committed. With a checkpoint the walk begins at a unit, or what is before is lost.
+        let first = rows.live.first().map_or(u64::MAX, |row| row.header.first_seq);
+        let given_back = image.checkpoint.is_none() && first <= rows.held;
         Look {
             search: belief.searches(),
-            committing: belief == Belief::Cache && image.live.tail.is_none(),
+            whole_before: committing || given_back,
             mark: image.live.tail.map_or(u64::MAX, |(position, _)| position),
         }
     }
@@ -108,6 +114,8 @@ pub(super) fn walk<S: Storage>(
 
 struct Walk {
     look: Look,
+    /// The next fragment may be one from the middle of a unit whose beginning is not there.
+    begins_inside: bool,
     start: Spot,
     /// Where the next fragment is expected.
     at: Spot,
@@ -125,6 +133,7 @@ impl Walk {
     fn new(start: Spot, look: Look) -> Walk {
         Walk {
             look,
+            begins_inside: look.whole_before,
             start,
             at: start,
             end: start.position,
@@ -170,7 +179,7 @@ impl Walk {
     fn go_through<F: StorageFile>(&mut self, row: &Row, scan: &mut Scan<'_, F>, tell: impl Fn(u64)) -> io::Result<()> {
         // What is left at the end may be too short for a fragment.
         while self.at.position + format::FRAGMENT_HEADER_LEN <= row.header.end() {
-            if self.look.committing && self.at.position == self.start.position && self.begin_inside(scan)? {
+            if self.begins_inside && self.begin_inside(scan)? {
                 continue;
             }
             if self.at.position - self.told >= PROGRESS {
@@ -202,12 +211,15 @@ impl Walk {
         Ok(())
     }
 
-    /// The walk begins where a commit was cut short, perhaps in the middle of a unit. True when the fragment there is the rest
-    /// of a record, which is stepped over.
+    /// The walk begins where a unit may have begun before. True when the fragment there is the rest of a record, which is
+    /// stepped over.
     fn begin_inside<F: StorageFile>(&mut self, scan: &mut Scan<'_, F>) -> io::Result<bool> {
-        let Some(seen) = scan.header_at(self.at.position)? else {
+        let Some(seen) = scan.header_at(self.at.position)?.filter(|_| self.at.position == self.walked.tail.position)
+        else {
+            self.begins_inside = false;
             return Ok(false);
         };
+        self.begins_inside = seen.fragment.kind == Kind::Middle;
         let is_rest = matches!(seen.fragment.kind, Kind::Middle | Kind::Last);
         if is_rest {
             // It goes on with what is behind it, whether that is of the same batch or not.

@@ -133,6 +133,7 @@ impl<F: StorageFile> List<F> {
             first_seq: plan.first_seq,
             gap_before: plan.gap_before,
             reserved: plan.reserved,
+            held: self.recycling.held,
             created,
             length: context.pool.geometry().segment_len,
             allocated: 0,

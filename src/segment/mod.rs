@@ -108,6 +108,8 @@ pub(crate) struct Found {
     /// Slots whose names are taken by something else.
     pub(crate) foreign_slots: Vec<u32>,
     pub(crate) next_life: u64,
+    /// Everything below that number was given back, and the disk knows.
+    pub(crate) held: u64,
     pub(crate) other_bytes: u64,
     /// Every one of them has its row in the index.
     pub(crate) rows_complete: bool,
@@ -214,7 +216,7 @@ impl<S: Storage> Segments<S> {
                 open: Vec::new(),
                 held: Vec::new(),
                 stores: 0,
-                recycling: Recycling::new(found.drained, found.spares),
+                recycling: Recycling::new(found.drained, found.spares, found.held),
                 retired: 0,
                 names: Names {
                     slots,

@@ -51,8 +51,10 @@ impl<F: StorageFile> Handing<F> {
             let file = self.file.take();
             let file =
                 file.or_else(|| open_life(context.storage, self.row.slot, &self.row.header).ok().map(|(file, _)| file));
-            let state = if planted!(SpareLeftLive) { SegmentState::Live } else { SegmentState::Spare };
-            let header = SegmentHeader { state, ..self.row.header.in_file() };
+            let mut header = SegmentHeader { state: SegmentState::Spare, ..self.row.header.in_file() };
+            if planted!(SpareLeftLive) {
+                (header.state, header.held) = (SegmentState::Live, 0);
+            }
             // A spare whose header could not be marked would rise again if the index were lost: remove it.
             self.file = file.filter(|file| file.write_at(&header.encode(), 0).is_ok());
             self.keep = self.file.is_some();
@@ -85,10 +87,13 @@ pub(crate) struct Recycling<F> {
     pub(super) removed: Vec<(Weak<Segment<F>>, u64)>,
     /// Counts what was handed on and found its place.
     pub(super) given_back: u64,
+    /// Everything below this number was given back, and the disk knows. Each header that is written says so, for an opening
+    /// that finds no index.
+    pub(super) held: u64,
 }
 
 impl<F> Recycling<F> {
-    pub(super) fn new(drained: Vec<Row>, spares: Vec<Row>) -> Recycling<F> {
+    pub(super) fn new(drained: Vec<Row>, spares: Vec<Row>, held: u64) -> Recycling<F> {
         Recycling {
             drained_files: Vec::new(),
             drained: drained.into_iter().map(|row| Drained { row }).collect(),
@@ -96,6 +101,7 @@ impl<F> Recycling<F> {
             in_transit: Vec::new(),
             removed: Vec::new(),
             given_back: 0,
+            held,
         }
     }
 
@@ -130,7 +136,8 @@ impl<F: StorageFile> List<F> {
         drained: Drained,
         kept: usize,
     ) -> Handing<F> {
-        let row = drained.row;
+        let mut row = drained.row;
+        row.header.held = self.recycling.held;
         let life = row.header.life;
         self.recycling.in_transit.push(row);
         let held = self
@@ -152,6 +159,15 @@ impl<F: StorageFile> List<F> {
             Some(Ok(segment)) => Handing { file: Some(segment.file), keep, ..Handing::out(row, Weak::new()) },
             None => Handing { keep, ..Handing::out(row, Weak::new()) },
         }
+    }
+
+    /// All that is drained leaves the directory: a spare is to say how far that goes.
+    pub(super) fn take_spare_to_mark(&mut self) -> Option<Handing<F>> {
+        let at = self.recycling.spares.iter().rposition(|spare| spare.file.is_some() && !spare.is_fresh)?;
+        let Spare { mut row, file, .. } = self.recycling.spares.remove(at);
+        row.header.held = self.recycling.held;
+        self.recycling.in_transit.push(row);
+        Some(Handing { file, keep: true, ..Handing::out(row, Weak::new()) })
     }
 
     /// What was handed on has arrived.

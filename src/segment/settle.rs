@@ -34,6 +34,7 @@ impl<S: Storage> Segments<S> {
         context.index.sync_for_change(context.durable, context.given_up, held)?;
         let mut list = self.list();
         context.begin_changing()?;
+        list.recycling.held = list.recycling.held.max(held);
         let mut handing: Vec<Handing<S::File>> = Vec::with_capacity(lives.len());
         for life in lives {
             let at = list.recycling.drained.iter().position(|drained| drained.row.header.life == life);
@@ -42,6 +43,9 @@ impl<S: Storage> Segments<S> {
                 let kept = handing.iter().filter(|handing| handing.keep).count();
                 handing.push(list.take_drained(context, drained, kept));
             }
+        }
+        if !handing.iter().any(|handing| handing.keep) {
+            handing.extend(list.take_spare_to_mark());
         }
         drop(list);
         self.hand_on(context, handing);
