@@ -1,0 +1,124 @@
+//! The two slots of checkpoints, written in turn: what is known to be on the disk.
+
+use parking_lot::Mutex;
+
+use crate::error::Result;
+use crate::format::{CHECKPOINT_LEN, Checkpoint, index_at};
+use crate::index::Index;
+use crate::index::image::IndexImage;
+use crate::index::losses::GivenUp;
+use crate::storage::Storage;
+
+#[derive(Debug)]
+pub(super) struct Checkpoints {
+    newest: Checkpoint,
+    newest_is_b: bool,
+    number: u64,
+    /// The newest slot is on disk, so the other one may be overwritten (rule R1).
+    newest_is_durable: bool,
+}
+
+impl Checkpoints {
+    pub(super) fn of(image: &IndexImage) -> Checkpoints {
+        Checkpoints {
+            newest: image.checkpoint.unwrap_or_default(),
+            newest_is_b: image.newest_is_b,
+            number: image.slot_number,
+            newest_is_durable: false,
+        }
+    }
+}
+
+impl<S: Storage> Index<S> {
+    /// The newest checkpoint written or found.
+    pub(crate) fn checkpoint(&self) -> Checkpoint {
+        self.checkpoints.lock().newest
+    }
+
+    /// As [`checkpoint`](Self::checkpoint), and whether it is known to be on disk.
+    pub(crate) fn durable_checkpoint(&self) -> (Checkpoint, bool) {
+        let slots = self.checkpoints.lock();
+        (slots.newest, slots.newest_is_durable)
+    }
+
+    /// Writes a checkpoint and makes it, and every place stored before, durable. What it names durable must be so.
+    pub(crate) fn write_checkpoint(&self, change: impl FnOnce(&mut Checkpoint)) -> Result<()> {
+        let mut slots = self.checkpoints.lock();
+        #[cfg(test)]
+        if crate::tests::sim::Mutant::SlotOverwrittenWithoutR1.is_planted() {
+            slots.newest_is_durable = true;
+        }
+        if !slots.newest_is_durable {
+            // R1: the slot recovery chose may exist in the page cache alone. It is stored again (a page whose writing
+            // failed once counts as clean) and made durable before the other one is touched.
+            let bytes = slots.newest.encode(&self.queue_id);
+            if slots.newest.number > 0 {
+                self.sheet.copy_in(slot_offset(slots.newest_is_b), &bytes);
+            }
+            self.sync()?;
+            slots.newest_is_durable = true;
+        }
+        let mut next = slots.newest;
+        change(&mut next);
+        let run = *self.run.lock();
+        if (next.position, next.seq) != (slots.newest.position, slots.newest.seq) {
+            let stated = run.next.filter(|stated| stated.base == next.position).unwrap_or_default();
+            (next.gap, next.reserved, next.cause) = (stated.gap, stated.reserved, stated.cause);
+        }
+        next.latest = next.latest.max(run.latest);
+        slots.number += 1;
+        next.number = slots.number;
+        next.nonce = self.nonce;
+        let bytes: [u8; CHECKPOINT_LEN] = next.encode(&self.queue_id);
+        self.sheet.copy_in(slot_offset(!slots.newest_is_b), &bytes);
+        slots.newest_is_b = !slots.newest_is_b;
+        slots.newest = next;
+        slots.newest_is_durable = false;
+        self.sync()?;
+        slots.newest_is_durable = true;
+        Ok(())
+    }
+
+    /// Makes every place stored before durable, and that the last opening's end is no longer the end: what is done to the
+    /// segments now must not be missed by an opening that believes in a clean end.
+    ///
+    /// And where the durable part of the queue ends, `(position, seq)`, when that is news: what is held may begin in the middle
+    /// of a batch afterwards, whose rest counts because it is durable, and for no other reason. And what was given up, and the
+    /// first number that is `held` afterwards: what is missing from there on was lost.
+    pub(crate) fn sync_for_change(&self, durable: (u64, u64), given_up: &Mutex<GivenUp>, held: u64) -> Result<()> {
+        #[cfg(test)]
+        if crate::tests::sim::Mutant::RecycledBeforePlacesAreSynced.is_planted() {
+            return Ok(());
+        }
+        let newest = self.checkpoint();
+        let known = GivenUp::of(&newest) == *given_up.lock();
+        #[cfg(test)]
+        let known = known || crate::tests::sim::Mutant::CauseNotDurable.is_planted();
+        #[cfg(test)]
+        let newest =
+            Checkpoint { clean: newest.clean && !crate::tests::sim::Mutant::CleanMarkKept.is_planted(), ..newest };
+        if !newest.clean && durable.0 <= newest.position && known && held <= newest.held {
+            return self.sync();
+        }
+        self.write_checkpoint(|checkpoint| {
+            #[cfg(test)]
+            let kept = checkpoint.clean && crate::tests::sim::Mutant::CleanMarkKept.is_planted();
+            #[cfg(not(test))]
+            let kept = false;
+            checkpoint.clean = kept;
+            checkpoint.held = checkpoint.held.max(held);
+            #[cfg(test)]
+            if crate::tests::sim::Mutant::CauseNotDurable.is_planted() {
+                return;
+            }
+            given_up.lock().state_in(checkpoint);
+            if durable.0 > checkpoint.position {
+                (checkpoint.position, checkpoint.seq) = durable;
+            }
+        })
+    }
+}
+
+fn slot_offset(is_b: bool) -> usize {
+    if is_b { index_at::CHECKPOINT_B } else { index_at::CHECKPOINT_A }
+}

@@ -1,0 +1,177 @@
+//! Consumers: their names, and where their places are stored.
+
+use crate::error::{Error, Result};
+use crate::format::{
+    self, ACKS_ROW_LEN, ACKS_SLOT_LEN, Acks, CONSUMER_ROWS, ConsumerAt, Extent, ExtentKind, INDEX_NAME, NAME_ROW_LEN,
+    PLACE_HALF_LEN, PLACE_SLOT_LEN, Place, place_at,
+};
+use crate::index::Index;
+use crate::index::extents::{Extents, extent_of, row_of, rows_of};
+use crate::storage::sheet::Sheet;
+use crate::storage::{Storage, StorageFile};
+
+/// Where one consumer's place is stored. Owned by that consumer, under its lock.
+#[derive(Debug)]
+pub(crate) struct PlaceSlot<F> {
+    sheet: Sheet<F>,
+    at: ConsumerAt,
+    seed: u32,
+    number: u64,
+}
+
+/// Of so many places one goes to the copy as well.
+const COPIED_EVERY: u64 = 64;
+
+impl<F: StorageFile> PlaceSlot<F> {
+    /// Stores a new place beside the one before, which stays whole until this one is: a kill between two stores, or a
+    /// torn page, leaves one of the two.
+    #[inline]
+    pub(crate) fn store(&mut self, position: u64, seq: u64) {
+        self.number += 1;
+        let place = Place { number: self.number, position, seq };
+        let half = self.at.pair + (self.number & 1) as usize * PLACE_HALF_LEN;
+        self.sheet.store_row(half, place.words(), place.crc(self.seed));
+        if self.number.is_multiple_of(COPIED_EVERY) {
+            self.store_copy(&place);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn store_copy(&self, place: &Place) {
+        self.sheet.store_row(self.at.copy, place.words(), place.crc(self.seed));
+    }
+}
+
+impl<S: Storage> Index<S> {
+    /// Gives the consumer a row, with the place it begins at; or takes up the row it has.
+    pub(crate) fn add_consumer(
+        &self,
+        storage: &S,
+        known: Option<u32>,
+        name: &str,
+        place: Place,
+        room: u64,
+    ) -> Result<(u32, PlaceSlot<S::File>)> {
+        let mut extents = self.extents.lock();
+        let row = match known {
+            Some(row) => row,
+            None if name.is_empty() => 0,
+            None => {
+                // The first row is the default consumer's.
+                let free = |row: &u32| !extents.consumers.contains(row);
+                // One was removed from it, and the disk does not know yet: what is left there may be half of either.
+                let unknown = |row: &u32| extents.removed.get(row).is_some_and(|mark| !self.syncs.is_past(*mark));
+                let rows = rows_of(&extents.sheets, ExtentKind::Consumers);
+                let known = (1..rows).find(|row| free(row) && !unknown(row));
+                let row = known.or_else(|| (1..).find(free)).unwrap_or(u32::MAX);
+                if row >= rows_of(&extents.sheets, ExtentKind::Consumers) {
+                    self.add_extent(&mut extents, ExtentKind::Consumers, CONSUMER_ROWS as u32, room)
+                        .map_err(|error| Error::io("grow", storage.path().join(INDEX_NAME), error))?;
+                }
+                row
+            }
+        };
+        let Some((sheet, at)) = consumer_of(&extents.sheets, row) else {
+            return Err(Error::internal(&self.directory, "the index grew by consumers' rows, and has no row for one"));
+        };
+        let seed = Place::seed(&self.queue_id, name.as_bytes());
+        let mut slot = PlaceSlot { sheet: sheet.share(), at, seed, number: place.number };
+        if known.is_none() {
+            // One of that name may have been removed from the row, and not all of that be on the disk.
+            slot.number = newest_place(sheet, at, seed).map_or(0, |place| place.number);
+            self.forget_before(&extents, row, seed, &mut slot)?;
+            slot.store(place.position, place.seq);
+            slot.store(place.position, place.seq);
+        }
+        // What is known may have lost its name, or its copy.
+        let (mut copied, wanted) = ([0; PLACE_SLOT_LEN], Place::empty_copy(name));
+        sheet.copy_out(at.copy, &mut copied);
+        if known.is_none()
+            || copied[place_at::PLACE_NAME..] != wanted[place_at::PLACE_NAME..]
+            || Place::decode(&copied, seed).is_none()
+        {
+            sheet.copy_in(at.copy, &wanted);
+            slot.store_copy(&Place { number: slot.number, ..place });
+        }
+        let (mut said, wanted) = ([0; NAME_ROW_LEN], format::encode_name(name));
+        sheet.copy_out(at.name, &mut said);
+        if said != wanted {
+            sheet.copy_in(at.name, &wanted);
+        }
+        extents.consumers.insert(row);
+        Ok((row, slot))
+    }
+
+    /// One of that name may have been in the row whose place or acknowledgements reached the disk before a power cut, and whose name
+    /// or place did not: the new one has acknowledged nothing, and did not stand there. Durable before there is a name or a place
+    /// for it.
+    fn forget_before(
+        &self,
+        extents: &Extents<S::File>,
+        row: u32,
+        seed: u32,
+        slot: &mut PlaceSlot<S::File>,
+    ) -> Result<()> {
+        let mut forgotten = newest_place(&slot.sheet, slot.at, seed).is_some_and(|place| !place.is_removed());
+        if forgotten {
+            let removed = Place::removed(0);
+            slot.store(removed.position, removed.seq);
+        }
+        for at in 0..rows_of(&extents.sheets, ExtentKind::Acks) {
+            let is_owned = extents.acks_rows.get(at as usize).is_some_and(Option::is_some);
+            let Some((sheet, offset)) = row_of(&extents.sheets, ExtentKind::Acks, at).filter(|_| !is_owned) else {
+                continue;
+            };
+            let mut bytes = [0; ACKS_ROW_LEN];
+            sheet.copy_out(offset, &mut bytes);
+            if bytes.chunks(ACKS_SLOT_LEN).any(|slot| Acks::decode(slot, row, seed).is_some()) {
+                sheet.zero(offset, ACKS_ROW_LEN);
+                forgotten = true;
+            }
+        }
+        if forgotten { self.sync() } else { Ok(()) }
+    }
+
+    /// The consumer is gone. Its place says so, beside the one before: a power cut that undoes a part of this leaves it where
+    /// it was, or gone, and never where it was earlier.
+    pub(crate) fn remove_consumer(&self, row: u32, name: &str) {
+        let mut extents = self.extents.lock();
+        if let Some((sheet, at)) = consumer_of(&extents.sheets, row) {
+            let seed = Place::seed(&self.queue_id, name.as_bytes());
+            let place = Place::removed(newest_place(sheet, at, seed).map_or(0, |place| place.number) + 1);
+            let half = at.pair + (place.number & 1) as usize * PLACE_HALF_LEN;
+            sheet.store_row(half, place.words(), place.crc(seed));
+            sheet.copy_in(at.name, &[0; NAME_ROW_LEN]);
+            sheet.copy_in(at.copy, &[0; PLACE_SLOT_LEN]);
+        }
+        extents.consumers.remove(&row);
+        extents.removed.insert(row, self.syncs.mark());
+    }
+}
+
+/// The sheet that holds a consumer's row, and where its parts lie in it.
+fn consumer_of<F>(sheets: &[(Extent, Sheet<F>)], row: u32) -> Option<(&Sheet<F>, ConsumerAt)> {
+    let (sheet, extent, offset, row) = extent_of(sheets, ExtentKind::Consumers, row)?;
+    let at = ConsumerAt::new(row, extent.rows);
+    Some((sheet, ConsumerAt { name: offset + at.name, pair: offset + at.pair, copy: offset + at.copy }))
+}
+
+/// The newest of a consumer's places, which may say that it was removed.
+fn newest_place<F: StorageFile>(sheet: &Sheet<F>, at: ConsumerAt, seed: u32) -> Option<Place> {
+    let places = at.places().into_iter().filter_map(|place| {
+        let mut bytes = [0; place_at::PLACE_NAME];
+        sheet.copy_out(place, &mut bytes);
+        Place::decode(&bytes, seed)
+    });
+    places.max_by_key(|place| place.number)
+}
+
+pub(super) fn clear_consumer<F: StorageFile>(sheets: &[(Extent, Sheet<F>)], row: u32) {
+    if let Some((sheet, at)) = consumer_of(sheets, row) {
+        sheet.copy_in(at.name, &[0; NAME_ROW_LEN]);
+        for slot in [at.pair, at.copy] {
+            sheet.copy_in(slot, &[0; PLACE_SLOT_LEN]);
+        }
+    }
+}

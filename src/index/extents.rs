@@ -1,0 +1,135 @@
+//! The extents: where the rows of segments, consumers and acknowledgements lie, and how more of them come to be.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::atomic::Ordering;
+
+use crate::format::{
+    EXTENT_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind, SEGMENT_ROW_LEN, SEGMENT_ROWS, SegmentHeader, index_at,
+};
+use crate::index::Index;
+use crate::index::image::{AcksOwner, IndexImage, first_extents};
+use crate::storage::sheet::Sheet;
+use crate::storage::{Storage, StorageFile};
+
+#[derive(Debug)]
+pub(super) struct Extents<F> {
+    pub(super) sheets: Vec<(Extent, Sheet<F>)>,
+    pub(super) file_len: u64,
+    /// Rows of consumers that exist.
+    pub(super) consumers: BTreeSet<u32>,
+    /// Rows that consumers were removed from, and the [mark](Syncs::mark) behind which the disk knows.
+    pub(super) removed: BTreeMap<u32, u64>,
+    /// By row of acknowledgements: whose it is.
+    pub(super) acks_rows: Vec<Option<AcksOwner>>,
+}
+
+impl<F> Extents<F> {
+    pub(super) fn of(image: &IndexImage, sheets: Vec<(Extent, Sheet<F>)>, file_len: u64) -> Extents<F> {
+        Extents {
+            sheets,
+            file_len,
+            consumers: image.consumers.iter().map(|consumer| consumer.row).collect(),
+            removed: BTreeMap::new(),
+            acks_rows: image.acks_rows.clone(),
+        }
+    }
+}
+
+impl<S: Storage> Index<S> {
+    /// Notes the segment in `slot`; `None` clears the row. The file may grow by `room` bytes. False when there is no row for it and none could be made:
+    /// then the rows must not be believed.
+    pub(crate) fn write_segment_row(&self, slot: u32, header: Option<&SegmentHeader>, room: u64) -> bool {
+        let mut extents = self.extents.lock();
+        if row_of(&extents.sheets, ExtentKind::Segments, slot).is_none() {
+            if header.is_none() {
+                return true;
+            }
+            // A file that somebody gave a far number is no reason for a table that long.
+            if slot > 4 * rows_of(&extents.sheets, ExtentKind::Segments) {
+                return false;
+            }
+            let rows = (slot + 1).next_multiple_of(SEGMENT_ROWS as u32).max(2 * SEGMENT_ROWS as u32);
+            if self.add_extent(&mut extents, ExtentKind::Segments, rows, room).is_err() {
+                return false;
+            }
+        }
+        let Some((sheet, offset)) = row_of(&extents.sheets, ExtentKind::Segments, slot) else {
+            return false;
+        };
+        let bytes = header.map_or([0; SEGMENT_ROW_LEN], SegmentHeader::encode);
+        sheet.copy_in(offset, &bytes);
+        true
+    }
+
+    /// Rows of `kind` are added behind the end of the file, in space that is allocated before it is noted.
+    /// At most `room` bytes may be added.
+    pub(super) fn add_extent(
+        &self,
+        extents: &mut Extents<S::File>,
+        kind: ExtentKind,
+        rows: u32,
+        room: u64,
+    ) -> io::Result<()> {
+        let added = extents.sheets.len() - first_extents().len();
+        if added >= EXTENT_ROWS {
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "the index file has no row for another extent"));
+        }
+        let have = rows_of(&extents.sheets, kind);
+        let page = crate::memory::page_size();
+        let offset = extents.file_len.next_multiple_of(page);
+        let mut extent = Extent {
+            kind,
+            offset: u32::try_from(offset).map_err(|_| io::ErrorKind::QuotaExceeded)?,
+            rows: rows.saturating_sub(have).max(have),
+        };
+        let len = (u64::from(extent.rows) * extent.row_len() as u64).next_multiple_of(page);
+        extent.rows = (len / extent.row_len() as u64) as u32;
+        if offset + len - extents.file_len > room {
+            return Err(io::Error::new(
+                io::ErrorKind::QuotaExceeded,
+                "max_bytes or min_free_bytes leaves no room for a longer index file",
+            ));
+        }
+        self.sheets.file().allocate(offset, len)?;
+        let sheet = self.sheets.sheet(offset, len as usize)?;
+        sheet.zero(0, len as usize);
+        let row = index_at::EXTENTS + added * EXTENT_ROW_LEN;
+        self.sheet.copy_in(row, &extent.encode(&self.queue_id));
+        extents.sheets.push((extent, sheet));
+        extents.file_len = offset + len;
+        self.len.store(extents.file_len, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+pub(super) fn rows_of<F>(sheets: &[(Extent, Sheet<F>)], kind: ExtentKind) -> u32 {
+    sheets.iter().filter(|(extent, _)| extent.kind == kind).map(|(extent, _)| extent.rows).sum()
+}
+
+/// The sheet that holds row `row` of `kind`, the row's extent, the extent's offset in the sheet, and the row's number in
+/// the extent.
+pub(super) fn extent_of<F>(
+    sheets: &[(Extent, Sheet<F>)],
+    kind: ExtentKind,
+    mut row: u32,
+) -> Option<(&Sheet<F>, &Extent, usize, u32)> {
+    for (extent, sheet) in sheets {
+        if extent.kind != kind {
+            continue;
+        }
+        if row < extent.rows {
+            // The first extents lie in the sheet of the file's beginning, each other one has its own.
+            let offset = extent.offset as usize;
+            return Some((sheet, extent, if offset < index_at::END { offset } else { 0 }, row));
+        }
+        row -= extent.rows;
+    }
+    None
+}
+
+/// The sheet that holds row `row` of `kind`, and the row's offset in it.
+pub(super) fn row_of<F>(sheets: &[(Extent, Sheet<F>)], kind: ExtentKind, row: u32) -> Option<(&Sheet<F>, usize)> {
+    let (sheet, extent, offset, row) = extent_of(sheets, kind, row)?;
+    Some((sheet, offset + row as usize * extent.row_len()))
+}

@@ -1,0 +1,113 @@
+//! An index file as it is found, before anything in it is believed.
+
+use std::io;
+
+use crate::events;
+use crate::format::{self, EXTENT_ROW_LEN, EXTENT_ROWS, Extent, INDEX_NAME, Invalid, index_at};
+use crate::index::image::IndexImage;
+use crate::storage::{Storage, StorageFile, read_full};
+
+/// An index file longer than this is not ours: rows for 512 TiB of 4 MiB segments.
+const MAX_INDEX_LEN: u64 = 16 << 30;
+
+/// An index file as found: its bytes, and what its header says.
+pub(crate) struct IndexFile<S: Storage> {
+    pub(crate) file: S::File,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) header: Result<[u8; 16], Invalid>,
+    /// Some of it the disk does not give: read as zeros, and not to be mapped.
+    pub(crate) unreadable: bool,
+}
+
+impl<S: Storage> std::fmt::Debug for IndexFile<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IndexFile").finish_non_exhaustive()
+    }
+}
+
+impl<S: Storage> IndexFile<S> {
+    /// Reads the whole index file; `None` when there is none.
+    pub(crate) fn read(storage: &S) -> io::Result<Option<IndexFile<S>>> {
+        let file = match storage.open(INDEX_NAME) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let len = file.len()?.min(MAX_INDEX_LEN);
+        let mut bytes = vec![0; index_at::END];
+        let mut unreadable = false;
+        let read = read_around(&file, &mut bytes, 0, &mut unreadable);
+        bytes.truncate(read);
+        let header = format::decode_index_header(&bytes);
+        if len > index_at::END as u64 {
+            let end = match header {
+                // How far the extents reach.
+                Ok(queue_id) => (0..EXTENT_ROWS)
+                    .map_while(|row| Extent::decode(bytes.get(index_at::EXTENTS + row * EXTENT_ROW_LEN..)?, &queue_id))
+                    .map(|extent| u64::from(extent.offset) + u64::from(extent.rows) * extent.row_len() as u64)
+                    .max()
+                    .unwrap_or(0),
+                // Whose they are is not known yet.
+                Err(_) => LARGEST_REST,
+            };
+            bytes.resize((end.min(len) as usize).max(index_at::END), 0);
+            let from = read.min(index_at::END);
+            read_around(&file, &mut bytes[from..], from as u64, &mut unreadable);
+        }
+        if unreadable {
+            events::unreadable(storage.path(), INDEX_NAME);
+        }
+        Ok(Some(IndexFile { file, bytes, header, unreadable }))
+    }
+
+    /// The queue whose index it is. Where the header is damaged the id in it counts all the same when anything that is seeded with
+    /// it validates.
+    pub(crate) fn queue_id(&self) -> Option<[u8; 16]> {
+        self.header.ok().or_else(|| {
+            let id = format::index_id(&self.bytes)?;
+            let image = IndexImage::read(&self.bytes, &id);
+            (image.checkpoint.is_some() || image.live.run.is_some()).then_some(id)
+        })
+    }
+
+    /// The header was never written, or never reached the disk: it does with the first sync of the file, so nothing in it was ever
+    /// synced.
+    pub(crate) fn was_being_made(&self) -> bool {
+        self.bytes.iter().take(format::INDEX_HEADER_LEN).all(|byte| *byte == 0)
+    }
+
+    /// The file, with its header written again if that is damaged. Best effort: the next opening knows it as well.
+    pub(crate) fn repaired(self, queue_id: &[u8; 16], now: u64) -> S::File {
+        if self.header.is_err() {
+            let _ = self.file.write_at(&format::encode_index_header(queue_id, now), index_at::INDEX_HEADER as u64);
+        }
+        self.file
+    }
+}
+
+/// As [`read_full`], around what cannot be read: that is left as it is, and said.
+fn read_around<F: StorageFile>(file: &F, buf: &mut [u8], offset: u64, unreadable: &mut bool) -> usize {
+    match read_full(file, buf, offset) {
+        Ok(read) => read,
+        Err(_) if buf.len() <= SECTOR => {
+            *unreadable = true;
+            buf.len()
+        }
+        Err(_) => {
+            // The half that ends at a sector's end.
+            let half = (buf.len() / 2).next_multiple_of(SECTOR);
+            let (first, second) = buf.split_at_mut(half);
+            let read = read_around(file, first, offset, unreadable);
+            if read < half {
+                return read;
+            }
+            half + read_around(file, second, offset + half as u64, unreadable)
+        }
+    }
+}
+
+/// What a disk cannot read is a multiple of so many bytes.
+const SECTOR: usize = 512;
+
+/// An index longer by more than this, and than twice what is used of it, was not left so by a queue.
+pub(super) const LARGEST_REST: u64 = 16 << 20;
