@@ -99,12 +99,14 @@ impl<S: Storage> Engine<S> {
     ) -> Result<(Range<u64>, R)> {
         let _told = events::at_end();
         let core = &*self.core;
-        let (mut deadline, mut has_waited) = (None, false);
+        let (mut deadline, mut has_waited, mut were_open) = (None, false, false);
         loop {
             let mut writer = self.writer()?;
             if writer.take_refused() {
                 // What would still fit behind all that was read would keep the space of that from what comes next.
                 self.find_room(&mut writer)?;
+                // Asked before the disk is: what has no room now may have it as soon as it was refused.
+                were_open = core.segments.has_removed_open();
             }
             let seen = *core.space.gate.lock();
             let passed = core.segments.passed();
@@ -130,7 +132,7 @@ impl<S: Storage> Engine<S> {
                 has_waited = false;
                 continue;
             }
-            if !has_waited && !error.is_of_max_bytes() && core.segments.has_removed_open() {
+            if !has_waited && !error.is_of_max_bytes() && (were_open || core.segments.has_removed_open()) {
                 has_waited = true;
                 drop(writer);
                 self.wait_for_dropped();

@@ -268,6 +268,35 @@ fn a_consumer_that_is_busy_keeps_no_space_for_itself() {
     }
 }
 
+/// A flush that syncs the segment has its file open: its space comes back when the flush is through, which is waited for.
+#[test]
+fn a_flush_that_is_under_way_keeps_no_space_for_itself() {
+    for on_full in [OnFull::Reject, OnFull::DropOldest] {
+        let storage = disk(1);
+        let queue = open(&storage, &options().on_full(on_full));
+        queue.consumer("c").unwrap();
+        let full = most();
+        for seq in 0..full {
+            put(&queue, Way::Alone, seq).unwrap();
+        }
+        take_all(&queue, "c");
+        let in_file = storage.stop_next(Call::SyncFile);
+        let flushing = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.core.flush())
+        };
+        in_file.wait_for_visitor();
+        meanwhile("between the looks at a drained segment", move || in_file.open());
+        let given: Vec<_> = (full..full + 50).map(|next| put(&queue, Way::Alone, next)).collect();
+        meanwhile("nowhere", || ());
+        flushing.join().unwrap().unwrap();
+        for (next, given) in (full..).zip(given) {
+            assert_eq!(given.unwrap(), next, "{on_full:?}");
+        }
+        assert_eq!(take_all(&queue, "c"), (vec![(full, full + 49)], vec![]));
+    }
+}
+
 /// Wherever the process or the power dies: numbers are told once, in order, and for the right reason.
 #[test]
 fn a_death_while_the_only_segment_is_given_up_loses_nothing_else() {
