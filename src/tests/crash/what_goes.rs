@@ -200,6 +200,33 @@ fn a_lost_index_costs_nothing_of_a_batch_that_is_half_read() {
     }
 }
 
+/// Segments that are given back leave the directory, for there are spares enough: what remains says that they were given back.
+#[test]
+fn a_lost_index_leaves_no_doubt_of_what_left_the_directory() {
+    let options = options().max_bytes(128 << 10);
+    let queue = open(disk(1), &options).unwrap();
+    let standing = queue.default_consumer().unwrap().clone();
+    let len = queue.core.pool.geometry().segment_len as usize - 200;
+    for message in 0..5 {
+        queue.enqueue(&content(message, len)).unwrap();
+    }
+    for taken in [3, 1] {
+        for _ in 0..taken {
+            reading::next(&queue, &standing, Read::Take).unwrap();
+        }
+        queue.core.flush().unwrap();
+        queue.core.segments.settle(&queue.core.context()).unwrap();
+    }
+    assert_eq!(queue.core.segments.list().live.front().unwrap().header.first_seq, 3);
+    assert!(queue.core.storage.file_names().len() < 6, "some were removed");
+    let dead = queue.core.storage.process_kill();
+    dead.remove_file("index");
+    let told = take_all(&open(dead, &options).unwrap()).unwrap();
+    // The place was in the fourth segment, behind its only message, and is lost with the index.
+    let told: Vec<_> = told.into_iter().map(|told| told.map(|(seq, _)| seq)).collect();
+    assert_eq!(told, [Ok(3), Ok(4)]);
+}
+
 /// The index is lost when everything was read and its segments went: no number is given out a second time, whether or not a segment
 /// is left.
 #[test]
