@@ -445,6 +445,7 @@ impl<F: StorageFile> Cursor<F> {
             if !self.enter_segment(core)? {
                 // Nothing holds the place: all before the end of what is visible is gone, unless a segment came meanwhile.
                 let end = core.visible_end();
+                self.limit = end.position;
                 if self.enter_segment(core)? {
                     continue;
                 }
@@ -527,7 +528,8 @@ impl<F: StorageFile> Cursor<F> {
                 self.leave(end);
             }
             let mut list = core.segments.list();
-            let Some(row) = list.at(self.position) else {
+            // Of one that begins behind what is visible nothing need be committed: it may go again, and another begin there.
+            let Some(row) = list.at(self.position).filter(|row| row.header.base < self.limit) else {
                 return Ok(false);
             };
             let opened = list.open(&core.storage, &row);

@@ -424,3 +424,30 @@ fn a_segment_in_which_a_refused_record_could_not_be_cleared_is_not_given_back() 
     queue.enqueue(&content(1, 100)).unwrap();
     assert_eq!(take_all(&queue, "a"), (vec![(1, 1)], vec![]));
 }
+
+/// A segment is listed before its first record is committed, and is taken off again when that is refused. Whoever looks for the
+/// first message that is left meanwhile does not stand in it: the next one of that number lies elsewhere.
+#[test]
+fn nobody_reads_from_a_segment_of_which_nothing_is_committed() {
+    let storage = SimStorage::new(1).with_file_capacity(4 << 20);
+    // What is visible is asked of no lock that the writer holds.
+    let queue = open(&storage, &options().flush_every_ops(1));
+    let standing = queue.consumer("a").unwrap();
+    let mut ahead = Ahead::new(&queue, &standing).unwrap();
+    for seq in 0..5 {
+        queue.enqueue(&content(seq, 100)).unwrap();
+    }
+    assert!(queue.retire_tail(&mut queue.core.writer.lock(), 5));
+    let dropped = Gap { first: 0, last: 4, cause: GapCause::Dropped };
+    let refused = queue.write(1, |writer, core| {
+        writer.push(core, b"refused", Batch::default())?;
+        assert!(matches!(ahead.next(), Some(Err(Error::Gap(gap))) if gap == dropped));
+        assert!(matches!(look(&queue, "a", Read::Take), Err(Error::Gap(gap)) if gap == dropped));
+        assert!(look(&queue, "a", Read::Take).unwrap().is_none() && ahead.next().is_none());
+        Err::<(), _>(Error::Closed)
+    });
+    refused.unwrap_err();
+    assert_eq!(queue.enqueue(b"kept").unwrap(), 5);
+    assert_eq!(ahead.next().unwrap().unwrap()[..], *b"kept");
+    assert_eq!(look(&queue, "a", Read::Take).unwrap().unwrap()[..], *b"kept");
+}
