@@ -146,8 +146,38 @@ impl Options {
         self
     }
 
-    /// Messages older than that are passed over, and told as a [`Gap`](crate::Gap) with
-    /// [`GapCause::Expired`](crate::GapCause::Expired). `None`, the default: messages never expire.
+    /// Messages older than that are given up, and each consumer that had not read them is told by a [`Gap`](crate::Gap) with
+    /// [`GapCause::Expired`](crate::GapCause::Expired). `None`, the default: messages never expire. At least 1 ms.
+    ///
+    /// A message lives at least so long, and at most an eighth longer and until the next look. A thread of the queue looks
+    /// every eighth of the age (at least every 30 s, at most every 20 ms), whether or not anybody reads or writes; opening
+    /// looks, too. Messages go by whole segments: with ages a segment takes messages for an eighth of the age, and what comes
+    /// later begins another one. Where there is no room on the disk for another one, messages go to the last one all the
+    /// same, and what is in it lives longer. A message counts as written when its call begins to write it; one that was
+    /// written without this option, when what follows it in the files was begun, or else when the queue was opened with it.
+    ///
+    /// A delivery in flight stays with who has it; given back after its time it is told to be missing. Each enqueue reads the
+    /// clock, no read does. A consumer that comes into being is told of what expired before in this run when it is the
+    /// only one; else it begins at the oldest message still held.
+    ///
+    /// # The clock
+    ///
+    /// Ages are told by the time of day, for messages outlive the process. Where that is set forward, messages may be given
+    /// up earlier, by no more than it was set. Where it is set back, messages may stay longer, by no more than it was set:
+    /// those that bear a time to come count as written when what follows them was begun, or else when this run first
+    /// looked at them, until the clock has come to the time that they bear.
+    ///
+    /// # Errors
+    ///
+    /// Opening the queue fails with [`Error::Io`] where its thread cannot be started, and with [`Error::InvalidOption`] for an
+    /// age below 1 ms.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let options = mmq::Options::new().max_age(Duration::from_secs(24 * 3600));
+    /// # _ = options;
+    /// ```
     pub fn max_age(mut self, age: impl Into<Option<Duration>>) -> Self {
         self.max_age = age.into();
         self

@@ -406,9 +406,8 @@ impl Queue {
     /// Messages that wait for the queue's own (default) consumer; before it first reads, all that are held.
     ///
     /// It follows from sequence numbers, so it is right at once after a reopening, and after the death of a process at any
-    /// instruction: so many come. Only what nobody has met yet is counted: messages whose bytes are damaged, those a power cut
-    /// took from the middle of a segment, and (with [`max_age`](Options::max_age)) those too old that were not passed over yet.
-    /// Then so many come at most, and it is right again from the moment the gap is told.
+    /// instruction: so many come. Only what nobody has met yet is counted: messages whose bytes are damaged, and those a power
+    /// cut took from the middle of a segment. Then so many come at most, and it is right again from the moment the gap is told.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.engine.len()

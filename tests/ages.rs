@@ -1,28 +1,34 @@
-//! `max_age` with a real clock and real files. How exact it is, `ages_tests.rs` in the sources tests with a clock of its own.
+//! `max_age` with a real clock and real files: what is too old goes by itself, and everybody is told. How exact it is, and what
+//! a clock that jumps does, `src/tests/ages.rs` tests with a clock of its own.
 
 mod support;
 
 use std::time::Duration;
 
-use mmq::{Error, GapCause, Options};
+use mmq::{Error, GapCause, OnFull, Options};
 use support::{Told, drain, eventually};
 
 fn options(age: Duration) -> Options {
     Options::new().arena_size(4096).max_bytes(256 << 10).max_age(age)
 }
 
+const SHORT: Duration = Duration::from_millis(50);
+/// Longer than any of this takes on a machine that does other things as well.
+const LONG: Duration = Duration::from_secs(3600);
+
 #[test]
 fn old_messages_are_told_as_one_gap_and_young_ones_come() {
     let dir = tempfile::tempdir().unwrap();
-    let age = Duration::from_millis(1500);
-    let queue = options(age).open(dir.path()).unwrap();
+    let queue = options(LONG).open(dir.path()).unwrap();
     for _ in 0..10 {
         queue.enqueue([1; 100]).unwrap();
     }
     assert_eq!(queue.peek().unwrap().unwrap().seq(), 0);
     drop(queue);
-    std::thread::sleep(age + Duration::from_millis(100));
-    let queue = options(age).open(dir.path()).unwrap();
+    let queue = options(SHORT).open(dir.path()).unwrap();
+    eventually("they are too old", || queue.is_empty());
+    drop(queue);
+    let queue = options(LONG).open(dir.path()).unwrap();
     queue.enqueue("young").unwrap();
     match queue.dequeue() {
         Err(Error::Gap(gap)) => assert_eq!((gap.first, gap.last, gap.cause), (0, 9, GapCause::Expired)),
@@ -36,38 +42,53 @@ fn old_messages_are_told_as_one_gap_and_young_ones_come() {
 #[test]
 fn space_is_given_back_though_nobody_touches_the_queue() {
     let dir = tempfile::tempdir().unwrap();
-    // Longer than 300 messages take on a machine that does other things as well.
-    let age = Duration::from_secs(2);
-    let queue = options(age).open(dir.path()).unwrap();
+    let queue = options(LONG).open(dir.path()).unwrap();
     let slow = queue.consumer("slow").unwrap();
     for _ in 0..300 {
         queue.enqueue([1; 500]).unwrap();
     }
+    // It has the first segment mapped.
+    assert_eq!(slow.dequeue().unwrap().unwrap().seq(), 0);
     let before = queue.stats();
     assert!(before.segments >= 4, "{before}");
-    eventually("the segments go", || queue.stats().segments == 1 && queue.stats().disk_bytes < before.disk_bytes);
-    let after = queue.stats();
-    assert!(after.oldest_seq > 0, "{after}");
-    assert_eq!(slow.len(), 300 - after.oldest_seq);
-    // Not all of it in the same moment: it was not written in one.
-    eventually("the rest is too old as well", || {
-        if let Err(Error::Gap(gap)) = slow.peek() {
-            assert_eq!(gap.cause, GapCause::Expired);
-        }
-        slow.is_empty()
-    });
+    drop((slow, queue));
+    let queue = options(SHORT).open(dir.path()).unwrap();
+    eventually("all segments go, the last one too", || queue.stats().segments == 0);
+    eventually("and their space", || queue.stats().disk_bytes < before.disk_bytes);
+    let slow = queue.consumer("slow").unwrap();
+    assert!(slow.is_empty() && queue.stats().oldest_seq == 300);
+    match slow.dequeue() {
+        Err(Error::Gap(gap)) => assert_eq!((gap.first, gap.last, gap.cause), (1, 299, GapCause::Expired)),
+        other => panic!("{other:?}"),
+    }
+    assert!(slow.dequeue().unwrap().is_none());
+}
+
+/// Nobody reads before all of it has gone: the first one who does is told.
+#[test]
+fn a_queue_that_nobody_read_yet_tells_its_first_reader() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = options(SHORT).open(dir.path()).unwrap();
+    queue.enqueue("old").unwrap();
+    eventually("it is too old", || queue.is_empty());
+    match queue.dequeue() {
+        Err(Error::Gap(gap)) => assert_eq!((gap.first, gap.last, gap.cause), (0, 0, GapCause::Expired)),
+        other => panic!("{other:?}"),
+    }
+    assert!(queue.dequeue().unwrap().is_none());
 }
 
 #[test]
-fn the_iterator_passes_over_what_the_reader_would() {
+fn the_iterator_is_told_what_the_reader_is() {
     let dir = tempfile::tempdir().unwrap();
-    let age = Duration::from_millis(1500);
-    let queue = options(age).open(dir.path()).unwrap();
+    let queue = options(SHORT).open(dir.path()).unwrap();
     for _ in 0..5 {
         queue.enqueue("old").unwrap();
     }
     queue.peek().unwrap();
-    std::thread::sleep(age + Duration::from_millis(100));
+    eventually("they are too old", || queue.is_empty());
+    drop(queue);
+    let queue = options(LONG).open(dir.path()).unwrap();
     queue.enqueue("young").unwrap();
     let looked: Vec<_> = queue.iter().map(|looked| looked.map(|message| message.seq())).collect();
     assert!(matches!(looked[0], Err(Error::Gap(gap)) if (gap.first, gap.last) == (0, 4)), "{looked:?}");
@@ -78,13 +99,54 @@ fn the_iterator_passes_over_what_the_reader_would() {
     assert_eq!(queue.stats().gaps, 1, "the iterator's are not counted");
 }
 
+/// The queue is full of what nobody reads; who waits for room gets it when that is too old.
 #[test]
-fn marks_of_time_cost_little_and_harm_nothing_without_the_option() {
+fn a_producer_that_waits_for_room_goes_on_when_what_is_there_is_too_old() {
     let dir = tempfile::tempdir().unwrap();
-    let queue = options(Duration::from_millis(64)).max_bytes(None).open(dir.path()).unwrap();
+    let queue = options(Duration::from_millis(400)).on_full(OnFull::Wait(None)).open(dir.path()).unwrap();
+    let slow = queue.consumer("slow").unwrap();
+    for _ in 0..1000 {
+        queue.enqueue([1; 700]).unwrap();
+    }
+    assert!(matches!(slow.dequeue(), Err(Error::Gap(gap)) if gap.first == 0 && gap.cause == GapCause::Expired));
+}
+
+/// So short that every message begins a segment, and as many threads as there may be look at them.
+#[test]
+fn every_number_is_told_once_whatever_expires_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = options(Duration::from_millis(1)).on_full(OnFull::DropOldest).open(dir.path()).unwrap();
+    let consumer = queue.consumer("c").unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| (0..3000).for_each(|number| _ = queue.enqueue(&[2; 200][..number % 200]).unwrap()));
+        }
+        let mut next = 0;
+        while next < 6000 {
+            match consumer.dequeue_timeout(Duration::from_secs(60)) {
+                Ok(message) => {
+                    assert_eq!(message.unwrap().seq(), next);
+                    next += 1;
+                }
+                Err(Error::Gap(gap)) => {
+                    assert_eq!(gap.first, next);
+                    assert!(matches!(gap.cause, GapCause::Expired | GapCause::Dropped), "{gap:?}");
+                    next = gap.last + 1;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert_eq!(next, 6000);
+    });
+    assert!(consumer.dequeue().unwrap().is_none());
+}
+
+#[test]
+fn what_was_written_with_ages_is_read_without() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = options(Duration::from_secs(2)).max_bytes(None).open(dir.path()).unwrap();
     for _ in 0..50 {
         queue.enqueue([2; 40]).unwrap();
-        std::thread::sleep(Duration::from_millis(2));
     }
     drop(queue);
     let queue = Options::new().open(dir.path()).unwrap();

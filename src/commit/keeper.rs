@@ -5,6 +5,7 @@
 //! Where it cannot be started, opening with a timer or with ages is refused; everything else is done by the calls that need
 //! it.
 
+use std::fmt;
 use std::io;
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
@@ -23,12 +24,31 @@ pub(crate) struct Keeper<S: Storage> {
     hands: Arc<Hands<S>>,
 }
 
+/// Looks at the ages of what is held; who keeps the consumers knows how.
+pub(crate) struct Look<S: Storage>(pub(crate) Arc<Looks<S>>);
+
+type Looks<S> = dyn Fn(&Core<S>) + Send + Sync;
+
+impl<S: Storage> Clone for Look<S> {
+    fn clone(&self) -> Look<S> {
+        Look(Arc::clone(&self.0))
+    }
+}
+
+impl<S: Storage> fmt::Debug for Look<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Look")
+    }
+}
+
 /// What it takes to start the thread, wherever the first wish comes from.
 #[derive(Debug)]
 struct Hands<S: Storage> {
     /// Not counted: the queue's state holds the bell, and the bell this.
     core: Weak<Core<S>>,
     period: Option<Duration>,
+    /// Gives up what is too old.
+    look: Look<S>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -48,10 +68,10 @@ impl<S: Storage> Hands<S> {
             if NO_THREADS.get() {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
-            let (keeper, period) = (Arc::clone(&core), self.period);
+            let (keeper, period, look) = (Arc::clone(&core), self.period, self.look.clone());
             let keep = move || {
                 let _leaving = Leaving(&keeper);
-                keep(&keeper, period);
+                keep(&keeper, period, &look);
             };
             *thread = Some(thread::Builder::new().name("mmq-keeper".into()).spawn(keep)?);
             core.bell.set_running(true);
@@ -80,8 +100,8 @@ impl<S: Storage> Drop for Leaving<'_, S> {
 }
 
 impl<S: Storage> Keeper<S> {
-    pub(crate) fn new(core: &Arc<Core<S>>, period: Option<Duration>) -> Keeper<S> {
-        Keeper { hands: Arc::new(Hands { core: Arc::downgrade(core), period, thread: Mutex::default() }) }
+    pub(crate) fn new(core: &Arc<Core<S>>, period: Option<Duration>, look: Look<S>) -> Keeper<S> {
+        Keeper { hands: Arc::new(Hands { core: Arc::downgrade(core), period, look, thread: Mutex::default() }) }
     }
 
     /// From here on the thread may start. With a period, or when messages have an age, it starts at once: nobody else would do
@@ -90,7 +110,7 @@ impl<S: Storage> Keeper<S> {
         let starter = Arc::clone(&self.hands);
         // Where it cannot start, whoever rings does the work.
         core.bell.set_starter(Box::new(move || starter.start().unwrap_or(false)));
-        if self.hands.period.is_some() || core.max_age.is_some() {
+        if self.hands.period.is_some() || core.ages.is_some() {
             let started = self.hands.start();
             started.map_err(|error| Error::io("start a thread for", core.storage.path(), error))?;
         }
@@ -114,14 +134,14 @@ impl<S: Storage> Keeper<S> {
 /// The queue is idle when no segment was drained for so long.
 const IDLE: Duration = Duration::from_millis(200);
 
-fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>) {
+fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
     let bell = &*core.bell;
     // A period beyond what the clock can say never ends.
     let due = |period: Option<Duration>| period.and_then(|period| Instant::now().checked_add(period));
     let mut next_flush = due(period);
     // Messages that are too old are given back though nobody reads or writes.
-    let look = core.max_age.map(|age| Duration::from_millis((age / 8).clamp(20, 30_000)));
-    let mut next_look = look.map(|look| Instant::now() + look);
+    let every = core.ages.map(|ages| ages.look_every());
+    let mut next_look = every.map(|every| Instant::now() + every);
     let mut trim_at = None;
     let mut wishes = bell.wishes.lock();
     loop {
@@ -155,11 +175,8 @@ fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>) {
         }
         if next_look.is_some_and(|due| Instant::now() >= due) {
             drop(wishes);
-            if core.expire(core.expired_before()) {
-                let _ = core.settle();
-                core.wake_writers();
-            }
-            next_look = look.map(|look| Instant::now() + look);
+            (look.0)(core);
+            next_look = every.map(|every| Instant::now() + every);
             events::tell();
             wishes = bell.wishes.lock();
             continue;

@@ -8,8 +8,9 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use crate::error::Result;
+use crate::error::{GapCause, Result};
 use crate::format::Spot;
+use crate::segment::ages::Expired;
 use crate::state::State;
 use crate::storage::Storage;
 use crate::threads::padded::Padded;
@@ -62,6 +63,47 @@ impl<S: Storage> Core<S> {
             }
             std::hint::spin_loop();
         }
+    }
+
+    /// Gives up what is too old, the tail's segment as well unless somebody writes just now. True when there is something to
+    /// settle.
+    pub(crate) fn expire(&self) -> bool {
+        let expired = self.state.expire();
+        self.writer.try_lock().is_some_and(|mut writer| self.expire_tail(&mut writer)) | expired
+    }
+
+    /// As [`expire`](Self::expire), for who has the producers' lock and has nothing pushed.
+    pub(crate) fn expire_for(&self, writer: &mut Writer<S::File>) -> bool {
+        let expired = self.state.expire();
+        self.expire_tail(writer) | expired
+    }
+
+    fn expire_tail(&self, writer: &mut Writer<S::File>) -> bool {
+        let Some(ages) = self.ages.filter(|_| self.check_writable().is_ok()) else {
+            return false;
+        };
+        let Some(from) = self.segments.too_old_tail(&self.context(), ages) else {
+            return false;
+        };
+        let held = writer.held_end();
+        if !self.retire_tail(writer, GapCause::Expired, held) {
+            return false;
+        }
+        self.note_expired(&Expired { from, held });
+        true
+    }
+
+    /// As [`Segments::retire_tail`](crate::segment::Segments::retire_tail); the next record begins another segment.
+    pub(crate) fn retire_tail(&self, writer: &mut Writer<S::File>, cause: GapCause, given_up: u64) -> bool {
+        if !writer.is_cleared(self) {
+            return false;
+        }
+        let tail = Spot { seq: writer.held_end(), ..writer.committed() };
+        let Some(end) = self.segments.retire_tail(&self.context(), tail, cause, given_up) else {
+            return false;
+        };
+        writer.begin_anew(self, end);
+        true
     }
 
     /// Makes everything durable: messages, then places.

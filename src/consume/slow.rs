@@ -1,10 +1,10 @@
-//! Reading the long way: for a consumer with deliveries or with a descriptor, or when messages have an age.
+//! Reading the long way: for a consumer with deliveries or with a descriptor.
 //!
 //! What comes next is the oldest message that was given back, and then the next one at the cursor that is not done. Taking a
 //! message is receiving and acknowledging it at once.
 //!
 //! A gap is told by the read that meets it, and by no other: what is not told of it at once (the rest of one that was told in
-//! part before, one behind messages that were too old or that go to a batch) the cursor stays in front of, and so does
+//! part before, one behind messages that go to a batch) the cursor stays in front of, and so does
 //! the stored place. The next read meets it again, also after a close or a kill.
 
 use std::sync::Arc;
@@ -52,11 +52,8 @@ impl<S: Storage> Standing<S> {
         let before = progress.ledger.as_ref().and_then(|ledger| ledger.lowest_segment_end());
         let mut handed = Handed::default();
         let mut moved = false;
-        // Segments that are too old as a whole go for everybody.
-        let time = core.expired_before();
-        let expired = time > 0 && core.expire(time);
         let outcome = loop {
-            let found = match find_specially(progress, core, what, time) {
+            let found = match find_specially(progress, core, what) {
                 Ok(Some(found)) => found,
                 Ok(None) => break Ok(None),
                 Err(error) => break Err(error.into()),
@@ -104,7 +101,7 @@ impl<S: Storage> Standing<S> {
             break Ok(Some(delivered));
         };
         let told = told(&outcome);
-        let crossed = self.settle(progress, core, before, moved, told) | expired;
+        let crossed = self.settle(progress, core, before, moved, told);
         (Step { outcome, crossed, moved }, handed)
     }
 
@@ -267,12 +264,7 @@ impl<S: Storage> Progress<S> {
 }
 
 /// What comes next. A gap is told when it is met, unless the caller has something to hand over first.
-fn find_specially<S: Storage>(
-    progress: &mut Progress<S>,
-    core: &Core<S>,
-    what: Read,
-    time: u64,
-) -> Result<Option<Found>> {
+fn find_specially<S: Storage>(progress: &mut Progress<S>, core: &Core<S>, what: Read) -> Result<Option<Found>> {
     loop {
         if let Some(ledger) = &mut progress.ledger {
             if what == Read::Receive && !ledger.may_hand_out() {
@@ -286,10 +278,10 @@ fn find_specially<S: Storage>(
             }
         }
         let before = progress.cursor.spot();
-        let found = progress.cursor.pass_expired(core, time).and_then(|()| match what {
+        let found = match what {
             Read::Skip => progress.cursor.find_header(core),
             _ => progress.cursor.find(core),
-        });
+        };
         let gap = match (found, &progress.ledger) {
             (Ok(Some(record)), Some(ledger)) if ledger.is_done(record.seq) => {
                 progress.cursor.advance();

@@ -73,7 +73,7 @@ pub(crate) struct Progress<S: Storage> {
     pub(crate) cursor: Cursor<S::File>,
     slot: PlaceSlot<S::File>,
     pub(crate) stored: Spot,
-    /// There is one of the things below, or messages have an age: reading takes the long way.
+    /// There is one of the things below: reading takes the long way.
     pub(crate) special: bool,
     pub(crate) removed: bool,
     pub(crate) ledger: Option<Box<Ledger<S::File>>>,
@@ -97,7 +97,6 @@ pub(crate) struct Standing<S: Storage> {
 }
 
 impl<S: Storage> Standing<S> {
-    /// With `ages` every read looks at the messages' age.
     pub(crate) fn new(
         name: &str,
         row: u32,
@@ -105,7 +104,6 @@ impl<S: Storage> Standing<S> {
         slot: PlaceSlot<S::File>,
         cell: Arc<PlaceCell>,
         ledger: Option<Ledger<S::File>>,
-        ages: bool,
     ) -> Standing<S> {
         Standing {
             name: name.to_owned(),
@@ -119,7 +117,7 @@ impl<S: Storage> Standing<S> {
                 cursor: Cursor::new(spot),
                 slot,
                 stored: spot,
-                special: ages || ledger.is_some(),
+                special: ledger.is_some(),
                 removed: false,
                 ledger: ledger.map(Box::new),
                 ready: None,

@@ -42,7 +42,6 @@ impl<S: Storage> Ahead<S> {
         }
         let core = &*self.engine.core;
         let (cursor, pieces) = (&mut self.cursor, &mut self.pieces);
-        let time = core.expired_before();
         // Under the consumer's lock nothing from its place on is given back.
         let found = core.check_readable().and_then(|()| {
             self.standing.with_progress(|progress| {
@@ -55,7 +54,7 @@ impl<S: Storage> Ahead<S> {
                     if let Some(piece) = pieces.pop() {
                         return Err(Error::Gap(piece));
                     }
-                    let found = cursor.pass_expired(core, time).and_then(|()| cursor.find(core));
+                    let found = cursor.find(core);
                     let found = match (found, &progress.ledger) {
                         (Err(Error::Gap(gap)), Some(ledger)) => {
                             // What of it was told before is not told again.

@@ -97,7 +97,9 @@ impl<S: Storage> Engine<S> {
         let end = self.core.visible_end();
         let spot = {
             let _nothing_goes = self.core.places.giving_back.write();
-            let spot = spot.unwrap_or_else(|| self.core.oldest(end));
+            // What expired while there was nobody, the first one is told of.
+            let unread = self.core.places.unread.lock().take();
+            let spot = spot.or(unread).unwrap_or_else(|| self.core.oldest(end));
             stand_in.position.store(spot.position, Ordering::Release);
             self.core.places.cells.write().push(Arc::clone(&stand_in));
             spot
@@ -208,8 +210,7 @@ impl<S: Storage> Engine<S> {
             // The index was made anew.
             ledger.store(spot, || None);
         }
-        let ages = core.max_age.is_some();
-        let standing = Arc::new(Standing::new(name, row, spot, slot, Arc::clone(&cell), ledger, ages));
+        let standing = Arc::new(Standing::new(name, row, spot, slot, Arc::clone(&cell), ledger));
         core.places.cells.write().push(cell);
         self.consumers.by_name.lock().insert(name.to_owned(), Arc::clone(&standing));
         if name == DEFAULT {

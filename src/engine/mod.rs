@@ -21,16 +21,17 @@ use held::{HeldHere, is_held_here};
 use later::Later;
 
 use crate::commit::Core;
-use crate::commit::keeper::Keeper;
+use crate::commit::keeper::{Keeper, Look};
 use crate::error::{Error, Result};
 use crate::events;
 use crate::memory::page_size;
 use crate::options::Options;
 use crate::recovery::{Recovered, recover};
+use crate::segment::ages::Ages;
 use crate::segment::geometry::Geometry;
 use crate::segment::pool::Pool;
 use crate::segment::{Limits, Segments};
-use crate::state::{Parts, State, grain_of};
+use crate::state::{Parts, State};
 use crate::storage::Storage;
 use crate::write::Writer;
 
@@ -38,7 +39,7 @@ use crate::write::Writer;
 pub(crate) struct Engine<S: Storage> {
     pub(crate) core: Arc<Core<S>>,
     pub(crate) options: Options,
-    pub(crate) consumers: Consumers<S>,
+    pub(crate) consumers: Arc<Consumers<S>>,
     operations: AtomicU64,
     keeper: Keeper<S>,
     later: Later<S>,
@@ -85,16 +86,15 @@ impl<S: Storage> Engine<S> {
         let undurable = durable_only || recovered.found_anew || recovered.tail.seq > recovered.lease;
         let oldest_seq = recovered.found.live.first().map_or(recovered.tail.seq, |row| row.header.first_seq);
         let oldest_seq = oldest_seq.max(recovered.given_up.end()).min(recovered.tail.seq);
-        let max_age = options.max_age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
-        let grain = max_age.map(grain_of);
-        let writer = Writer::new(recovered.tail, recovered.next, lease, grain.map(|grain| (grain, recovered.latest)));
+        let ages = options.max_age.map(Ages::new);
+        let writer = Writer::new(recovered.tail, recovered.next, lease, ages);
         let state = State::new(Parts {
             segments: Segments::new(recovered.found),
             pool: Pool::new(geometry),
             limits: Limits { max_bytes: options.max_bytes, min_free_bytes: options.min_free_bytes },
             durable_only,
             fills: !small_flushes,
-            max_age,
+            ages,
             tail: recovered.tail,
             durable: recovered.durable,
             // Only where there is such a thing: what this run writes need not be stored twice.
@@ -109,11 +109,13 @@ impl<S: Storage> Engine<S> {
         let core = Arc::new(Core::new(state, writer));
         core.segments.hold_found(&core.storage, recovered.durable.position, recovered.tail.position);
         core.note_oldest();
+        let consumers = Arc::new(Consumers::new());
+        let theirs = Arc::clone(&consumers);
         let engine = Engine {
-            keeper: Keeper::new(&core, options.flush_every),
+            keeper: Keeper::new(&core, options.flush_every, Look(Arc::new(move |core| theirs.expire(core)))),
             core,
             options: options.clone(),
-            consumers: Consumers::new(),
+            consumers,
             operations: AtomicU64::new(0),
             held: Mutex::new(Some(held)),
             later: Later::default(),
@@ -137,6 +139,7 @@ impl<S: Storage> Engine<S> {
         if undurable {
             engine.core.flush_to(recovered.tail)?;
         }
+        engine.expire();
         if threads {
             engine.keeper.allow(&engine.core)?;
         }

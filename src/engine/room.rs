@@ -3,8 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use super::Engine;
+use super::consumers::Consumers;
+use crate::commit::Core;
 use crate::consume::standing::Standing;
-use crate::error::Result;
+use crate::error::{GapCause, Result};
 use crate::storage::Storage;
 use crate::write::Writer;
 
@@ -16,8 +18,8 @@ impl<S: Storage> Engine<S> {
         match self.core.segments.drop_oldest(&self.core.context()) {
             Some(first_held) => self.gave_up(first_held).map(|()| true),
             None => {
-                let end = writer.committed().seq;
-                if !self.retire_tail(writer, end) {
+                let end = writer.held_end();
+                if !self.core.retire_tail(writer, GapCause::Dropped, end) {
                     return Ok(false);
                 }
                 self.gave_up(end).map(|()| true)
@@ -25,35 +27,20 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    /// As [`Segments::retire_tail`]; the next record begins another segment.
-    pub(crate) fn retire_tail(&self, writer: &mut Writer<S::File>, dropped: u64) -> bool {
-        let (core, tail) = (&*self.core, writer.committed());
-        if !writer.is_cleared(core) {
-            return false;
-        }
-        let Some(end) = core.segments.retire_tail(&core.context(), tail, dropped) else {
-            return false;
-        };
-        writer.begin_anew(core, end);
-        true
-    }
-
     /// What lies before that number is held no longer: its space goes to whoever needs it.
     fn gave_up(&self, first_held: u64) -> Result<()> {
         self.core.oldest_seq.fetch_max(first_held, Ordering::AcqRel);
         self.core.note_given_up();
-        self.let_go_of_dropped();
+        self.consumers.let_go_of_dropped(&self.core);
         self.core.settle()
     }
 
-    /// Consumers that stand in segments which are no longer part of the queue let go of them.
-    fn let_go_of_dropped(&self) {
-        for standing in self.consumers.by_name.lock().values() {
-            standing.let_go_of_dropped(&self.core, false);
-        }
+    /// Gives up what is too old, as far as nobody has to be waited for.
+    pub(crate) fn expire(&self) {
+        self.consumers.expire(&self.core);
     }
 
-    /// As [`let_go_of_dropped`](Self::let_go_of_dropped), and waits for those that are within a read, and for a flush that is
+    /// As [`let_go_of_dropped`](Consumers::let_go_of_dropped), and waits for those that are within a read, and for a flush that is
     /// under way: they have segments open that are removed. No lock is held.
     #[cold]
     pub(super) fn wait_for_dropped(&self) {
@@ -73,8 +60,8 @@ impl<S: Storage> Engine<S> {
     #[cold]
     pub(super) fn find_room(&self, writer: &mut Writer<S::File>) -> Result<bool> {
         let core = &*self.core;
-        if core.max_age.is_some() && core.expire(core.expired_before()) {
-            self.let_go_of_dropped();
+        if core.expire_for(writer) {
+            self.consumers.let_go_of_dropped(core);
             core.settle()?;
             return Ok(true);
         }
@@ -87,7 +74,7 @@ impl<S: Storage> Engine<S> {
         };
         let drained = core.segments.drain(lowest);
         let is_read = lowest >= writer.committed().position;
-        let retired = is_read && self.retire_tail(writer, 0);
+        let retired = is_read && core.retire_tail(writer, GapCause::Dropped, 0);
         drop(giving_back);
         if !drained && !retired {
             return Ok(false);
@@ -132,6 +119,25 @@ impl<S: Storage> Engine<S> {
             // No thread: here and now. A failed sync poisons the queue: the next call that writes is told.
             let _ = self.core.settle();
             self.core.wake_writers();
+        }
+    }
+}
+
+impl<S: Storage> Consumers<S> {
+    /// Consumers that stand in segments which are no longer part of the queue let go of them.
+    fn let_go_of_dropped(&self, core: &Core<S>) {
+        for standing in self.by_name.lock().values() {
+            standing.let_go_of_dropped(core, false);
+        }
+    }
+
+    /// As [`Engine::expire`]. Who was busy the last time, and stands in what was given up then, is asked once more.
+    pub(super) fn expire(&self, core: &Core<S>) {
+        if core.ages.is_some() && (core.expire() || core.segments.has_removed_open()) {
+            self.let_go_of_dropped(core);
+            // A failed sync poisons the queue: the next call that writes is told.
+            let _ = core.settle();
+            core.wake_writers();
         }
     }
 }

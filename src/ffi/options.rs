@@ -166,7 +166,16 @@ pub unsafe extern "C" fn mmq_options_set_on_full(
     })
 }
 
-/// Messages older than that are passed over, and told as a gap of cause MMQ_GAP_EXPIRED. Default 0, never.
+/// Messages older than that are given up, and told as a gap of cause MMQ_GAP_EXPIRED to each consumer that had not read them.
+/// Default 0, never.
+///
+/// A message lives at least so long, and at most an eighth longer and until the next look: a thread of the queue looks every
+/// eighth of the age (at least every 30 s, at most every 20 ms), and opening looks, too. Where there is no room on the disk for
+/// another segment, what is in the last one lives longer. A delivery in flight stays with who has it; given back after its time it
+/// is told to be missing.
+///
+/// Ages are told by the time of day. Where that is set forward, messages may be given up earlier, by no more than it was set.
+/// Where it is set back they may stay longer, by no more than it was set; never for ever.
 ///
 /// @param options Not NULL.
 /// @param ms Milliseconds; 0 for no limit.

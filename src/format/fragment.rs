@@ -19,15 +19,12 @@ pub(crate) enum Kind {
     Padding = 5,
     /// Fills the place of records a power cut took: the numbers before its own will never come.
     Gap = 6,
-    /// Says when the records behind it were written: its payload is milliseconds since 1970, 8 bytes. Carries the number of
-    /// the next record. Written with `max_age` only.
-    Time = 7,
 }
 
 impl Kind {
     /// Not a piece of a record.
     pub(crate) fn is_empty(self) -> bool {
-        matches!(self, Kind::Padding | Kind::Gap | Kind::Time)
+        matches!(self, Kind::Padding | Kind::Gap)
     }
 
     fn from_bits(bits: u8) -> Option<Kind> {
@@ -38,7 +35,6 @@ impl Kind {
             4 => Kind::Last,
             5 => Kind::Padding,
             6 => Kind::Gap,
-            7 => Kind::Time,
             _ => return None,
         })
     }

@@ -43,7 +43,6 @@ mod checkpoint_at {
     pub(super) const CLEAN: usize = 64;
     pub(super) const DURABLE_CAUSE: usize = 68;
     pub(super) const DURABLE_GAP: usize = 72;
-    pub(super) const LATEST: usize = 112;
     pub(super) const DURABLE_RESERVED: usize = 120;
     pub(super) const HELD_SEQ: usize = 128;
     pub(super) const SLOT_CRC: usize = 188;
@@ -75,7 +74,6 @@ pub(crate) mod run_at {
     pub(crate) const RUN_LEASE: usize = 16;
     pub(crate) const RUN_DROPPED_SEQ: usize = 24;
     pub(crate) const RUN_EXPIRED_SEQ: usize = 32;
-    pub(crate) const RUN_LATEST: usize = 72;
     pub(crate) const RUN_NEXT_BASE: usize = 80;
     pub(crate) const RUN_NEXT_SEQ: usize = 88;
     pub(crate) const RUN_NEXT_GAP: usize = 96;
@@ -147,7 +145,6 @@ pub(crate) struct Checkpoint {
     pub(crate) reserved: u64,
     pub(crate) cause: u8,
     pub(crate) held: u64,
-    pub(crate) latest: u64,
 }
 
 impl Checkpoint {
@@ -166,7 +163,6 @@ impl Checkpoint {
             (at::DURABLE_GAP, self.gap),
             (at::DURABLE_RESERVED, self.reserved),
             (at::HELD_SEQ, self.held),
-            (at::LATEST, self.latest),
         ] {
             LittleEndian::write_u64(&mut bytes[offset..], value);
         }
@@ -199,10 +195,9 @@ impl Checkpoint {
             reserved: u64_at(at::DURABLE_RESERVED),
             held: u64_at(at::HELD_SEQ),
             cause: LittleEndian::read_u32(&bytes[at::DURABLE_CAUSE..]) as u8,
-            latest: u64_at(at::LATEST),
         };
-        let Checkpoint { number, seq, lease, next_life, dropped_seq, expired_seq, latest, .. } = checkpoint;
-        let sound = [number, seq, lease, next_life, dropped_seq, expired_seq, latest].into_iter().all(|n| n < LIMIT)
+        let Checkpoint { number, seq, lease, next_life, dropped_seq, expired_seq, .. } = checkpoint;
+        let sound = [number, seq, lease, next_life, dropped_seq, expired_seq].into_iter().all(|n| n < LIMIT)
             && is_position(checkpoint.position)
             && checkpoint.gap <= seq
             && checkpoint.reserved <= checkpoint.gap

@@ -23,6 +23,7 @@ mod segment_at {
     pub(super) const DISK: usize = 96;
     pub(super) const RESERVED: usize = 104;
     pub(super) const HELD: usize = 112;
+    pub(super) const SPAN: usize = 120;
     pub(super) const HEADER_CRC: usize = 124;
 }
 
@@ -47,7 +48,10 @@ pub(crate) struct SegmentHeader {
     pub(crate) reserved: u64,
     /// Everything below this number was given back when the header was written.
     pub(crate) held: u64,
+    /// When its first message was written: milliseconds since 1970. Later where there was no room for another segment.
     pub(crate) created: u64,
+    /// Its last message was written before that time; zero: nothing is known of that.
+    pub(crate) until: u64,
     pub(crate) length: u64,
     pub(crate) allocated: u64,
     pub(crate) disk: u64,
@@ -62,6 +66,14 @@ impl SegmentHeader {
     /// The position behind the last byte of this segment.
     pub(crate) fn end(&self) -> u64 {
         self.base + self.capacity()
+    }
+
+    /// Where it begins, the numbers missing before it included.
+    pub(crate) fn beginning(&self) -> Spot {
+        Spot {
+            position: self.base,
+            seq: if self.gap_before > self.reserved { self.missing_from() } else { self.first_seq },
+        }
     }
 
     /// As it stands in the file.
@@ -116,6 +128,8 @@ impl SegmentHeader {
         ] {
             LittleEndian::write_u64(&mut bytes[offset..], value);
         }
+        let span = u32::try_from(self.until.saturating_sub(self.created)).unwrap_or(0);
+        LittleEndian::write_u32(&mut bytes[at::SPAN..], span);
         LittleEndian::write_u32(&mut bytes[at::SALT..], self.salt);
         let crc = !crc32c(u32::MAX, &bytes[..at::HEADER_CRC]);
         LittleEndian::write_u32(&mut bytes[at::HEADER_CRC..], crc);
@@ -152,6 +166,10 @@ impl SegmentHeader {
             reserved: u64_at(at::RESERVED),
             held: u64_at(at::HELD),
             created: u64_at(at::CREATED),
+            until: match LittleEndian::read_u32(&bytes[at::SPAN..]) {
+                0 => 0,
+                span => u64_at(at::CREATED).saturating_add(span.into()),
+            },
             length: u64_at(at::LENGTH),
             allocated: u64_at(at::ALLOCATED),
             disk: u64_at(at::DISK),

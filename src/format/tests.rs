@@ -122,6 +122,7 @@ fn header() -> SegmentHeader {
         reserved: 0,
         held: 0,
         created: 1_700_000_000_000,
+        until: 1_700_000_001_250,
         length: 4 << 20,
         allocated: 0,
         disk: 0,
@@ -152,7 +153,8 @@ fn the_bytes_of_version_1_are_these() {
             + "0000000000000000"
             + "efbeadde"
     );
-    assert_eq!(hex(&bytes[124..]), "8ff2fd86");
+    assert_eq!(hex(&bytes[120..124]), "e2040000");
+    assert_eq!(hex(&bytes[124..]), "47f76789");
     let fragment = Fragment { kind: Kind::Whole, more: true, continues: false, sealed: false, len: 5, seq: 1001 };
     let state = fragment.state(header().seed(), 64);
     let words = fragment.encode(state, crc32c(state, b"hello"));
@@ -171,7 +173,6 @@ fn the_bytes_of_version_1_are_these() {
         reserved: 0,
         cause: 0,
         held: 0,
-        latest: 0,
     };
     assert_eq!(hex(&checkpoint.encode(b"0123456789abcdef")[188..]), "59628c93");
     assert_eq!(hex(&encode_index_header(b"0123456789abcdef", 9)[60..]), "ca7043ce");
@@ -204,7 +205,6 @@ fn what_is_encoded_is_decoded() {
         reserved: 4,
         cause: 1,
         held: 2,
-        latest: 16,
     };
     let id = [7; 16];
     assert_eq!(Checkpoint::decode(&checkpoint.encode(&id), &id), Some(checkpoint));

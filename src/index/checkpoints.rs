@@ -65,7 +65,6 @@ impl<S: Storage> Index<S> {
             let stated = run.next.filter(|stated| stated.base == next.position).unwrap_or_default();
             (next.gap, next.reserved, next.cause) = (stated.gap, stated.reserved, stated.cause);
         }
-        next.latest = next.latest.max(run.latest);
         slots.number += 1;
         next.number = slots.number;
         next.nonce = self.nonce;

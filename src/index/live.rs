@@ -129,11 +129,6 @@ impl<S: Storage> Index<S> {
         self.change_run(|run| run.lease = seq);
     }
 
-    /// What is written from now on says that time, or an earlier one.
-    pub(crate) fn set_latest(&self, time: u64) {
-        self.change_run(|run| run.latest = time);
-    }
-
     pub(crate) fn set_given_up(&self, given_up: &GivenUp) {
         self.change_run(|run| run.given_up = *given_up);
     }

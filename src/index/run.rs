@@ -28,8 +28,6 @@ pub(crate) struct Run {
     pub(crate) next_life: u64,
     pub(crate) lease: u64,
     pub(crate) given_up: GivenUp,
-    /// No segment and no record says a later time.
-    pub(crate) latest: u64,
     /// Where the last segment takes no more records.
     pub(crate) next: Option<Next>,
 }
@@ -45,7 +43,6 @@ impl Run {
             (at::RUN_LEASE, self.lease),
             (at::RUN_DROPPED_SEQ, self.given_up.dropped),
             (at::RUN_EXPIRED_SEQ, self.given_up.expired),
-            (at::RUN_LATEST, self.latest),
             (at::RUN_NEXT_BASE, next.base),
             (at::RUN_NEXT_SEQ, next.seq),
             (at::RUN_NEXT_GAP, next.gap),
@@ -77,11 +74,10 @@ impl Run {
             next_life: u64_at(at::RUN_NEXT_LIFE),
             lease: u64_at(at::RUN_LEASE),
             given_up: GivenUp { dropped: u64_at(at::RUN_DROPPED_SEQ), expired: u64_at(at::RUN_EXPIRED_SEQ) },
-            latest: u64_at(at::RUN_LATEST),
             next: (next.base != 0).then_some(next),
         };
         let GivenUp { dropped, expired } = run.given_up;
-        let sound = [run.next_life, run.lease, dropped, expired, run.latest, next.seq].into_iter().all(|n| n < LIMIT)
+        let sound = [run.next_life, run.lease, dropped, expired, next.seq].into_iter().all(|n| n < LIMIT)
             && is_position(next.base)
             && next.gap <= next.seq
             && next.reserved <= next.gap;
@@ -101,7 +97,6 @@ mod tests {
             next_life: 4,
             lease: 5,
             given_up: GivenUp { dropped: 6, expired: 7 },
-            latest: 12,
             next: Some(Next { base: 16, seq: 17, gap: 15, reserved: 14, cause: 2 }),
         }
     }
@@ -127,7 +122,6 @@ mod tests {
         let absurd = [
             Run { next_life: LIMIT, ..run() },
             Run { lease: u64::MAX, ..run() },
-            Run { latest: LIMIT, ..run() },
             Run { given_up: GivenUp { dropped: LIMIT, ..run().given_up }, ..run() },
             Run { given_up: GivenUp { expired: LIMIT, ..run().given_up }, ..run() },
             next(Next { base: LIMIT, ..known }),

@@ -20,7 +20,6 @@ use crate::memory::Window;
 use crate::memory::checksum::crc32c;
 use crate::segment::scan::Scan;
 use crate::segment::{Lost, Row, Segment};
-use crate::state::grain_of;
 use crate::storage::{Storage, StorageFile};
 
 /// Bytes that are read ahead at a time.
@@ -92,8 +91,6 @@ pub(crate) struct Cursor<F> {
     verified: bool,
     /// A segment was left behind since it was last asked.
     crossed: bool,
-    /// When messages have an age: the life of a segment, and when the records at the place in it were written at the earliest.
-    time: Option<(u64, u64)>,
     /// Where a backlog is read ahead to when only short windows may be mapped.
     ahead: Option<Window>,
     /// `window` is that.
@@ -120,7 +117,6 @@ impl<F: StorageFile> Cursor<F> {
             found: None,
             verified: false,
             crossed: false,
-            time: None,
             ahead: None,
             is_ahead: false,
             scratch: Vec::new(),
@@ -135,76 +131,6 @@ impl<F: StorageFile> Cursor<F> {
     /// End of the segment the place lies in.
     pub(crate) fn segment_end(&self) -> u64 {
         self.segment.as_ref().map_or(self.position, |segment| segment.header.end())
-    }
-
-    /// Steps over messages that were written before `time`; the error tells of them. Stops in front of a gap behind them, which
-    /// the next read meets.
-    pub(crate) fn pass_expired<S: Storage<File = F>>(&mut self, core: &Core<S>, time: u64) -> Result<()> {
-        let Some(age) = core.max_age else {
-            return Ok(());
-        };
-        // What was written up to so much later bears the same time.
-        let before = time.saturating_sub(grain_of(age));
-        if self.segment.is_some() && self.time.is_some_and(|(_, time)| time >= before) {
-            // What follows is not older.
-            return Ok(());
-        }
-        let mut passed: Option<Gap> = None;
-        loop {
-            let spot = self.spot();
-            match self.find_header(core) {
-                Ok(Some(record)) if self.time.is_some_and(|(_, time)| time < before) => {
-                    let first = passed.map_or(record.seq, |gap| gap.first);
-                    passed = Some(Gap { first, last: record.seq, cause: GapCause::Expired });
-                    self.advance();
-                }
-                Ok(_) => break,
-                Err(error) if passed.is_none() => return Err(error),
-                Err(_) => {
-                    self.move_to(spot);
-                    break;
-                }
-            }
-        }
-        passed.map_or(Ok(()), |gap| Err(Error::Gap(gap)))
-    }
-
-    /// Learns when the records at the place were written, once it is in the segment: what was said last before it.
-    fn learn_time<S: Storage<File = F>>(&mut self, core: &Core<S>, segment: &Segment<F>) -> Result<()> {
-        let life = segment.header.life;
-        if core.max_age.is_none() || self.time.is_some_and(|(of, _)| of == life) {
-            return Ok(());
-        }
-        let io = |error| Error::io("read", core.storage.path().join(segment.name()), error);
-        let mut time = segment.header.created;
-        let mut scan = Scan::new(&segment.file, &segment.header, self.position.min(segment.allocated_end()));
-        let mut at = segment.header.base;
-        while at < self.position {
-            let Some(seen) = scan.header_at(at).map_err(io)? else {
-                // Damaged, or the last record before the place: see `forget_time`.
-                if at + FRAGMENT_HEADER_LEN <= self.position {
-                    time = u64::MAX;
-                }
-                break;
-            };
-            if seen.fragment.kind == Kind::Time
-                && let Some(said) = scan.time(&seen).map_err(io)?
-            {
-                time = time.max(said);
-            }
-            if seen.fragment.kind == Kind::Gap {
-                time = u64::MAX;
-            }
-            at = seen.end();
-        }
-        self.time = Some((life, time));
-        Ok(())
-    }
-
-    /// What is missing here may have been what said a later time: the messages behind it are taken for as young as the next
-    /// segment.
-    fn forget_time(&mut self) {
-        self.time = self.time.map(|(life, _)| (life, u64::MAX));
     }
 
     pub(crate) fn may_lend(&self) -> bool {
@@ -460,7 +386,6 @@ impl<F: StorageFile> Cursor<F> {
                 self.leave(segment.header.end());
                 continue;
             }
-            self.learn_time(core, &segment)?;
             self.take_window(core, &segment)?;
             if let Some(record) = self.find_quickly(core, verify) {
                 self.found = Some(record);
@@ -478,14 +403,6 @@ impl<F: StorageFile> Cursor<F> {
                 Kind::Padding if scan.payload_holds(&seen).map_err(io)? && number == self.seq => {
                     self.position = seen.end();
                 }
-                Kind::Time if number == self.seq => match scan.time(&seen).map_err(io)? {
-                    Some(said) => {
-                        self.position = seen.end();
-                        let life = segment.header.life;
-                        self.time = self.time.map(|(_, time)| (life, time.max(said)));
-                    }
-                    None => self.resynchronise(core, &mut scan, end)?,
-                },
                 Kind::Middle | Kind::Last
                     if self.position == segment.header.base && seen.fragment.is_numbered(self.seq.wrapping_sub(1)) =>
                 {
@@ -494,7 +411,6 @@ impl<F: StorageFile> Cursor<F> {
                 }
                 Kind::Gap if scan.payload_holds(&seen).map_err(io)? => {
                     self.position = seen.end();
-                    self.forget_time();
                     self.step_to(core, number, Some(GapCause::Unflushed))?;
                 }
                 Kind::Whole | Kind::First if seen.fragment.is_numbered(self.seq) => {
@@ -629,7 +545,6 @@ impl<F: StorageFile> Cursor<F> {
         match found {
             Some((seen, number)) => {
                 self.position = seen.position;
-                self.forget_time();
                 self.step_to(core, number, None)
             }
             None if segment_end <= self.limit => {
@@ -772,7 +687,6 @@ impl<F: StorageFile> Cursor<F> {
         self.position = spot.position;
         self.seq = spot.seq;
         self.limit = 0;
-        self.time = None;
         self.scratch_seq = None;
     }
 

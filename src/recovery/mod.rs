@@ -37,8 +37,6 @@ pub(crate) struct Recovered<S: Storage> {
     pub(crate) consumers: Vec<ConsumerRow>,
     pub(crate) known_gaps: Vec<Gap>,
     pub(crate) given_up: GivenUp,
-    /// No segment and no record says a later time.
-    pub(crate) latest: u64,
     /// The page cache may show what the disk does not hold.
     pub(crate) suspect: bool,
     /// Cached bytes may have been lost since the queue was used last, and more is there than the checkpoint says.
@@ -252,7 +250,7 @@ fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Resul
     let Known { index, image, rows, belief, .. } = known;
     let End { walked, stated, reached, .. } = end;
     let gone = given_up(image, *belief).end().max(held_by_segments(image, rows));
-    let missing = stated.missing_behind(*reached, end.next, lease(image), gone);
+    let missing = stated.missing_behind(*reached, end.next, lease(image, *belief), gone);
     let next = seal_tail(storage, &rows.live, walked.tail, stated.position, end.next, missing)?;
     let tail = Tail { spot: walked.tail, next: None }.with(next);
     // Who stands there has yet to be told of what is missing.
@@ -305,9 +303,9 @@ fn held_by_segments(image: &IndexImage, rows: &Rows) -> u64 {
 }
 
 /// At or above that number none was given out.
-fn lease(image: &IndexImage) -> u64 {
-    // Whatever the run is believed to be, it says no less than what was used.
-    let run = image.live.run.unwrap_or_default();
+fn lease(image: &IndexImage, belief: Belief) -> u64 {
+    // Whatever the run is believed to be, it says no less than what was used; one that was closed in order gave its lease back.
+    let run = image.live.run.filter(|_| belief != Belief::CleanEnd).unwrap_or_default();
     run.lease.max(image.checkpoint.map_or(0, |checkpoint| checkpoint.lease))
 }
 

@@ -17,8 +17,8 @@ pub(super) fn publish<S: Storage>(
     count_others: bool,
 ) -> Result<Recovered<S>> {
     let Tail { spot, next } = tail;
-    let (durable, next_life, latest) = (durable(&known, spot), next_life(&known), latest(&known));
-    let (lease, given_up) = (lease(&known.image), given_up(&known.image, known.belief));
+    let (durable, next_life) = (durable(&known, spot), next_life(&known));
+    let (lease, given_up) = (lease(&known.image, known.belief), given_up(&known.image, known.belief));
     let mut known_gaps: Vec<Gap> = known.rows.live.iter().flat_map(|row| gaps_before(&row.header)).collect();
     if let Some(next) = next {
         known_gaps.extend(gaps_of(next.seq, next.gap, next.reserved, next.cause));
@@ -35,7 +35,7 @@ pub(super) fn publish<S: Storage>(
     known.index.begin_life(&Live {
         life: known.life,
         pid: std::process::id(),
-        run: Some(Run { flags, next_life, lease, given_up, latest, next: stated_next }),
+        run: Some(Run { flags, next_life, lease, given_up, next: stated_next }),
         tail: Some((spot.position, spot.seq)),
         synced: Some((durable.position, durable.seq)),
     });
@@ -69,7 +69,6 @@ pub(super) fn publish<S: Storage>(
         lease,
         known_gaps,
         given_up,
-        latest,
         suspect,
         found_anew: !trusted,
         clean: is_clean || known.made_anew,
@@ -120,14 +119,6 @@ fn next_life<S: Storage>(known: &Known<S>) -> u64 {
     let highest = known.rows.highest_life.max(noted).map_or(0, |life| life + 1);
     let by_checkpoint = image.checkpoint.map_or(0, |checkpoint| checkpoint.next_life);
     highest.max(by_checkpoint).max(image.live.run.map_or(0, |run| run.next_life))
-}
-
-/// No segment and no record says a later time.
-fn latest<S: Storage>(known: &Known<S>) -> u64 {
-    let image = &known.image;
-    let made = known.rows.live.iter().map(|row| row.header.created).max().unwrap_or(0);
-    let by_checkpoint = image.checkpoint.map_or(0, |checkpoint| checkpoint.latest);
-    by_checkpoint.max(image.live.run.map_or(0, |run| run.latest)).max(made)
 }
 
 fn gaps_before(header: &SegmentHeader) -> impl Iterator<Item = Gap> + use<> {

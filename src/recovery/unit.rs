@@ -45,7 +45,6 @@ impl Unit {
     pub(super) fn accepts(&self, fragment: &Fragment, seq: u64) -> bool {
         match fragment.kind {
             Kind::Padding => fragment.is_numbered(seq),
-            Kind::Time => fragment.is_numbered(seq) && !self.in_record,
             Kind::Gap => !self.inside(),
             #[cfg(test)]
             Kind::Whole | Kind::First if crate::tests::sim::Mutant::TornBatchAccepted.is_planted() => {
@@ -95,7 +94,7 @@ impl Unit {
     pub(super) fn add(&mut self, fragment: &Fragment, at: Spot, end: Spot, walked: &mut Walked) -> Spot {
         let mut next = end;
         match fragment.kind {
-            Kind::Padding | Kind::Time => {
+            Kind::Padding => {
                 walked.empty.push((at, next));
                 if !self.inside() && !self.hole {
                     // Nothing lies between: the tail may stand behind it.

@@ -42,9 +42,10 @@ impl<F: StorageFile> List<F> {
         let name = format::segment_name(slot);
         let page = crate::memory::page_size();
         let exact = (SEGMENT_HEADER_LEN + need).next_multiple_of(page).min(header.length);
-        // A queue's first segment may be its only one; where others were filled before, this one will be too.
+        // A queue's first segment may be its only one; where the one before was filled, this one will be too.
         let first_step = context.fill_step().unwrap_or(0).max(FIRST_STEP);
-        let step = if self.live.is_empty() { first_step } else { LARGEST_STEP };
+        let was_filled = self.live.back().is_some_and(|row| row.header.allocated == row.header.length);
+        let step = if was_filled { LARGEST_STEP } else { first_step };
         let generous = exact.max(step).min(header.length);
         let mut made = self.allocate(context, &file, &name, 0, generous);
         while matches!(&made, Err(error) if error.is_full()) {
@@ -123,7 +124,6 @@ impl<F: StorageFile> List<F> {
         let life = self.names.next_life;
         self.names.next_life += 1;
         context.index.set_next_life(self.names.next_life);
-        let created = if state == SegmentState::Live { context.storage.now().max(plan.not_before) } else { 0 };
         Ok(SegmentHeader {
             state,
             cause: plan.cause,
@@ -134,7 +134,8 @@ impl<F: StorageFile> List<F> {
             gap_before: plan.gap_before,
             reserved: plan.reserved,
             held: self.recycling.held,
-            created,
+            created: plan.created,
+            until: plan.until,
             length: context.pool.geometry().segment_len,
             allocated: 0,
             disk: 0,

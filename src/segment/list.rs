@@ -29,6 +29,8 @@ pub(crate) struct List<F> {
     /// The number behind the last one of the only segment, when that was let go of: with no live segment nothing before it is
     /// held.
     pub(super) retired: u64,
+    /// The life of the tail's segment, and when its messages were first looked at, where its header does not tell their age.
+    pub(super) seen: Option<(u64, u64)>,
 }
 
 impl<F: StorageFile> List<F> {

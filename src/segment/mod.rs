@@ -9,6 +9,7 @@
 //! - a segment that anybody still reads from is never used again: it is removed, and its bytes live until it is let go;
 //! - taking space back never needs space.
 
+pub(crate) mod ages;
 mod files;
 mod fill;
 pub(crate) mod geometry;
@@ -135,8 +136,9 @@ pub(crate) struct Plan {
     pub(crate) need: u64,
     /// Payload bytes of the record that begins the segment, or goes on in it.
     pub(crate) whole: u64,
-    /// The segment says that it was made no earlier, whatever the clock says: milliseconds since 1970.
-    pub(crate) not_before: u64,
+    /// As in the header.
+    pub(crate) created: u64,
+    pub(crate) until: u64,
 }
 
 /// Limits on disk space.
@@ -218,6 +220,7 @@ impl<S: Storage> Segments<S> {
                 stores: 0,
                 recycling: Recycling::new(found.drained, found.spares, found.held),
                 retired: 0,
+                seen: None,
                 names: Names {
                     slots,
                     next_life: found.next_life,
@@ -307,6 +310,10 @@ impl<S: Storage> Segments<S> {
         self.passed.load(Ordering::Relaxed)
     }
 
+    fn note_passed(&self) {
+        self.passed.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Has drained segments give their space back. True when readers or ages let go of any since `seen`: a writer that
     /// found no room since looks again. What a refused record gave back itself is no reason to.
     pub(crate) fn regain(&self, context: &Context<'_, S>, seen: u64) -> Result<bool> {
@@ -367,39 +374,23 @@ impl<S: Storage> Segments<S> {
         self.list().names.next_life
     }
 
-    /// Lets go of every live segment that was followed by another before `time`: what it holds was written earlier. Returns
-    /// the first sequence number still held, when there was any, and when to look again.
-    ///
-    /// One that reaches beyond the `committed` position stays: what is being written there may yet be given up, and its numbers
-    /// be given to what comes next.
-    pub(crate) fn expire(&self, context: &Context<'_, S>, time: u64, committed: u64) -> (Option<u64>, u64) {
-        let mut list = self.list();
-        let mut any = false;
-        let is_old = |row: &Row| row.header.created < time && row.header.base <= committed;
-        while list.live.get(1).is_some_and(is_old) {
-            list.drain_front();
-            any = true;
-        }
-        self.passed.fetch_add(u64::from(any), Ordering::Relaxed);
-        let next = list.live.get(1).map_or(u64::MAX, |row| row.header.created);
-        let first_held = if any { list.first_whole(context.storage).map(|(_, seq)| seq) } else { None };
-        if let Some(first_held) = first_held {
-            context.given_up.lock().note(GapCause::Expired, first_held);
-        }
-        (first_held, next)
-    }
-
     /// Lets go of the only live segment, which holds records up to `tail`: its space may be all there is. Messages below
-    /// `dropped` are given up with it. Returns where it ends; `None`, and it stays, when it holds nothing and another would be
-    /// as long.
-    pub(crate) fn retire_tail(&self, context: &Context<'_, S>, tail: Spot, dropped: u64) -> Option<u64> {
+    /// `given_up` are given up with it, for that cause. Returns where it ends; `None`, and it stays, when it holds nothing and
+    /// another would be as long.
+    pub(crate) fn retire_tail(
+        &self,
+        context: &Context<'_, S>,
+        tail: Spot,
+        cause: GapCause,
+        given_up: u64,
+    ) -> Option<u64> {
         let mut list = self.list();
         let header = list.live.front()?.header;
         let is_idle = tail.position <= header.base && header.length <= context.pool.geometry().segment_len;
         if list.live.len() != 1 || is_idle {
             return None;
         }
-        context.given_up.lock().note(GapCause::Dropped, dropped);
+        context.given_up.lock().note(cause, given_up);
         list.retired = tail.seq;
         if let Some(open) = list.opened(header.life) {
             // Whoever stands in it goes on behind it.

@@ -122,16 +122,6 @@ impl<'a, F: StorageFile> Scan<'a, F> {
         Ok((bytes.len() == SEAL_LEN as usize).then(|| LittleEndian::read_u64(bytes)))
     }
 
-    /// The payload of an intact [`Kind::Time`] fragment.
-    pub(crate) fn time(&mut self, seen: &Seen) -> io::Result<Option<u64>> {
-        use byteorder::{ByteOrder, LittleEndian};
-        if seen.fragment.len != 8 || !self.payload_holds(seen)? {
-            return Ok(None);
-        }
-        let bytes = self.bytes(seen.position + FRAGMENT_HEADER_LEN, 8)?;
-        Ok((bytes.len() == 8).then(|| LittleEndian::read_u64(bytes)))
-    }
-
     /// The whole, intact fragment at `position`.
     pub(crate) fn fragment_at(&mut self, position: u64, chain: u32) -> io::Result<Option<Seen>> {
         match self.header_at(position)? {

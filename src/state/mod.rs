@@ -35,6 +35,7 @@ use crate::format::Spot;
 use crate::index::losses::GivenUp;
 use crate::index::{AcksSlot, Index};
 use crate::memory::ForkGuard;
+use crate::segment::ages::Ages;
 use crate::segment::pool::Pool;
 use crate::segment::{Context, Limits, Segments};
 use crate::storage::Storage;
@@ -109,10 +110,7 @@ pub(crate) struct State<S: Storage> {
     pub(crate) durable_only: bool,
     /// Fresh space may be filled ahead: no flush of a few bytes will write it out.
     pub(crate) fills: bool,
-    /// Milliseconds after which a message is passed over.
-    pub(crate) max_age: Option<u64>,
-    /// A segment made before that time is followed by another one; nothing expires as a whole before that is too old.
-    expiry: AtomicU64,
+    pub(crate) ages: Option<Ages>,
     /// A child of a fork is not the owner.
     pub(crate) fork_guard: ForkGuard,
     /// The thread that fills a message in place while the status says that one does; it holds the producers' lock.
@@ -154,7 +152,7 @@ pub(crate) struct Parts<S: Storage> {
     pub(crate) limits: Limits,
     pub(crate) durable_only: bool,
     pub(crate) fills: bool,
-    pub(crate) max_age: Option<u64>,
+    pub(crate) ages: Option<Ages>,
     pub(crate) tail: Spot,
     pub(crate) durable: Spot,
     pub(crate) suspect: bool,
@@ -174,8 +172,7 @@ impl<S: Storage> State<S> {
             limits: parts.limits,
             durable_only: parts.durable_only,
             fills: parts.fills,
-            max_age: parts.max_age,
-            expiry: AtomicU64::new(0),
+            ages: parts.ages,
             fork_guard: ForkGuard::new(),
             filler: AtomicUsize::new(0),
             visible: Padded::default(),
@@ -217,11 +214,6 @@ impl<S: Storage> State<S> {
             given_up: &self.gaps.given_up,
             fills: self.fills,
         }
-    }
-
-    /// Milliseconds since 1970 before which messages are too old; zero when they have no age.
-    pub(crate) fn expired_before(&self) -> u64 {
-        self.max_age.map_or(0, |age| self.storage.now().saturating_sub(age))
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {
@@ -269,9 +261,4 @@ impl<S: Storage> State<S> {
         let span = end.saturating_sub(from);
         if span == 0 { 0 } else { span.saturating_sub(self.gaps.known_missing(from, end)) }
     }
-}
-
-/// How exactly the age of a message is known, in milliseconds: a 64th of the age at which it expires, 1 s at most.
-pub(crate) fn grain_of(max_age: u64) -> u64 {
-    (max_age / 64).clamp(1, 1000)
 }

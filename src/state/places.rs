@@ -47,6 +47,8 @@ pub(crate) struct Places {
     retired_taken: AtomicU64,
     /// Moves of all consumers that the index on disk knows of.
     pub(crate) synced_moves: Mutex<u64>,
+    /// Where messages began that expired while there was no consumer: the first one that comes is told of them.
+    pub(crate) unread: Mutex<Option<Spot>>,
 }
 
 impl Places {
@@ -58,12 +60,20 @@ impl Places {
             retired_moves: AtomicU64::new(u64::from(are_cached)),
             retired_taken: AtomicU64::new(0),
             synced_moves: Mutex::new(0),
+            unread: Mutex::default(),
         }
     }
 
     /// The position that every consumer has reached; `None` when there is no consumer.
     pub(crate) fn lowest(&self) -> Option<u64> {
         self.cells.read().iter().map(|place| place.position.load(Ordering::Acquire)).min()
+    }
+
+    /// Messages from that spot on have expired.
+    pub(crate) fn note_unread(&self, from: Spot) {
+        if self.cells.read().is_empty() {
+            self.unread.lock().get_or_insert(from);
+        }
     }
 
     /// Moves all consumers have made in this run.

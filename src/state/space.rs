@@ -9,6 +9,7 @@ use super::{AHEAD, State};
 use crate::error::Result;
 use crate::format;
 use crate::segment::Segment;
+use crate::segment::ages::Expired;
 use crate::storage::Storage;
 
 /// Where producers wait that found none.
@@ -20,21 +21,22 @@ pub(crate) struct Space {
 }
 
 impl<S: Storage> State<S> {
-    /// Lets go of segments that hold nothing but messages made before `time`. True when there are some to settle.
-    pub(crate) fn expire(&self, time: u64) -> bool {
-        if time <= self.expiry.load(Ordering::Relaxed) {
-            return false;
-        }
-        let committed = self.committed.position.load(Ordering::Acquire);
-        let (first_held, next) = self.segments.expire(&self.context(), time, committed);
-        // With no segment behind the tail's the next look is due when there is one; see `begin_segment`.
-        self.expiry.store(if next == u64::MAX { time } else { next }, Ordering::Relaxed);
-        let Some(first_held) = first_held else {
+    /// Gives up whole segments of messages that are too old; the last one stays. True when there are some to settle.
+    pub(crate) fn expire(&self) -> bool {
+        let Some(ages) = self.ages else {
             return false;
         };
-        self.oldest_seq.fetch_max(first_held, Ordering::AcqRel);
+        let expired = self.segments.expire(&self.context(), ages, self.committed.position.load(Ordering::Acquire));
+        expired.is_some_and(|expired| {
+            self.note_expired(&expired);
+            true
+        })
+    }
+
+    pub(crate) fn note_expired(&self, expired: &Expired) {
+        self.places.note_unread(expired.from);
+        self.oldest_seq.fetch_max(expired.held, Ordering::AcqRel);
         self.note_given_up();
-        true
     }
 
     /// Notes for the next opening what was given up.

@@ -13,12 +13,13 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::format::Spot;
 use crate::format::{
-    self, Batch, FRAGMENT_HEADER_LEN, Fragment, FragmentWords, Kind, SEAL_LEN, SEGMENT_HEADER_LEN, Seal, filler_words,
-    fragment_len,
+    self, Batch, FRAGMENT_HEADER_LEN, Fragment, FragmentWords, Kind, SEAL_LEN, SEGMENT_HEADER_LEN, Seal, SegmentHeader,
+    filler_words, fragment_len,
 };
 use crate::index::run::Next;
 use crate::memory::Window;
 use crate::memory::checksum::crc32c;
+use crate::segment::ages::Ages;
 use crate::segment::{CALL_FROM, Lost, Plan, Segment};
 use crate::state::{AHEAD, MOST_BEHIND, State};
 use crate::storage::{Storage, StorageFile, Stores};
@@ -61,12 +62,12 @@ pub(crate) struct Writer<F> {
     lease: u64,
     /// The checkpoint on disk says that this run has begun.
     begun: bool,
-    /// Messages have an age: how far the time that readers take for theirs may be off, in milliseconds ...
-    grain: Option<u64>,
-    /// ... and the time they take for that of the next record.
-    marked: u64,
-    /// The latest time that was ever said: that of the next segment is no earlier.
-    latest: u64,
+    ages: Option<Ages>,
+    /// With ages: when the record is written, ...
+    now: u64,
+    /// ... and between which times the tail's segment takes it.
+    created: u64,
+    until: u64,
     /// For the last record there was no room. Nothing goes the quick way then.
     refused: bool,
     /// Of the batch that is being pushed.
@@ -101,8 +102,7 @@ pub(crate) struct Piece<F> {
 }
 
 impl<F: StorageFile> Writer<F> {
-    /// With `ages`: how exactly times are said, and the latest one that ever was.
-    pub(crate) fn new(tail: Spot, next: Option<Next>, lease: Option<u64>, ages: Option<(u64, u64)>) -> Writer<F> {
+    pub(crate) fn new(tail: Spot, next: Option<Next>, lease: Option<u64>, ages: Option<Ages>) -> Writer<F> {
         Writer {
             position: tail.position,
             seq: tail.seq,
@@ -118,9 +118,10 @@ impl<F: StorageFile> Writer<F> {
             followed: None,
             lease: lease.unwrap_or(u64::MAX),
             begun: false,
-            grain: ages.map(|(grain, _)| grain),
-            marked: 0,
-            latest: ages.map_or(0, |(_, latest)| latest),
+            ages,
+            now: 0,
+            created: 0,
+            until: 0,
             refused: false,
             seal: Seal::NEW,
             uncleared: false,
@@ -135,6 +136,11 @@ impl<F: StorageFile> Writer<F> {
         self.committed
     }
 
+    /// The number behind the last one that the tail's segment holds. Behind it numbers may be missing that the next segment states.
+    pub(crate) fn held_end(&self) -> u64 {
+        self.next.map_or(self.committed.seq, |next| next.seq - next.gap)
+    }
+
     /// Whether this run has stored anything that the next opening must know of.
     pub(crate) fn has_begun(&self) -> bool {
         self.begun
@@ -143,8 +149,8 @@ impl<F: StorageFile> Writer<F> {
     /// Writes a record behind the tail; nobody sees it before [`commit`](Self::commit).
     #[inline]
     pub(crate) fn push<S: Storage<File = F>>(&mut self, state: &State<S>, payload: &[u8], batch: Batch) -> Result<()> {
-        if let Some(grain) = self.grain {
-            self.mark_time(state, grain, batch.record_len(payload.len() as u64))?;
+        if self.ages.is_some() {
+            self.look_at_clock(state);
         }
         if !batch.continues && batch.more {
             self.seal = Seal::NEW;
@@ -159,7 +165,7 @@ impl<F: StorageFile> Writer<F> {
     /// there is more to it.
     #[inline(always)]
     pub(crate) fn push_quickly(&mut self, payload: &[u8]) -> bool {
-        self.grain.is_none() && self.store_quickly(payload, Batch::default())
+        self.ages.is_none() && self.store_quickly(payload, Batch::default())
     }
 
     #[inline(always)]
@@ -193,8 +199,8 @@ impl<F: StorageFile> Writer<F> {
     /// Makes room for all of a message of `len` bytes that is still to be written.
     pub(crate) fn reserve<S: Storage<File = F>>(&mut self, state: &State<S>, len: usize) -> Result<Room<F>> {
         let total = fragment_len(len as u64);
-        if let Some(grain) = self.grain {
-            self.mark_time(state, grain, total)?;
+        if self.ages.is_some() {
+            self.look_at_clock(state);
         }
         if self.position + total > self.quick_end {
             check_fits(state, len as u64)?;
@@ -263,47 +269,18 @@ impl<F: StorageFile> Writer<F> {
         Ok(())
     }
 
-    /// Says when the next record, of `total` bytes, is written, unless what was said last is still exact enough. A new segment
-    /// says it by itself. A clock that goes back makes messages younger than they are, never older.
+    /// With ages: the quick way is closed when the tail's segment has taken messages for long enough.
     #[inline(never)]
-    fn mark_time<S: Storage<File = F>>(&mut self, state: &State<S>, grain: u64, total: u64) -> Result<()> {
-        let now = state.storage.now();
-        if self.segment.is_some() && now < self.marked.saturating_add(grain) {
-            return Ok(());
+    fn look_at_clock<S: Storage<File = F>>(&mut self, state: &State<S>) {
+        self.now = state.storage.now();
+        if self.is_over() {
+            self.quick_end = 0;
         }
-        check_fits(state, total - FRAGMENT_HEADER_LEN)?;
-        self.whole = total - FRAGMENT_HEADER_LEN;
-        let mark = fragment_len(8);
-        if self.position + mark > self.quick_end {
-            self.prepare(state, mark + total, true)?;
-            if self.opened(state)?.header.end() - self.position < mark {
-                self.next_segment(state, total, false)?;
-            }
-            if now < self.marked.saturating_add(grain) {
-                return Ok(());
-            }
-        }
-        let payload = now.to_le_bytes();
-        let header = Fragment { kind: Kind::Time, ..Fragment::whole(self.seq, payload.len() as u32, Batch::default()) };
-        match &self.window {
-            Some(window) if self.position + mark <= self.quick_end => {
-                let seeded = header.state(self.seed, self.position - self.base);
-                let offset = self.position.wrapping_sub(self.window_base) as usize;
-                window.put_fragment(offset, &payload, seeded, |payload_state| {
-                    header.encode(seeded, payload_state).both()
-                });
-                self.position += mark;
-            }
-            _ => {
-                self.write(state, header, &payload, 0)?;
-            }
-        }
-        self.marked = now;
-        if now > self.latest {
-            self.latest = now;
-            state.index.set_latest(now);
-        }
-        Ok(())
+    }
+
+    /// The tail's segment takes no more messages: it has for as long as one may, or the clock was set back.
+    fn is_over(&self) -> bool {
+        self.ages.is_some_and(|ages| !ages.tells(self.created, self.until, self.now) || self.now >= self.until)
     }
 
     /// Makes everything pushed visible, at once. Returns the tail; or, where the index is written by calls, the error of one: then
@@ -332,8 +309,6 @@ impl<F: StorageFile> Writer<F> {
         }
         self.position = self.committed.position;
         self.seq = self.committed.seq;
-        // What was said since may be gone.
-        self.marked = 0;
         self.release();
         if let Some(next) = self.followed.take_if(|next| next.base > self.committed.position) {
             // The segment that was begun there goes; the next one begins there all the same: what lies before was given up.
@@ -480,6 +455,9 @@ impl<F: StorageFile> Writer<F> {
         }
         if self.segment.is_none() {
             self.open_tail(state, total)?;
+        }
+        if self.is_over() {
+            self.follow_tail(state, total)?;
         }
         let segment = self.opened(state)?;
         let room = segment.header.end() - self.position;
@@ -638,7 +616,11 @@ impl<F: StorageFile> Writer<F> {
             Ok(segment) => {
                 segment.file.find_stores(segment.offset(self.position));
                 state.segments.list().hold(&segment);
-                self.adopt(segment);
+                let SegmentHeader { created, until, .. } = row.header;
+                if self.ages.is_none() && until != 0 {
+                    state.segments.date_tail(&state.context(), &segment, created, 0)?;
+                }
+                self.adopt(segment, created, until);
                 Ok(())
             }
             Err(Lost::Io(error)) => {
@@ -658,6 +640,31 @@ impl<F: StorageFile> Writer<F> {
     /// The next segment right behind this position, and behind every live one.
     fn follow(&self, end: Option<u64>) -> Next {
         Next { base: end.unwrap_or(0).max(format::align_up(self.position)), seq: self.seq, ..Next::default() }
+    }
+
+    /// The tail's segment [takes no more](Self::is_over): what comes begins another one. Where there is no room for that it goes
+    /// to this one all the same, and what is in it lives longer for it.
+    fn follow_tail<S: Storage<File = F>>(&mut self, state: &State<S>, total: u64) -> Result<()> {
+        let Some(ages) = self.ages else {
+            return Ok(());
+        };
+        let segment = self.opened(state)?;
+        let holds = self.position > segment.header.base;
+        let told = ages.tells(self.created, self.until, self.now);
+        if holds {
+            match self.next_segment(state, total, false) {
+                // Unless all of it may be given up.
+                Err(error) if error.is_full() && !(told && ages.are_past(self.until, self.now)) => {}
+                done => return done,
+            }
+        }
+        let until = ages.until(self.now);
+        // By a clock that was set back what is there would be made older, should the clock be wrong.
+        if !holds || self.now >= self.created {
+            state.segments.date_tail(&state.context(), &segment, self.now, until)?;
+        }
+        (self.created, self.until) = (self.now, until);
+        Ok(())
     }
 
     /// Fills what is left of the segment with padding and goes on in the next one, perhaps with the record that was begun.
@@ -693,12 +700,14 @@ impl<F: StorageFile> Writer<F> {
         total: u64,
         within: bool,
     ) -> Result<()> {
-        if self.grain.is_some() && state.expire(state.expired_before()) {
+        if state.expire() {
             state.settle()?;
         }
         state.bound_unsynced(self.committed)?;
         // What goes on here began before: the first message that begins here is the one after it.
         let first_seq = self.seq + u64::from(within);
+        self.now = state.storage.now();
+        let until = self.ages.map_or(0, |ages| ages.until(self.now));
         let plan = Plan {
             base: next.base,
             first_seq,
@@ -707,7 +716,8 @@ impl<F: StorageFile> Writer<F> {
             cause: next.cause,
             need: total,
             whole: self.whole,
-            not_before: self.latest,
+            created: self.now,
+            until,
         };
         let segment = state.segments.append(&state.context(), plan)?;
         if let Some(next) = self.next.take() {
@@ -715,19 +725,17 @@ impl<F: StorageFile> Writer<F> {
             self.followed = Some(next);
         }
         self.position = next.base;
-        self.adopt(segment);
-        state.index.set_latest(self.latest);
+        self.adopt(segment, self.now, until);
         Ok(())
     }
 
-    fn adopt(&mut self, segment: Arc<Segment<F>>) {
+    fn adopt(&mut self, segment: Arc<Segment<F>>, created: u64, until: u64) {
         self.window = None;
         self.quick_end = 0;
         self.asked = false;
         self.seed = segment.seed;
         self.base = segment.header.base;
-        self.marked = self.marked.max(segment.header.created);
-        self.latest = self.latest.max(segment.header.created);
+        (self.created, self.until) = (created, until);
         self.segment = Some(segment);
     }
 

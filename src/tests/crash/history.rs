@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::options::{OnFull, Options};
-use crate::storage::{Storage, Stores};
+use crate::storage::Stores;
 use crate::tests::sim::{Call, Rng, SimStorage};
 
 /// Calls that an opening makes.
@@ -50,6 +50,8 @@ enum Step {
     Answer(&'static str, u64, bool),
     /// Turns the clock by so many milliseconds.
     Clock(i64),
+    /// Gives up what is too old.
+    Look,
     Flush,
     WaitDurable,
     Prepare,
@@ -140,8 +142,7 @@ impl History {
             }
         }
         self.trace.push(format!("{step:?}"));
-        let now = storage.now();
-        self.model.note_old(now, age_of(&self.options));
+        self.model.note_old(age_of(&self.options));
         let before = armed.then(|| self.model.clone());
         let mut during = self.model.clone();
         self.perform(&step, &mut during)?;
@@ -207,7 +208,8 @@ impl History {
                 _ => -(rng.below(4000) as i64),
             }),
             80..84 => Step::Flush,
-            84..88 => Step::WaitDurable,
+            84..86 => Step::WaitDurable,
+            86..88 => Step::Look,
             88..90 => Step::Prepare,
             90..94 => Step::Close,
             _ => Step::Drain(name, 200),
@@ -264,9 +266,16 @@ impl History {
             Step::Answer(name, which, done) => self.answer(&queue, name, *which, *done),
             Step::Clock(by) => {
                 match u64::try_from(*by) {
-                    Ok(by) => queue.core.storage.advance_clock(by),
+                    Ok(by) => {
+                        queue.core.storage.advance_clock(by);
+                        self.model.elapsed += by;
+                    }
                     Err(_) => queue.core.storage.set_back_clock(by.unsigned_abs()),
                 }
+                Ok(())
+            }
+            Step::Look => {
+                queue.expire();
                 Ok(())
             }
             Step::Flush => {
@@ -313,8 +322,7 @@ impl History {
     ) -> Check {
         let queue = self.queue()?.clone();
         let first = next_of(&queue);
-        let now = age_of(&self.options).map_or(0, |_| queue.core.storage.now());
-        let messages = self.model.try_messages(first, lens, now);
+        let messages = self.model.try_messages(first, lens);
         during.clone_from(&self.model);
         let range = first..first + lens.len() as u64;
         match write(&messages) {
@@ -514,15 +522,16 @@ impl History {
         for _ in 0..1 + self.rng.below(3) {
             let cut = self.rng.percent(70);
             let mut image = if cut { dead.power_cut(self.rng.next()) } else { dead.process_kill() };
-            let mut cut = cut;
+            let (mut cut, mut age) = (cut, None);
             if self.rng.percent(35) {
-                let now = image.now();
-                let bounds = Bounds { before, during, after, cut, age: None, now };
-                let (again, cut_again) = self.crash_in_recovery(&image, &bounds)?;
-                (image, cut) = (again, cut | cut_again);
+                let bounds = Bounds { before, during, after, cut, age: None };
+                let (again, cut_again, age_again) = self.crash_in_recovery(&image, &bounds)?;
+                (image, cut, age) = (again, cut | cut_again, age_again);
             }
             let options = random_options(&mut self.rng);
-            let bounds = Bounds { before, during, after, cut, age: age_of(&options), now: image.now() };
+            // What either opening gave up is gone.
+            let age = age.into_iter().chain(age_of(&options)).min();
+            let bounds = Bounds { before, during, after, cut, age };
             self.trace.push(format!("  {} {options:?}", if cut { "power cut" } else { "kill" }));
             self.images += 1;
             if let Some(digests) = &mut self.digests {
@@ -543,8 +552,9 @@ impl History {
         Ok(false)
     }
 
-    /// The recovery from `image` dies, too, or a call fails in it: what it leaves, and whether power was cut.
-    fn crash_in_recovery(&mut self, image: &SimStorage, bounds: &Bounds<'_>) -> Check<(SimStorage, bool)> {
+    /// The recovery from `image` dies, too, or a call fails in it: what it leaves, whether power was cut, and how old messages might
+    /// become there.
+    fn crash_in_recovery(&mut self, image: &SimStorage, bounds: &Bounds<'_>) -> Check<(SimStorage, bool, Option<u64>)> {
         let world = image.process_kill();
         let options = random_options(&mut self.rng);
         let fails = self.rng.percent(30);
@@ -565,7 +575,7 @@ impl History {
         match &opened {
             // What it did without is nothing that it would tell of.
             Ok(queue) if fails => {
-                let bounds = Bounds { age: age_of(&options), now: world.now(), ..*bounds };
+                let bounds = Bounds { age: age_of(&options), ..*bounds };
                 look_at_all(queue, &bounds)?;
             }
             Err(error) if !fails => return Err(format!("does not open: {error}")),
@@ -575,7 +585,7 @@ impl History {
         drop(opened);
         let cut = self.rng.percent(50);
         self.trace.push(format!("  {} in recovery", if cut { "power cut" } else { "kill" }));
-        Ok((if cut { dead.power_cut(self.rng.next()) } else { dead }, cut))
+        Ok((if cut { dead.power_cut(self.rng.next()) } else { dead }, cut, age_of(&options)))
     }
 
     /// What was open when the crash came is decided by what was found after it.
@@ -615,6 +625,10 @@ impl History {
         model.messages.retain(|seq, sent| {
             (sent.fate != Fate::Tried || bounds.is_given_up(*seq, sent) || sent.old) && *seq < next
         });
+        if bounds.cut {
+            // What says how old it is was perhaps not synced either.
+            model.messages.range_mut(bounds.before.claimed..).for_each(|(_, sent)| sent.written = 0);
+        }
         model.next = next;
         for (name, standing) in &mut model.consumers {
             let before = bounds.before.consumers.get(name);

@@ -7,9 +7,6 @@ use crate::consume::standing::Handed;
 use crate::error::{Gap, GapCause};
 use crate::tests::sim::Rng;
 
-/// How far the time of a message may be off, in milliseconds: a 64th of the longest age.
-const EXACTNESS: u64 = 5000 / 64 + 1;
-
 /// A broken promise, in words.
 pub(super) type Check<T = ()> = Result<T, String>;
 
@@ -41,7 +38,7 @@ pub(super) struct Sent {
     /// The numbers of its batch.
     pub(super) batch: Range<u64>,
     pub(super) fate: Fate,
-    /// The clock when it was enqueued; zero when that was not noted, because messages had no age.
+    /// How much time had passed when it was enqueued, in milliseconds.
     pub(super) written: u64,
     /// It was too old once: it may be passed over from then on.
     pub(super) old: bool,
@@ -194,18 +191,21 @@ pub(super) struct Model {
     pub(super) released: u64,
     /// Messages below it may have been dropped to make room.
     pub(super) dropped: u64,
+    /// Time that has passed, in milliseconds: a clock that is set back does not count.
+    pub(super) elapsed: u64,
     last_id: u64,
 }
 
 impl Model {
     /// Notes what is about to be enqueued, from the number `first` on.
-    pub(super) fn try_messages(&mut self, first: u64, lens: &[usize], now: u64) -> Vec<Vec<u8>> {
+    pub(super) fn try_messages(&mut self, first: u64, lens: &[usize]) -> Vec<Vec<u8>> {
         let batch = first..first + lens.len() as u64;
+        let written = self.elapsed;
         let sent = batch.clone().zip(lens).map(|(seq, len)| {
             self.last_id += 1;
             // Numbers taken at random must not look like one another.
             let id = self.last_id << 20;
-            let sent = Sent { id, len: *len, batch: batch.clone(), fate: Fate::Tried, written: now, old: false };
+            let sent = Sent { id, len: *len, batch: batch.clone(), fate: Fate::Tried, written, old: false };
             self.messages.insert(seq, sent);
             content(id, *len)
         });
@@ -240,9 +240,9 @@ impl Model {
     }
 
     /// What is older than `age` now may be passed over.
-    pub(super) fn note_old(&mut self, now: u64, age: Option<u64>) {
+    pub(super) fn note_old(&mut self, age: Option<u64>) {
         if let Some(age) = age {
-            self.messages.values_mut().for_each(|sent| sent.old |= sent.is_older(now, age));
+            self.messages.values_mut().for_each(|sent| sent.old |= sent.is_older(self.elapsed, age));
         }
     }
 
@@ -391,9 +391,8 @@ impl Model {
 }
 
 impl Sent {
-    pub(super) fn is_older(&self, now: u64, age: u64) -> bool {
-        // Under another age it was written with another exactness.
-        self.written.saturating_add(age) < now + EXACTNESS
+    pub(super) fn is_older(&self, elapsed: u64, age: u64) -> bool {
+        self.written + age <= elapsed
     }
 
     /// It is there, and was never too old.
