@@ -40,8 +40,8 @@
 //!
 //! What is damaged costs the damaged messages alone: a read that meets it returns [`Error::Gap`] with the numbers that are
 //! missing and why, once, and the next read goes on behind them. So `?` alone ends a loop there, with all the rest unread:
-//! read with [`past_gaps`], [`Consumer::for_each`] or [`Iter::past_gaps`], or match on it. How each crash recovers is argued in the source, in
-//! `recovery`; every byte of the files is described in `format`.
+//! read with [`past_gaps`], [`Consumer::for_each`] or [`Iter::past_gaps`], or match on it. How each crash recovers is
+//! argued in `docs/recovery.md`; every byte of the files is described in `docs/format.md`.
 //!
 //! # Working, waiting, limits
 //!
