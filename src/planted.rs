@@ -1,16 +1,16 @@
 //! For tests alone: bugs planted in the product, a line each, and places at which a test has something happen.
 
-/// Whether that bug is planted; never outside of tests.
+/// Whether that bug is planted, or one of those; never outside of tests.
 #[cfg(test)]
 macro_rules! planted {
-    ($mutant:ident) => {
-        crate::tests::sim::Mutant::$mutant.is_planted()
+    ($($mutant:ident),+) => {
+        $(crate::tests::sim::Mutant::$mutant.is_planted())||+
     };
 }
 
 #[cfg(not(test))]
 macro_rules! planted {
-    ($mutant:ident) => {
+    ($($mutant:ident),+) => {
         false
     };
 }

@@ -177,6 +177,13 @@ fn methods_stand_where_their_type_does() {
 }
 
 #[test]
+fn planted_bugs_take_one_line() {
+    for (_, path, source) in product() {
+        assert!(!source.contains("Mutant::"), "{}: a bug is planted with `planted!`", path.display());
+    }
+}
+
+#[test]
 fn unsafe_code_stands_only_where_it_may() {
     let mut seen = 0;
     for (folder, path, source) in product() {

@@ -2,52 +2,30 @@
 
 #![cfg(feature = "tracing")]
 
+#[path = "support/listener.rs"]
+mod listener;
 mod support;
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::fs;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use listener::Listener;
 use mmq::{Error, OnFull, Options, Queue};
-use tracing::field::{Field, Visit};
-use tracing::{Event, Metadata, Subscriber, span};
 
-#[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<String>>>);
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.0.push_str(&format!("{}={value:?} ", field.name()));
-    }
-}
-
-impl Subscriber for Heard {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "mmq"
-    }
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line(format!("{} ", event.metadata().level()));
-        event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
-    }
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
+/// What is told during `call`.
+fn told(call: impl FnOnce()) -> Vec<String> {
+    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+    let hears = Arc::clone(&heard);
+    tracing::subscriber::with_default(Listener(move |line| hears.lock().unwrap().push(line)), call);
+    heard.lock().unwrap().clone()
 }
 
 #[test]
 fn opening_segments_gaps_and_a_full_queue_are_told() {
-    let heard = Heard::default();
     let dir = tempfile::tempdir().unwrap();
-    tracing::subscriber::with_default(heard.clone(), || {
+    let lines = told(|| {
         let queue =
             Options::new().arena_size(4096).max_bytes(65536).on_full(OnFull::DropOldest).open(dir.path()).unwrap();
         queue.peek().unwrap();
@@ -56,9 +34,8 @@ fn opening_segments_gaps_and_a_full_queue_are_told() {
         }
         assert!(queue.dequeue().is_err());
     });
-    let lines = heard.0.lock().unwrap();
     let path = format!("path=\"{}\"", dir.path().display());
-    for line in &*lines {
+    for line in &lines {
         assert!(line.contains(&path), "{line} does not say which queue");
     }
     let begun: Vec<_> = lines.iter().filter(|line| line.contains("message=segment begun")).collect();
@@ -75,9 +52,8 @@ fn opening_segments_gaps_and_a_full_queue_are_told() {
 
 #[test]
 fn a_segment_in_the_space_of_a_drained_one_is_said_to_be_reused() {
-    let heard = Heard::default();
     let dir = tempfile::tempdir().unwrap();
-    tracing::subscriber::with_default(heard.clone(), || {
+    let lines = told(|| {
         let queue = Options::new().arena_size(4096).open(dir.path()).unwrap();
         let mut buffer = Vec::new();
         for _ in 0..60 {
@@ -85,53 +61,31 @@ fn a_segment_in_the_space_of_a_drained_one_is_said_to_be_reused() {
             queue.dequeue_into(&mut buffer).unwrap();
         }
     });
-    let lines = heard.0.lock().unwrap();
     let begun: Vec<_> = lines.iter().filter(|line| line.contains("message=segment begun")).collect();
     assert!(begun.first().unwrap().contains("reused=false"), "{begun:#?}");
     assert!(begun.last().unwrap().contains("reused=true"), "{begun:#?}");
 }
 
-/// Calls the queue that tells it something, and so waits for ever if that holds a lock of its own meanwhile.
-#[derive(Clone, Default)]
-struct Spool {
-    queue: Arc<OnceLock<Queue>>,
-    told: Arc<Mutex<BTreeMap<String, usize>>>,
-}
-
-impl Subscriber for Spool {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "mmq"
-    }
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line(String::new());
-        event.record(&mut line);
-        let (_, message) = line.0.split_once("message=").unwrap_or_default();
-        let kind = message.split(" path=").next().unwrap_or_default().to_owned();
-        *self.told.lock().unwrap().entry(kind).or_default() += 1;
-        if let Some(queue) = self.queue.get() {
-            // Whatever they answer.
-            let _ = queue.enqueue(line.0.as_bytes());
-            let _ = (queue.flush(), queue.dequeue(), queue.consumer("spool").unwrap().skip());
-            let _ = (queue.stats(), queue.len(), queue.consumer("spool").unwrap().seek(0));
-        }
-    }
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-}
-
 #[test]
 fn a_subscriber_may_call_the_queue_that_tells_it_something() {
     support::within(Duration::from_secs(60), || {
-        let spool = Spool::default();
+        let spool: Arc<OnceLock<Queue>> = Arc::default();
+        let told: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
         let dir = tempfile::tempdir().unwrap();
-        tracing::subscriber::with_default(spool.clone(), || {
+        let (called, counted) = (Arc::clone(&spool), Arc::clone(&told));
+        // It waits for ever if the queue holds a lock of its own while it tells something.
+        let listener = Listener(move |line: String| {
+            *counted.lock().unwrap().entry(listener::words(&line).to_owned()).or_default() += 1;
+            if let Some(queue) = called.get() {
+                // Whatever they answer.
+                let _ = queue.enqueue(line.as_bytes());
+                let _ = (queue.flush(), queue.dequeue(), queue.consumer("spool").unwrap().skip());
+                let _ = (queue.stats(), queue.len(), queue.consumer("spool").unwrap().seek(0));
+            }
+        });
+        tracing::subscriber::with_default(listener, || {
             let options = Options::new().arena_size(4096).max_bytes(1 << 20).on_full(OnFull::DropOldest);
-            let queue = spool.queue.get_or_init(|| options.open(dir.path()).unwrap());
+            let queue = spool.get_or_init(|| options.open(dir.path()).unwrap());
             queue.consumer("slow").unwrap().peek().unwrap();
             for round in 0..300 {
                 match round % 10 {
@@ -171,7 +125,7 @@ fn a_subscriber_may_call_the_queue_that_tells_it_something() {
             }
             assert!(gaps > 0);
         });
-        let told = spool.told.lock().unwrap();
+        let told = told.lock().unwrap();
         for kind in ["segment begun", "queue is full", "messages are missing", "damaged or foreign file set aside"] {
             assert!(told.contains_key(kind), "{kind} was not told: {told:?}");
         }

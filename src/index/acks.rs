@@ -119,10 +119,6 @@ impl<S: Storage> Index<S> {
                 owner => *owner = None,
             }
         }
-        #[cfg(test)]
-        if crate::tests::sim::Mutant::SeekNotSynced.is_planted() {
-            return Ok(());
-        }
-        self.sync()
+        if planted!(SeekNotSynced) { Ok(()) } else { self.sync() }
     }
 }

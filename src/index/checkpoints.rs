@@ -44,11 +44,7 @@ impl<S: Storage> Index<S> {
     /// Writes a checkpoint and makes it, and every place stored before, durable. What it names durable must be so.
     pub(crate) fn write_checkpoint(&self, change: impl FnOnce(&mut Checkpoint)) -> Result<()> {
         let mut slots = self.checkpoints.lock();
-        #[cfg(test)]
-        if crate::tests::sim::Mutant::SlotOverwrittenWithoutR1.is_planted() {
-            slots.newest_is_durable = true;
-        }
-        if !slots.newest_is_durable {
+        if !slots.newest_is_durable && !planted!(SlotOverwrittenWithoutR1) {
             // R1: the slot recovery chose may exist in the page cache alone. It is stored again (a page whose writing
             // failed once counts as clean) and made durable before the other one is touched.
             let bytes = slots.newest.encode(&self.queue_id);
@@ -85,32 +81,21 @@ impl<S: Storage> Index<S> {
     /// of a batch afterwards, whose rest counts because it is durable, and for no other reason. And what was given up, and the
     /// first number that is `held` afterwards: what is missing from there on was lost.
     pub(crate) fn sync_for_change(&self, durable: (u64, u64), given_up: &Mutex<GivenUp>, held: u64) -> Result<()> {
-        #[cfg(test)]
-        if crate::tests::sim::Mutant::RecycledBeforePlacesAreSynced.is_planted() {
+        if planted!(RecycledBeforePlacesAreSynced) {
             return Ok(());
         }
         let newest = self.checkpoint();
-        let known = GivenUp::of(&newest) == *given_up.lock();
-        #[cfg(test)]
-        let known = known || crate::tests::sim::Mutant::CauseNotDurable.is_planted();
-        #[cfg(test)]
-        let newest =
-            Checkpoint { clean: newest.clean && !crate::tests::sim::Mutant::CleanMarkKept.is_planted(), ..newest };
-        if !newest.clean && durable.0 <= newest.position && known && held <= newest.held {
+        let is_known = GivenUp::of(&newest) == *given_up.lock() || planted!(CauseNotDurable);
+        let may_stay = is_known && (!newest.clean || planted!(CleanMarkKept));
+        if may_stay && durable.0 <= newest.position && held <= newest.held {
             return self.sync();
         }
         self.write_checkpoint(|checkpoint| {
-            #[cfg(test)]
-            let kept = checkpoint.clean && crate::tests::sim::Mutant::CleanMarkKept.is_planted();
-            #[cfg(not(test))]
-            let kept = false;
-            checkpoint.clean = kept;
+            checkpoint.clean &= planted!(CleanMarkKept);
             checkpoint.held = checkpoint.held.max(held);
-            #[cfg(test)]
-            if crate::tests::sim::Mutant::CauseNotDurable.is_planted() {
-                return;
+            if !planted!(CauseNotDurable) {
+                given_up.lock().state_in(checkpoint);
             }
-            given_up.lock().state_in(checkpoint);
             if durable.0 > checkpoint.position {
                 (checkpoint.position, checkpoint.seq) = durable;
             }

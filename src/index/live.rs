@@ -136,8 +136,7 @@ impl<S: Storage> Index<S> {
     /// Segments are about to be changed: until [`set_changing`](Self::set_changing) takes it back, the segment rows are not to be
     /// believed. Where this cannot be written nothing may be changed.
     pub(crate) fn begin_changing(&self) -> io::Result<()> {
-        #[cfg(test)]
-        if crate::tests::sim::Mutant::ChangingNotSaid.is_planted() {
+        if planted!(ChangingNotSaid) {
             return Ok(());
         }
         let mut run = self.run.lock();
@@ -152,9 +151,7 @@ impl<S: Storage> Index<S> {
     }
 
     pub(crate) fn set_changing(&self, changing: bool) {
-        #[cfg(test)]
-        let changing = changing && !crate::tests::sim::Mutant::ChangingNotSaid.is_planted();
-        self.set_flag(FLAG_CHANGING, changing);
+        self.set_flag(FLAG_CHANGING, changing && !planted!(ChangingNotSaid));
     }
 
     pub(super) fn set_flag(&self, flag: u32, on: bool) {

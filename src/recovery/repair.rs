@@ -41,8 +41,7 @@ pub(super) fn fill<S: Storage>(storage: &S, row: &Row, kind: Kind, at: Spot, end
     if offset + format::FRAGMENT_HEADER_LEN > len {
         return Ok(());
     }
-    #[cfg(test)]
-    if crate::tests::sim::Mutant::TornRestKept.is_planted() && file.write_at(&bytes, offset).is_err() {
+    if planted!(TornRestKept) && file.write_at(&bytes, offset).is_err() {
         return Ok(());
     }
     overwrite(storage, row.slot, &file, &bytes, offset)

@@ -290,8 +290,7 @@ fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
 
 /// The first and the last live segment are where the index says. An index of another queue, or of another time, fails here.
 fn ends_are_in_place<S: Storage>(storage: &S, segments: &[(u32, SegmentHeader)]) -> bool {
-    #[cfg(test)]
-    if crate::tests::sim::Mutant::EndsNotLookedAt.is_planted() {
+    if planted!(EndsNotLookedAt) {
         return true;
     }
     let live = || segments.iter().filter(|(_, header)| header.state == SegmentState::Live);

@@ -24,11 +24,9 @@ impl Stated {
         let checkpoint = image.checkpoint.map(|checkpoint| (checkpoint.position, checkpoint.seq));
         let durable = [checkpoint, image.live.synced].into_iter().flatten();
         // What was acknowledged: a number of it that was given again would be taken for done.
-        let done = |consumer: &ConsumerRow| consumer.acks.iter().map(|(_, last)| last + 1).max().unwrap_or(0);
-        #[cfg(test)]
-        let forgotten = crate::tests::sim::Mutant::AcknowledgedNumberGivenAgain.is_planted();
-        #[cfg(test)]
-        let done = |consumer: &ConsumerRow| if forgotten { 0 } else { done(consumer) };
+        let known = !planted!(AcknowledgedNumberGivenAgain);
+        let acks = |consumer: &ConsumerRow| consumer.acks.iter().filter(|_| known).map(|(_, last)| last + 1).max();
+        let done = |consumer: &ConsumerRow| acks(consumer).unwrap_or(0);
         let consumers = image.consumers.iter();
         let places = consumers.map(|consumer| (consumer.place.position, consumer.place.seq.max(done(consumer))));
         let spots = || durable.clone().chain(image.live.tail).chain(places.clone());

@@ -46,12 +46,9 @@ impl Unit {
         match fragment.kind {
             Kind::Padding => fragment.is_numbered(seq),
             Kind::Gap => !self.inside(),
-            #[cfg(test)]
-            Kind::Whole | Kind::First if crate::tests::sim::Mutant::TornBatchAccepted.is_planted() => {
-                fragment.is_numbered(seq) && !self.in_record
-            }
             Kind::Whole | Kind::First => {
-                fragment.is_numbered(seq) && !self.in_record && (fragment.continues == self.in_batch || self.hole)
+                let fits = fragment.continues == self.in_batch || self.hole || planted!(TornBatchAccepted);
+                fragment.is_numbered(seq) && !self.in_record && fits
             }
             Kind::Middle | Kind::Last => fragment.is_numbered(seq) && self.in_record,
         }
@@ -60,10 +57,7 @@ impl Unit {
     /// Whether the records before this one in its batch are those that it was written with. Asked of the last one; where
     /// the beginning of the batch is not at hand, it goes with the hole it lies in, or is known to be whole.
     pub(super) fn seal_holds<F: StorageFile>(&self, seen: &Seen, scan: &mut Scan<'_, F>) -> io::Result<bool> {
-        #[cfg(test)]
-        if crate::tests::sim::Mutant::SealNotChecked.is_planted()
-            || crate::tests::sim::Mutant::TornBatchAccepted.is_planted()
-        {
+        if planted!(SealNotChecked, TornBatchAccepted) {
             return Ok(true);
         }
         let fragment = &seen.fragment;
@@ -124,11 +118,7 @@ impl Unit {
             self.start = next;
             return next;
         }
-        #[cfg(test)]
-        let more = fragment.more && !crate::tests::sim::Mutant::TornBatchAccepted.is_planted();
-        #[cfg(not(test))]
-        let more = fragment.more;
-        if more {
+        if fragment.more && !planted!(TornBatchAccepted) {
             self.in_batch = true;
         } else {
             self.finish(self.start, next, walked);

@@ -1,12 +1,10 @@
 //! What is told of a disk that refuses, and that nothing is told while a lock is held: by a simulated disk.
 
-use std::fmt::Debug;
+#[path = "../../tests/support/listener.rs"]
+mod listener;
+
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-
-use rustix::io::Errno;
-use tracing::field::{Field, Visit};
-use tracing::{Event, Metadata, Subscriber, span};
 
 use crate::consume::standing::Read;
 use crate::engine::Engine;
@@ -15,67 +13,39 @@ use crate::format::Spot;
 use crate::options::Options;
 use crate::storage::Stores;
 use crate::tests::sim::{Call, SimStorage};
+use listener::Listener;
+use rustix::io::Errno;
 
 type Queue = Arc<Engine<SimStorage>>;
 
-/// Hears what the queue tells, and takes each of its locks meanwhile: it waits for ever when one is held.
-struct Hears(Queue, Arc<Mutex<Vec<String>>>);
-
-impl Hears {
-    fn take_every_lock(&self) {
-        let engine = &self.0;
-        let core = &engine.core;
-        // The registry, and the places' list; what a poisoned queue refuses at the door is asked for behind it.
-        for name in ["another", ""] {
-            // None once the queue is closed.
-            if let Ok(standing) = engine.consumer(name) {
-                let _ = (reading::next(engine, &standing, Read::Look), engine.seek(&standing, 0));
-            }
-        }
-        let _ = (engine.enqueue(b"told"), engine.stats(), core.committed_spot(), core.visible_end());
-        drop((core.places.synced_moves.lock(), core.places.giving_back.write()));
-        let context = core.context();
-        let _ = core.segments.settle(&context);
-        let _ = core.segments.sync_directory(&core.storage, &core.index);
-        let _ = core.index.sync();
-    }
-}
-
-struct Words(String);
-
-impl Visit for Words {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if field.name() == "message" {
-            self.0 = format!("{value:?}");
+/// Takes each lock of the queue while it tells something: that waits for ever when one is held.
+fn take_every_lock(engine: &Queue) {
+    let core = &engine.core;
+    // The registry, and the places' list; what a poisoned queue refuses at the door is asked for behind it.
+    for name in ["another", ""] {
+        // None once the queue is closed.
+        if let Ok(standing) = engine.consumer(name) {
+            let _ = (reading::next(engine, &standing, Read::Look), engine.seek(&standing, 0));
         }
     }
-}
-
-impl Subscriber for Hears {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "mmq"
-    }
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn event(&self, event: &Event<'_>) {
-        let mut words = Words(String::new());
-        event.record(&mut words);
-        self.1.lock().unwrap().push(words.0);
-        self.take_every_lock();
-    }
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
+    let _ = (engine.enqueue(b"told"), engine.stats(), core.committed_spot(), core.visible_end());
+    drop((core.places.synced_moves.lock(), core.places.giving_back.write()));
+    let context = core.context();
+    let _ = core.segments.settle(&context);
+    let _ = core.segments.sync_directory(&core.storage, &core.index);
+    let _ = core.index.sync();
 }
 
 /// How often those words are told during `call`, which is not to wait for a lock that is held.
 #[track_caller]
 fn told(words: &str, engine: &Queue, call: impl FnOnce(&Queue) + Send + 'static) -> usize {
     let heard = Arc::new(Mutex::new(Vec::new()));
-    let (hears, of_call) = (Hears(Arc::clone(engine), Arc::clone(&heard)), Arc::clone(engine));
-    let calls = std::thread::spawn(move || tracing::subscriber::with_default(hears, || call(&of_call)));
+    let (of_call, of_listener, hears) = (Arc::clone(engine), Arc::clone(engine), Arc::clone(&heard));
+    let listener = Listener(move |line: String| {
+        hears.lock().unwrap().push(line);
+        take_every_lock(&of_listener);
+    });
+    let calls = std::thread::spawn(move || tracing::subscriber::with_default(listener, || call(&of_call)));
     let began = Instant::now();
     while !calls.is_finished() {
         assert!(began.elapsed() < Duration::from_secs(60), "a lock is held while {:?} is told", heard.lock().unwrap());
@@ -83,7 +53,7 @@ fn told(words: &str, engine: &Queue, call: impl FnOnce(&Queue) + Send + 'static)
     }
     calls.join().unwrap();
     let heard = heard.lock().unwrap();
-    heard.iter().filter(|heard| **heard == words).count()
+    heard.iter().filter(|line| listener::words(line) == words).count()
 }
 
 fn options() -> Options {
