@@ -11,6 +11,9 @@ pub(crate) mod index_at {
     pub(crate) const CHECKPOINT_A: usize = 1024;
     pub(crate) const EXTENTS: usize = 2048;
     pub(crate) const CHECKPOINT_B: usize = 4096;
+    pub(crate) const UNTOLD: usize = 4608;
+    pub(crate) const FIGURES: usize = 5120;
+    pub(crate) const ATTEMPTS: usize = 6144;
     pub(crate) const LIVE: usize = 8192;
     pub(crate) const ACKS: usize = 8704;
     pub(crate) const CONSUMERS: usize = 12288;
@@ -18,16 +21,21 @@ pub(crate) mod index_at {
     /// Length in bytes of a new index file.
     pub(crate) const END: usize = 40960;
 }
+// Reserved: nothing is written there, and an opening leaves it as it is.
+const _: () = assert!(index_at::CHECKPOINT_B + CHECKPOINT_LEN <= index_at::UNTOLD);
+const _: () = assert!(index_at::UNTOLD + SECTOR == index_at::FIGURES);
+const _: () = assert!(index_at::FIGURES + 2 * SECTOR == index_at::ATTEMPTS);
+const _: () = assert!(index_at::ATTEMPTS + 4 * SECTOR == index_at::LIVE);
 pub(crate) const EXTENT_ROW_LEN: usize = 16;
 pub(crate) const EXTENT_ROWS: usize = 128;
 pub(crate) const SEGMENT_ROW_LEN: usize = SEGMENT_HEADER_LEN as usize;
 pub(crate) const SEGMENT_ROWS: usize = 32;
 mod header_at {
-    pub(super) const MAGIC: usize = 0;
+    pub(super) const INDEX_MAGIC: usize = 0;
     pub(super) const VERSION: usize = 8;
     pub(super) const QUEUE_ID: usize = 16;
     pub(super) const CREATED: usize = 32;
-    pub(super) const CRC: usize = 60;
+    pub(super) const INDEX_CRC: usize = 60;
 }
 pub(crate) const INDEX_HEADER_LEN: usize = 64;
 
@@ -98,12 +106,12 @@ pub(crate) fn tail_key(queue_id: &[u8; 16]) -> u64 {
 
 pub(crate) fn encode_index_header(queue_id: &[u8; 16], created: u64) -> [u8; INDEX_HEADER_LEN] {
     let mut bytes = [0; INDEX_HEADER_LEN];
-    LittleEndian::write_u64(&mut bytes[header_at::MAGIC..], INDEX_MAGIC);
+    LittleEndian::write_u64(&mut bytes[header_at::INDEX_MAGIC..], INDEX_MAGIC);
     LittleEndian::write_u32(&mut bytes[header_at::VERSION..], FORMAT_VERSION);
     bytes[header_at::QUEUE_ID..header_at::QUEUE_ID + 16].copy_from_slice(queue_id);
     LittleEndian::write_u64(&mut bytes[header_at::CREATED..], created);
-    let crc = !crc32c(u32::MAX, &bytes[..header_at::CRC]);
-    LittleEndian::write_u32(&mut bytes[header_at::CRC..], crc);
+    let crc = !crc32c(u32::MAX, &bytes[..header_at::INDEX_CRC]);
+    LittleEndian::write_u32(&mut bytes[header_at::INDEX_CRC..], crc);
     bytes
 }
 
@@ -115,8 +123,8 @@ pub(crate) fn index_id(bytes: &[u8]) -> Option<[u8; 16]> {
 /// The queue id in an index header.
 pub(crate) fn decode_index_header(bytes: &[u8]) -> Result<[u8; 16], Invalid> {
     let bytes = bytes.get(..INDEX_HEADER_LEN).ok_or(Invalid::Damaged)?;
-    if LittleEndian::read_u64(&bytes[header_at::MAGIC..]) != INDEX_MAGIC
-        || LittleEndian::read_u32(&bytes[header_at::CRC..]) != !crc32c(u32::MAX, &bytes[..header_at::CRC])
+    if LittleEndian::read_u64(&bytes[header_at::INDEX_MAGIC..]) != INDEX_MAGIC
+        || LittleEndian::read_u32(&bytes[header_at::INDEX_CRC..]) != !crc32c(u32::MAX, &bytes[..header_at::INDEX_CRC])
     {
         return Err(Invalid::Damaged);
     }
@@ -212,6 +220,29 @@ pub(crate) enum ExtentKind {
     Consumers,
     Segments,
     Acks,
+    /// Of a later release, by its number: its rows are left as they are.
+    Later(u32),
+}
+
+impl ExtentKind {
+    fn number(self) -> u32 {
+        match self {
+            ExtentKind::Consumers => 1,
+            ExtentKind::Segments => 2,
+            ExtentKind::Acks => 3,
+            ExtentKind::Later(number) => number,
+        }
+    }
+
+    fn from_number(number: u32) -> Option<ExtentKind> {
+        Some(match number {
+            0 => return None,
+            1 => ExtentKind::Consumers,
+            2 => ExtentKind::Segments,
+            3 => ExtentKind::Acks,
+            later => ExtentKind::Later(later),
+        })
+    }
 }
 
 /// A stretch of the index file with rows of one kind.
@@ -229,17 +260,13 @@ impl Extent {
             ExtentKind::Consumers => CONSUMER_ROW_LEN,
             ExtentKind::Segments => SEGMENT_ROW_LEN,
             ExtentKind::Acks => ACKS_ROW_LEN,
+            ExtentKind::Later(_) => SECTOR,
         }
     }
 
     pub(crate) fn encode(&self, queue_id: &[u8; 16]) -> [u8; EXTENT_ROW_LEN] {
         let mut bytes = [0; EXTENT_ROW_LEN];
-        let kind = match self.kind {
-            ExtentKind::Consumers => 1,
-            ExtentKind::Segments => 2,
-            ExtentKind::Acks => 3,
-        };
-        LittleEndian::write_u32(&mut bytes, kind);
+        LittleEndian::write_u32(&mut bytes, self.kind.number());
         LittleEndian::write_u32(&mut bytes[4..], self.offset);
         LittleEndian::write_u32(&mut bytes[8..], self.rows);
         let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..12]);
@@ -253,12 +280,7 @@ impl Extent {
             return None;
         }
         Some(Extent {
-            kind: match LittleEndian::read_u32(bytes) {
-                1 => ExtentKind::Consumers,
-                2 => ExtentKind::Segments,
-                3 => ExtentKind::Acks,
-                _ => return None,
-            },
+            kind: ExtentKind::from_number(LittleEndian::read_u32(bytes))?,
             offset: LittleEndian::read_u32(&bytes[4..]),
             rows: LittleEndian::read_u32(&bytes[8..]),
         })

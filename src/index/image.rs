@@ -111,8 +111,8 @@ impl IndexImage {
                         }
                         slot += 1;
                     }
-                    // Read when all consumers are known.
-                    ExtentKind::Acks => {}
+                    // Acknowledgements are read when all consumers are known.
+                    ExtentKind::Acks | ExtentKind::Later(_) => {}
                 }
             }
         }

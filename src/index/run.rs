@@ -116,6 +116,15 @@ mod tests {
     }
 
     #[test]
+    fn reserved_bytes_that_are_not_zero_are_no_damage() {
+        let mut bytes = run().encode(ID);
+        bytes[40..80].fill(0xee);
+        let crc = !crc32c(crc32c(u32::MAX, ID), &bytes[..at::RUN_CRC]);
+        LittleEndian::write_u32(&mut bytes[at::RUN_CRC..], crc);
+        assert_eq!(Run::decode(&bytes, ID), Some(run()));
+    }
+
+    #[test]
     fn numbers_no_queue_can_have_are_refused() {
         let next = |next| Run { next: Some(next), ..run() };
         let known = run().next.unwrap_or_default();

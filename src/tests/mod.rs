@@ -8,6 +8,7 @@ mod engine;
 mod events;
 mod flush;
 mod late;
+mod reserved;
 mod room;
 pub(crate) mod sim;
 mod standing;
