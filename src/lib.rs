@@ -87,7 +87,7 @@
 #[cfg(not(all(unix, target_pointer_width = "64")))]
 compile_error!("mmq needs a 64-bit Unix: it maps files larger than a 32-bit address space and locks directories");
 
-// The folders in the order of a message's way. What a user sees stands beside this file.
+// The folders in the order of a message's way. What a user sees comes last.
 
 #[macro_use]
 mod planted;

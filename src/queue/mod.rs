@@ -1,23 +1,19 @@
 //! The door: [`Queue`].
 
+mod reading;
+
 use std::io::ErrorKind;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::consume::standing::Read;
 use crate::consumer::{Consumer, check_name};
-use crate::delivery::{self, Delivery};
+#[cfg(doc)]
+use crate::delivery::Delivery;
 use crate::engine::Engine;
-use crate::engine::ahead::Ahead;
-use crate::engine::reading;
-use crate::error::{Error, Gap, Result};
+use crate::error::{Error, Result};
 use crate::events;
 use crate::format::MAX_MESSAGE_LEN;
-use crate::iter::Iter;
-use crate::message::Message;
 use crate::options::Options;
 use crate::stats::Stats;
 use crate::storage::{FileStorage, Storage};
@@ -178,201 +174,6 @@ impl Queue {
         self.engine.enqueue_with(len, fill)
     }
 
-    /// The next message, which stays in the queue; `None` when there is none.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Gap`] when messages are missing here, once: the next call goes on behind them. [`Error::Io`].
-    #[inline]
-    #[doc(alias = "PeekString")]
-    pub fn peek(&self) -> Result<Option<Message>> {
-        reading::next(&self.engine, self.engine.default_consumer()?, Read::Look)
-    }
-
-    /// Takes the next message; `None` when there is none.
-    ///
-    /// # Durability
-    ///
-    /// A message that was returned does not come again after the process died. After a power cut those may that were taken
-    /// since the last flush.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Gap`] when messages are missing here, once: the next call goes on behind them, so that `?` alone would leave the
-    /// rest unread. See [`past_gaps`](crate::past_gaps). [`Error::Io`].
-    #[inline]
-    #[doc(alias = "DequeueString")]
-    pub fn dequeue(&self) -> Result<Option<Message>> {
-        reading::next(&self.engine, self.engine.default_consumer()?, Read::Take)
-    }
-
-    /// As [`peek`](Self::peek), into a buffer whose content is replaced; returns the sequence number. No allocation once
-    /// the buffer is large enough. With an error the buffer may come back empty.
-    ///
-    /// # Errors
-    ///
-    /// As [`peek`](Self::peek).
-    #[inline]
-    pub fn peek_into(&self, buffer: &mut Vec<u8>) -> Result<Option<u64>> {
-        reading::next_into(&self.engine, self.engine.default_consumer()?, Read::Look, buffer)
-    }
-
-    /// As [`dequeue`](Self::dequeue), into a buffer whose content is replaced; returns the sequence number. No allocation
-    /// once the buffer is large enough. With an error the buffer may come back empty.
-    ///
-    /// # Errors
-    ///
-    /// As [`dequeue`](Self::dequeue).
-    #[inline]
-    pub fn dequeue_into(&self, buffer: &mut Vec<u8>) -> Result<Option<u64>> {
-        reading::next_into(&self.engine, self.engine.default_consumer()?, Read::Take, buffer)
-    }
-
-    /// Takes up to `max` messages: as many as there are.
-    ///
-    /// # Errors
-    ///
-    /// As [`dequeue`](Self::dequeue), when nothing was taken before; an error met behind the first message comes with the
-    /// next call.
-    pub fn dequeue_batch(&self, max: usize) -> Result<Vec<Message>> {
-        reading::batch(&self.engine, self.engine.default_consumer()?, max)
-    }
-
-    /// Takes the next message, waiting for one up to `timeout`; `None` when none came. Does not poll.
-    ///
-    /// # Errors
-    ///
-    /// As [`dequeue`](Self::dequeue); [`Error::Closed`] when the queue is closed meanwhile.
-    pub fn dequeue_timeout(&self, timeout: Duration) -> Result<Option<Message>> {
-        reading::next_waiting(&self.engine, self.engine.default_consumer()?, timeout)
-    }
-
-    /// Takes the next message without delivering it and returns its sequence number. Its payload is not read, nor checked.
-    ///
-    /// # Errors
-    ///
-    /// As [`dequeue`](Self::dequeue).
-    #[inline]
-    pub fn skip(&self) -> Result<Option<u64>> {
-        reading::skip(&self.engine, self.engine.default_consumer()?)
-    }
-
-    /// Hands out the next message, to be [acknowledged](Delivery::ack) when its work is done: see
-    /// [`Consumer::receive`](Consumer::receive), which this is for the queue's own (default) consumer.
-    ///
-    /// # Errors
-    ///
-    /// As [`dequeue`](Self::dequeue).
-    #[inline]
-    pub fn receive(&self) -> Result<Option<Delivery>> {
-        delivery::receive(&self.engine, self.engine.default_consumer()?)
-    }
-
-    /// Does `work` with each message there is, and acknowledges it: see [`Consumer::for_each`](Consumer::for_each), which this is
-    /// for the queue's own (default) consumer.
-    ///
-    /// # Errors
-    ///
-    /// As [`Consumer::for_each`](Consumer::for_each).
-    ///
-    /// ```
-    /// # fn main() -> std::io::Result<()> {
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let queue = mmq::Queue::open(dir.path())?;
-    /// queue.enqueue("a letter")?;
-    /// queue.for_each(|letter| send(letter), |gap| eprintln!("{gap}"))?;
-    /// assert!(queue.is_empty());
-    /// # Ok(())
-    /// # }
-    ///
-    /// fn send(letter: &[u8]) -> std::io::Result<()> {
-    ///     println!("{}", String::from_utf8_lossy(letter));
-    ///     Ok(())
-    /// }
-    /// ```
-    pub fn for_each<E: From<Error>>(
-        &self,
-        work: impl FnMut(&Delivery) -> Result<(), E>,
-        on_gap: impl FnMut(Gap),
-    ) -> Result<(), E> {
-        delivery::for_each(&self.engine, self.engine.default_consumer()?, work, on_gap)
-    }
-
-    /// As [`receive`](Self::receive), waiting up to `timeout` for a message. Does not poll.
-    ///
-    /// # Errors
-    ///
-    /// As [`dequeue_timeout`](Self::dequeue_timeout).
-    pub fn receive_timeout(&self, timeout: Duration) -> Result<Option<Delivery>> {
-        delivery::receive_waiting(&self.engine, self.engine.default_consumer()?, timeout)
-    }
-
-    /// As [`Consumer::set_max_in_flight`].
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidArgument`] for 0, [`Error::Io`] when the default consumer cannot be made.
-    pub fn set_max_in_flight(&self, messages: impl Into<Option<u32>>) -> Result<()> {
-        self.engine.set_max_in_flight(self.engine.default_consumer()?, messages.into())
-    }
-
-    /// Messages of the queue's own (default) consumer that were received and neither acknowledged nor given back.
-    #[must_use]
-    pub fn in_flight(&self) -> u64 {
-        self.engine.in_flight()
-    }
-
-    /// A descriptor that is readable while a message, or the news of a gap, waits for the queue's own (default) consumer,
-    /// and once the queue is closed: see [`Consumer::ready_fd`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Consumer::ready_fd`].
-    pub fn ready_fd(&self) -> Result<BorrowedFd<'_>> {
-        self.engine.ready_fd(self.engine.default_consumer()?)
-    }
-
-    /// A future of the next message, which it takes: waits for it without a thread, on any executor.
-    ///
-    /// Dropping the future before it is done changes nothing.
-    ///
-    /// # Errors
-    ///
-    /// It yields those of [`dequeue`](Self::dequeue), and [`Error::Closed`] when the queue is closed meanwhile.
-    #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn recv(&self) -> crate::Recv {
-        crate::Recv::new(self.of_default())
-    }
-
-    /// A future of the next delivery: [`receive`](Self::receive) that waits.
-    ///
-    /// # Errors
-    ///
-    /// It yields those of [`recv`](Self::recv).
-    #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn recv_delivery(&self) -> crate::RecvDelivery {
-        crate::RecvDelivery::new(self.of_default())
-    }
-
-    /// A stream of all messages from the next one on, which it takes.
-    #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn messages(&self) -> crate::Messages {
-        crate::Messages::new(self.of_default())
-    }
-
-    /// Looks at the messages from the next one on and consumes nothing. Ends at the end of the queue; goes on when asked
-    /// again after new ones came. Gaps come as errors between the messages; [`Iter::past_gaps`] takes them out.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`] when the default consumer cannot be made, [`Error::Closed`].
-    pub fn iter(&self) -> Iter {
-        Iter::new(self.engine.default_consumer().and_then(|standing| Ahead::new(&self.engine, standing)))
-    }
-
     /// The consumer called `name` (1 to 255 bytes), which has its own place in the queue. It comes into being when first
     /// asked for, at the oldest message still held, and is remembered by name.
     ///
@@ -521,12 +322,6 @@ impl Queue {
     #[cfg(feature = "capi")]
     pub(crate) fn engine(&self) -> &Arc<Engine<FileStorage>> {
         &self.engine
-    }
-
-    #[cfg(feature = "async")]
-    fn of_default(&self) -> Result<crate::futures::Whose> {
-        let standing = self.engine.default_consumer()?;
-        Ok((Arc::clone(&self.engine), Arc::clone(standing)))
     }
 }
 

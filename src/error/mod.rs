@@ -1,10 +1,21 @@
 //! What can go wrong, with the numbers and places in it.
 
+mod gap;
+mod refused;
+mod text;
+
+#[cfg(doc)]
 use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
+
+pub use gap::{Gap, GapCause, past_gaps};
+#[cfg(feature = "capi")]
+pub(crate) use refused::InFull;
+use refused::refused_by;
+use text::{Absent, Holder, Longest, Of, Passed, Since};
 
 /// The result of every call that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -188,163 +199,10 @@ impl SyncFailed {
     }
 }
 
-#[cfg(feature = "capi")]
-thread_local! {
-    /// Which queue this thread's latest [`Error::Closed`] or [`Error::Forked`] is about. These two have no field for it, since
-    /// programs match on them as they are.
-    static REFUSED_BY: std::cell::Cell<Option<PathBuf>> = const { std::cell::Cell::new(None) };
-}
-
-fn refused_by(path: &Path) {
-    #[cfg(feature = "capi")]
-    // A thread that is at its end does without.
-    let _ = REFUSED_BY.try_with(|refused| refused.set(Some(path.to_owned())));
-    let _ = path;
-}
-
-/// What C is told of an error that a call of this thread has just come to: the queue's path, too.
-#[cfg(feature = "capi")]
-pub(crate) struct InFull<'a> {
-    error: &'a Error,
-    path: Option<PathBuf>,
-}
-
-#[cfg(feature = "capi")]
-impl InFull<'_> {
-    pub(crate) fn of(error: &Error) -> InFull<'_> {
-        let is_without = matches!(error, Error::Closed | Error::Forked);
-        let path = if is_without { REFUSED_BY.try_with(std::cell::Cell::take).ok().flatten() } else { None };
-        InFull { error, path }
-    }
-}
-
-#[cfg(feature = "capi")]
-impl fmt::Display for InFull<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", Of(self.path.as_deref()), self.error)
-    }
-}
-
-/// The beginning of a sentence about a queue, where one is known.
-struct Of<'a>(Option<&'a Path>);
-
-impl fmt::Display for Of<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |path| write!(f, "queue {}: ", path.display()))
-    }
-}
-
-/// How long a message may be, and why not longer.
-struct Longest {
-    max: u64,
-    max_bytes: Option<u64>,
-}
-
-impl fmt::Display for Longest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.max_bytes {
-            Some(max_bytes) => write!(f, "with max_bytes {max_bytes} at most {} bytes fit", self.max),
-            None => write!(f, "no queue takes more than {} bytes", self.max),
-        }
-    }
-}
-
-/// Which limit would be passed.
-struct Passed<'a> {
-    option: &'a str,
-    used: u64,
-    limit: u64,
-    free: Option<u64>,
-}
-
-impl fmt::Display for Passed<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Passed { option, used, limit, free } = self;
-        match free {
-            Some(free) => {
-                write!(f, "leave less than {option} {limit} free ({free} bytes are free, the queue takes {used})")
-            }
-            None => write!(f, "pass {option} {limit} ({used} bytes are used)"),
-        }
-    }
-}
-
-/// Who holds a queue.
-struct Holder {
-    pid: u32,
-    here: bool,
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Holder { pid: 0, .. } => Ok(()),
-            Holder { pid, here: false } => write!(f, " in process {pid}"),
-            Holder { pid, here: true } => write!(f, " in process {pid}, which is this very one,"),
-        }
-    }
-}
-
-/// Since when it holds it: as a date, and how long ago that is at the moment of printing.
-struct Since(Option<SystemTime>);
-
-impl fmt::Display for Since {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(time) = self.0 else { return Ok(()) };
-        let Ok(since) = time.duration_since(UNIX_EPOCH) else { return Ok(()) };
-        let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-        let (year, month, day) = date(days);
-        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-        write!(f, " since {year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")?;
-        // A clock that was set back says nothing.
-        let Ok(ago) = SystemTime::now().duration_since(time) else { return Ok(()) };
-        match ago.as_secs() {
-            0..2 => write!(f, " (just now)"),
-            seconds @ 2..120 => write!(f, " ({seconds} seconds ago)"),
-            seconds @ 120..7_200 => write!(f, " ({} minutes ago)", seconds / 60),
-            seconds @ 7_200..172_800 => write!(f, " ({} hours ago)", seconds / 3600),
-            seconds => write!(f, " ({} days ago)", seconds / 86_400),
-        }
-    }
-}
-
-/// Year, month and day of so many days after 1970-01-01, by the Gregorian calendar: in 400 years there are 146,097 days, and a
-/// year that begins in March has its leap day at its end.
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468; // since 0000-03-01
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153; // 0 is March
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    (era * 400 + year + later, month, day)
-}
-
-/// What is not there, and what is instead.
-struct Absent<'a> {
-    path: &'a Path,
-    what: &'a str,
-    name: &'a str,
-    held: Option<&'a Range<u64>>,
-}
-
-impl fmt::Display for Absent<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Absent { path, what, name, held } = self;
-        let path = path.display();
-        match (*what, held) {
-            ("queue", _) => write!(f, "queue {name} does not exist"),
-            (_, Some(held)) if held.is_empty() => {
-                write!(f, "queue {path} holds no {what} {name}: it is empty, and the next one will be {}", held.end)
-            }
-            (_, Some(held)) => {
-                write!(f, "queue {path} holds no {what} {name}: it holds {} to {}", held.start, held.end - 1)
-            }
-            (_, None) => write!(f, "queue {path} has no {what} {name:?}"),
-        }
-    }
-}
+/// Why bytes of the index are still in memory alone: nothing is lost, and they are written once that can be done.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}; it is kept in memory until it can be written")]
+pub(crate) struct Unwritten(pub(crate) io::Error);
 
 impl Error {
     pub(crate) fn io(op: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
@@ -430,11 +288,6 @@ impl Error {
     }
 }
 
-/// Why bytes of the index are still in memory alone: nothing is lost, and they are written once that can be done.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}; it is kept in memory until it can be written")]
-pub(crate) struct Unwritten(pub(crate) io::Error);
-
 /// ENOSPC and EDQUOT: both are cured by space and by nothing else.
 fn no_space(source: &io::Error) -> bool {
     matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
@@ -457,127 +310,5 @@ impl From<Error> for io::Error {
             Error::Poisoned { .. } | Error::Forked | Error::Internal { .. } => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)
-    }
-}
-
-/// Reads on behind gaps: calls `read` until it answers something else than [`Error::Gap`], and hands each gap to `on_gap`.
-///
-/// A gap is told once, in the place of the messages that will never come, and those behind it still come. A loop that ends
-/// with `?` at the first one leaves them all unread; this one goes on:
-///
-/// ```
-/// # fn main() -> mmq::Result<()> {
-/// # let dir = tempfile::tempdir().unwrap();
-/// # let queue = mmq::Queue::open(dir.path())?;
-/// # queue.enqueue("a message")?;
-/// while let Some(message) = mmq::past_gaps(|| queue.dequeue(), |gap| eprintln!("{gap}"))? {
-///     println!("{}: {:?}", message.seq(), message.as_str());
-/// }
-/// # Ok(())
-/// # }
-/// ```
-///
-/// `read` may be any call that reads: [`receive`](crate::Consumer::receive), [`dequeue_into`](crate::Queue::dequeue_into),
-/// [`dequeue_batch`](crate::Queue::dequeue_batch), or [`dequeue_timeout`](crate::Queue::dequeue_timeout), which waits its whole
-/// time anew behind a gap. For all messages there are, see also [`Consumer::for_each`](crate::Consumer::for_each) and
-/// [`Iter::past_gaps`](crate::Iter::past_gaps).
-///
-/// # Errors
-///
-/// Those of `read` but [`Error::Gap`].
-#[inline]
-pub fn past_gaps<T>(mut read: impl FnMut() -> Result<T>, mut on_gap: impl FnMut(Gap)) -> Result<T> {
-    loop {
-        match read() {
-            Err(Error::Gap(gap)) => on_gap(gap),
-            answer => return answer,
-        }
-    }
-}
-
-/// A range of sequence numbers that will never come, and why.
-///
-/// A read that comes to it answers [`Error::Gap`], once, and the next read goes on behind it: see [`past_gaps`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Gap {
-    /// The first missing sequence number.
-    pub first: u64,
-    /// The last missing sequence number.
-    pub last: u64,
-    /// Why they are missing.
-    pub cause: GapCause,
-}
-
-impl Gap {
-    /// How many messages are missing.
-    ///
-    /// For [`GapCause::Reserved`] these are numbers, and probably no messages: sequence numbers are reserved ahead so that none is
-    /// ever used twice, and after a power cut those that are not known to have been given out stay unused.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        (self.last - self.first).saturating_add(1)
-    }
-}
-
-impl fmt::Display for Gap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.cause == GapCause::Reserved {
-            return write!(f, "numbers {} to {} will never come: {}", self.first, self.last, self.cause);
-        }
-        if self.first == self.last {
-            write!(f, "message {} will never come: {}", self.first, self.cause)
-        } else {
-            write!(f, "messages {} to {} will never come: {}", self.first, self.last, self.cause)
-        }
-    }
-}
-
-/// Why messages are missing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum GapCause {
-    /// The bytes that held them are not what was written: a damaged, replaced or missing file.
-    Damaged,
-    /// They had not been flushed when the machine lost power.
-    Unflushed,
-    /// They were given up to make room ([`OnFull::DropOldest`](crate::OnFull::DropOldest)).
-    Dropped,
-    /// They were older than [`Options::max_age`](crate::Options::max_age).
-    Expired,
-    /// No message is known to have had them: numbers that were reserved ahead of their use when the machine lost power. They stay
-    /// unused, so that no number is given out twice. (A message that was enqueued right before the cut may have had one.)
-    Reserved,
-}
-
-impl GapCause {
-    /// Every cause, in the order of the numbers the files and the C header give them.
-    pub(crate) const ALL: [GapCause; 5] =
-        [GapCause::Damaged, GapCause::Unflushed, GapCause::Dropped, GapCause::Expired, GapCause::Reserved];
-
-    pub(crate) fn number(self) -> u8 {
-        match self {
-            GapCause::Damaged => 1,
-            GapCause::Unflushed => 2,
-            GapCause::Dropped => 3,
-            GapCause::Expired => 4,
-            GapCause::Reserved => 6,
-        }
-    }
-
-    /// An unknown number is damage: a later version's causes do not exist in this format version.
-    pub(crate) fn from_number(number: u8) -> GapCause {
-        GapCause::ALL.into_iter().find(|cause| cause.number() == number).unwrap_or(GapCause::Damaged)
-    }
-}
-
-impl fmt::Display for GapCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            GapCause::Damaged => "damaged",
-            GapCause::Unflushed => "not flushed before a power cut",
-            GapCause::Dropped => "dropped to make room",
-            GapCause::Expired => "older than the maximum age",
-            GapCause::Reserved => "only reserved before a power cut, and probably never given to a message",
-        })
     }
 }

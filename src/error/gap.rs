@@ -1,0 +1,127 @@
+//! What a reader is told of messages that will never come.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+
+/// Reads on behind gaps: calls `read` until it answers something else than [`Error::Gap`], and hands each gap to `on_gap`.
+///
+/// A gap is told once, in the place of the messages that will never come, and those behind it still come. A loop that ends
+/// with `?` at the first one leaves them all unread; this one goes on:
+///
+/// ```
+/// # fn main() -> mmq::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let queue = mmq::Queue::open(dir.path())?;
+/// # queue.enqueue("a message")?;
+/// while let Some(message) = mmq::past_gaps(|| queue.dequeue(), |gap| eprintln!("{gap}"))? {
+///     println!("{}: {:?}", message.seq(), message.as_str());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
+/// `read` may be any call that reads: [`receive`](crate::Consumer::receive), [`dequeue_into`](crate::Queue::dequeue_into),
+/// [`dequeue_batch`](crate::Queue::dequeue_batch), or [`dequeue_timeout`](crate::Queue::dequeue_timeout), which waits its whole
+/// time anew behind a gap. For all messages there are, see also [`Consumer::for_each`](crate::Consumer::for_each) and
+/// [`Iter::past_gaps`](crate::Iter::past_gaps).
+///
+/// # Errors
+///
+/// Those of `read` but [`Error::Gap`].
+#[inline]
+pub fn past_gaps<T>(mut read: impl FnMut() -> Result<T>, mut on_gap: impl FnMut(Gap)) -> Result<T> {
+    loop {
+        match read() {
+            Err(Error::Gap(gap)) => on_gap(gap),
+            answer => return answer,
+        }
+    }
+}
+
+/// A range of sequence numbers that will never come, and why.
+///
+/// A read that comes to it answers [`Error::Gap`], once, and the next read goes on behind it: see [`past_gaps`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Gap {
+    /// The first missing sequence number.
+    pub first: u64,
+    /// The last missing sequence number.
+    pub last: u64,
+    /// Why they are missing.
+    pub cause: GapCause,
+}
+
+impl Gap {
+    /// How many messages are missing.
+    ///
+    /// For [`GapCause::Reserved`] these are numbers, and probably no messages: sequence numbers are reserved ahead so that none is
+    /// ever used twice, and after a power cut those that are not known to have been given out stay unused.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        (self.last - self.first).saturating_add(1)
+    }
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.cause == GapCause::Reserved {
+            return write!(f, "numbers {} to {} will never come: {}", self.first, self.last, self.cause);
+        }
+        if self.first == self.last {
+            write!(f, "message {} will never come: {}", self.first, self.cause)
+        } else {
+            write!(f, "messages {} to {} will never come: {}", self.first, self.last, self.cause)
+        }
+    }
+}
+
+/// Why messages are missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum GapCause {
+    /// The bytes that held them are not what was written: a damaged, replaced or missing file.
+    Damaged,
+    /// They had not been flushed when the machine lost power.
+    Unflushed,
+    /// They were given up to make room ([`OnFull::DropOldest`](crate::OnFull::DropOldest)).
+    Dropped,
+    /// They were older than [`Options::max_age`](crate::Options::max_age).
+    Expired,
+    /// No message is known to have had them: numbers that were reserved ahead of their use when the machine lost power. They stay
+    /// unused, so that no number is given out twice. (A message that was enqueued right before the cut may have had one.)
+    Reserved,
+}
+
+impl GapCause {
+    /// Every cause, in the order of the numbers the files and the C header give them.
+    pub(crate) const ALL: [GapCause; 5] =
+        [GapCause::Damaged, GapCause::Unflushed, GapCause::Dropped, GapCause::Expired, GapCause::Reserved];
+
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            GapCause::Damaged => 1,
+            GapCause::Unflushed => 2,
+            GapCause::Dropped => 3,
+            GapCause::Expired => 4,
+            GapCause::Reserved => 6,
+        }
+    }
+
+    /// An unknown number is damage: a later version's causes do not exist in this format version.
+    pub(crate) fn from_number(number: u8) -> GapCause {
+        GapCause::ALL.into_iter().find(|cause| cause.number() == number).unwrap_or(GapCause::Damaged)
+    }
+}
+
+impl fmt::Display for GapCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            GapCause::Damaged => "damaged",
+            GapCause::Unflushed => "not flushed before a power cut",
+            GapCause::Dropped => "dropped to make room",
+            GapCause::Expired => "older than the maximum age",
+            GapCause::Reserved => "only reserved before a power cut, and probably never given to a message",
+        })
+    }
+}

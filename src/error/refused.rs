@@ -1,0 +1,49 @@
+//! Which queue an error without a field for it is about, for C.
+
+#[cfg(feature = "capi")]
+use std::fmt;
+use std::path::Path;
+#[cfg(feature = "capi")]
+use std::path::PathBuf;
+
+#[cfg(feature = "capi")]
+use crate::error::Error;
+#[cfg(feature = "capi")]
+use crate::error::text::Of;
+
+#[cfg(feature = "capi")]
+thread_local! {
+    /// Which queue this thread's latest [`Error::Closed`] or [`Error::Forked`] is about. These two have no field for it, since
+    /// programs match on them as they are.
+    static REFUSED_BY: std::cell::Cell<Option<PathBuf>> = const { std::cell::Cell::new(None) };
+}
+
+pub(super) fn refused_by(path: &Path) {
+    #[cfg(feature = "capi")]
+    // A thread that is at its end does without.
+    let _ = REFUSED_BY.try_with(|refused| refused.set(Some(path.to_owned())));
+    let _ = path;
+}
+
+/// What C is told of an error that a call of this thread has just come to: the queue's path, too.
+#[cfg(feature = "capi")]
+pub(crate) struct InFull<'a> {
+    error: &'a Error,
+    path: Option<PathBuf>,
+}
+
+#[cfg(feature = "capi")]
+impl InFull<'_> {
+    pub(crate) fn of(error: &Error) -> InFull<'_> {
+        let is_without = matches!(error, Error::Closed | Error::Forked);
+        let path = if is_without { REFUSED_BY.try_with(std::cell::Cell::take).ok().flatten() } else { None };
+        InFull { error, path }
+    }
+}
+
+#[cfg(feature = "capi")]
+impl fmt::Display for InFull<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", Of(self.path.as_deref()), self.error)
+    }
+}
