@@ -61,7 +61,7 @@ fn product() -> Vec<(String, PathBuf, String)> {
                 continue;
             }
             let source = fs::read_to_string(&path).unwrap();
-            let source = source.split("#[cfg(test)]\nmod tests").next().unwrap();
+            let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
             let lines = source.lines().map(|line| if line.trim_start().starts_with("//") { "" } else { line });
             found.push((first, path, lines.collect::<Vec<_>>().join("\n")));
         }

@@ -1,0 +1,124 @@
+//! A record becomes one fragment, or several at segment ends, and each is stored.
+
+use std::ops::Range;
+
+use super::Writer;
+use super::call::{Marks, Piece, Why};
+use super::segments::{Need, Part};
+use crate::error::Result;
+use crate::format::{Batch, FRAGMENT_HEADER_LEN, Fragment, Kind};
+use crate::memory::checksum::crc32c;
+use crate::state::State;
+use crate::storage::{Storage, StorageFile};
+
+impl<F: StorageFile> Writer<F> {
+    /// Lays a record of `len` bytes out behind the tail, which stands in an open segment: in one
+    /// piece where it fits. `put` is given each piece, and which of the bytes are its payload.
+    pub(super) fn place<S: Storage<File = F>>(
+        &mut self,
+        state: &State<S>,
+        len: usize,
+        batch: Batch,
+        mut put: impl FnMut(&mut Self, Piece<F>, Range<usize>) -> Result<()>,
+    ) -> Result<()> {
+        if self.tail.at.position + batch.record_len(len as u64) <= self.tail.opened(state)?.header.end() {
+            let piece = self.make_room(state, Fragment::whole(self.tail.at.seq, len as u32, batch))?;
+            put(self, piece, 0..len)?;
+        } else {
+            self.split(state, len, batch, put)?;
+        }
+        self.tail.at.seq += 1;
+        Ok(())
+    }
+
+    /// Cuts a record into fragments at segment ends.
+    fn split<S: Storage<File = F>>(
+        &mut self,
+        state: &State<S>,
+        len: usize,
+        batch: Batch,
+        mut put: impl FnMut(&mut Self, Piece<F>, Range<usize>) -> Result<()>,
+    ) -> Result<()> {
+        let (mut from, mut part) = (0, Part::Beginning);
+        while from < len {
+            let room = self.tail.opened(state)?.header.end() - self.tail.at.position;
+            let rest = batch.record_len((len - from) as u64);
+            if room <= FRAGMENT_HEADER_LEN {
+                self.next_segment(state, Need { total: rest, whole: len as u64, part })?;
+                continue;
+            }
+            let mut to = len.min(from + (room - FRAGMENT_HEADER_LEN) as usize);
+            if to == len && rest > room {
+                // The seal would not fit behind it: it goes with the last byte.
+                to -= 1;
+            }
+            let whole = Fragment::whole(self.tail.at.seq, (to - from) as u32, batch);
+            let kind = match (part, to == len) {
+                (Part::Beginning, true) => Kind::Whole,
+                (Part::Beginning, false) => Kind::First,
+                (Part::Rest, false) => Kind::Middle,
+                (Part::Rest, true) => Kind::Last,
+            };
+            let piece = self.make_room(state, Fragment { kind, sealed: whole.sealed && to == len, ..whole })?;
+            put(self, piece, from..to)?;
+            (from, part) = (to, Part::Rest);
+        }
+        Ok(())
+    }
+
+    /// Room at the tail for a fragment that fits the segment; the tail stands behind it then.
+    fn make_room<S: Storage<File = F>>(&mut self, state: &State<S>, header: Fragment) -> Result<Piece<F>> {
+        let piece = Piece { segment: self.tail.opened(state)?, position: self.tail.at.position, header };
+        let total = header.total_len();
+        state.extend(&piece.segment, piece.offset() + total)?;
+        // Before anything is stored: a call that fails may have stored all of it, which is to be
+        // rolled back.
+        self.tail.at.position += total;
+        Ok(piece)
+    }
+
+    /// Stores a fragment of a record of `whole` bytes.
+    ///
+    /// `chain` is the checksum of the fragment before it in the same record, else zero; its own is
+    /// returned.
+    pub(super) fn store<S: Storage<File = F>>(
+        &mut self,
+        state: &State<S>,
+        piece: &Piece<F>,
+        payload: &[u8],
+        chain: u32,
+        whole: u64,
+    ) -> Result<u32> {
+        let Piece { segment, position, header } = piece;
+        let total = header.total_len();
+        let preferred = piece.prefers_call(state, whole);
+        if preferred.is_none() && self.tail.window_at(*position, total).is_none() {
+            self.tail.take_window(state, segment, *position, total)?;
+        }
+        let seeded = piece.seeded();
+        let seal = &mut self.seal;
+        // The seal is stored before the header: one that validates means that all of it was stored.
+        let mut finish = |payload_state| {
+            let words = header.encode(seeded, payload_state);
+            if header.more || header.continues {
+                seal.add(words.crc());
+            }
+            Marks { header: words, seal: header.seal_at().map(|at| (at, seal.word())) }
+        };
+        let Some((window, offset)) = self.tail.window_at(*position, total).filter(|_| preferred.is_none()) else {
+            let marks = finish(crc32c(seeded ^ chain, payload));
+            piece.store_by_call(state, marks, payload, preferred.unwrap_or(Why::NoWindow))?;
+            return Ok(marks.header.crc());
+        };
+        let mut crc = 0;
+        window.put_fragment(offset, payload, seeded ^ chain, |payload_state| {
+            let marks = finish(payload_state);
+            if let Some((at, word)) = marks.seal {
+                window.store_u64(offset + at as usize, word);
+            }
+            crc = marks.header.crc();
+            marks.header.both()
+        });
+        Ok(crc)
+    }
+}

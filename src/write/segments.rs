@@ -1,0 +1,176 @@
+//! Before a record: the segment that the tail stands in is opened, or the next one is begun.
+
+use std::sync::Arc;
+
+use super::Writer;
+use super::clock::Span;
+use crate::error::{Error, Result};
+use crate::format::{self, FRAGMENT_HEADER_LEN, Kind, SegmentHeader, filler_words};
+use crate::index::run::Next;
+use crate::segment::{Lost, Plan, Segment};
+use crate::state::State;
+use crate::storage::{Storage, StorageFile};
+
+/// What is to be written next: a record, or what is left of one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Need {
+    /// Bytes it takes in one piece.
+    pub(super) total: u64,
+    /// Payload bytes of the record, all fragments together.
+    pub(super) whole: u64,
+    pub(super) part: Part,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// The record begins with it.
+    Beginning,
+    /// Fragments of the record lie before it.
+    Rest,
+}
+
+impl<F: StorageFile> Writer<F> {
+    /// Sees to what must hold before a record begins: the run has its numbers, the tail stands in
+    /// an open segment where the record should begin, and space is allocated there.
+    #[cold]
+    pub(super) fn prepare<S: Storage<File = F>>(&mut self, state: &State<S>, need: Need) -> Result<Arc<Segment<F>>> {
+        self.numbers.begin_run(state, self.tail.at.seq)?;
+        self.numbers.renew_lease(state, self.tail.at.seq)?;
+        self.asked.bound_behind(state, self.tail.at.position, self.tail.committed)?;
+        if !self.tail.is_open() {
+            self.open_tail(state, need)?;
+        }
+        if self.clock.is_over() {
+            self.follow_tail(state, need)?;
+        }
+        let segment = self.tail.opened(state)?;
+        let room = segment.header.end() - self.tail.at.position;
+        if room < need.total && room <= segment.header.capacity() / 8 {
+            // Little is wasted: the record stays in one piece. Where much would be, it is split.
+            self.next_segment(state, need)?;
+        }
+        let segment = self.tail.opened(state)?;
+        let room = segment.header.end() - self.tail.at.position;
+        state.extend(&segment, segment.offset(self.tail.at.position) + need.total.min(room))?;
+        Ok(segment)
+    }
+
+    /// Opens the segment the tail stands in, or begins the queue's first or next one.
+    fn open_tail<S: Storage<File = F>>(&mut self, state: &State<S>, need: Need) -> Result<()> {
+        if let Some(next) = self.succession.next() {
+            return self.begin_segment(state, next, need);
+        }
+        let position = self.tail.at.position;
+        let row = state.segments.list().live.back().copied();
+        let Some(row) = row.filter(|row| row.header.base <= position && position <= row.header.end()) else {
+            return self.begin_segment(state, self.follow(None), need);
+        };
+        let opened = state.segments.list().open(&state.storage, &row);
+        match opened {
+            Ok(segment) => {
+                segment.file.find_stores(segment.offset(position));
+                state.segments.list().hold(&segment);
+                let SegmentHeader { created, until, .. } = row.header;
+                if !self.clock.counts() && until != 0 {
+                    state.segments.date_tail(&state.context(), &segment, created, 0)?;
+                }
+                self.enter(segment, Span { created, until });
+                Ok(())
+            }
+            Err(Lost::Io(error)) => {
+                Err(Error::io("open", state.storage.path().join(format::segment_name(row.slot)), error))
+            }
+            Err(Lost::Gone) => {
+                let found = state.segments.list().look_for(&state.storage, &state.index, row.header.life);
+                if found {
+                    self.open_tail(state, need)
+                } else {
+                    self.begin_segment(state, self.follow(Some(row.header.end())), need)
+                }
+            }
+        }
+    }
+
+    /// The next segment right behind this position, and behind every live one.
+    fn follow(&self, end: Option<u64>) -> Next {
+        let base = end.unwrap_or(0).max(format::align_up(self.tail.at.position));
+        Next { base, seq: self.tail.at.seq, ..Next::default() }
+    }
+
+    /// The tail's segment takes no more by the [clock](super::clock::Clock::is_over): what comes
+    /// begins another one. Where there is no room for that it goes to this one all the same, and
+    /// what is in it lives longer for it.
+    fn follow_tail<S: Storage<File = F>>(&mut self, state: &State<S>, need: Need) -> Result<()> {
+        let segment = self.tail.opened(state)?;
+        let holds = self.tail.at.position > segment.header.base;
+        if holds {
+            match self.next_segment(state, need) {
+                // Unless all of it may be given up.
+                Err(error) if error.is_full() && !self.clock.is_past() => {}
+                done => return done,
+            }
+        }
+        let span = self.clock.new_span();
+        // By a clock that was set back what is there would be made older, should the clock be wrong.
+        if !holds || self.clock.goes_on() {
+            state.segments.date_tail(&state.context(), &segment, span.created, span.until)?;
+        }
+        self.clock.span = span;
+        Ok(())
+    }
+
+    /// Fills what is left of the segment with padding and goes on in the next one.
+    pub(super) fn next_segment<S: Storage<File = F>>(&mut self, state: &State<S>, need: Need) -> Result<()> {
+        let segment = self.tail.opened(state)?;
+        let (from, end) = (self.tail.at.position, segment.header.end());
+        // Without room on the disk for the padding's header the file simply ends there, which says
+        // the same.
+        if end - from >= FRAGMENT_HEADER_LEN && from + FRAGMENT_HEADER_LEN <= segment.allocated_end() {
+            let words = filler_words(&segment.header, Kind::Padding, from, end, self.tail.at.seq);
+            if let Some((window, offset)) = self.tail.window_at(from, FRAGMENT_HEADER_LEN) {
+                window.put_fragment(offset, &[], 0, |_| words.both());
+            } else {
+                let offset = segment.offset(from);
+                segment.claim(offset + FRAGMENT_HEADER_LEN);
+                segment
+                    .file
+                    .write_at(&words.bytes(), offset)
+                    .map_err(|error| Error::io("write", state.storage.path().join(segment.name()), error))?;
+            }
+        }
+        let next = Next { base: end, seq: self.tail.at.seq, ..Next::default() };
+        self.begin_segment(state, next, need)
+    }
+
+    fn begin_segment<S: Storage<File = F>>(&mut self, state: &State<S>, next: Next, need: Need) -> Result<()> {
+        if state.expire() {
+            state.settle()?;
+        }
+        state.bound_unsynced(self.tail.committed)?;
+        // What goes on here began before: the first message that begins here is the one after it.
+        let first_seq = self.tail.at.seq + u64::from(need.part == Part::Rest);
+        self.clock.look(&state.storage);
+        let span = self.clock.new_span();
+        let plan = Plan {
+            base: next.base,
+            first_seq,
+            gap_before: next.gap,
+            reserved: next.reserved,
+            cause: next.cause,
+            need: need.total,
+            whole: need.whole,
+            created: span.created,
+            until: span.until,
+        };
+        let segment = state.segments.append(&state.context(), plan)?;
+        self.succession.follow();
+        self.tail.at.position = next.base;
+        self.enter(segment, span);
+        Ok(())
+    }
+
+    fn enter(&mut self, segment: Arc<Segment<F>>, span: Span) {
+        self.tail.enter(segment);
+        self.clock.span = span;
+    }
+}

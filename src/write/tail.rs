@@ -1,0 +1,208 @@
+//! The tail: where the next record goes, and the window it is stored in the quick way.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::format::{Batch, FRAGMENT_HEADER_LEN, Fragment, SEGMENT_HEADER_LEN, Seal, Spot, fragment_len};
+use crate::memory::Window;
+use crate::segment::{CALL_FROM, Segment};
+use crate::state::State;
+use crate::storage::{Storage, StorageFile, Stores};
+
+/// At the latest after so many bytes the slow path runs and looks after what must be kept ahead
+/// (space, the lease).
+pub(super) const STRIDE: u64 = 8 << 20;
+/// Bytes behind the tail that are faulted in at a time when a segment is new and is not filled
+/// ahead. One call does in bulk what each page would do by a fault of its own.
+const POPULATE: u64 = 256 << 10;
+/// A window shorter than this is faulted in by being used.
+const POPULATE_FROM: u64 = 64 << 10;
+
+#[derive(Debug)]
+pub(super) struct Tail<F> {
+    /// Where the next record begins, and its number.
+    pub(super) at: Spot,
+    /// What was last committed: where a failed record goes back to.
+    pub(super) committed: Spot,
+    segment: Option<Arc<Segment<F>>>,
+    quick: Option<Quick>,
+}
+
+/// The stretch behind the tail where a record takes no more than a copy: mapped, allocated, and at
+/// most a [`STRIDE`] long.
+#[derive(Debug)]
+struct Quick {
+    window: Window,
+    /// Position of the window's first byte (wrapping: the segment's header lies before its base).
+    start: u64,
+    /// A record that ends at or below goes the quick way ...
+    end: u64,
+    /// ... when its payload is at most so long.
+    longest: u64,
+    /// Of the segment.
+    seed: u32,
+    base: u64,
+}
+
+impl Quick {
+    #[inline(always)]
+    fn offset(&self, position: u64) -> usize {
+        position.wrapping_sub(self.start) as usize
+    }
+}
+
+impl<F: StorageFile> Tail<F> {
+    pub(super) fn new(at: Spot) -> Tail<F> {
+        Tail { at, committed: at, segment: None, quick: None }
+    }
+
+    /// Goes back to what was last committed.
+    pub(super) fn go_back(&mut self) {
+        self.at = self.committed;
+        self.release();
+    }
+
+    /// Nothing goes the quick way until a window is taken again.
+    pub(super) fn close(&mut self) {
+        self.quick = None;
+    }
+
+    /// Lets go of the segment and the window.
+    pub(super) fn release(&mut self) {
+        self.segment = None;
+        self.quick = None;
+    }
+
+    /// The tail stands in that segment.
+    pub(super) fn enter(&mut self, segment: Arc<Segment<F>>) {
+        self.quick = None;
+        self.segment = Some(segment);
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.segment.is_some()
+    }
+
+    pub(super) fn opened<S: Storage<File = F>>(&self, state: &State<S>) -> Result<Arc<Segment<F>>> {
+        // `prepare` opened it; without it there is nothing sound to write to.
+        let missing = || Error::internal(state.storage.path(), "a record is written, and no segment is open for it");
+        self.segment.clone().ok_or_else(missing)
+    }
+
+    /// The window, and the offset in it of `position`, where `total` bytes from there on may be
+    /// stored the quick way.
+    #[inline]
+    pub(super) fn window_at(&self, position: u64, total: u64) -> Option<(&Window, usize)> {
+        let quick = self.quick.as_ref().filter(|quick| position + total <= quick.end)?;
+        Some((&quick.window, quick.offset(position)))
+    }
+
+    /// Puts a record at the tail where no more is to be done than to store it; false, and nothing
+    /// done, where there is more to it.
+    #[inline(always)]
+    pub(super) fn store_quickly(&mut self, payload: &[u8], batch: Batch, seal: &mut Seal) -> bool {
+        let len = payload.len() as u64;
+        let total = batch.record_len(len);
+        let Some(quick) = &self.quick else {
+            return false;
+        };
+        if self.at.position + total > quick.end || len > quick.longest {
+            return false;
+        }
+        let header = Fragment::whole(self.at.seq, payload.len() as u32, batch);
+        let seeded = header.state(quick.seed, self.at.position - quick.base);
+        let offset = quick.offset(self.at.position);
+        quick.window.put_fragment(offset, payload, seeded, |payload_state| {
+            let words = header.encode(seeded, payload_state);
+            if !batch.is_single() {
+                seal.add(words.crc());
+                if batch.is_sealed() {
+                    quick.window.store_u64(offset + fragment_len(len) as usize, seal.word());
+                }
+            }
+            words.both()
+        });
+        self.at.position += total;
+        self.at.seq += 1;
+        true
+    }
+
+    /// Has `fill` write a message of `len` bytes where [`window_at`](Self::window_at) has room for
+    /// it. A panic in it leaves everything as it was.
+    pub(super) fn fill(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) {
+        let Some(quick) = &self.quick else {
+            return;
+        };
+        let offset = quick.offset(self.at.position);
+        let payload_at = offset + FRAGMENT_HEADER_LEN as usize;
+        quick.window.with_mut(payload_at, len, |bytes| {
+            bytes.fill(0);
+            fill(bytes);
+        });
+        let header = Fragment::whole(self.at.seq, len as u32, Batch::default());
+        let seeded = header.state(quick.seed, self.at.position - quick.base);
+        let words = header.encode(seeded, quick.window.crc32c(seeded, payload_at, len));
+        quick.window.put_fragment(offset, &[], 0, |_| words.both());
+        self.at.position += header.total_len();
+        self.at.seq += 1;
+    }
+
+    /// The window `position` lies in, ready for a fragment of `total` bytes there. Without one,
+    /// records go by write calls.
+    pub(super) fn take_window<S: Storage<File = F>>(
+        &mut self,
+        state: &State<S>,
+        segment: &Arc<Segment<F>>,
+        position: u64,
+        total: u64,
+    ) -> Result<()> {
+        self.quick = None;
+        // Where every record is synced, a write call beats a store: the sync writes what the call
+        // touched, and not the whole of each large folio a store made dirty; nor is there a fault
+        // in every page that the last sync has cleaned.
+        if state.durable_only || segment.file.stores() == Stores::ByCall {
+            return Ok(());
+        }
+        let window_len = state.pool.geometry().window_len;
+        let offset = segment.offset(position);
+        let number = offset / window_len;
+        let granted = state
+            .pool
+            .get(&segment.file, segment.header.life, number, segment.header.length, || segment.allocated(), false)
+            .map_err(|error| Error::io("map", state.storage.path().join(segment.name()), error))?;
+        let Some(window) = granted.map(|granted| granted.window) else {
+            return Ok(());
+        };
+        let first = number * window_len;
+        let end = (first + window.len() as u64).min(segment.allocated());
+        let mut usable = end.min(offset + STRIDE);
+        let mut longest = u64::MAX;
+        match state.context().fill_step() {
+            Some(step) if usable > segment.filled() => {
+                // To the next multiple of the step, and beyond it when little is left before.
+                let wanted = (offset + total.max(step / 4)).next_multiple_of(step);
+                segment.fill(wanted.min(end));
+                usable = usable.min(segment.filled());
+                // The next segment may be ready by then. (A queue of a few messages needs no thread
+                // for that. The record that does not fit the first step any more begins before its
+                // end.)
+                if offset + total > step || segment.header.base != 0 {
+                    state.bell.ring(|wishes| wishes.ahead = true);
+                }
+            }
+            None if segment.is_fresh(offset) => {
+                longest = CALL_FROM - 1;
+                if window.len() as u64 >= POPULATE_FROM {
+                    usable = end.min((offset + total.max(POPULATE / 4)).next_multiple_of(POPULATE));
+                    let _ = window.populate_write((offset - first) as usize, (usable - offset) as usize);
+                }
+            }
+            _ => {}
+        }
+        let header = &segment.header;
+        let start = header.base.wrapping_sub(SEGMENT_HEADER_LEN).wrapping_add(first);
+        let end = start.wrapping_add(usable - first).min(header.end());
+        self.quick = Some(Quick { window, start, end, longest, seed: segment.seed, base: header.base });
+        Ok(())
+    }
+}

@@ -1,0 +1,303 @@
+//! The writer over a simulated disk: which bytes it leaves, and what it takes back.
+
+use std::iter;
+
+use super::Writer;
+use super::tail::STRIDE;
+use crate::engine::Engine;
+use crate::format::{
+    Batch, FRAGMENT_HEADER_LEN, Fragment, FragmentWords, Kind, SEAL_LEN, SEGMENT_HEADER_LEN, Spot, segment_name,
+};
+use crate::index::run::Next;
+use crate::memory::checksum::crc32c;
+use crate::options::Options;
+use crate::segment::Row;
+use crate::state::State;
+use crate::storage::Stores;
+use crate::tests::sim::{SimFile, SimStorage};
+use crate::write::Room;
+
+/// Segments of 64 KiB.
+fn options() -> Options {
+    Options::new().arena_size(16 << 10).max_bytes(512 << 10)
+}
+
+/// As every other of that seed: the same salts are drawn.
+fn disk() -> SimStorage {
+    SimStorage::new(7).with_file_capacity(16 << 20)
+}
+
+fn open(storage: &SimStorage, options: &Options) -> Engine<SimStorage> {
+    Engine::open(storage.clone(), options, false).unwrap()
+}
+
+fn content(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at % 251) as u8 + 1).collect()
+}
+
+/// The segments of a queue, the oldest first, and their files up to where the tail stands.
+fn segments(engine: &Engine<SimStorage>, tail: Spot) -> Vec<(Row, Vec<u8>)> {
+    let rows: Vec<Row> = engine.core.segments.list().live.iter().copied().collect();
+    let bytes = |row: &Row| {
+        let end = SEGMENT_HEADER_LEN + row.header.end().min(tail.position) - row.header.base;
+        let mut bytes = engine.core.storage.read_file(&segment_name(row.slot));
+        bytes.truncate(end as usize);
+        bytes
+    };
+    rows.into_iter().map(|row| (row, bytes(&row))).collect()
+}
+
+/// A fragment as it lies in a file.
+#[derive(Debug)]
+struct Stored {
+    header: Fragment,
+    crc: u32,
+    payload: Vec<u8>,
+    seal: Option<u64>,
+}
+
+/// Every fragment that lies before the tail. Each validates, from the one before it on where it goes on with that one's record.
+fn fragments(engine: &Engine<SimStorage>, tail: Spot) -> Vec<Stored> {
+    let mut found: Vec<Stored> = Vec::new();
+    for (row, bytes) in segments(engine, tail) {
+        let mut at = SEGMENT_HEADER_LEN as usize;
+        while bytes.len() - at >= FRAGMENT_HEADER_LEN as usize {
+            let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+            let words = FragmentWords(word(at), word(at + 8));
+            let offset = at as u64 - SEGMENT_HEADER_LEN;
+            let (header, seeded) = Fragment::decode(words, row.header.seed(), offset).expect("a fragment");
+            if header.kind == Kind::Padding {
+                break;
+            }
+            let chain = match header.kind {
+                Kind::Middle | Kind::Last => found.last().expect("a fragment before it").crc,
+                _ => 0,
+            };
+            let from = at + FRAGMENT_HEADER_LEN as usize;
+            let payload = bytes[from..from + header.len as usize].to_vec();
+            assert!(Fragment::holds(words, crc32c(seeded ^ chain, &payload)), "{header:?}");
+            let seal = header.seal_at().map(|seal_at| word(at + seal_at as usize));
+            found.push(Stored { header, crc: words.crc(), payload, seal });
+            at += header.total_len() as usize;
+        }
+    }
+    found
+}
+
+/// How a message is put in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Through the window that is there.
+    Quick,
+    /// Through a window that is looked for each time.
+    Slow,
+    ByCall,
+    /// By a closure, in the window where there is one.
+    InPlace,
+    /// By a closure, to a buffer first.
+    Apart,
+}
+
+fn put(way: Way, writer: &mut Writer<SimFile>, state: &State<SimStorage>, payload: &[u8], batch: Batch) {
+    if way == Way::Slow {
+        writer.stop();
+    }
+    if !matches!(way, Way::InPlace | Way::Apart) || !batch.is_single() {
+        writer.push(state, payload, batch).unwrap();
+        return;
+    }
+    let fill = |room: &mut [u8]| room.copy_from_slice(payload);
+    match writer.reserve(state, payload.len()).unwrap() {
+        Room::Here => {
+            assert_eq!(way, Way::InPlace);
+            writer.fill_here(payload.len(), fill);
+        }
+        Room::Apart { pieces, mut bytes } => writer.fill_apart(state, &pieces, &mut bytes, fill).unwrap(),
+    }
+}
+
+#[test]
+fn every_way_leaves_the_same_bytes() {
+    // The longer ones are cut, the last one in three.
+    let lens = [0, 1, 7, 8, 9, 500, 100, 60, 4080, 4081, 40_000, 100, 50, 30_000, 140_000, 100, 0];
+    let all = [Way::Quick, Way::Slow, Way::ByCall, Way::InPlace, Way::Apart];
+    let mut left = Vec::new();
+    for way in all {
+        let storage = disk();
+        if matches!(way, Way::ByCall | Way::Apart) {
+            storage.set_stores(Stores::ByCall);
+        }
+        let engine = open(&storage, &options());
+        let (core, mut quick) = (&*engine.core, 0);
+        let mut writer = core.writer.lock();
+        for len in lens {
+            let payload = content(len);
+            if way == Way::Quick && writer.push_quickly(&payload) {
+                quick += 1;
+            } else {
+                put(way, &mut writer, core, &payload, Batch::default());
+            }
+            writer.commit(core).unwrap();
+        }
+        for batch in [2, 30] {
+            for index in 0..batch {
+                put(way, &mut writer, core, &content(100 * index), Batch::of(index, batch));
+            }
+            writer.commit(core).unwrap();
+        }
+        assert!(way != Way::Quick || quick > lens.len() / 2, "only {quick} went the quick way");
+        let tail = writer.committed();
+        assert_eq!(tail.seq, lens.len() as u64 + 32);
+        drop(writer);
+        let payloads = fragments(&engine, tail).iter().map(|found| found.payload.len()).sum::<usize>();
+        assert_eq!(payloads, lens.iter().sum::<usize>() + 100 + 100 * 29 * 15, "{way:?}");
+        left.push((way, tail, segments(&engine, tail).into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>()));
+    }
+    let (_, tail, files) = &left[0];
+    assert!(files.len() > 3);
+    for (way, its_tail, its_files) in &left[1..] {
+        assert_eq!(its_tail, tail, "{way:?}");
+        for (its, file) in its_files.iter().zip(files) {
+            let differs = its.iter().zip(file).position(|(a, b)| a != b);
+            assert_eq!((differs, its.len()), (None, file.len()), "{way:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_rolled_back_leaves_the_tail_and_is_cleared() {
+    for stores in [Stores::ByMap, Stores::ByCall] {
+        let storage = disk();
+        storage.set_stores(stores);
+        let engine = open(&storage, &options());
+        let core = &*engine.core;
+        let mut writer = core.writer.lock();
+        writer.push(core, b"kept", Batch::default()).unwrap();
+        let tail = writer.commit(core).unwrap();
+        // Alone, several, and with three segments begun.
+        for lens in [&[100][..], &[0, 30_000, 1], &[5, 140_000, 5]] {
+            for (index, len) in lens.iter().enumerate() {
+                writer.push(core, &content(*len), Batch::of(index, lens.len())).unwrap();
+            }
+            writer.roll_back(core);
+            assert_eq!((writer.tail.at, writer.committed(), core.committed.spot()), (tail, tail, tail));
+            assert!(writer.is_cleared(core));
+            let list = core.segments.list();
+            assert_eq!(list.live.len(), 1, "segments that were begun go");
+            let row = list.live[0];
+            drop(list);
+            let at = (SEGMENT_HEADER_LEN + tail.position - row.header.base) as usize;
+            let bytes = storage.read_file(&segment_name(row.slot));
+            assert_eq!(bytes[at..at + FRAGMENT_HEADER_LEN as usize], [0; 16], "{stores:?} {lens:?}");
+        }
+        writer.push(core, b"next", Batch::default()).unwrap();
+        let tail = writer.commit(core).unwrap();
+        drop(writer);
+        let payloads: Vec<Vec<u8>> = fragments(&engine, tail).into_iter().map(|found| found.payload).collect();
+        assert_eq!((tail.seq, payloads), (2, vec![b"kept".to_vec(), b"next".to_vec()]));
+    }
+}
+
+/// When the tail's segment was given up and the record that begins the next one is refused, the next one begins there all the
+/// same, and the index says so.
+#[test]
+fn a_segment_that_was_to_follow_is_to_follow_again_when_its_first_record_is_rolled_back() {
+    let storage = disk();
+    let engine = open(&storage, &options());
+    let core = &*engine.core;
+    let mut writer = core.writer.lock();
+    writer.push(core, b"given up", Batch::default()).unwrap();
+    let tail = writer.commit(core).unwrap();
+    let base = core.segments.list().live[0].header.end();
+    writer.begin_anew(core, base);
+    let next = Some(Next { base, seq: 1, ..Next::default() });
+    for _ in 0..2 {
+        assert_eq!((writer.succession.next(), writer.committed()), (next, tail));
+        writer.push(core, b"refused", Batch::default()).unwrap();
+        assert_eq!((writer.succession.next(), writer.tail.at.position > base), (None, true));
+        core.index.set_next(None);
+        writer.roll_back(core);
+        let after_a_kill = open(&storage.process_kill(), &options());
+        assert_eq!(after_a_kill.core.writer.lock().succession.next(), next);
+    }
+    writer.push(core, b"taken", Batch::default()).unwrap();
+    assert!(writer.commit(core).unwrap().position > base);
+}
+
+/// The seal of a batch whose fragments have these checksums.
+fn seal_of(crcs: impl Iterator<Item = u32>) -> u64 {
+    let bytes: Vec<u8> = crcs.flat_map(u32::to_le_bytes).collect();
+    u64::from(!crc32c(u32::MAX, &bytes))
+}
+
+#[test]
+fn a_record_longer_than_a_segment_is_cut_and_the_seal_lies_behind_the_last_piece() {
+    let capacity = {
+        let engine = open(&disk(), &options());
+        engine.enqueue(b"").unwrap();
+        let capacity = engine.core.segments.list().live[0].header.capacity() as usize;
+        capacity
+    };
+    let head = FRAGMENT_HEADER_LEN as usize;
+    // Behind the first record of the batch, which takes 24 bytes.
+    let first = capacity - 24 - head;
+    for stores in [Stores::ByMap, Stores::ByCall] {
+        // How long the batch's last record is, and its pieces.
+        for pieces in [
+            vec![first, capacity - head, 1000],
+            // Its last piece fills a segment with the seal, ...
+            vec![first, capacity - head - SEAL_LEN as usize],
+            // ... or fills it without: then the last byte goes with the seal.
+            vec![first, capacity - head - 1, 1],
+        ] {
+            let storage = disk();
+            storage.set_stores(stores);
+            let engine = open(&storage, &options());
+            let record = content(pieces.iter().sum());
+            engine.enqueue_batch(&[&b"short"[..], &record]).unwrap();
+            let found = fragments(&engine, engine.core.committed_spot());
+            let lens: Vec<usize> = found.iter().map(|found| found.payload.len()).collect();
+            assert_eq!(lens[1..], pieces, "{stores:?}");
+            let kinds: Vec<Kind> = found.iter().map(|found| found.header.kind).collect();
+            let middle = iter::repeat_n(Kind::Middle, pieces.len() - 2);
+            assert!(kinds.into_iter().eq([Kind::Whole, Kind::First].into_iter().chain(middle).chain([Kind::Last])));
+            assert_eq!(found[1..].iter().flat_map(|found| found.payload.clone()).collect::<Vec<_>>(), record);
+            let (last, before) = found.split_last().unwrap();
+            assert_eq!(last.seal, Some(seal_of(found.iter().map(|found| found.crc))));
+            assert!(before.iter().all(|found| found.seal.is_none()));
+            let batch = |found: &Stored| (found.header.seq, found.header.more, found.header.continues);
+            assert_eq!(batch(&found[0]), (0, true, false));
+            assert!(found[1..].iter().all(|found| batch(found) == (1, false, true)));
+        }
+    }
+}
+
+/// However short the messages are, and however many of them go the quick way before the lease is looked at again.
+#[test]
+fn a_lease_is_on_disk_before_a_number_at_it_is_given_out() {
+    // What the next run gives out first after a power cut that takes all that was not synced.
+    let lease = |storage: &SimStorage| open(&storage.power_cut_losing_all(), &options()).core.committed_spot().seq;
+    // So many of the shortest fit a stride.
+    let most = STRIDE / FRAGMENT_HEADER_LEN;
+    let mut renewed = 0;
+    for before in [most + 3, most + 2, most + 1, most, 1] {
+        let storage = disk();
+        let engine = open(&storage, &options());
+        let core = &*engine.core;
+        let mut writer = core.writer.lock();
+        writer.push(core, b"", Batch::default()).unwrap();
+        let first = lease(&storage);
+        assert!(first > most, "the first number is not committed yet");
+        writer.commit(core).unwrap();
+        // Many numbers later.
+        writer.tail.at.seq = first - before;
+        writer.commit(core).unwrap();
+        writer.stop();
+        writer.push(core, b"", Batch::default()).unwrap();
+        let second = lease(&storage);
+        renewed += u64::from(second > first);
+        assert!(second >= writer.tail.at.seq + most, "{before} before the lease");
+        writer.commit(core).unwrap();
+    }
+    assert_eq!(renewed, 2, "it is renewed when it must be, and no sooner");
+}
