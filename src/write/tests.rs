@@ -232,12 +232,9 @@ fn seal_of(crcs: impl Iterator<Item = u32>) -> u64 {
 
 #[test]
 fn a_record_longer_than_a_segment_is_cut_and_the_seal_lies_behind_the_last_piece() {
-    let capacity = {
-        let engine = open(&disk(), &options());
-        engine.enqueue(b"").unwrap();
-        let capacity = engine.core.segments.list().live[0].header.capacity() as usize;
-        capacity
-    };
+    let engine = open(&disk(), &options());
+    engine.enqueue(b"").unwrap();
+    let capacity = engine.core.segments.list().live[0].header.capacity() as usize;
     let head = FRAGMENT_HEADER_LEN as usize;
     // Behind the first record of the batch, which takes 24 bytes.
     let first = capacity - 24 - head;
