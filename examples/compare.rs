@@ -281,7 +281,8 @@ fn payload(size: usize) -> Vec<u8> {
     (0..size).map(|_| next()).collect()
 }
 
-fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+/// The peer that is asked for, and what to do with it.
+fn arguments() -> std::result::Result<(String, Run), Box<dyn std::error::Error>> {
     let mut peer = String::from("mmq");
     let mut run = Run {
         mode: Mode::Into,
@@ -313,6 +314,11 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
             _ => return Err(format!("unknown option {name}").into()),
         }
     }
+    Ok((peer, run))
+}
+
+fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let (peer, mut run) = arguments()?;
     let note = match peer.as_str() {
         "mmq" => "every message checked; payload copied to the caller's buffer",
         "mmq-message" => "every message checked; lent in place",

@@ -126,6 +126,82 @@ fn plot(histograms: &[(&str, &Histogram)], title: &str) -> String {
     svg + "</svg>\n"
 }
 
+/// How many messages come how often.
+struct Load {
+    seconds: u64,
+    /// Messages a second.
+    rate: u64,
+    /// Bytes of each.
+    size: usize,
+    /// A new segment begins with every so many.
+    each: u64,
+}
+
+struct Measured {
+    enqueued: Histogram,
+    called: Histogram,
+    changes: Histogram,
+    delivered: Histogram,
+    /// Nanoseconds of the first call.
+    first: u64,
+}
+
+impl Load {
+    /// One thread enqueues, one dequeues.
+    fn put_on(&self, queue: &Queue) -> mmq::Result<Measured> {
+        let Load { seconds, rate, size, each } = *self;
+        let count = seconds * rate;
+        let done = AtomicBool::new(false);
+        let began = Instant::now() + Duration::from_millis(50);
+        let since = |moment: Instant| moment.saturating_duration_since(began).as_nanos() as u64;
+        std::thread::scope(|scope| {
+            let consumer = scope.spawn(|| -> mmq::Result<Histogram> {
+                let (mut delivered, mut buffer) = (Histogram::new(), Vec::with_capacity(size));
+                loop {
+                    if queue.dequeue_into(&mut buffer)?.is_some() {
+                        let due = buffer.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+                        delivered.add(since(Instant::now()).saturating_sub(due));
+                    } else if done.load(Ordering::Acquire) && queue.is_empty() {
+                        return Ok(delivered);
+                    } else {
+                        // Not a spin: on two processors the queue's own thread would never come round.
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            let mut message = vec![7; size];
+            let (mut enqueued, mut called, mut changes) = (Histogram::new(), Histogram::new(), Histogram::new());
+            let (mut outcome, mut first) = (Ok(()), 0);
+            for number in 0..count {
+                let due = (number + 1) * 1_000_000_000 / rate;
+                let mut now = since(Instant::now());
+                while now < due {
+                    std::hint::spin_loop();
+                    now = since(Instant::now());
+                }
+                message[..8].copy_from_slice(&due.to_le_bytes());
+                outcome = queue.enqueue(&message).map(drop);
+                if outcome.is_err() {
+                    break;
+                }
+                let after = since(Instant::now());
+                enqueued.add(after - due);
+                called.add(after - now);
+                if number == 0 {
+                    // The queue's first file is made.
+                    first = after - now;
+                } else if number.is_multiple_of(each) {
+                    changes.add(after - now);
+                }
+            }
+            done.store(true, Ordering::Release);
+            let delivered = consumer.join().map_err(|_| mmq::Error::Closed)??;
+            outcome?;
+            Ok(Measured { enqueued, called, changes, delivered, first })
+        })
+    }
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut seconds, mut rate, mut size, mut arena) = (60_u64, 100_000_u64, 140_usize, 4_u64 << 20);
     let (mut dir, mut picture) = (std::env::temp_dir(), None::<PathBuf>);
@@ -146,59 +222,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::create_dir_all(&dir)?;
     let scratch = tempfile::tempdir_in(dir)?;
     let queue = Queue::options().arena_size(arena).open(scratch.path().join("queue"))?;
-    let count = seconds * rate;
-    let done = AtomicBool::new(false);
-    let began = Instant::now() + Duration::from_millis(50);
-    let since = |moment: Instant| moment.saturating_duration_since(began).as_nanos() as u64;
     // A new segment begins with every so many messages.
     let segment = if arena < 4 << 20 { (4 << 20) / arena * arena } else { arena };
     let each = (segment - 128) / (16 + size as u64).next_multiple_of(8);
-
-    let (enqueued, called, changes, delivered, first) = std::thread::scope(|scope| {
-        let consumer = scope.spawn(|| -> mmq::Result<Histogram> {
-            let (mut delivered, mut buffer) = (Histogram::new(), Vec::with_capacity(size));
-            loop {
-                if queue.dequeue_into(&mut buffer)?.is_some() {
-                    let due = buffer.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-                    delivered.add(since(Instant::now()).saturating_sub(due));
-                } else if done.load(Ordering::Acquire) && queue.is_empty() {
-                    return Ok(delivered);
-                } else {
-                    // Not a spin: on two processors the queue's own thread would never come round.
-                    std::thread::yield_now();
-                }
-            }
-        });
-        let mut message = vec![7; size];
-        let (mut enqueued, mut called, mut changes) = (Histogram::new(), Histogram::new(), Histogram::new());
-        let (mut outcome, mut first) = (Ok(()), 0);
-        for number in 0..count {
-            let due = (number + 1) * 1_000_000_000 / rate;
-            let mut now = since(Instant::now());
-            while now < due {
-                std::hint::spin_loop();
-                now = since(Instant::now());
-            }
-            message[..8].copy_from_slice(&due.to_le_bytes());
-            outcome = queue.enqueue(&message).map(drop);
-            if outcome.is_err() {
-                break;
-            }
-            let after = since(Instant::now());
-            enqueued.add(after - due);
-            called.add(after - now);
-            if number == 0 {
-                // The queue's first file is made.
-                first = after - now;
-            } else if number.is_multiple_of(each) {
-                changes.add(after - now);
-            }
-        }
-        done.store(true, Ordering::Release);
-        let delivered = consumer.join().map_err(|_| mmq::Error::Closed)??;
-        outcome?;
-        Ok::<_, mmq::Error>((enqueued, called, changes, delivered, first))
-    })?;
+    let Measured { enqueued, called, changes, delivered, first } = Load { seconds, rate, size, each }.put_on(&queue)?;
 
     let rows =
         [("enqueued, from when due", &enqueued), ("delivered, from when due", &delivered), ("enqueue call", &called)];
