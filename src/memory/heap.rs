@@ -3,8 +3,8 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use super::bytes::outside;
 use super::copy::copy_bytes;
-use super::window::outside;
 
 /// Zeroed, page-aligned bytes that windows can be made on: the simulated storage's page cache.
 #[derive(Debug)]

@@ -18,6 +18,7 @@
 
 #![expect(unsafe_code, reason = "mapped memory is reached through raw pointers, all of them here")]
 
+mod bytes;
 pub(crate) mod checksum;
 mod copy;
 #[cfg(any(target_os = "linux", target_os = "android"))]

@@ -1,0 +1,251 @@
+//! Every way to the bytes of a window: words that others look at meanwhile, copies in and out with
+//! or without a checksum, ranges lent. The rules that each one relies on stand in `mod.rs`.
+
+use std::ptr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::Window;
+use super::copy::{copy_bytes, copy_checked, verify};
+
+impl Window {
+    /// Where `len` bytes at `offset` begin; panics when they are not all inside the window.
+    #[inline]
+    pub(super) fn at(&self, offset: usize, len: usize) -> *mut u8 {
+        if len > self.len || offset > self.len - len {
+            outside(offset, len, self.len);
+        }
+        // SAFETY: `offset` is at most `self.len`, and that many bytes from `base` on are one
+        // mapping.
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+
+    /// Where `len` bytes begin with a word at `offset`; panics when they are not all inside the
+    /// window, or the word is not aligned (`base` is).
+    #[inline]
+    fn words_at(&self, offset: usize, len: usize) -> *mut u64 {
+        let words = self.at(offset, len);
+        if !offset.is_multiple_of(8) {
+            outside(offset, len, self.len);
+        }
+        words.cast()
+    }
+
+    #[inline]
+    fn word64(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: eight bytes inside the window, which outlives `&self`, and aligned; while it is
+        // such a word it is accessed atomically only (rule 3).
+        unsafe { AtomicU64::from_ptr(self.words_at(offset, 8)) }
+    }
+
+    #[inline]
+    fn word32(&self, offset: usize) -> &AtomicU32 {
+        let word = self.at(offset, 4);
+        if !offset.is_multiple_of(4) {
+            outside(offset, 4, self.len);
+        }
+        // SAFETY: as in `word64`, with four bytes.
+        unsafe { AtomicU32::from_ptr(word.cast()) }
+    }
+
+    /// Reads a little-endian word; what was stored before the value by
+    /// [`store_u64`](Self::store_u64) is seen after.
+    pub(crate) fn load_u64(&self, offset: usize) -> u64 {
+        u64::from_le(self.word64(offset).load(Ordering::Acquire))
+    }
+
+    /// Writes a little-endian word, after everything this thread wrote before.
+    #[inline]
+    pub(crate) fn store_u64(&self, offset: usize, value: u64) {
+        #[cfg(test)]
+        self.before_store();
+        self.word64(offset).store(value.to_le(), Ordering::Release);
+    }
+
+    /// Reads a little-endian word, without order.
+    #[inline]
+    pub(crate) fn load_u64_relaxed(&self, offset: usize) -> u64 {
+        u64::from_le(self.word64(offset).load(Ordering::Relaxed))
+    }
+
+    /// As [`store_u64`](Self::store_u64), for half a word.
+    #[inline]
+    pub(crate) fn store_u32(&self, offset: usize, value: u32) {
+        #[cfg(test)]
+        self.before_store();
+        self.word32(offset).store(value.to_le(), Ordering::Release);
+    }
+
+    /// Writes `bytes` at `offset`, into the writer's own range.
+    #[inline]
+    pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) {
+        let to = self.at(offset, bytes.len());
+        #[cfg(test)]
+        self.store_half(offset, bytes);
+        // SAFETY: `to` has as many bytes inside the window; they are this writer's own (rule 1), so
+        // that `bytes`, even if lent from this window, are others.
+        unsafe { copy_bytes(to, bytes.as_ptr(), bytes.len()) }
+    }
+
+    /// Reads as many bytes as `into` has.
+    #[inline]
+    pub(crate) fn copy_out(&self, offset: usize, into: &mut [u8]) {
+        let from = self.at(offset, into.len());
+        // SAFETY: `from` has as many bytes inside the window, which nobody is writing (rules 1 and
+        // 2); `into` is exclusive, hence elsewhere.
+        unsafe { copy_bytes(into.as_mut_ptr(), from, into.len()) }
+    }
+
+    /// Appends `len` bytes to `into`.
+    #[inline]
+    pub(crate) fn append_to(&self, offset: usize, len: usize, into: &mut Vec<u8>) {
+        let from = self.at(offset, len);
+        into.reserve(len);
+        // SAFETY: `from` as in `copy_out`; the vector has room for `len` bytes behind its own, all
+        // of them written before they become its own.
+        unsafe {
+            copy_bytes(into.as_mut_ptr().add(into.len()), from, len);
+            into.set_len(into.len() + len);
+        }
+    }
+
+    /// [`append_to`](Self::append_to), and the raw CRC32C `state` continued over these bytes.
+    #[inline(always)]
+    pub(crate) fn append_checked(&self, offset: usize, len: usize, state: u32, into: &mut Vec<u8>) -> u32 {
+        let from = self.at(offset, len);
+        into.reserve(len);
+        // SAFETY: as in `append_to`.
+        unsafe {
+            let state = copy_checked(into.as_mut_ptr().add(into.len()), from, len, state);
+            into.set_len(into.len() + len);
+            state
+        }
+    }
+
+    /// [`copy_out`](Self::copy_out), and the raw CRC32C `state` continued over these bytes.
+    #[cfg(any(test, feature = "capi"))]
+    #[inline(always)]
+    pub(crate) fn copy_out_checked(&self, offset: usize, into: &mut [u8], state: u32) -> u32 {
+        let from = self.at(offset, into.len());
+        // SAFETY: as in `copy_out`.
+        unsafe { copy_checked(into.as_mut_ptr(), from, into.len(), state) }
+    }
+
+    /// Continues the raw CRC32C `state` over committed bytes, or the writer's own.
+    #[inline]
+    pub(crate) fn crc32c(&self, state: u32, offset: usize, len: usize) -> u32 {
+        verify(state, self.bytes(offset, len))
+    }
+
+    /// The crash tests look at memory before a copy, and in the middle of it.
+    #[cfg(test)]
+    fn store_half(&self, offset: usize, bytes: &[u8]) {
+        self.before_store();
+        let half = &bytes[..bytes.len() / 2];
+        // SAFETY: as in `copy_in`, which stores the same bytes again.
+        unsafe { copy_bytes(self.at(offset, half.len()), half.as_ptr(), half.len()) }
+        self.before_store();
+    }
+
+    /// Writes zeros over the writer's own range.
+    pub(crate) fn zero(&self, offset: usize, len: usize) {
+        #[cfg(test)]
+        self.before_store();
+        let to = self.at(offset, len);
+        // SAFETY: `len` bytes inside the window, this writer's own (rule 1).
+        unsafe { ptr::write_bytes(to, 0, len) }
+    }
+
+    /// Lends the writer's own, uncommitted range for writing: the only `&mut [u8]` there is over a
+    /// window. `fill` must not reach the same range through the window.
+    #[inline]
+    pub(crate) fn with_mut<R>(&self, offset: usize, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
+        #[cfg(test)]
+        self.before_store();
+        let range = self.at(offset, len);
+        // SAFETY: `len` initialised bytes inside the window, this writer's own (rule 1), of which
+        // the slice is the only use until `fill` returns: it cannot be kept.
+        fill(unsafe { std::slice::from_raw_parts_mut(range, len) })
+    }
+
+    /// Lends committed bytes (or the writer's own, while it does not write).
+    #[inline]
+    pub(crate) fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        let range = self.at(offset, len);
+        // SAFETY: `len` initialised bytes inside the window; `&self` keeps it mapped and, as a
+        // reference counted, its segment from being recycled, so that they do not change (rules 1
+        // and 2).
+        unsafe { std::slice::from_raw_parts(range, len) }
+    }
+
+    /// Writes a fragment into the writer's own range so that whoever sees its first header word
+    /// sees all of it: the payload, then the second word, then the first. `header` makes the words
+    /// from the raw CRC32C `state` continued over the payload, before they are stored.
+    #[inline(always)]
+    pub(crate) fn put_fragment(&self, offset: usize, payload: &[u8], state: u32, header: impl FnOnce(u32) -> [u64; 2]) {
+        let to = self.words_at(offset, 16 + payload.len());
+        #[cfg(test)]
+        self.store_half(offset + 16, payload);
+        // SAFETY: the window has 16 bytes and the payload's from `to` on; for the rest as in
+        // `copy_in`.
+        let state = unsafe { copy_checked(to.cast::<u8>().add(16), payload.as_ptr(), payload.len(), state) };
+        let [first, second] = header(state);
+        #[cfg(test)]
+        self.before_store();
+        // SAFETY: the second of the words that the window has from `to` on, aligned as that is, and
+        // accessed atomically while it is one (rule 3).
+        unsafe { AtomicU64::from_ptr(to.add(1)) }.store(second.to_le(), Ordering::Relaxed);
+        #[cfg(test)]
+        self.before_store();
+        // SAFETY: as above, the first one.
+        unsafe { AtomicU64::from_ptr(to) }.store(first.to_le(), Ordering::Release);
+    }
+
+    /// Reads two little-endian words, without order.
+    #[inline]
+    pub(crate) fn load_pair(&self, offset: usize) -> [u64; 2] {
+        let from = self.words_at(offset, 16);
+        // SAFETY: two words inside the window, which outlives `&self`, aligned, and accessed
+        // atomically while they are such words (rule 3).
+        let words = unsafe { [AtomicU64::from_ptr(from), AtomicU64::from_ptr(from.add(1))] };
+        words.map(|word| u64::from_le(word.load(Ordering::Relaxed)))
+    }
+
+    /// Writes little-endian words in this order, the last one after everything this thread wrote
+    /// before.
+    #[inline(always)]
+    pub(crate) fn store_words<const N: usize>(&self, offset: usize, words: [u64; N]) {
+        let to = self.words_at(offset, 8 * N);
+        for (at, word) in words.into_iter().enumerate() {
+            #[cfg(test)]
+            self.before_store();
+            let order = if at + 1 == N { Ordering::Release } else { Ordering::Relaxed };
+            // SAFETY: `N` words inside the window; for the rest as in `load_pair`.
+            unsafe { AtomicU64::from_ptr(to.add(at)) }.store(word.to_le(), order);
+        }
+    }
+
+    /// Writes little-endian words without order, and half a word behind them after everything this
+    /// thread wrote before.
+    #[inline]
+    pub(crate) fn store_row<const N: usize>(&self, offset: usize, words: [u64; N], last: u32) {
+        let to = self.words_at(offset, 8 * N + 4);
+        for (at, word) in words.into_iter().enumerate() {
+            #[cfg(test)]
+            self.before_store();
+            // SAFETY: `N` words inside the window; for the rest as in `load_pair`.
+            unsafe { AtomicU64::from_ptr(to.add(at)) }.store(word.to_le(), Ordering::Relaxed);
+        }
+        #[cfg(test)]
+        self.before_store();
+        // SAFETY: four bytes behind the words, aligned as those are; for the rest as above.
+        unsafe { AtomicU32::from_ptr(to.add(N).cast()) }.store(last.to_le(), Ordering::Release);
+    }
+}
+
+/// A bug in mmq: what comes from disk or from a caller is checked where it comes in.
+#[cold]
+#[inline(never)]
+#[allow(clippy::panic, reason = "going on would be a stray access")]
+pub(super) fn outside(offset: usize, len: usize, window: usize) -> ! {
+    panic!("access of {len} bytes at {offset} is misaligned or outside of a window of {window}")
+}
