@@ -172,7 +172,7 @@ impl<F: StorageFile> Ledger<F> {
         self.open.clear();
         self.returned.clear();
         self.done.0.clear();
-        self.again.release();
+        self.again.let_go();
         if let Some(slot) = &mut self.slot {
             slot.cleared();
         }

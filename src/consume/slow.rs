@@ -78,7 +78,7 @@ impl<S: Storage> Standing<S> {
                         Read::Take | Read::TakeMore | Read::Skip => moved = ledger.finish(record.seq),
                         Read::Receive => handed = Handed { attempts: ledger.hand_out_again(record.seq), epoch },
                     }
-                    ledger.again.release();
+                    ledger.again.let_go();
                 }
                 (Found::Ahead(record) | Found::Again(record), ledger) => match (what, ledger) {
                     (Read::Look, _) => {}
@@ -327,6 +327,6 @@ fn find_again<S: Storage>(ledger: &mut Ledger<S::File>, core: &Core<S>) -> Resul
         Err(Error::Gap(gap)) => gap,
         Err(error) => return Err(error),
     };
-    ledger.again.release();
+    ledger.again.let_go();
     Ok(Some(Returned::Lost(Gap { first: seq, ..gap })))
 }

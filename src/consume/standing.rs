@@ -174,7 +174,7 @@ impl<S: Storage> Standing<S> {
                 match delivery.deliver(&mut progress.cursor, &record) {
                     Ok(Some(delivered)) => {
                         if what == Read::Look {
-                            progress.cursor.keep(&record);
+                            progress.cursor.remember(&record);
                         } else if D::took(&delivered) {
                             progress.cursor.step_over(&record);
                             moved = true;
@@ -236,10 +236,10 @@ impl<S: Storage> Standing<S> {
     pub(crate) fn let_go_of_dropped(&self, core: &Core<S>, waits: bool) {
         let progress = if waits { Some(self.progress.lock()) } else { self.progress.try_lock() };
         if let Some(mut progress) = progress
-            && let Some(life) = progress.cursor.holds()
+            && let Some(life) = progress.cursor.segment_life()
             && !core.segments.list().live.iter().any(|row| row.header.life == life)
         {
-            progress.cursor.release();
+            progress.cursor.let_go();
         }
     }
 
@@ -249,16 +249,16 @@ impl<S: Storage> Standing<S> {
         if self.looked_at.swap(moves, Ordering::AcqRel) == moves
             && let Some(mut progress) = self.progress.try_lock()
         {
-            progress.cursor.release();
+            progress.cursor.let_go();
         }
     }
 
     /// Lets go of all that is open for it. Never waits for a consumer that is busy.
     pub(crate) fn let_go(&self) {
         if let Some(mut progress) = self.progress.try_lock() {
-            progress.cursor.release();
+            progress.cursor.let_go();
             if let Some(ledger) = &mut progress.ledger {
-                ledger.again.release();
+                ledger.again.let_go();
             }
         }
     }
@@ -273,9 +273,9 @@ impl<S: Storage> Standing<S> {
         let mut progress = self.progress.lock();
         // Whoever found the queue open and then waited for the lock looks once more.
         progress.special = true;
-        progress.cursor.release();
+        progress.cursor.let_go();
         if let Some(ledger) = &mut progress.ledger {
-            ledger.again.release();
+            ledger.again.let_go();
         }
         progress.note_ready(core);
     }
@@ -286,7 +286,7 @@ impl<S: Storage> Standing<S> {
             let mut progress = self.progress.lock();
             progress.removed = true;
             progress.special = true;
-            progress.cursor.release();
+            progress.cursor.let_go();
             if let Some(ledger) = &mut progress.ledger {
                 ledger.clear();
             }

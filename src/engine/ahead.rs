@@ -65,7 +65,7 @@ impl<S: Storage> Ahead<S> {
                     };
                     let Some(record) = found else {
                         // Nothing is held open while the caller does something else.
-                        cursor.release();
+                        cursor.let_go();
                         return Ok(None);
                     };
                     if progress.ledger.as_ref().is_some_and(|ledger| ledger.is_done(record.seq)) {

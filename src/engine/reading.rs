@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::memory::Window;
 use crate::message::Message;
-use crate::read::{Check, Cursor, Record};
+use crate::read::{Check, Cursor, Record, Then};
 use crate::storage::{Storage, StorageFile};
 
 /// The window that the record may be lent from, and where in it its payload lies; `None` where it must be copied. The one place
@@ -32,7 +32,7 @@ pub(crate) fn message<F: StorageFile>(cursor: &mut Cursor<F>, record: &Record) -
         return cursor.take_gathered(record).map(|bytes| Message::owned(record.seq, bytes));
     }
     let mut bytes = Vec::with_capacity(len);
-    cursor.copy_to(record, true, &mut bytes).then(|| Message::owned(record.seq, bytes))
+    cursor.copy_to(record, Then::Stays, &mut bytes).then(|| Message::owned(record.seq, bytes))
 }
 
 #[inline]
@@ -58,13 +58,14 @@ pub(crate) fn next_into<S: Storage>(
     what: Read,
     buffer: &mut Vec<u8>,
 ) -> Result<Option<u64>> {
-    engine.read(standing, what, Check::Later, IntoBuffer { buffer, taken: what == Read::Take })
+    let then = if what == Read::Take { Then::StepsOver } else { Then::Stays };
+    engine.read(standing, what, Check::Later, IntoBuffer { buffer, then })
 }
 
 /// Replaces what a buffer holds.
 struct IntoBuffer<'a> {
     buffer: &'a mut Vec<u8>,
-    taken: bool,
+    then: Then,
 }
 
 impl<S: Storage> Deliver<S> for IntoBuffer<'_> {
@@ -72,7 +73,7 @@ impl<S: Storage> Deliver<S> for IntoBuffer<'_> {
 
     #[inline(always)]
     fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: &Record) -> Result<Option<u64>, Box<Error>> {
-        Ok(cursor.copy_to(record, self.taken, self.buffer).then_some(record.seq))
+        Ok(cursor.copy_to(record, self.then, self.buffer).then_some(record.seq))
     }
 }
 
@@ -114,7 +115,7 @@ impl<'a, S: Storage, R: Fn(usize) -> Option<&'a mut [u8]>> Deliver<S> for Fittin
             None if record.in_window.is_some() && !cursor.is_verified() => Ok(None),
             None => {
                 // Its payload is not read again by the call with room for it.
-                cursor.keep(record);
+                cursor.remember(record);
                 Ok(Some(Fit::TooSmall { len }))
             }
         }

@@ -244,7 +244,7 @@ fn a_consumer_that_is_busy_keeps_no_space_for_itself() {
             assert_eq!(put(&queue, Way::Alone, seq).unwrap(), seq);
         }
         take_all(&queue, "c");
-        assert!(standing.with_progress(|state| state.cursor.holds().is_some()));
+        assert!(standing.with_progress(|state| state.cursor.segment_life().is_some()));
         let (busy, is_busy) = mpsc::channel();
         let (let_go, may_go) = mpsc::channel::<()>();
         let reader = thread::spawn(move || {

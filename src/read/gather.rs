@@ -1,0 +1,209 @@
+//! Reading a record by calls, fragment by fragment: it lies in several segments, or where no window
+//! can be had.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::format::{FRAGMENT_HEADER_LEN, Fragment, Kind, SEGMENT_HEADER_LEN, Spot, segment_name};
+use crate::memory::checksum::crc32c;
+use crate::read::view::failed;
+use crate::read::{Check, Record};
+use crate::segment::scan::words;
+use crate::segment::{Lost, Segment};
+use crate::state::State;
+use crate::storage::{Storage, read_full};
+
+/// So much memory stays for the next record that is gathered: a few of the lengths that are common.
+const TRIM_ABOVE: usize = 2 << 20;
+
+/// The payload of a record that does not lie in one window.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    bytes: Vec<u8>,
+    /// The number of the record whose whole payload `bytes` is.
+    seq: Option<u64>,
+}
+
+impl Scratch {
+    /// It is the payload of the record `seq`.
+    #[inline(always)]
+    pub(super) fn is_of(&self, seq: u64) -> bool {
+        self.seq == Some(seq)
+    }
+
+    /// It is the payload of no record any more. What it was is overwritten by the next one.
+    pub(super) fn forget(&mut self) {
+        self.seq = None;
+    }
+
+    /// Room for a piece of `len` bytes behind the first `at`.
+    fn piece(&mut self, at: usize, len: usize) -> &mut [u8] {
+        // Bounded by the bytes that the file really has.
+        if self.bytes.len() < at + len {
+            self.bytes.resize(at + len, 0);
+        }
+        &mut self.bytes[at..at + len]
+    }
+
+    /// The first `len` bytes are the payload of the record `seq`.
+    fn complete(&mut self, len: usize, seq: u64) {
+        self.bytes.truncate(len);
+        self.seq = Some(seq);
+    }
+
+    /// Replaces the bytes of `out` by a copy of the payload of `seq`. False when this is another's:
+    /// then `out` is empty.
+    pub(super) fn copy_to(&mut self, seq: u64, out: &mut Vec<u8>) -> bool {
+        out.clear();
+        if !self.is_of(seq) {
+            return false;
+        }
+        out.extend_from_slice(&self.bytes);
+        self.trim();
+        true
+    }
+
+    /// As [`copy_to`](Self::copy_to), into as many bytes as the payload has.
+    #[cfg(feature = "capi")]
+    pub(super) fn copy_into(&mut self, seq: u64, out: &mut [u8]) -> bool {
+        if !self.is_of(seq) {
+            return false;
+        }
+        out.copy_from_slice(&self.bytes);
+        self.trim();
+        true
+    }
+
+    /// As [`copy_to`](Self::copy_to), by exchange of the two buffers: spares the copy.
+    pub(super) fn exchange(&mut self, seq: u64, out: &mut Vec<u8>) -> bool {
+        if !self.is_of(seq) {
+            out.clear();
+            return false;
+        }
+        std::mem::swap(&mut self.bytes, out);
+        self.forget();
+        self.trim();
+        true
+    }
+
+    /// The payload of `seq`, with its memory; `None` when this is another's.
+    pub(super) fn take(&mut self, seq: u64) -> Option<Vec<u8>> {
+        (self.seq.take() == Some(seq)).then(|| std::mem::take(&mut self.bytes))
+    }
+
+    /// A long message must not leave its length behind in memory for ever.
+    fn trim(&mut self) {
+        if self.bytes.capacity() > TRIM_ABOVE {
+            *self = Scratch::default();
+        }
+    }
+}
+
+/// The record at `spot` of `segment`, all of it below `limit`. With [`Check::Now`] its payload is
+/// checked, and gathered in `scratch`. `None` when the record is damaged.
+pub(super) fn gather<S: Storage>(
+    state: &State<S>,
+    segment: Arc<Segment<S::File>>,
+    spot: Spot,
+    limit: u64,
+    check: Check,
+    scratch: &mut Scratch,
+) -> Result<Option<Record>> {
+    let Spot { position, seq } = spot;
+    let mut chain = Chain { state, segment, position, seq, limit, checksum: 0, len: 0 };
+    let mut expected = [Kind::Whole, Kind::First];
+    scratch.forget();
+    loop {
+        let into = (check == Check::Now).then_some(&mut *scratch);
+        match chain.next_fragment(expected, into)? {
+            None => return Ok(None),
+            Some(Kind::Whole | Kind::Last) => break,
+            Some(_) => {}
+        }
+        expected = [Kind::Middle, Kind::Last];
+        if !chain.next_segment()? {
+            return Ok(None);
+        }
+    }
+    if check == Check::Now {
+        scratch.complete(chain.len as usize, seq);
+    }
+    let (len, end) = (chain.len, chain.position);
+    Ok(Some(Record { seq, len, in_window: None, end, begins: 0, ends: 0 }))
+}
+
+/// The fragments of one record, each bound to the one before it.
+struct Chain<'a, S: Storage> {
+    state: &'a State<S>,
+    /// Where the next fragment lies.
+    segment: Arc<Segment<S::File>>,
+    position: u64,
+    seq: u64,
+    limit: u64,
+    /// Of the fragment before.
+    checksum: u32,
+    /// Payload bytes of the fragments so far.
+    len: u64,
+}
+
+impl<S: Storage> Chain<'_, S> {
+    /// Steps over the next fragment, which is one of two kinds, and says which. With `into` its
+    /// payload is checked, and put there behind that of the others. `None` when it is damaged.
+    fn next_fragment(&mut self, expected: [Kind; 2], into: Option<&mut Scratch>) -> Result<Option<Kind>> {
+        let segment = &*self.segment;
+        let io = |error| failed("read", self.state, segment, error);
+        let limit = self.limit.min(segment.header.end()).min(segment.allocated_end());
+        if self.position + FRAGMENT_HEADER_LEN > limit {
+            return Ok(None);
+        }
+        let offset = segment.offset(self.position);
+        let mut head = [0; FRAGMENT_HEADER_LEN as usize];
+        read_full(&segment.file, &mut head, offset).map_err(io)?;
+        let Some(words) = words(&head) else {
+            return Ok(None);
+        };
+        let decoded = Fragment::decode(words, segment.seed, offset - SEGMENT_HEADER_LEN);
+        let Some((fragment, begins)) = decoded else {
+            return Ok(None);
+        };
+        let end = self.position + fragment.total_len();
+        let fits = end <= limit && fragment.is_numbered(self.seq);
+        if !fits || !expected.contains(&fragment.kind) {
+            return Ok(None);
+        }
+        if let Some(scratch) = into {
+            let piece = scratch.piece(self.len as usize, fragment.len as usize);
+            let read = read_full(&segment.file, piece, offset + FRAGMENT_HEADER_LEN).map_err(io)?;
+            let checksum = crc32c(begins ^ self.checksum, piece);
+            if read < piece.len() || !Fragment::holds(words, checksum) {
+                return Ok(None);
+            }
+        }
+        self.checksum = words.crc();
+        self.len += u64::from(fragment.len);
+        self.position = end;
+        Ok(Some(fragment.kind))
+    }
+
+    /// Goes to the segment behind; false when it is lost, and with it a piece of the record.
+    fn next_segment(&mut self) -> Result<bool> {
+        let state = self.state;
+        let end = self.segment.header.end();
+        let mut list = state.segments.list();
+        let Some(row) = list.at(self.position.max(end)).filter(|row| row.header.base == end) else {
+            return Ok(false);
+        };
+        match list.open_anywhere(&state.storage, &state.index, &row) {
+            Ok(segment) => {
+                self.position = row.header.base;
+                self.segment = segment;
+                Ok(true)
+            }
+            Err(Lost::Gone) => Ok(false),
+            Err(Lost::Io(error)) => {
+                let path = state.storage.path().join(segment_name(row.slot));
+                Err(Error::io("open", path, error))
+            }
+        }
+    }
+}

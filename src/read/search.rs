@@ -1,0 +1,186 @@
+//! The slow way to the next record: over ends of segments, padding, recorded gaps and damage.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::gaps::{pass_to, pass_to_end};
+use super::gather::gather;
+use super::view::failed;
+use super::{Check, Cursor, Record};
+use crate::commit::Core;
+use crate::error::{Error, GapCause, Result};
+use crate::format::{self, FRAGMENT_HEADER_LEN, Kind, Spot};
+use crate::segment::scan::Scan;
+use crate::segment::{Row, Segment};
+use crate::storage::{Storage, StorageFile};
+
+impl<F: StorageFile> Cursor<F> {
+    /// Whether there is a record; it is remembered. A payload that must be read to find the record
+    /// is checked at once.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn find_slowly<S: Storage<File = F>>(
+        &mut self,
+        core: &Core<S>,
+        check: Check,
+    ) -> Result<bool, Box<Error>> {
+        let check = if check == Check::Never { Check::Never } else { Check::Now };
+        self.found = None;
+        self.found = self.search(core, check)?;
+        Ok(self.found.is_some())
+    }
+
+    fn search<S: Storage<File = F>>(&mut self, core: &Core<S>, check: Check) -> Result<Option<Record>> {
+        while self.see_more(core)? {
+            let Some(segment) = self.enter_segment(core)? else {
+                self.pass_missing_segments(core)?;
+                continue;
+            };
+            let end = segment.header.end();
+            if self.spot.position + FRAGMENT_HEADER_LEN > end {
+                self.cross(end);
+                continue;
+            }
+            self.look(core, &segment)?;
+            if let Some(record) = self.find_quickly(core, check) {
+                return Ok(Some(record));
+            }
+            if let Some(record) = self.meet_fragment(core, &segment, check)? {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether something is visible at the spot: looks how far all is, and once more after a pause.
+    fn see_more<S: Storage<File = F>>(&mut self, core: &Core<S>) -> Result<bool> {
+        self.limit = core.visible.position.load(Ordering::Acquire);
+        if self.spot.position < self.limit {
+            return Ok(true);
+        }
+        self.pause.spin();
+        self.limit = core.visible.position.load(Ordering::Acquire);
+        let came = core.visible.seq.load(Ordering::Relaxed).saturating_sub(self.spot.seq);
+        self.pause.adapt(came);
+        if self.spot.position < self.limit {
+            return Ok(true);
+        }
+        if came == 0 {
+            return Ok(false);
+        }
+        // A producer publishes the number first; or else numbers are missing right before the end.
+        let end = core.visible_end();
+        if self.spot.position >= end.position {
+            pass_to_end(&mut self.spot, &core.gaps, end)?;
+            return Ok(false);
+        }
+        self.limit = end.position;
+        Ok(true)
+    }
+
+    /// No segment contains the spot: all before the end of what is visible is gone, unless a
+    /// segment came meanwhile.
+    fn pass_missing_segments<S: Storage<File = F>>(&mut self, core: &Core<S>) -> Result<()> {
+        let end = core.visible_end();
+        self.limit = end.position;
+        if self.enter_segment(core)?.is_some() {
+            return Ok(());
+        }
+        pass_to_end(&mut self.spot, &core.gaps, end)
+    }
+
+    /// Returns the record that begins at the spot, or steps over what lies there instead.
+    fn meet_fragment<S: Storage<File = F>>(
+        &mut self,
+        core: &Core<S>,
+        segment: &Arc<Segment<F>>,
+        check: Check,
+    ) -> Result<Option<Record>> {
+        let io = |error| failed("read", core, segment, error);
+        let limit = self.limit.min(segment.allocated_end());
+        let mut scan = Scan::new(&segment.file, &segment.header, limit);
+        let Some(seen) = scan.header_at(self.spot.position).map_err(io)? else {
+            return self.resynchronise(core, segment).map(|()| None);
+        };
+        let Spot { position, seq } = self.spot;
+        let number = seen.fragment.seq_from(seq);
+        let is_rest = position == segment.header.base && seen.fragment.is_numbered(seq.wrapping_sub(1));
+        match seen.fragment.kind {
+            Kind::Padding if number == seq && scan.payload_holds(&seen).map_err(io)? => {
+                self.spot.position = seen.end();
+            }
+            Kind::Middle | Kind::Last if is_rest => {
+                // Of a record that was taken, or told to be missing, with what came before.
+                self.spot.position = seen.end();
+            }
+            Kind::Gap if scan.payload_holds(&seen).map_err(io)? => {
+                self.spot.position = seen.end();
+                pass_to(&mut self.spot, &core.gaps, number, Some(GapCause::Unflushed))?;
+            }
+            Kind::Whole | Kind::First if number == seq => {
+                drop(scan);
+                let (first, scratch) = (Arc::clone(segment), &mut self.scratch);
+                let record = gather(core, first, self.spot, self.limit, check, scratch)?;
+                if record.is_some() {
+                    self.verified = check == Check::Now;
+                    return Ok(record);
+                }
+                self.resynchronise(core, segment)?;
+            }
+            _ => self.resynchronise(core, segment)?,
+        }
+        Ok(None)
+    }
+
+    /// What lies at the spot is damaged: goes to the next intact record of the segment, or behind
+    /// the segment.
+    #[cold]
+    fn resynchronise<S: Storage<File = F>>(&mut self, core: &Core<S>, segment: &Segment<F>) -> Result<()> {
+        let below = core.visible.seq.load(Ordering::Acquire);
+        let limit = self.limit.min(segment.allocated_end());
+        let found = Scan::new(&segment.file, &segment.header, limit)
+            .search(self.spot.position + format::ALIGN, self.spot.seq, below)
+            .map_err(|error| Error::io("read", core.storage.path(), error))?;
+        if let Some((seen, number)) = found {
+            self.spot.position = seen.position;
+            return pass_to(&mut self.spot, &core.gaps, number, None);
+        }
+        if segment.header.end() <= self.limit {
+            self.cross(segment.header.end());
+            return Ok(());
+        }
+        reached!("behind a search that found nothing");
+        let tail = core.visible_end();
+        if tail.position > self.limit {
+            // Messages came since the search was given its limit: they are intact, and it is made
+            // again.
+            return Ok(());
+        }
+        // The damage reaches to the tail.
+        pass_to_end(&mut self.spot, &core.gaps, tail)
+    }
+
+    /// The spot of the message `seq`, if it is still held: from the beginning of its segment over
+    /// the headers.
+    pub(crate) fn seek<S: Storage<File = F>>(core: &Core<S>, rows: &[Row], seq: u64) -> Result<Option<Spot>> {
+        // A segment whose first number it is may begin with the end of the message, which itself
+        // begins before.
+        let at = rows.partition_point(|row| row.header.first_seq < seq);
+        let row = at.checked_sub(1).map_or_else(|| rows.first(), |at| rows.get(at));
+        let Some(row) = row.filter(|row| row.header.first_seq <= seq) else {
+            return Ok(None);
+        };
+        let (position, first_seq) = (row.header.base, row.header.first_seq);
+        let mut cursor: Cursor<F> = Cursor::new(Spot { position, seq: first_seq });
+        while cursor.spot.seq < seq {
+            match cursor.find_header(core) {
+                Ok(Some(_)) => cursor.advance(),
+                // It lies in a gap that reaches to the tail.
+                Ok(None) => break,
+                Err(Error::Gap(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(cursor.spot))
+    }
+}

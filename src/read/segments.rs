@@ -1,0 +1,152 @@
+//! Which segment a cursor has open: it enters the one that contains its spot, and crosses its end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::gaps::{pass_to, pass_to_first};
+use super::{Cursor, Needs};
+use crate::commit::Core;
+use crate::error::{Error, Result};
+use crate::format::{Spot, segment_name};
+use crate::segment::{Lost, Row, Segment};
+use crate::storage::{Storage, StorageFile};
+
+/// A segment that was opened for a cursor.
+struct Entered<F> {
+    row: Row,
+    segment: Arc<Segment<F>>,
+    /// Where the first record begins that is still there as a whole, when the segments before it
+    /// were given up and the last of those records ends within this segment.
+    first_whole: Option<Spot>,
+}
+
+impl<F: StorageFile> Cursor<F> {
+    /// Opens the segment that contains the spot, or else the next one behind it; `None` when there
+    /// is none. Tells of numbers missing before it.
+    pub(super) fn enter_segment<S: Storage<File = F>>(&mut self, core: &Core<S>) -> Result<Option<Arc<Segment<F>>>> {
+        if let Some(segment) = &self.segment {
+            let end = segment.header.end();
+            if self.spot.position < end {
+                return Ok(Some(Arc::clone(segment)));
+            }
+            self.cross(end);
+        }
+        let Some(Entered { row, segment, first_whole }) = self.open_segment(core)? else {
+            return Ok(None);
+        };
+        let before = self.spot.position;
+        self.segment = Some(Arc::clone(&segment));
+        self.spot.position = before.max(row.header.base);
+        if let Some(first) = first_whole
+            && self.spot.seq < first.seq
+            && core.gaps.cause_of(self.spot.seq).1 == first.seq
+        {
+            // What was given up is told as one gap, with the record that ends in this segment.
+            self.spot.position = first.position;
+            pass_to(&mut self.spot, &core.gaps, first.seq, None)?;
+        }
+        if self.spot.position == row.header.base && self.spot.seq < row.header.first_seq {
+            let told = pass_to_first(&mut self.spot, &core.gaps, &row.header);
+            if self.spot.seq < row.header.first_seq {
+                // The rest is missing for another cause. The spot stays before the segment: after
+                // a power cut some of the rest may be there again.
+                self.let_go();
+                self.spot.position = before;
+            }
+            told?;
+        }
+        Ok(Some(segment))
+    }
+
+    fn open_segment<S: Storage<File = F>>(&mut self, core: &Core<S>) -> Result<Option<Entered<F>>> {
+        let Spot { position, .. } = self.spot;
+        loop {
+            let mut list = core.segments.list();
+            // Of a segment that begins behind what is visible nothing need be committed: it may go
+            // again, and another begin there.
+            let Some(row) = list.at(position).filter(|row| row.header.base < self.limit) else {
+                return Ok(None);
+            };
+            let segment = match list.open(&core.storage, &row) {
+                Ok(segment) => segment,
+                Err(Lost::Io(error)) => {
+                    let path = core.storage.path().join(segment_name(row.slot));
+                    return Err(Error::io("open", path, error));
+                }
+                Err(Lost::Gone) => {
+                    list.look_for(&core.storage, &core.index, row.header.life);
+                    continue;
+                }
+            };
+            if list.has_many_open() {
+                // Consumers that stand in other segments let go of theirs: the engine sees to it.
+                core.many_open.store(true, Ordering::Relaxed);
+                self.crossed = true;
+            }
+            let within = row.header.base + 1..row.header.end();
+            let first_whole = (position < row.header.base && row.header.gap_before == 0)
+                .then(|| list.first_whole(&core.storage))
+                .flatten()
+                .filter(|(position, _)| within.contains(position))
+                .map(|(position, seq)| Spot { position, seq });
+            return Ok(Some(Entered { row, segment, first_whole }));
+        }
+    }
+
+    /// Shows what lies at the spot, if it can be shown.
+    pub(super) fn look<S: Storage<File = F>>(&mut self, core: &Core<S>, segment: &Segment<F>) -> Result<()> {
+        if self.view.show(core, segment, self.spot.position, self.limit)? == Needs::Window {
+            // The engine has others let go of theirs.
+            core.window_wanted.store(true, Ordering::Relaxed);
+            self.crossed = true;
+        }
+        Ok(())
+    }
+
+    /// Leaves the segment behind, which ends at `end`.
+    pub(super) fn cross(&mut self, end: u64) {
+        self.spot.position = self.spot.position.max(end);
+        self.crossed = true;
+        self.let_go();
+    }
+
+    /// Whether the engine has something to do for this reader: it crossed the end of a segment, or
+    /// wants for a window or a descriptor. Said once.
+    #[inline]
+    pub(crate) fn take_crossed(&mut self) -> bool {
+        std::mem::take(&mut self.crossed)
+    }
+
+    /// End of the segment that the spot lies in.
+    pub(crate) fn segment_end(&self) -> u64 {
+        self.segment.as_ref().map_or(self.spot.position, |segment| segment.header.end())
+    }
+
+    /// The life of the segment that is open here.
+    pub(crate) fn segment_life(&self) -> Option<u64> {
+        self.segment.as_ref().map(|segment| segment.header.life)
+    }
+
+    /// Lets go of a window that messages cannot be lent from: the next read asks for a better one.
+    pub(crate) fn reconsider_window(&mut self) {
+        if self.view.may_improve() {
+            self.view.clear();
+            self.found = None;
+        }
+    }
+
+    /// Lets go of the segment and of what is mapped of it; the spot stays.
+    pub(crate) fn let_go(&mut self) {
+        self.view.clear();
+        self.segment = None;
+        self.found = None;
+    }
+
+    /// Goes to another spot.
+    pub(crate) fn move_to(&mut self, spot: Spot) {
+        self.let_go();
+        self.spot = spot;
+        self.limit = 0;
+        self.scratch.forget();
+    }
+}
