@@ -91,6 +91,11 @@ impl Scratch {
         (self.seq.take() == Some(seq)).then(|| std::mem::take(&mut self.bytes))
     }
 
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// A long message must not leave its length behind in memory for ever.
     fn trim(&mut self) {
         if self.bytes.capacity() > TRIM_ABOVE {

@@ -218,3 +218,6 @@ impl<F: StorageFile> Cursor<F> {
         self.view.window_mut()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -41,3 +41,23 @@ impl Pause {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_makes_pauses_longer_and_a_trickle_shorter_within_bounds() {
+        let mut pause = Pause::new();
+        let mut adapt = |came| {
+            pause.adapt(came);
+            pause.spins
+        };
+        assert_eq!([16, 32, 64].map(|spins| (adapt(1000), spins)), [(16, 16), (32, 32), (64, 64)]);
+        // Between the two it stays.
+        assert_eq!((adapt(3), adapt(4)), (64, 128));
+        assert_eq!((adapt(2), adapt(1), adapt(1)), (128, 64, 64));
+        assert_eq!((0..9).map(|_| adapt(u64::MAX)).last(), Some(LONGEST));
+        assert_eq!((0..9).map(|_| adapt(0)).last(), Some(SHORTEST));
+    }
+}

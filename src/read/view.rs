@@ -66,6 +66,16 @@ impl View {
         self.source == Source::Lendable
     }
 
+    #[cfg(test)]
+    pub(super) fn is_ahead(&self) -> bool {
+        self.source == Source::ReadAhead
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_buffer(&self) -> bool {
+        self.buffer.is_some()
+    }
+
     /// Another window, if it can be had, would serve better.
     pub(super) fn may_improve(&self) -> bool {
         matches!(self.source, Source::Nothing | Source::CopyOnly)
