@@ -8,6 +8,7 @@ use parking_lot::MutexGuard;
 
 use super::Engine;
 use super::later::DoLater;
+use super::room::{Found, Search};
 use crate::commit::Core;
 use crate::error::{Error, Result};
 use crate::events;
@@ -99,14 +100,11 @@ impl<S: Storage> Engine<S> {
     ) -> Result<(Range<u64>, R)> {
         let _told = events::at_end();
         let core = &*self.core;
-        let (mut deadline, mut has_waited, mut were_open) = (None, false, false);
+        let (mut deadline, mut search) = (None, Search::default());
         loop {
             let mut writer = self.writer()?;
             if writer.take_refused() {
-                // What would still fit behind all that was read would keep the space of that from what comes next.
-                self.find_room(&mut writer)?;
-                // Asked before the disk is: what has no room now may have it as soon as it was refused.
-                were_open = core.segments.has_removed_open();
+                self.begin_search(&mut writer, &mut search)?;
             }
             let seen = *core.space.gate.lock();
             let passed = core.segments.passed();
@@ -128,26 +126,16 @@ impl<S: Storage> Engine<S> {
             }
             writer.note_refused();
             events::full(core.storage.path(), &error);
-            if self.find_room(&mut writer)? || core.regain(passed)? || core.pool.unmap_forgotten() {
-                has_waited = false;
-                continue;
-            }
-            if !has_waited && !error.is_of_max_bytes() && (were_open || core.segments.has_removed_open()) {
-                has_waited = true;
-                drop(writer);
-                self.wait_for_dropped();
-                continue;
-            }
-            match self.options.on_full {
-                OnFull::Reject => return Err(error),
-                OnFull::DropOldest => {
-                    // The consumers may have drained what was to be dropped since there was no room: then there is some.
-                    if !self.drop_oldest(&mut writer)? && !core.regain(passed)? {
-                        return Err(error);
-                    }
-                    has_waited = false;
+            match self.look_for_room(&mut writer, &mut search, &error, passed)? {
+                Found::Room => {}
+                Found::Held => {
+                    drop(writer);
+                    self.wait_for_dropped();
                 }
-                OnFull::Wait(limit) => {
+                Found::Nothing => {
+                    let OnFull::Wait(limit) = self.options.on_full else {
+                        return Err(error);
+                    };
                     drop(writer);
                     events::tell();
                     let until =

@@ -6,15 +6,78 @@ use super::Engine;
 use super::consumers::Consumers;
 use crate::commit::Core;
 use crate::consume::standing::Standing;
-use crate::error::{GapCause, Result};
+use crate::error::{Error, GapCause, Result};
+use crate::options::OnFull;
 use crate::storage::Storage;
 use crate::write::Writer;
 
+/// What a write that finds no room has tried since there last was some.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    /// Somebody had removed segments open before the disk was asked: it had no space back from those.
+    were_open: bool,
+    /// Whoever had some open was waited for.
+    has_waited: bool,
+}
+
+/// What there is for a write that was refused.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// There may be room now.
+    Room,
+    /// There may be when others have let go of what is removed, which is
+    /// [waited for](Engine::wait_for_dropped) with no lock held.
+    Held,
+    Nothing,
+}
+
 impl<S: Storage> Engine<S> {
+    /// Before a record is tried when the last one was refused. The producers' lock is held.
+    #[cold]
+    pub(super) fn begin_search(&self, writer: &mut Writer<S::File>, search: &mut Search) -> Result<()> {
+        // What would still fit behind all that was read would keep the space of that from what
+        // comes next.
+        self.find_room(writer)?;
+        // Asked before the disk is: what has no room now may have it as soon as it was refused.
+        search.were_open = self.core.segments.has_removed_open();
+        Ok(())
+    }
+
+    /// After a record was refused with `error`, which was tried when segments had been let go of
+    /// `passed` times: gives back what nobody needs, and with [`OnFull::DropOldest`] the oldest.
+    /// The producers' lock is held.
+    #[cold]
+    pub(super) fn look_for_room(
+        &self,
+        writer: &mut Writer<S::File>,
+        search: &mut Search,
+        error: &Error,
+        passed: u64,
+    ) -> Result<Found> {
+        let core = &*self.core;
+        if self.find_room(writer)? || core.regain(passed)? || core.pool.unmap_forgotten() {
+            search.has_waited = false;
+            return Ok(Found::Room);
+        }
+        let are_open = || search.were_open || core.segments.has_removed_open();
+        if !search.has_waited && !error.is_of_max_bytes() && are_open() {
+            search.has_waited = true;
+            return Ok(Found::Held);
+        }
+        // The consumers may have drained what was to be dropped since there was no room: then there
+        // is some.
+        let drops = matches!(self.options.on_full, OnFull::DropOldest);
+        if drops && (self.drop_oldest(writer)? || core.regain(passed)?) {
+            search.has_waited = false;
+            return Ok(Found::Room);
+        }
+        Ok(Found::Nothing)
+    }
+
     /// Gives up the oldest segment, or the only one with all that it holds; false when nothing is held. The producers' lock is
     /// held.
     #[cold]
-    pub(super) fn drop_oldest(&self, writer: &mut Writer<S::File>) -> Result<bool> {
+    fn drop_oldest(&self, writer: &mut Writer<S::File>) -> Result<bool> {
         match self.core.segments.drop_oldest(&self.core.context()) {
             Some(first_held) => self.gave_up(first_held).map(|()| true),
             None => {
@@ -58,7 +121,7 @@ impl<S: Storage> Engine<S> {
     /// The only segment stays as the tail although everybody has read it: where there is no other room it is given back too,
     /// to be used again from its beginning, or for shorter ones.
     #[cold]
-    pub(super) fn find_room(&self, writer: &mut Writer<S::File>) -> Result<bool> {
+    fn find_room(&self, writer: &mut Writer<S::File>) -> Result<bool> {
         let core = &*self.core;
         if core.expire_for(writer) {
             self.consumers.let_go_of_dropped(core);
