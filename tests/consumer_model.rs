@@ -241,7 +241,7 @@ impl Case<'_> {
         }
     }
 
-    #[allow(clippy::too_many_lines, reason = "one arm for each operation")]
+    #[expect(clippy::too_many_lines, reason = "one arm for each operation")]
     fn apply(&mut self, operation: &Operation) -> Result<(), TestCaseError> {
         match *operation {
             Operation::Enqueue(count, len) => {

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use mmq::{Error, Gap, GapCause, OnFull, Options, Queue};
 
 #[test]
-#[allow(clippy::too_many_lines, reason = "a table of all texts")]
+#[expect(clippy::too_many_lines, reason = "a table of all texts")]
 fn every_text_has_this_form() {
     let path = || Path::new("/var/q").to_owned();
     let at = |seconds| Some(UNIX_EPOCH + Duration::from_secs(seconds));

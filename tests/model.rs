@@ -164,7 +164,7 @@ impl Case<'_> {
         self.queue = Some(geometry.options().open(self.dir).unwrap());
     }
 
-    #[allow(clippy::too_many_lines, reason = "one arm for each operation")]
+    #[expect(clippy::too_many_lines, reason = "one arm for each operation")]
     fn apply(&mut self, operation: &Operation) -> Result<(), TestCaseError> {
         match operation {
             Operation::Enqueue(size) => {
