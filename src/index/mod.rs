@@ -184,3 +184,6 @@ impl<S: Storage> Index<S> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

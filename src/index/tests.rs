@@ -1,0 +1,316 @@
+//! The index alone, on a simulated disk: what each of its parts leaves behind, whatever happens to the bytes of another.
+
+use std::collections::BTreeMap;
+
+use rustix::io::Errno;
+
+use super::*;
+use crate::format::{
+    CONSUMER_ROWS, Checkpoint, ConsumerAt, PLACE_HALF_LEN, Place, SEGMENT_ROWS, SegmentHeader, SegmentState, live_at,
+};
+use crate::index::image::Live;
+use crate::storage::{Life, Stores};
+use crate::tests::sim::{Call, SimStorage};
+
+const ID: [u8; 16] = *b"0123456789abcdef";
+
+/// A storage whose stores go as `stores` says, with an index in it whose name is durable.
+fn made(stores: Stores) -> (SimStorage, Index<SimStorage>) {
+    let storage = SimStorage::new(3);
+    storage.set_stores(stores);
+    let index = Index::create(&storage, ID, 7).unwrap();
+    storage.sync_directory().unwrap();
+    (storage, index)
+}
+
+fn image(storage: &SimStorage) -> IndexImage {
+    IndexImage::read(&storage.read_file(INDEX_NAME), &ID)
+}
+
+/// Takes up what is in the file, as an opening does.
+fn adopted(storage: &SimStorage) -> Index<SimStorage> {
+    let file = IndexFile::read(storage).unwrap().unwrap();
+    assert_eq!(file.queue_id(), Some(ID));
+    let image = IndexImage::read(&file.bytes, &ID);
+    Index::adopt(storage.path(), file.file, ID, 8, &image).unwrap()
+}
+
+fn flip(storage: &SimStorage, offset: usize) {
+    let byte = storage.read_file(INDEX_NAME)[offset];
+    storage.corrupt(INDEX_NAME, offset, &[byte ^ 0x10]);
+}
+
+fn begin(number: u64) -> Place {
+    Place { number: 0, position: 64 * number, seq: number }
+}
+
+/// The number of the place that the file says of each consumer, by name.
+fn places(storage: &SimStorage) -> BTreeMap<String, u64> {
+    image(storage).consumers.into_iter().map(|consumer| (consumer.name, consumer.place.seq)).collect()
+}
+
+/// Where the halves of a consumer's place lie in the file, the one first that `stores` stores have written last.
+fn halves(row: u32, stores: u64) -> [usize; 2] {
+    let pair = index_at::CONSUMERS + ConsumerAt::new(row, CONSUMER_ROWS as u32).pair;
+    [stores % 2, (stores + 1) % 2].map(|half| pair + half as usize * PLACE_HALF_LEN)
+}
+
+#[test]
+fn a_damaged_half_of_a_place_costs_one_move_and_the_older_half_none() {
+    for damaged in [0, 1] {
+        for moves in 1..6 {
+            let (storage, index) = made(Stores::ByMap);
+            let (row, mut slot) = index.add_consumer(&storage, None, "c", begin(10), 0).unwrap();
+            (1..=moves).for_each(|moved| slot.store(64 * (10 + moved), 10 + moved));
+            // A new place is stored twice, so that both halves are its own.
+            flip(&storage, halves(row, 2 + moves)[damaged]);
+            let left = 10 + moves - u64::from(damaged == 0);
+            assert_eq!(places(&storage)["c"], left, "{moves} moves, half {damaged}");
+        }
+    }
+}
+
+#[test]
+fn a_place_whose_halves_are_both_damaged_costs_at_most_64_moves() {
+    let (storage, index) = made(Stores::ByMap);
+    let (row, mut slot) = index.add_consumer(&storage, None, "c", begin(0), 0).unwrap();
+    for moves in 1..200u64 {
+        slot.store(64 * moves, moves);
+        let killed = storage.process_kill();
+        halves(row, 0).into_iter().for_each(|half| flip(&killed, half));
+        let left = places(&killed)["c"];
+        assert!(left <= moves && moves < left + 64, "{left} of {moves}");
+    }
+}
+
+#[test]
+fn what_a_call_refused_is_late_and_written_before_anything_later() {
+    let (storage, index) = made(Stores::ByCall);
+    let mut slots = ["a", "b"].map(|name| index.add_consumer(&storage, None, name, begin(1), 0).unwrap().1);
+    storage.fail_after(Call::Write, 1, Errno::NOSPC, false);
+    slots[0].store(64 * 2, 2);
+    assert_eq!(places(&storage)["a"], 1, "it was refused");
+    // Of the two writes that are wanted now, the first one is let through.
+    storage.fail_after(Call::Write, 2, Errno::NOSPC, true);
+    slots[1].store(64 * 3, 3);
+    assert_eq!((places(&storage)["a"], places(&storage)["b"]), (2, 1));
+    // What is in memory alone cannot be made durable; that is no failed sync.
+    let syncs = storage.call_count(Call::SyncFile);
+    assert!(matches!(index.sync(), Err(Error::Io { op: "write", .. })));
+    assert_eq!((storage.call_count(Call::SyncFile), index.poison.is_poisoned()), (syncs, false));
+    storage.clear_faults();
+    index.sync().unwrap();
+    assert_eq!(places(&storage.power_cut_losing_all())["b"], 3);
+}
+
+#[test]
+fn what_is_at_once_or_not_at_all_is_not_there_after_a_refusal() {
+    let (storage, index) = made(Stores::ByCall);
+    index.set_tail(64, 4);
+    storage.fail_after(Call::Write, 1, Errno::NOSPC, false);
+    assert!(index.move_tail(128, 5, (64, 4)).is_err());
+    assert_eq!(index.tail(), Some((64, 4)));
+    index.sync().unwrap();
+    assert_eq!(image(&storage).live.tail, Some((64, 4)));
+    index.move_tail(128, 5, (64, 4)).unwrap();
+    assert_eq!(image(&storage).live.tail, Some((128, 5)));
+}
+
+/// A live part that is all of one run.
+fn live(life: Life, number: u64) -> Live {
+    Live {
+        life,
+        pid: 1,
+        run: Some(Run { lease: number, ..Run::default() }),
+        tail: Some((8 * number, number)),
+        synced: Some((8 * number, number)),
+    }
+}
+
+#[test]
+fn under_the_token_of_a_run_the_live_part_says_nothing_of_another_run() {
+    let token = |byte| Life { place: [byte; 16], mount: 1 };
+    for next in [token(2), token(1)] {
+        let is_new = next != token(1);
+        // After a power cut less may be there than before.
+        let number = if is_new { 2 } else { 5 };
+        let mut seen = 0;
+        for nth in 1.. {
+            // Each store is a call here, so a process may be killed between any two of them.
+            let (storage, index) = made(Stores::ByCall);
+            index.begin_life(&live(token(1), 3));
+            storage.freeze_at(nth);
+            index.begin_life(&live(next, number));
+            let killed = storage.frozen();
+            let live = image(killed.as_ref().unwrap_or(&storage)).live;
+            seen += usize::from(live.life == token(1));
+            if live.life == next && is_new {
+                assert_eq!(live.run.map(|run| run.lease), Some(number), "call {nth}");
+                let spot = Some((8 * number, number));
+                assert_eq!((live.tail, live.synced), (spot, spot), "call {nth}");
+            }
+            // The same token: no byte was lost, and no part may be missing while it is stored anew.
+            assert!(is_new || live.life == next && live.run.is_some() && live.synced.is_some(), "call {nth}");
+            if killed.is_none() {
+                assert_eq!(live.life, next, "after the last call");
+                break;
+            }
+        }
+        assert_eq!(seen > 3, !is_new, "{seen} moments under the old token");
+    }
+}
+
+#[test]
+fn a_damaged_part_of_the_live_part_costs_no_other() {
+    let life = Life { place: [1; 16], mount: 1 };
+    let (storage, index) = made(Stores::ByMap);
+    index.begin_life(&live(life, 3));
+    index.set_synced(32, 4);
+    let damaged = |at: usize| {
+        let killed = storage.process_kill();
+        flip(&killed, index_at::LIVE + at);
+        image(&killed).live
+    };
+    assert_eq!(damaged(live_at::RUN_A).run.map(|run| run.lease), Some(3));
+    assert_eq!(damaged(live_at::RUN_B).run.map(|run| run.lease), Some(3));
+    assert_eq!((damaged(live_at::TAIL_SEQ).tail, damaged(live_at::TAIL_SEQ).synced), (None, Some((32, 4))));
+    // The later of the two marks lies in one slot, the one before in the other.
+    let mut marks = [live_at::SYNCED_A, live_at::SYNCED_B].map(|at| damaged(at).synced);
+    marks.sort_unstable();
+    assert_eq!(marks, [Some((24, 3)), Some((32, 4))]);
+}
+
+/// Positions of the checkpoints in the two slots.
+fn checkpoints(storage: &SimStorage) -> [Option<u64>; 2] {
+    let bytes = storage.read_file(INDEX_NAME);
+    let slots = [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B];
+    slots.map(|at| Checkpoint::decode(&bytes[at..], &ID).map(|checkpoint| checkpoint.position))
+}
+
+fn write_checkpoint(index: &Index<SimStorage>, position: u64) -> Result<()> {
+    index.write_checkpoint(|checkpoint| checkpoint.position = position)
+}
+
+#[test]
+fn the_higher_valid_checkpoint_counts_and_the_other_slot_is_written_next() {
+    let (storage, index) = made(Stores::ByMap);
+    for number in 1..6u64 {
+        write_checkpoint(&index, 8 * number).unwrap();
+        let newest = checkpoints(&storage).iter().position(|position| *position == Some(8 * number)).unwrap();
+        assert_eq!(image(&storage).checkpoint.map(|checkpoint| checkpoint.position), Some(8 * number));
+        let damaged = storage.power_cut_losing_all();
+        flip(&damaged, [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B][newest] + 20);
+        let before = image(&damaged).checkpoint.map(|checkpoint| checkpoint.position);
+        assert_eq!(before, (number > 1).then(|| 8 * (number - 1)), "{number}");
+        // The next one bears a higher number than the damaged slot (R9), and does not touch the one that counts.
+        write_checkpoint(&adopted(&damaged), 800).unwrap();
+        let mut left = checkpoints(&damaged).into_iter().flatten().collect::<Vec<_>>();
+        left.sort_unstable();
+        assert_eq!(left, before.into_iter().chain([800]).collect::<Vec<_>>(), "{number}");
+        assert_eq!(image(&damaged).checkpoint.map(|checkpoint| checkpoint.number), Some(number + 1));
+    }
+}
+
+#[test]
+fn a_checkpoint_that_was_found_is_durable_before_the_other_slot_is_touched() {
+    let (storage, index) = made(Stores::ByMap);
+    write_checkpoint(&index, 8).unwrap();
+    storage.freeze_at(1);
+    write_checkpoint(&index, 16).unwrap();
+    // The process was killed before its sync: the newest checkpoint is in the page cache alone.
+    let killed = storage.frozen().unwrap();
+    assert_eq!(checkpoints(&killed).into_iter().max(), Some(Some(16)));
+    let index = adopted(&killed);
+    killed.fail_after(Call::SyncFile, 1, Errno::IO, false);
+    assert!(write_checkpoint(&index, 24).is_err());
+    let mut left = checkpoints(&killed);
+    left.sort_unstable();
+    assert_eq!(left, [Some(8), Some(16)], "R1");
+}
+
+fn header(slot: u32) -> SegmentHeader {
+    SegmentHeader {
+        state: SegmentState::Live,
+        cause: 0,
+        queue_id: ID,
+        life: u64::from(slot) + 1,
+        base: 65536 * u64::from(slot),
+        first_seq: u64::from(slot),
+        gap_before: 0,
+        reserved: 0,
+        held: 0,
+        created: 0,
+        until: 0,
+        length: 65536,
+        allocated: 65536,
+        disk: 65536,
+        salt: slot,
+    }
+}
+
+#[test]
+fn rows_of_segments_go_on_in_further_extents_while_there_is_room_for_those() {
+    let (storage, index) = made(Stores::ByMap);
+    let first = SEGMENT_ROWS as u32;
+    (0..first).for_each(|slot| assert!(index.write_segment_row(slot, Some(&header(slot)), 0)));
+    let len = index.len();
+    assert!(!index.write_segment_row(first, Some(&header(first)), 0), "there is no room");
+    assert!(!index.write_segment_row(9 * first, Some(&header(9 * first)), u64::MAX), "a far number");
+    assert!(index.write_segment_row(first, None, 0), "what has no row needs none");
+    assert_eq!((index.len(), storage.read_file(INDEX_NAME).len() as u64), (len, len));
+    (first..2 * first).for_each(|slot| assert!(index.write_segment_row(slot, Some(&header(slot)), u64::MAX)));
+    assert!(index.len() > len);
+    index.write_segment_row(5, None, 0);
+    let noted: Vec<_> = (0..2 * first).filter(|slot| *slot != 5).map(|slot| (slot, header(slot))).collect();
+    assert_eq!(image(&storage).segments, noted);
+    // The next opening goes on with them.
+    assert!(adopted(&storage).write_segment_row(2 * first - 1, None, 0));
+    assert_eq!(image(&storage).segments.len(), noted.len() - 1);
+}
+
+#[test]
+fn the_row_of_a_removed_consumer_is_given_out_when_the_disk_knows() {
+    let (storage, index) = made(Stores::ByMap);
+    let (row, _) = index.add_consumer(&storage, None, "gone", begin(1), 0).unwrap();
+    index.remove_consumer(row, "gone");
+    assert!(!places(&storage).contains_key("gone"));
+    let (other, _) = index.add_consumer(&storage, None, "other", begin(2), 0).unwrap();
+    assert_ne!(other, row, "a power cut may leave half of either in it");
+    index.sync().unwrap();
+    assert_eq!(index.add_consumer(&storage, None, "third", begin(3), 0).unwrap().0, row);
+    assert_eq!(places(&storage), [("other".to_owned(), 2), ("third".to_owned(), 3)].into());
+}
+
+#[test]
+fn acknowledged_ranges_state_all_that_is_done_from_the_place_on_the_disk_on() {
+    let (storage, index) = made(Stores::ByMap);
+    let (row, _) = index.add_consumer(&storage, None, "c", begin(1), 0).unwrap();
+    let mut slot = index.acks_slot(row, "c", 0).unwrap();
+    let acks = || image(&storage).consumers.into_iter().find(|consumer| consumer.name == "c").unwrap().acks;
+    slot.store(1, [(3, 4)].into_iter());
+    assert_eq!(acks(), [(3, 4)]);
+    // The place goes on, and the disk may still have the one before.
+    slot.store(5, [(7, 7)].into_iter());
+    assert_eq!(acks(), [(1, 4), (7, 7)]);
+    index.sync().unwrap();
+    slot.store(8, [(9, 9)].into_iter());
+    assert_eq!(acks(), [(1, 7), (9, 9)], "a place that was stored before that sync is known to be on the disk");
+    index.sync().unwrap();
+    slot.store(8, [(9, 9)].into_iter());
+    assert_eq!(acks(), [(9, 9)]);
+    index.clear_acks(row, true).unwrap();
+    assert_eq!(acks(), []);
+}
+
+#[test]
+fn after_the_first_sync_that_fails_none_is_made() {
+    let (storage, index) = made(Stores::ByMap);
+    storage.fail_after(Call::SyncFile, 1, Errno::IO, false);
+    assert!(index.sync().is_err() && index.poison.is_poisoned());
+    let syncs = storage.call_count(Call::SyncFile);
+    assert!(index.sync().is_err() && write_checkpoint(&index, 8).is_err());
+    assert_eq!((storage.call_count(Call::SyncFile), checkpoints(&storage)), (syncs, [None, None]));
+    // The next opening learns of it, if no cached byte is lost until then.
+    let run = image(&storage).live.run.unwrap_or_default();
+    assert_eq!(run.flags & FLAG_POISONED, FLAG_POISONED);
+}
