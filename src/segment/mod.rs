@@ -405,3 +405,6 @@ impl<S: Storage> Segments<S> {
         self.list().recycling.removed.iter().any(|(open, _)| open.strong_count() > 0)
     }
 }
+
+#[cfg(test)]
+mod tests;

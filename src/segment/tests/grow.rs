@@ -1,0 +1,117 @@
+use rustix::io::Errno;
+
+use super::*;
+use crate::format::INDEX_NAME;
+use crate::index::image::IndexImage;
+use crate::tests::sim::Call;
+
+/// Whether the index tells the next opening that its rows are to be believed.
+fn rows_count(bench: &Bench) -> bool {
+    let image = IndexImage::read(&bench.storage.read_file(INDEX_NAME), &ID);
+    image.live.run.unwrap_or_default().flags & format::FLAG_CHANGING == 0
+}
+
+#[test]
+fn a_segment_that_cannot_be_made_leaves_no_file_and_no_name() {
+    for call in [Call::Create, Call::Allocate, Call::Write] {
+        let bench = Bench::new(None);
+        bench.append_all(1);
+        bench.storage.fail_after(call, 1, Errno::NOSPC, true);
+        let error = bench.append(1).unwrap_err();
+        bench.storage.clear_faults();
+        assert!(error.is_full(), "{call:?}: {error}");
+        assert_eq!((bench.counts(), rows_count(&bench)), ([1, 0, 0], true), "{call:?}");
+        drop(bench.append(1).unwrap());
+        let lives: Vec<u64> = bench.headers().iter().map(|header| header.life).collect();
+        assert_eq!(lives, [1, 3], "{call:?}: no life is used twice");
+    }
+}
+
+#[test]
+fn a_foreign_file_keeps_its_name() {
+    let bench = Bench::new(None);
+    bench.storage.write_file(&format::segment_name(0), b"somebody's");
+    let segment = bench.append(1).unwrap();
+    assert_eq!((segment.slot, bench.storage.read_file(&format::segment_name(0))), (1, b"somebody's".to_vec()));
+}
+
+#[test]
+fn the_limit_is_kept_to_the_byte_and_what_is_refused_changes_nothing() {
+    let one = LEN + overhead(LEN);
+    let index = Bench::new(None).index.len();
+    for (limit, fits) in [(index + 3 * one, 3), (index + 3 * one - 1, 2), (index + one, 1)] {
+        let bench = Bench::new(Some(limit));
+        let made = (0..4).take_while(|_| bench.append(LEN).is_ok()).count();
+        assert_eq!(made, fits, "{limit}");
+        let used = bench.segments.list().limited_bytes() + bench.index.len();
+        let error = bench.append(LEN).unwrap_err();
+        assert!(matches!(error, Error::Full { option: "max_bytes", used: told, .. } if told == used), "{error}");
+        assert_eq!((bench.counts(), rows_count(&bench)), ([fits, 0, 0], true));
+        // What every consumer has passed makes room at once: it is settled first.
+        if fits > 1 {
+            bench.pass(1);
+            drop(bench.append(LEN).unwrap());
+            assert_eq!(bench.counts(), [fits, 0, 0]);
+        }
+    }
+}
+
+#[test]
+fn where_there_is_no_room_ahead_a_segment_makes_do_with_what_is_needed() {
+    let bench = Bench::new(None);
+    bench.storage.set_capacity(Some(bench.index.len() + 6 * 4096));
+    let segment = bench.append(100).unwrap();
+    assert_eq!(segment.allocated(), 4096);
+    bench.segments.extend(&bench.context(), &segment, 9000).unwrap();
+    assert_eq!(segment.allocated(), 3 * 4096);
+    bench.segments.extend(&bench.context(), &segment, 9000).unwrap();
+    let full = bench.segments.extend(&bench.context(), &segment, 7 * 4096).unwrap_err();
+    assert!(full.is_full() && segment.allocated() == 3 * 4096);
+    let row = bench.segments.list().live[0].header;
+    assert_eq!((row.allocated, segment.allocated_end()), (3 * 4096, 3 * 4096 - format::SEGMENT_HEADER_LEN));
+    // The row says it too, and counts.
+    let image = IndexImage::read(&bench.storage.read_file(INDEX_NAME), &ID);
+    assert_eq!((image.segments[0].1.allocated, rows_count(&bench)), (3 * 4096, true));
+}
+
+#[test]
+fn a_spare_gives_its_space_to_a_segment_that_must_grow() {
+    let bench = Bench::new(None);
+    bench.append_all(2);
+    bench.pass(1);
+    bench.settle().unwrap();
+    // A spare of another length is of no use as a segment.
+    bench.segments.list().recycling.spares[0].row.header.length = 2 * LEN;
+    bench.storage.set_capacity(Some(bench.index.len() + 2 * LEN));
+    let segment = bench.append(LEN).unwrap();
+    assert_eq!((segment.allocated(), bench.counts()), (LEN, [2, 0, 0]));
+}
+
+#[test]
+fn one_spare_is_made_ahead_where_nobody_counts_the_bytes() {
+    for (limit, made) in [(None, 1), (Some(1 << 20), 0)] {
+        let bench = Bench::new(limit);
+        bench.segments.prepare(&bench.context());
+        assert_eq!(bench.counts(), [0, 0, 0], "before the first segment");
+        bench.append_all(1);
+        bench.segments.prepare(&bench.context());
+        bench.segments.prepare(&bench.context());
+        assert_eq!((bench.counts(), rows_count(&bench)), ([1, 0, made], true));
+    }
+}
+
+#[test]
+fn names_that_changed_are_durable_once_for_all_who_ask() {
+    let bench = Bench::new(None);
+    bench.append_all(2);
+    let sync = || bench.segments.sync_directory(&bench.storage, &bench.index);
+    let syncs = bench.storage.call_count(Call::SyncDirectory);
+    (0..3).for_each(|_| sync().unwrap());
+    assert_eq!(bench.storage.call_count(Call::SyncDirectory), syncs + 1);
+    drop(bench.append(1).unwrap());
+    bench.storage.fail_after(Call::SyncDirectory, 1, Errno::IO, false);
+    assert!(sync().is_err() && bench.index.poison.is_poisoned());
+    // None is made after one that failed.
+    assert!(sync().is_err());
+    assert_eq!(bench.storage.call_count(Call::SyncDirectory), syncs + 2);
+}

@@ -1,0 +1,120 @@
+//! The segment allocator alone, on a simulated disk: its list, what becomes of drained segments, how files grow.
+
+mod grow;
+mod list;
+mod pool;
+mod recycle;
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::geometry::Geometry;
+use super::*;
+use crate::format::Place;
+use crate::storage::Stores;
+use crate::tests::sim::SimStorage;
+
+const ID: [u8; 16] = *b"0123456789abcdef";
+const LEN: u64 = 64 << 10;
+/// Messages that each segment is said to hold.
+const HELD: u64 = 10;
+
+/// What the allocator of one queue works with. No message is ever written.
+struct Bench {
+    storage: SimStorage,
+    index: Index<SimStorage>,
+    pool: Pool,
+    limits: Limits,
+    given_up: Mutex<GivenUp>,
+    segments: Segments<SimStorage>,
+}
+
+impl Bench {
+    fn new(max_bytes: Option<u64>) -> Bench {
+        Bench::over(SimStorage::new(3), max_bytes)
+    }
+
+    fn over(storage: SimStorage, max_bytes: Option<u64>) -> Bench {
+        storage.set_stores(Stores::ByMap);
+        let index = Index::create(&storage, ID, 7).unwrap();
+        let found = Found { rows_complete: true, next_life: 1, ..Found::default() };
+        Bench {
+            index,
+            pool: Pool::new(Geometry { segment_len: LEN, window_len: LEN, max_windows: 3 }),
+            limits: Limits { max_bytes, min_free_bytes: 0 },
+            given_up: Mutex::default(),
+            segments: Segments::new(found),
+            storage,
+        }
+    }
+
+    fn context(&self) -> Context<'_, SimStorage> {
+        Context {
+            storage: &self.storage,
+            index: &self.index,
+            pool: &self.pool,
+            limits: self.limits,
+            durable: (0, 0),
+            given_up: &self.given_up,
+            fills: false,
+        }
+    }
+
+    /// The next segment, behind the last one, with space for `need` bytes.
+    fn append(&self, need: u64) -> Result<Arc<Segment<<SimStorage as Storage>::File>>> {
+        let last = self.segments.list().live.back().map(|row| row.header);
+        let (base, first_seq) = last.map_or((0, 0), |last| (last.end(), last.first_seq + HELD));
+        self.segments.append(&self.context(), Plan { base, first_seq, need, ..Plan::default() })
+    }
+
+    /// So many segments, open for nobody.
+    fn append_all(&self, count: usize) {
+        (0..count).for_each(|_| drop(self.append(1).unwrap()));
+        self.synced();
+    }
+
+    /// A flush was done: no descriptor is held but the tail's.
+    fn synced(&self) {
+        let mut list = self.segments.list();
+        let mut from = 0;
+        while let Some(unsynced) = list.next_unsynced(&self.storage, from, u64::MAX) {
+            from = unsynced.row.header.base + 1;
+            list.note_synced(&unsynced.row, unsynced.is_full);
+        }
+    }
+
+    /// Every consumer has passed the first `count` segments.
+    fn pass(&self, count: usize) {
+        let end = self.segments.list().live[count - 1].header.end();
+        assert!(self.segments.drain(end));
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.segments.settle(&self.context())
+    }
+
+    /// How many are live, drained, spare.
+    fn counts(&self) -> [usize; 3] {
+        let list = self.segments.list();
+        assert_eq!(list.check_accounts(&self.storage.file_names()), Ok(()));
+        [list.live.len(), list.recycling.drained.len(), list.recycling.spares.len()]
+    }
+
+    /// The header in each segment file.
+    fn headers(&self) -> Vec<SegmentHeader> {
+        headers(&self.storage)
+    }
+}
+
+fn headers(storage: &SimStorage) -> Vec<SegmentHeader> {
+    let names = storage.file_names();
+    let slots = names.iter().filter_map(|name| format::segment_slot(name));
+    slots.map(|slot| files::read_header(storage, slot).unwrap()).collect()
+}
+
+/// Stores a consumer's place before the segment that begins at `base`.
+fn stand(bench: &Bench, base: u64) {
+    let place = Place { number: 0, position: base, seq: base / 8 };
+    bench.index.add_consumer(&bench.storage, None, "", place, 0).unwrap();
+}

@@ -1,0 +1,97 @@
+use super::*;
+use crate::segment::pool::Granted;
+use crate::storage::StorageFile;
+use crate::tests::sim::{Call, SimFile};
+
+const WINDOW: u64 = 4096;
+
+/// A pool of at most `most` windows of a page each, and a file of eight.
+fn pool(most: usize) -> (SimStorage, SimFile, Pool) {
+    let storage = SimStorage::new(3);
+    let file = storage.create("file").unwrap();
+    file.allocate(0, 8 * WINDOW).unwrap();
+    let geometry = Geometry { segment_len: 8 * WINDOW, window_len: WINDOW, max_windows: most };
+    (storage, file, Pool::new(geometry))
+}
+
+fn get(pool: &Pool, file: &SimFile, life: u64, number: u64, lend: bool) -> Option<Granted> {
+    pool.get(file, life, number, 8 * WINDOW, || 8 * WINDOW, lend).unwrap()
+}
+
+#[test]
+fn no_more_windows_are_mapped_than_the_cap_says_and_who_got_none_gets_the_next_that_is_let_go() {
+    let (storage, file, pool) = pool(3);
+    let mut held: Vec<_> = (0..3).map(|number| get(&pool, &file, 1, number, false).unwrap()).collect();
+    assert!(get(&pool, &file, 1, 3, false).is_none(), "all are in use");
+    assert!(get(&pool, &file, 1, 1, false).is_some(), "what is mapped is shared");
+    assert_eq!((pool.usage(), storage.call_count(Call::Map)), ((3, 3 * WINDOW), 3));
+    held.pop();
+    let granted = get(&pool, &file, 1, 3, false).unwrap();
+    assert_eq!((pool.usage(), granted.window.len()), ((3, 3 * WINDOW), WINDOW as usize));
+    assert!(get(&pool, &file, 1, 2, false).is_none(), "its room was taken");
+}
+
+#[test]
+fn the_window_that_was_not_used_for_the_longest_time_makes_room() {
+    let (storage, file, pool) = pool(3);
+    for number in [0, 1, 2, 0, 3] {
+        drop(get(&pool, &file, 1, number, false));
+    }
+    let maps = storage.call_count(Call::Map);
+    for number in [0, 2, 3] {
+        drop(get(&pool, &file, 1, number, false));
+    }
+    assert_eq!(storage.call_count(Call::Map), maps, "1 made room");
+    drop(get(&pool, &file, 1, 1, false));
+    assert_eq!(storage.call_count(Call::Map), maps + 1);
+}
+
+#[test]
+fn lent_windows_count_while_somebody_has_them_and_leave_room_for_the_tail_and_one_head() {
+    let (_storage, file, pool) = pool(5);
+    let lends = |number| get(&pool, &file, 1, number, true).unwrap();
+    let mut lent: Vec<_> = (0..3).map(lends).collect();
+    assert!(lent.iter().all(|granted| granted.lending));
+    assert!(lends(0).lending, "it counts once");
+    let other = lends(3);
+    assert!(!other.lending, "two of five are for those who write and read on");
+    assert!(get(&pool, &file, 1, 4, false).is_some());
+    lent.pop();
+    assert!(lends(3).lending);
+    assert!(!get(&pool, &file, 1, 2, true).unwrap().lending);
+}
+
+#[test]
+fn the_window_at_the_end_of_a_file_is_no_longer_than_the_file() {
+    let (_storage, file, pool) = pool(3);
+    let granted = pool.get(&file, 1, 2, 2 * WINDOW + 512, || 0, false).unwrap().unwrap();
+    assert_eq!(granted.window.len(), 512);
+}
+
+#[test]
+fn windows_of_a_segment_that_is_gone_stay_while_somebody_has_them_and_go_after_that() {
+    let (_storage, file, pool) = pool(3);
+    let lent = get(&pool, &file, 1, 0, true).unwrap();
+    drop(get(&pool, &file, 1, 1, false));
+    drop(get(&pool, &file, 2, 0, false));
+    assert!(!pool.is_idle(1) && pool.is_idle(2));
+    pool.forget(1);
+    assert_eq!(pool.usage().0, 2, "the lent one counts");
+    assert!(!pool.unmap_forgotten());
+    drop(lent);
+    assert!(pool.is_idle(1) && pool.unmap_forgotten());
+    assert_eq!(pool.usage().0, 1);
+}
+
+#[test]
+fn a_segment_that_is_used_again_goes_on_with_its_windows() {
+    let (storage, file, pool) = pool(3);
+    drop(get(&pool, &file, 1, 0, true));
+    pool.renew(1, 7);
+    let maps = storage.call_count(Call::Map);
+    let window = get(&pool, &file, 7, 0, false).unwrap();
+    assert_eq!(storage.call_count(Call::Map), maps);
+    drop(get(&pool, &file, 1, 0, false));
+    assert_eq!(storage.call_count(Call::Map), maps + 1, "the life before has none");
+    assert!(!pool.is_idle(7) && !window.lending);
+}

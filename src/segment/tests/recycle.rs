@@ -1,0 +1,172 @@
+use rustix::io::Errno;
+
+use super::*;
+use crate::format::{INDEX_NAME, SegmentState};
+use crate::index::image::IndexImage;
+use crate::tests::sim::Call;
+
+/// The place of the only consumer, as the disk has it.
+fn durable_place(storage: &SimStorage) -> u64 {
+    let image = IndexImage::read(&storage.power_cut_losing_all().read_file(INDEX_NAME), &ID);
+    image.consumers.first().map_or(0, |consumer| consumer.place.position)
+}
+
+#[test]
+fn a_drained_segment_goes_to_the_spares_or_out_only_when_the_place_behind_it_is_on_the_disk() {
+    let mut moments = 0;
+    for nth in 1.. {
+        let bench = Bench::new(None);
+        bench.append_all(9);
+        bench.storage.sync_directory().unwrap();
+        let ends: Vec<u64> = bench.headers().iter().map(SegmentHeader::end).collect();
+        stand(&bench, ends[7]);
+        bench.pass(8);
+        assert_eq!(bench.counts(), [1, 8, 0]);
+        bench.storage.freeze_at(nth);
+        bench.settle().unwrap();
+        let Some(killed) = bench.storage.frozen() else {
+            assert_eq!(bench.counts(), [1, 0, 6]);
+            break;
+        };
+        let live = headers(&killed).iter().filter(|header| header.state == SegmentState::Live).count();
+        if live < 9 {
+            moments += 1;
+            assert_eq!(durable_place(&killed), ends[7], "call {nth} (R8)");
+        }
+    }
+    assert!(moments >= 7, "{moments} moments with a spare and drained ones");
+}
+
+#[test]
+fn a_spare_says_so_in_its_header_and_begins_another_life_with_another_salt() {
+    let bench = Bench::new(None);
+    bench.append_all(2);
+    let before = bench.headers()[0];
+    bench.pass(1);
+    bench.settle().unwrap();
+    let spare = bench.headers()[0];
+    assert_eq!((spare.state, spare.life), (SegmentState::Spare, before.life));
+    assert_eq!(spare.held, HELD, "everything below was given back, and the disk knows");
+    let allocated = bench.storage.call_count(Call::Allocate);
+    let segment = bench.append(1).unwrap();
+    let after = bench.headers()[0];
+    assert_eq!((segment.slot, after.state, after.life, after.base), (0, SegmentState::Live, 3, 2 * before.end()));
+    assert!(after.seed() != before.seed() && after.salt != before.salt);
+    assert_eq!(bench.storage.call_count(Call::Allocate), allocated, "its space is there");
+    assert!(!segment.is_fresh(LEN - 1) && bench.counts() == [2, 0, 0]);
+}
+
+#[test]
+fn a_segment_that_somebody_has_open_is_removed_and_never_used_again() {
+    for lent in [false, true] {
+        let bench = Bench::new(None);
+        let segment = bench.append(1).unwrap();
+        bench.append_all(1);
+        let life = segment.header.life;
+        let window = bench.pool.get(&segment.file, life, 0, LEN, || LEN, true).unwrap().unwrap();
+        let _lent = lent.then_some(window);
+        let _open = (!lent).then_some(segment);
+        bench.pass(1);
+        bench.settle().unwrap();
+        assert_eq!((bench.counts(), bench.headers().len()), ([1, 0, 0], 1), "lent: {lent}");
+    }
+}
+
+#[test]
+fn bytes_of_a_removed_file_count_on_the_disk_and_not_against_the_limit_until_it_is_let_go() {
+    let bench = Bench::new(None);
+    let segment = bench.append(1).unwrap();
+    bench.append_all(1);
+    let bytes = || {
+        let list = bench.segments.list();
+        (list.limited_bytes(), list.disk_bytes())
+    };
+    let both = bytes();
+    assert_eq!(both, (2 * (LEN + overhead(LEN)), 2 * (LEN + overhead(LEN))));
+    bench.pass(1);
+    assert_eq!(bytes(), both, "drained is not free");
+    bench.settle().unwrap();
+    assert_eq!((bytes(), bench.segments.has_removed_open()), ((both.0 / 2, both.1), true));
+    drop(segment);
+    assert_eq!((bytes(), bench.segments.has_removed_open()), ((both.0 / 2, both.1 / 2), false));
+}
+
+#[test]
+fn a_drained_segment_that_cannot_be_marked_is_removed_and_one_that_cannot_be_removed_stays_counted() {
+    let bench = Bench::new(None);
+    bench.append_all(2);
+    bench.pass(1);
+    bench.storage.fail_after(Call::Write, 1, Errno::IO, false);
+    bench.settle().unwrap();
+    assert_eq!((bench.storage.failed(Call::Write), bench.counts()), (1, [1, 0, 0]));
+    bench.append_all(1);
+    bench.pass(1);
+    bench.storage.fail_after(Call::Write, 1, Errno::IO, false);
+    bench.storage.fail_after(Call::Remove, 1, Errno::IO, false);
+    let seen = bench.segments.passed();
+    bench.settle().unwrap();
+    assert_eq!((bench.storage.failed(Call::Remove), bench.counts()), (1, [1, 1, 0]));
+    // It is tried again.
+    assert!(!bench.segments.regain(&bench.context(), seen).unwrap());
+    assert_eq!(bench.counts(), [1, 0, 1]);
+}
+
+#[test]
+fn space_comes_back_on_a_disk_that_is_full() {
+    let bench = Bench::new(None);
+    bench.append_all(9);
+    stand(&bench, bench.headers()[7].end());
+    bench.storage.set_capacity(Some(0));
+    bench.pass(8);
+    bench.settle().unwrap();
+    assert_eq!(bench.counts(), [1, 0, 6]);
+    bench.segments.trim(&bench.context());
+    assert_eq!(bench.counts(), [1, 0, 2]);
+    drop(bench.append(LEN).unwrap());
+    assert_eq!(bench.counts(), [2, 0, 1], "a spare needs no space");
+}
+
+#[test]
+fn where_all_that_is_drained_leaves_the_directory_a_spare_says_how_far_that_goes() {
+    let bench = Bench::new(Some(1 << 20));
+    bench.append_all(9);
+    bench.pass(2);
+    bench.settle().unwrap();
+    assert_eq!(bench.counts(), [7, 0, 2]);
+    bench.pass(3);
+    bench.settle().unwrap();
+    assert_eq!(bench.counts(), [4, 0, 2]);
+    let held = |state| bench.headers().iter().filter(|header| header.state == state).map(|header| header.held).max();
+    assert_eq!(held(SegmentState::Spare), Some(5 * HELD));
+}
+
+#[test]
+fn once_the_files_are_let_go_nothing_is_done_to_them() {
+    let bench = Bench::new(None);
+    bench.append_all(3);
+    bench.pass(2);
+    bench.segments.let_go();
+    let calls = bench.storage.calls();
+    bench.settle().unwrap();
+    bench.segments.prepare(&bench.context());
+    bench.segments.trim(&bench.context());
+    assert_eq!((bench.storage.calls(), bench.counts()), (calls, [1, 2, 0]));
+}
+
+#[test]
+fn what_is_done_to_files_that_go_keeps_no_producer_waiting_and_their_bytes_count_meanwhile() {
+    let bench = Bench::new(None);
+    bench.append_all(9);
+    bench.pass(8);
+    bench.settle().unwrap();
+    let bytes = bench.segments.list().limited_bytes();
+    let gate = bench.storage.stop_next(Call::Remove);
+    std::thread::scope(|scope| {
+        scope.spawn(|| bench.segments.trim(&bench.context()));
+        gate.wait_for_visitor();
+        assert_eq!((bench.counts(), bench.segments.list().limited_bytes()), ([1, 0, 2], bytes));
+        drop(bench.append(1).unwrap());
+        gate.open();
+    });
+    assert_eq!(bench.counts(), [2, 0, 1]);
+}
