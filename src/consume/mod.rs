@@ -3,3 +3,6 @@
 pub(crate) mod ledger;
 pub(crate) mod slow;
 pub(crate) mod standing;
+
+#[cfg(test)]
+mod tests;

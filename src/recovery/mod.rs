@@ -323,3 +323,6 @@ fn index_error<S: Storage>(storage: &S, op: &'static str, error: io::Error) -> E
 fn unsupported<S: Storage>(storage: &S, name: &str, found: u32) -> Error {
     Error::UnsupportedFormat { path: storage.path().join(name), found, supported: format::FORMAT_VERSION }
 }
+
+#[cfg(test)]
+mod tests;
