@@ -82,6 +82,34 @@ impl Aged {
         self.engine.close().unwrap();
         Aged::open(self.storage, options)
     }
+
+    /// Reads all there is: each number that does not come is told with its own cause, but that what is still held at `tail` has
+    /// expired, and what lies behind was reserved. The next number, and how many messages came.
+    fn read_all(&self, causes: &[GapCause], tail: u64, end: &str) -> (u64, u64) {
+        let mut next = 0;
+        let mut came = 0;
+        loop {
+            match self.next() {
+                Err(gap) => {
+                    assert_eq!(gap.first, next, "{end}");
+                    for seq in gap.first..=gap.last {
+                        // What is still held is too old by the reader's own look; and behind it nothing was ever given out.
+                        let held = if seq < tail { GapCause::Expired } else { GapCause::Reserved };
+                        let cause = causes.get(seq as usize).copied().unwrap_or(held);
+                        assert_eq!(gap.cause, cause, "{end}: {seq} within {gap:?}");
+                    }
+                    let whole = causes.get(gap.last as usize + 1).is_none_or(|cause| *cause != gap.cause);
+                    assert!(whole, "{end}: {gap:?} was cut in two");
+                    next = gap.last + 1;
+                }
+                Ok(Some(seq)) => {
+                    assert_eq!(seq, next, "{end}");
+                    (next, came) = (seq + 1, came + 1);
+                }
+                Ok(None) => return (next, came),
+            }
+        }
+    }
 }
 
 fn gap(first: u64, last: u64) -> Gap {
@@ -515,36 +543,6 @@ fn a_death_while_the_tail_expires_loses_nothing_else() {
         }
     }
     assert!(met.iter().all(|met| *met > 8), "{met:?}");
-}
-
-impl Aged {
-    /// Reads all there is: each number that does not come is told with its own cause, but that what is still held at `tail` has
-    /// expired, and what lies behind was reserved. The next number, and how many messages came.
-    fn read_all(&self, causes: &[GapCause], tail: u64, end: &str) -> (u64, u64) {
-        let mut next = 0;
-        let mut came = 0;
-        loop {
-            match self.next() {
-                Err(gap) => {
-                    assert_eq!(gap.first, next, "{end}");
-                    for seq in gap.first..=gap.last {
-                        // What is still held is too old by the reader's own look; and behind it nothing was ever given out.
-                        let held = if seq < tail { GapCause::Expired } else { GapCause::Reserved };
-                        let cause = causes.get(seq as usize).copied().unwrap_or(held);
-                        assert_eq!(gap.cause, cause, "{end}: {seq} within {gap:?}");
-                    }
-                    let whole = causes.get(gap.last as usize + 1).is_none_or(|cause| *cause != gap.cause);
-                    assert!(whole, "{end}: {gap:?} was cut in two");
-                    next = gap.last + 1;
-                }
-                Ok(Some(seq)) => {
-                    assert_eq!(seq, next, "{end}");
-                    (next, came) = (seq + 1, came + 1);
-                }
-                Ok(None) => return (next, came),
-            }
-        }
-    }
 }
 
 /// Each missing number has one cause, the one it was given up for, whatever came before and after; also for a consumer
