@@ -118,8 +118,9 @@ fn rows_that_files_contradict_are_not_believed() {
     let slots = image(&good).0.segments;
     let last = slots.iter().max_by_key(|(_, header)| header.base).unwrap().0;
     type Change<'a> = &'a dyn Fn(&SimStorage);
-    let unlike: [(&str, Change); 4] = [
+    let unlike: [(&str, Change); 5] = [
         ("a damaged row", &|disk| disk.corrupt(INDEX_NAME, index_at::SEGMENTS + 20, &[0xff])),
+        ("a damaged row of no file", &|disk| disk.corrupt(INDEX_NAME, index_at::END - 20, &[0xff])),
         ("the last segment gone", &|disk| disk.remove_file(&segment_name(last))),
         ("a file without a row", &|disk| disk.write_file(&segment_name(99), &disk.read_file(&segment_name(0)))),
         ("another segment in its place", &|disk| {
@@ -281,7 +282,7 @@ fn a_place_in_the_middle_of_what_is_empty_goes_where_it_tells_what_is_missing() 
     let index = adopted(&disk);
     let empty = (Spot { position: 80, seq: 10 }, Spot { position: 160, seq: 20 });
     let mut consumers = Vec::new();
-    for (name, position, seq) in [("a", 80, 10), ("b", 88, 12), ("c", 88, 20), ("d", 160, 20)] {
+    for (name, position, seq) in [("a", 80, 10), ("b", 88, 12), ("c", 88, 20), ("d", 160, 12)] {
         let place = Place { number: 0, position, seq };
         let (row, _) = index.add_consumer(&disk, None, name, place, 0).unwrap();
         consumers.push(consumer(row, name, position, seq));
@@ -293,7 +294,7 @@ fn a_place_in_the_middle_of_what_is_empty_goes_where_it_tells_what_is_missing() 
     leave_the_empty(&disk, &index, &mut consumers, &[empty]).unwrap();
     let positions: Vec<u64> = consumers.iter().map(|consumer| consumer.place.position).collect();
     assert_eq!(positions, [80, 80, 160, 160]);
-    assert_eq!(consumers.iter().map(|consumer| consumer.place.seq).collect::<Vec<_>>(), [10, 12, 20, 20]);
+    assert_eq!(consumers.iter().map(|consumer| consumer.place.seq).collect::<Vec<_>>(), [10, 12, 20, 12]);
     let stored = image(&disk).0.consumers;
     let stored: Vec<u64> = stored.iter().filter(|row| row.row > 0).map(|row| row.place.position).collect();
     assert_eq!(stored, positions);

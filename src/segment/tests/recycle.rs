@@ -164,9 +164,14 @@ fn what_is_done_to_files_that_go_keeps_no_producer_waiting_and_their_bytes_count
     std::thread::scope(|scope| {
         scope.spawn(|| bench.segments.trim(&bench.context()));
         gate.wait_for_visitor();
-        assert_eq!((bench.counts(), bench.segments.list().limited_bytes()), ([1, 0, 2], bytes));
-        drop(bench.append(1).unwrap());
+        let meanwhile = {
+            let list = bench.segments.list();
+            (list.check_accounts(&bench.storage.file_names()), list.limited_bytes())
+        };
+        let appended = bench.append(1).map(drop);
         gate.open();
+        assert_eq!(meanwhile, (Ok(()), bytes));
+        appended.unwrap();
     });
     assert_eq!(bench.counts(), [2, 0, 1]);
 }

@@ -1,0 +1,182 @@
+//! Batches and records that are cut short, refused, or half read.
+
+use super::*;
+
+/// Three messages behind a short one. The second fills a page of its own, so that one try's may be on the disk between the
+/// other's: where two share a sector, either tells that the other is not its neighbour.
+const BATCH: [usize; 3] = [PAGE - 152 - 16, PAGE - 16, 100];
+
+fn batch_of(try_number: u64) -> Vec<Vec<u8>> {
+    BATCH.iter().enumerate().map(|(at, len)| content(1000 * try_number + at as u64, *len)).collect()
+}
+
+/// A batch is whole or absent, and of one try.
+fn check_batch(queue: &Queue, tries: &[u64]) -> Check {
+    let told = take_all(queue)?;
+    let got: Vec<_> = told.iter().flatten().filter(|(seq, _)| *seq > 0).map(|(_, bytes)| bytes.clone()).collect();
+    let whole = tries.iter().any(|number| got == batch_of(*number));
+    ensure!(got.is_empty() || whole, "{} messages that are no batch that was tried", got.len());
+    Ok(())
+}
+
+/// A batch is refused because a call fails, then tried again with the same lengths in the same place; power is cut. Or the
+/// process dies in it, and power is cut after the second try.
+#[test]
+fn records_of_two_tries_at_a_batch_never_make_one() {
+    kept_but_for(Mutant::SealNotChecked, |number, images| {
+        let storage = disk(number);
+        let options = options().arena_size(16 << 10).max_bytes(256 << 10);
+        let mut queue = open(storage.clone(), &options)?;
+        fine(queue.default_consumer())?;
+        fine(queue.enqueue(b"before"))?;
+        fine(queue.core.flush())?;
+        let mut tried = vec![2];
+        if number % 2 == 0 {
+            storage.set_stores(Stores::ByCall);
+            fine(queue.close())?;
+            queue = open(storage.clone(), &options)?;
+            // The lease and a segment that is opened take none: two for the longer messages, one and the seal for the last.
+            storage.fail_after(Call::Write, 1 + number / 2 % 6, Errno::IO, false);
+            let refused = queue.enqueue_batch(&batch_of(1));
+            storage.clear_faults();
+            if refused.is_ok() {
+                return Ok(true);
+            }
+        } else {
+            storage.freeze_at_store(1 + number / 2 % 40);
+            fine(queue.enqueue_batch(&batch_of(1)))?;
+            storage.disarm();
+            let Some(dead) = storage.frozen() else {
+                return Ok(true);
+            };
+            queue = open(dead, &options)?;
+            // It may have been whole.
+            tried.push(1);
+        }
+        if next_of(&queue) == 1 {
+            fine(queue.enqueue_batch(&batch_of(2)))?;
+        }
+        for seed in 0..20 {
+            *images += 1;
+            let cut = queue.core.storage.power_cut(seed);
+            check_batch(&open(cut, &options)?, &tried)?;
+        }
+        Ok(number < 100)
+    });
+}
+
+/// Of a batch over three pages, never flushed, a power cut leaves all or nothing.
+#[test]
+fn a_torn_batch_is_absent() {
+    kept_but_for(Mutant::TornBatchAccepted, |number, images| {
+        let options = options().arena_size(16 << 10).max_bytes(256 << 10);
+        let queue = open(disk(number), &options)?;
+        fine(queue.default_consumer())?;
+        fine(queue.enqueue(b"before"))?;
+        fine(queue.enqueue_batch(&batch_of(1)))?;
+        for seed in 0..10 {
+            *images += 1;
+            check_batch(&open(queue.core.storage.power_cut(seed), &options)?, &[1])?;
+        }
+        Ok(number < 20)
+    });
+}
+
+/// A batch over two segments was flushed. Power is cut; its first message is taken and the segment of it given back; power is cut
+/// again: the rest of the batch, still wanted, is there.
+#[test]
+fn the_rest_of_a_flushed_batch_outlives_two_power_cuts() {
+    holds_but_for(Mutant::RecycledBeforePlacesAreSynced, || {
+        for seed in 0..40 {
+            let queue = open(disk(seed), &options()).unwrap();
+            queue.default_consumer().unwrap();
+            queue.enqueue_batch(&[content(1, 6000), content(2, 3000), content(3, 10)]).unwrap();
+            queue.core.flush().unwrap();
+            queue.enqueue(&content(4, 3000)).unwrap();
+            let queue = open(queue.core.storage.power_cut(seed), &options()).unwrap();
+            let standing = standing_of(&queue, "").unwrap();
+            for seq in 0..2 {
+                assert_eq!(reading::next(&queue, &standing, Read::Take).unwrap().unwrap().seq(), seq);
+            }
+            let shown = || reading::next(&queue, &standing, Read::Look);
+            assert_eq!(shown().unwrap().unwrap().seq(), 2);
+            assert_eq!(
+                queue.core.segments.list().live.front().unwrap().header.first_seq,
+                2,
+                "the first was given back"
+            );
+            let queue = open(queue.core.storage.power_cut(seed), &options()).unwrap();
+            let told = take_all(&queue).unwrap();
+            assert!(matches!(told.first(), Some(Ok((2, bytes))) if *bytes == content(3, 10)), "seed {seed}");
+        }
+    });
+}
+
+/// A queue that was opened with a smaller limit gives up its one long segment, which everybody has read, for a batch that is
+/// refused all the same: what comes after it is found.
+#[test]
+fn a_refused_batch_leaves_no_segment_before_the_tail() {
+    let storage = disk(1);
+    let queue = open(storage.clone(), &options().arena_size(32 << 10).max_bytes(512 << 10)).unwrap();
+    queue.default_consumer().unwrap();
+    queue.enqueue(&content(1, 50_000)).unwrap();
+    assert_eq!(take_all(&queue).unwrap().len(), 1);
+    queue.close().unwrap();
+    let queue = open(storage, &options()).unwrap();
+    for kill in [false, true, false] {
+        let next = next_of(&queue);
+        let refused = queue.enqueue_batch(&[content(2, 7000), content(3, 7000), content(4, 7000), content(5, 7000)]);
+        assert!(refused.as_ref().is_err_and(|error| error.is_full()), "{refused:?}");
+        let bases: Vec<_> = queue.core.segments.list().live.iter().map(|row| row.header.base).collect();
+        assert!(bases.is_sorted() && bases.iter().all(|base| *base <= queue.core.committed_spot().position));
+        let dead = queue.core.storage.process_kill();
+        if kill {
+            let queue = open(dead, &options()).unwrap();
+            assert_eq!(queue.enqueue(&content(5, 300)).unwrap(), next);
+            assert_eq!(take_all(&queue).unwrap(), [Ok((next, content(5, 300)))]);
+            continue;
+        }
+        assert_eq!(queue.enqueue(&content(5, 300)).unwrap(), next);
+        assert_eq!(take_all(&queue).unwrap(), [Ok((next, content(5, 300)))]);
+    }
+}
+
+/// A message that goes to the next segment is refused, and its padding stays behind the tail. A batch is tried there, its second
+/// message begins the next segment, and the process dies; or messages are put there, the third one in the next segment. Power is
+/// cut, and the padding is what is left of them. What the next segment says of its first number is not believed.
+#[test]
+fn padding_of_a_refused_message_hides_no_gap() {
+    let mut met = [0; 2];
+    for (seed, whole) in (0..400).map(|number| (number / 2, number as usize % 2)) {
+        let storage = disk(seed);
+        // Without a lease the same number comes next.
+        let options = options().flush_every_ops((whole == 0).then_some(1));
+        let queue = open(storage.clone(), &options).unwrap();
+        queue.default_consumer().unwrap();
+        queue.enqueue(&content(0, 7100)).unwrap();
+        queue.core.flush().unwrap();
+        storage.fail_after(Call::Create, 1, Errno::IO, false);
+        queue.enqueue(&content(1, 3000)).unwrap_err();
+        let dead = if whole == 0 {
+            // Durable records go by write calls: the death comes at any of them.
+            storage.freeze_at(1 + seed % 16);
+            queue.enqueue_batch(&[content(2, 31), content(3, 3000), content(4, 7000)]).unwrap();
+            let Some(dead) = storage.frozen() else { continue };
+            dead
+        } else {
+            for len in [31, 60, 3000] {
+                queue.enqueue(&content(2, len)).unwrap();
+            }
+            storage.process_kill()
+        };
+        let cut = dead.power_cut(seed);
+        met[whole] += u32::from(cut.file_names().len() > 2);
+        let queue = open(cut, &options.clone().max_bytes(256 << 10)).unwrap();
+        let seq = queue.enqueue(b"behind").unwrap();
+        let told = take_all(&queue).unwrap();
+        let behind = told.iter().flatten().any(|(got, bytes)| *got == seq && bytes == b"behind");
+        let gaps: Vec<_> = told.iter().filter_map(|told| told.as_ref().err()).collect();
+        assert!(behind && gaps.iter().all(|gap| is_of_a_cut(gap)), "seed {seed}, {whole}: {gaps:?}");
+    }
+    assert!(met.iter().all(|met| *met > 20), "{met:?}");
+}

@@ -1,0 +1,102 @@
+//! Calls that are refused, in a run and in an opening.
+
+use super::*;
+
+/// Power is cut with a segment lost before one that is there, or one left behind the tail; a call of the opening is refused, and the
+/// process dies. The next one tells what is missing as lost by the cut, and delivers what is enqueued then.
+#[test]
+fn a_call_refused_in_recovery_changes_nothing_of_what_is_told() {
+    let mut refused = [0, 0];
+    let options = options().max_bytes(256 << 10);
+    for (at, call) in [Call::Remove, Call::Write].into_iter().enumerate() {
+        for seed in 0..60 {
+            let queue = open(disk(seed), &options).unwrap();
+            queue.default_consumer().unwrap();
+            for number in 0..12 {
+                queue.enqueue(&content(number, 3000)).unwrap();
+            }
+            let image = queue.core.storage.power_cut(seed);
+            image.fail_after(call, 1, Errno::NOSPC, true);
+            let opened = Engine::open(image.clone(), &options, false);
+            refused[at] += u64::from(image.failed(call) > 0);
+            let dead = image.process_kill();
+            drop(opened);
+            let queue = open(dead, &options).unwrap();
+            let seq = queue.enqueue(&content(99, 3000)).unwrap();
+            let told = take_all(&queue).unwrap();
+            let other = told.iter().filter_map(|told| told.as_ref().err()).find(|gap| !is_of_a_cut(gap));
+            assert_eq!(other, None, "{call:?} was refused, seed {seed}");
+            assert_eq!(told.last(), Some(&Ok((seq, content(99, 3000)))), "{call:?} was refused, seed {seed}");
+        }
+    }
+    assert!(refused.iter().all(|times| *times > 10), "{refused:?}");
+}
+
+/// Where stores go by calls and the disk is full, what is taken is handed over, the place stays in memory until there is space, and
+/// messages are refused. A kill before that gives them again.
+#[test]
+fn a_place_that_cannot_be_stored_is_kept_and_stored_later() {
+    let storage = disk(1);
+    storage.set_stores(Stores::ByCall);
+    let queue = open(storage.clone(), &options()).unwrap();
+    let standing = standing_of(&queue, "").unwrap();
+    let take = || reading::next(&queue, &standing, Read::Take).unwrap().map(|message| message.seq());
+    let place_after_a_kill = || {
+        let killed = open(storage.process_kill(), &options()).unwrap();
+        (standing_of(&killed, "").unwrap().seq(), next_of(&killed))
+    };
+    for number in 0..6 {
+        assert_eq!(queue.enqueue(&content(number, 100)).unwrap(), number);
+    }
+    assert_eq!(take(), Some(0));
+    assert_eq!(place_after_a_kill(), (1, 6));
+    storage.fail_after(Call::Write, 1, Errno::NOSPC, true);
+    assert_eq!((take(), take()), (Some(1), Some(2)));
+    assert!(queue.enqueue(&content(6, 100)).unwrap_err().is_full());
+    assert!(queue.core.flush().unwrap_err().is_full());
+    assert!(!queue.core.is_poisoned(), "nothing is lost");
+    assert_eq!((take(), next_of(&queue)), (Some(3), 6));
+    assert_eq!(place_after_a_kill(), (1, 6), "given again, and the refused one is not there");
+    storage.clear_faults();
+    assert_eq!(take(), Some(4));
+    assert_eq!(place_after_a_kill(), (5, 6));
+    storage.fail_after(Call::Write, 1, Errno::NOSPC, true);
+    assert_eq!(take(), Some(5));
+    assert_eq!(place_after_a_kill(), (5, 6));
+    storage.clear_faults();
+    assert_eq!(queue.enqueue(&content(6, 100)).unwrap(), 6);
+    assert_eq!(place_after_a_kill(), (6, 7), "whatever is written next comes after it");
+    storage.fail_after(Call::Write, 1, Errno::NOSPC, true);
+    assert_eq!(take(), Some(6));
+    storage.clear_faults();
+    queue.core.flush().unwrap();
+    assert_eq!(place_after_a_kill(), (7, 7));
+    queue.close().unwrap();
+}
+
+/// A message whose record is written and whose commit is refused was never there, also after a kill.
+#[test]
+fn a_message_whose_commit_is_refused_was_never_there() {
+    for nth in 1..6 {
+        let storage = disk(nth);
+        storage.set_stores(Stores::ByCall);
+        let queue = open(storage.clone(), &options()).unwrap();
+        queue.default_consumer().unwrap();
+        queue.enqueue(&content(0, 100)).unwrap();
+        storage.fail_after(Call::Write, nth, Errno::NOSPC, true);
+        let mut next = 1;
+        let refused = loop {
+            match queue.enqueue(&content(next, 100)) {
+                Ok(seq) => next = seq + 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(refused.is_full() && next_of(&queue) == next, "{refused}");
+        let killed = open(storage.process_kill(), &options()).unwrap();
+        let kept: Vec<_> = (0..next).map(|seq| Ok((seq, content(seq, 100)))).collect();
+        assert_eq!((take_all(&killed).unwrap(), next_of(&killed)), (kept.clone(), next));
+        storage.clear_faults();
+        assert_eq!(queue.enqueue(&content(next, 100)).unwrap(), next);
+        assert_eq!(take_all(&queue).unwrap().len(), kept.len() + 1);
+    }
+}

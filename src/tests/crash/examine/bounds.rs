@@ -1,0 +1,185 @@
+//! What may be found after a crash, between what had to be there and what may.
+
+use super::*;
+
+impl Model {
+    pub(super) fn check_new(&self, seq: u64, bytes: &[u8]) -> Check {
+        let sent = self.messages.get(&seq);
+        ensure!(sent.is_some_and(|sent| content(sent.id, sent.len) == bytes), "new message {seq} has other bytes");
+        Ok(())
+    }
+}
+
+impl Bounds<'_> {
+    pub(super) fn check_message(&self, seq: u64, bytes: &[u8]) -> Check {
+        let sent = self.during.messages.get(&seq).ok_or_else(|| format!("message {seq} was never enqueued"))?;
+        ensure!(sent.fate != Fate::Lost, "message {seq} was lost and is back");
+        ensure!(content(sent.id, sent.len) == bytes, "message {seq} has other bytes than were enqueued");
+        Ok(())
+    }
+
+    /// The message may be gone because it was given up on purpose.
+    pub(crate) fn is_given_up(&self, seq: u64, sent: &Sent) -> bool {
+        seq < self.after.dropped || self.is_old(sent)
+    }
+
+    pub(super) fn is_old(&self, sent: &Sent) -> bool {
+        sent.old || self.age.is_some_and(|age| sent.is_older(self.after.elapsed, age))
+    }
+
+    pub(super) fn check_gap(&self, gap: &Gap) -> Check {
+        self.check_gap_in(gap, None)
+    }
+
+    /// With a queue that has gone on since, which may have dropped more.
+    pub(super) fn check_gap_in(&self, gap: &Gap, queue: Option<&Queue>) -> Check {
+        let dropped = queue.map_or(0, dropped_of).max(self.after.dropped);
+        let numbers = gap.first..gap.last + 1;
+        match gap.cause {
+            GapCause::Unflushed | GapCause::Reserved => {
+                // What everybody had passed is nobody's loss: a new consumer may be told of it with the rest.
+                let numbers = numbers.start.max(self.before.released)..numbers.end.max(self.before.released);
+                for (seq, sent) in self.before.messages.range(numbers) {
+                    ensure!(
+                        sent.fate != Fate::Acknowledged || self.cut && *seq >= self.before.claimed,
+                        "message {seq} was acknowledged (durable below {}) and is in {gap:?}",
+                        self.before.claimed
+                    );
+                }
+                if !self.cut {
+                    self.before.check_gap(gap)?;
+                }
+            }
+            GapCause::Dropped => ensure!(gap.last < dropped, "{gap:?}, and dropped was what is below {dropped}"),
+            GapCause::Expired => {
+                let mut sent = self.before.messages.range(numbers);
+                let young = sent.find(|(seq, sent)| {
+                    // What was dropped before others expired may be told with those; and what says how old it is may be lost, as it
+                    // may be itself.
+                    let may_be_lost = self.cut && **seq >= self.before.claimed;
+                    sent.fate == Fate::Acknowledged && !self.is_old(sent) && **seq >= dropped && !may_be_lost
+                });
+                ensure!(young.is_none(), "{gap:?}, and {young:?} was not too old");
+            }
+            cause => return Err(format!("{gap:?} is told as {cause}, not as what a power cut took")),
+        }
+        Ok(())
+    }
+
+    /// What is missing and told by nobody: lost, or given up on purpose.
+    pub(super) fn check_tail_gap(&self, first: u64, end: u64) -> Check {
+        let mut lost = self.before.messages.range(first..end.max(first)).filter(|(seq, sent)| {
+            sent.fate == Fate::Acknowledged
+                && !self.is_given_up(**seq, sent)
+                && !(self.cut && **seq >= self.before.claimed)
+        });
+        let lost = lost.next();
+        ensure!(lost.is_none(), "{lost:?} was acknowledged (durable below {}) and is gone", self.before.claimed);
+        let given_up = |seq: &u64| self.before.messages.get(seq).is_some_and(|sent| self.is_given_up(*seq, sent));
+        // After a mere kill no number is missing that was not before.
+        let known = self.cut
+            || (first..end.min(first + 10_000))
+                .all(|seq| given_up(&seq) || seq < self.after.dropped || self.before.is_missing(seq..seq + 1));
+        ensure!(known, "{first} .. {end} is missing, and only {:?} was", self.before.missing);
+        Ok(())
+    }
+
+    /// Whether two readers were told the same, but for what was given up between them.
+    pub(super) fn agree(&self, queue: &Queue, first: &[Told], second: &[Told]) -> bool {
+        if first == second {
+            return true;
+        }
+        let dropped = dropped_of(queue).max(self.after.dropped);
+        let messages = |told: &[Told]| -> BTreeSet<u64> { told.iter().filter_map(Told::message).collect() };
+        let given_up =
+            |seq: &u64| *seq < dropped || self.during.messages.get(seq).is_some_and(|sent| self.is_old(sent));
+        // Without such a thing gaps are the same, too.
+        let on_purpose =
+            |told: &Told| matches!(told, Told::Gap(gap) if matches!(gap.cause, GapCause::Dropped | GapCause::Expired));
+        first.iter().chain(second).any(on_purpose)
+            && messages(first).symmetric_difference(&messages(second)).all(given_up)
+    }
+
+    pub(super) fn standings(&self, name: &str) -> [Option<&Standing>; 2] {
+        [self.before.consumers.get(name), self.after.consumers.get(name)]
+    }
+
+    /// What the consumer has dealt with, and a next opening knows of.
+    pub(crate) fn done(&self, name: &str) -> Finished {
+        let done = |standing: &Standing| if self.cut { standing.kept.clone() } else { standing.finished.clone() };
+        match self.standings(name) {
+            [Some(before), Some(after)] if before.delivers && after.delivers => done(before).common(&done(after)),
+            _ => Finished::default(),
+        }
+    }
+
+    /// What it may have dealt with.
+    pub(crate) fn perhaps_done(&self, name: &str) -> Finished {
+        let standings = self.standings(name).into_iter().flatten().filter(|standing| standing.delivers);
+        standings.fold(Finished::default(), |done, standing| done.and(&standing.finished))
+    }
+
+    pub(super) fn is_done(&self, name: &str, seq: u64) -> bool {
+        self.done(name).has(seq)
+    }
+
+    pub(super) fn may_be_done(&self, name: &str, seq: u64) -> bool {
+        self.perhaps_done(name).has(seq)
+    }
+
+    pub(super) fn check_passed(&self, name: &str, from: u64, to: u64) -> Check {
+        let passed = self.perhaps_done(name).next_open(from);
+        ensure!(passed >= to, "{name:?} is told of {to}, and nothing of {passed}, where {from} comes next");
+        Ok(())
+    }
+
+    pub(super) fn check_batches(&self, name: &str, place: u64, told: &[Told]) -> Check {
+        let delivered: BTreeSet<u64> = told.iter().filter_map(Told::message).collect();
+        for seq in &delivered {
+            let batch = self.during.messages.get(seq).map_or(0..0, |sent| sent.batch.clone());
+            for other in batch.start.max(place)..batch.end {
+                let given_up = self.during.messages.get(&other).is_some_and(|sent| self.is_given_up(other, sent));
+                ensure!(
+                    delivered.contains(&other) || given_up || self.may_be_done(name, other),
+                    "of the batch {batch:?} message {seq} is there, {other} is not"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_consumers(&self, shown: &Shown) -> Check {
+        for (name, standing) in &self.after.consumers {
+            let before = self.before.consumers.get(name);
+            let found = shown.consumers.get(name).map(|view| view.place);
+            let (must, may) = self.presence(before, standing);
+            ensure!(found.is_some() || !must, "consumer {name:?} is gone: {standing:?}");
+            ensure!(found.is_none() || may, "consumer {name:?} is back: {standing:?}");
+            let from = match before {
+                Some(before) if self.cut => before.flushed,
+                Some(before) if before.exists => before.had.len() - 1,
+                // It came into being under way.
+                Some(before) => before.had.len(),
+                None => 0,
+            };
+            if let Some(place) = found {
+                let had = standing.had.get(from..).unwrap_or_default();
+                ensure!(had.contains(&place), "consumer {name:?} stands at {place}, and it was at {had:?}");
+            }
+        }
+        let unknown = shown.consumers.keys().find(|name| !self.after.consumers.contains_key(*name));
+        ensure!(unknown.is_none(), "consumer {unknown:?} never was");
+        Ok(())
+    }
+
+    /// Whether the consumer must, and whether it may exist.
+    pub(super) fn presence(&self, before: Option<&Standing>, after: &Standing) -> (bool, bool) {
+        if self.cut {
+            let durable = [before.map_or(Presence::No, |before| before.durable), after.durable];
+            (durable == [Presence::Yes; 2], durable != [Presence::No; 2])
+        } else {
+            let exists = [before.is_some_and(|before| before.exists), after.exists];
+            (exists == [true; 2], exists != [false; 2])
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Opens what a crash left and holds it against what the queue had promised.
+
+mod bounds;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::model::{Check, Fate, Finished, Model, Presence, Sent, Standing, content, ensure};
+use crate::consume::standing::{self, Read};
+use crate::engine::Engine;
+use crate::engine::ahead::Ahead;
+use crate::engine::reading;
+use crate::error::{Error, Gap, GapCause};
+use crate::format::ASIDE_SUFFIX;
+use crate::options::Options;
+use crate::segment::{Context, Limits};
+use crate::tests::sim::{Rng, SimStorage};
+
+pub(super) type Queue = Arc<Engine<SimStorage>>;
+
+/// Where nobody else reads.
+pub(super) const PROBE: &str = "probe";
+
+/// What may be found after a crash that came somewhere between two moments.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds<'a> {
+    pub(super) before: &'a Model,
+    /// With everything in it that was under way.
+    pub(super) during: &'a Model,
+    pub(super) after: &'a Model,
+    /// The machine lost power; else only the process died.
+    pub(super) cut: bool,
+    /// How old messages may become where it is opened.
+    pub(super) age: Option<u64>,
+}
+
+/// What a reader was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    Message(u64),
+    Gap(Gap),
+}
+
+impl Told {
+    pub(super) fn message(&self) -> Option<u64> {
+        match self {
+            Told::Message(seq) => Some(*seq),
+            Told::Gap(_) => None,
+        }
+    }
+}
+
+/// What a consumer is about to be told.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) place: u64,
+    /// What comes from there on.
+    pub(super) told: Vec<Told>,
+}
+
+/// What an opening showed.
+#[derive(Debug)]
+pub(super) struct Shown {
+    pub(super) next: u64,
+    pub(super) consumers: BTreeMap<String, View>,
+}
+
+/// What everything that is still held looks like, from the oldest on.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) shown: Shown,
+    pub(super) oldest: u64,
+    pub(super) told: Vec<Told>,
+}
+
+pub(super) fn open(storage: SimStorage, options: &Options) -> Check<Queue> {
+    let opened = Engine::open(storage, options, false);
+    opened.map(Arc::new).map_err(|error| format!("does not open: {error}"))
+}
+
+/// Makes a spare as the keeper does when the tail comes near its segment's end, and nobody counts the bytes. Here they are
+/// counted: segments are 4 MiB long without a limit.
+pub(super) fn prepare_ahead(queue: &Queue) {
+    let unlimited = Limits { max_bytes: None, min_free_bytes: 0 };
+    if !queue.core.is_poisoned() {
+        queue.core.segments.prepare(&Context { limits: unlimited, ..queue.core.context() });
+    }
+}
+
+/// Each segment file is counted once, and no name is taken for nothing.
+pub(super) fn check_accounts(queue: &Queue) -> Check {
+    queue.core.segments.list().check_accounts(&queue.core.storage.file_names())
+}
+
+pub(super) fn next_of(queue: &Queue) -> u64 {
+    queue.core.writer.lock().committed().seq
+}
+
+pub(super) fn durable_of(queue: &Queue) -> u64 {
+    queue.core.durable.lock().spot.seq
+}
+
+/// Numbers below it that are missing were dropped.
+pub(super) fn dropped_of(queue: &Queue) -> u64 {
+    queue.core.gaps.given_up.lock().dropped
+}
+
+pub(super) fn standing_of(queue: &Queue, name: &str) -> Check<Arc<standing::Standing<SimStorage>>> {
+    let standing = if name.is_empty() { queue.default_consumer().cloned() } else { queue.consumer(name) };
+    standing.map_err(|error| format!("no consumer {name:?}: {error}"))
+}
+
+/// All from the consumer's place on, none of it consumed. What is told must have no hole in it.
+fn look_ahead(queue: &Queue, name: &str, bounds: &Bounds<'_>) -> Check<View> {
+    let standing = standing_of(queue, name)?;
+    let place = standing.seq();
+    let (mut at, mut told) = (place, Vec::new());
+    let mut ahead = Ahead::new(queue, &standing).map_err(|error| error.to_string())?;
+    while let Some(found) = ahead.next() {
+        // What it has acknowledged already may be passed over.
+        let told_at = match &found {
+            Ok(message) => message.seq(),
+            Err(Error::Gap(gap)) => gap.first,
+            Err(_) => at,
+        };
+        bounds
+            .check_passed(name, at, told_at)
+            .map_err(|broken| format!("{broken}, after {told:?} ahead of {place}"))?;
+        at = at.max(told_at);
+        match found {
+            Ok(message) => {
+                ensure!(message.seq() == at, "{name:?} gets message {} where {at} comes next", message.seq());
+                ensure!(!bounds.is_done(name, at), "{name:?} gets message {at} again, which it had dealt with");
+                bounds
+                    .check_message(at, &message)
+                    .map_err(|broken| format!("{broken}; {name:?} at {place} was told {told:?}"))?;
+                told.push(Told::Message(at));
+                at += 1;
+            }
+            Err(Error::Gap(gap)) => {
+                ensure!(gap.first == at && gap.last >= at, "{name:?} is told {gap:?} where {at} comes next");
+                bounds.check_gap(&gap).map_err(|broken| format!("{broken}; {name:?} at {place} was told {told:?}"))?;
+                note_gap(&mut told, gap);
+                at = gap.last + 1;
+            }
+            Err(error) => return Err(format!("{name:?} cannot read: {error}")),
+        }
+    }
+    let next = next_of(queue);
+    ensure!(at <= next, "{name:?} is told of numbers up to {at}, and the next is {next}");
+    // What is missing before the tail is told without waiting for the next message.
+    let at = bounds.perhaps_done(name).next_open(at).min(next);
+    ensure!(at == next, "{name:?} at {place} is told nothing from {at} on, and {next} is the next number: {told:?}");
+    Ok(View { place, told })
+}
+
+/// One gap may be told in pieces. How much of what a power cut took is known to have been given out is another matter.
+fn note_gap(told: &mut Vec<Told>, gap: Gap) {
+    let cause = if gap.cause == GapCause::Reserved { GapCause::Unflushed } else { gap.cause };
+    let gap = Gap { cause, ..gap };
+    match told.last_mut() {
+        Some(Told::Gap(before)) if before.cause == gap.cause && before.last + 1 == gap.first => before.last = gap.last,
+        _ => told.push(Told::Gap(gap)),
+    }
+}
+
+/// The names that exist in the queue, the default consumer's (empty) among them if it ever read.
+pub(super) fn names_of(queue: &Queue) -> Vec<String> {
+    let default = queue.existing_default().map(|_| String::new());
+    default.into_iter().chain(queue.consumer_names()).collect()
+}
+
+fn show(queue: &Queue, bounds: &Bounds<'_>) -> Check<Shown> {
+    let told = names_of(queue).into_iter().map(|name| Ok((name.clone(), look_ahead(queue, &name, bounds)?)));
+    Ok(Shown { next: next_of(queue), consumers: told.collect::<Check<_>>()? })
+}
+
+/// Everybody, and a new consumer, is told what is left, and nothing else.
+pub(super) fn look_at_all(queue: &Queue, bounds: &Bounds<'_>) -> Check {
+    let shown = show(queue, bounds)?;
+    bounds.check_consumers(&shown)?;
+    for (name, view) in &shown.consumers {
+        bounds.check_batches(name, view.place, &view.told)?;
+    }
+    Ok(())
+}
+
+/// Opens the image and checks everything that was promised. The image itself is used up.
+pub(super) fn examine(image: SimStorage, bounds: &Bounds<'_>, options: &Options, rng: &mut Rng) -> Check<Held> {
+    let queue = open(image, options)?;
+    ensure!(
+        queue.core.pool.usage().0 <= 4 + u64::from(options.max_mapped_arenas.unwrap_or(u32::MAX - 4)),
+        "opening maps too much"
+    );
+    let shown = show(&queue, bounds)?;
+    let promised = bounds.before.next;
+    ensure!(shown.next >= promised, "the next number is {}, and {promised} was given out", shown.next);
+    bounds.check_consumers(&shown)?;
+    if rng.percent(40) {
+        // A second opening, before and after the first one was closed in order, finds the same.
+        let storage = &queue.core.storage;
+        let again = match rng.below(3) {
+            0 => storage.process_kill(),
+            1 if bounds.cut => storage.power_cut(rng.next()),
+            _ => {
+                queue.close().map_err(|error| format!("does not close: {error}"))?;
+                storage.process_kill()
+            }
+        };
+        let second = show(&open(again, options)?, bounds)?;
+        for name in shown.consumers.keys().chain(second.consumers.keys()) {
+            let both = shown.consumers.get(name).zip(second.consumers.get(name));
+            let same = both.is_some_and(|(a, b)| a.place == b.place && bounds.agree(&queue, &a.told, &b.told));
+            ensure!(same, "opened twice, {name:?} is shown first and then {both:?}");
+        }
+        ensure!(second.next == shown.next, "opened twice: next is {}, then {}", shown.next, second.next);
+        if queue.core.check_readable().is_err() {
+            return examine_held(open(queue.core.storage.process_kill(), options)?, bounds, shown, options, rng);
+        }
+    }
+    examine_held(queue, bounds, shown, options, rng)
+}
+
+fn examine_held(queue: Queue, bounds: &Bounds<'_>, shown: Shown, options: &Options, rng: &mut Rng) -> Check<Held> {
+    let View { place: oldest, told } = look_ahead(&queue, PROBE, bounds)?;
+    queue.remove_consumer(PROBE).map_err(|error| format!("cannot remove the probe: {error}"))?;
+    let needed = shown.consumers.values().map(|view| view.place).min().unwrap_or(bounds.after.released);
+    let needed = needed.max(bounds.after.released);
+    // Where nothing is held a new consumer begins behind what is missing.
+    bounds.check_tail_gap(needed, oldest).map_err(|broken| format!("held from {oldest}, not {needed}: {broken}"))?;
+    bounds.check_batches(PROBE, oldest, &told)?;
+    for (name, view) in &shown.consumers {
+        bounds.check_batches(name, view.place, &view.told)?;
+    }
+    let held = Held { shown, oldest, told };
+    go_on(queue, bounds, &held, options, rng)?;
+    Ok(held)
+}
+
+/// The queue works: what is there is taken, new messages come in and out, and a clean end keeps it so.
+fn go_on(queue: Queue, bounds: &Bounds<'_>, held: &Held, options: &Options, rng: &mut Rng) -> Check {
+    let mut after = bounds.during.clone();
+    let early = rng.percent(50).then(|| enqueue_one(&queue, &mut after, rng)).transpose()?.flatten();
+    for (name, view) in &held.shown.consumers {
+        let standing = standing_of(&queue, name)?;
+        let (mut at, mut got) = (view.place, Vec::new());
+        loop {
+            match reading::next(&queue, &standing, Read::Take) {
+                Ok(Some(message)) if message.seq() >= at => {
+                    bounds.check_passed(name, at, message.seq())?;
+                    after.check_new(message.seq(), &message)?;
+                    got.push(Told::Message(message.seq()));
+                    at = message.seq() + 1;
+                }
+                Err(Error::Gap(gap)) if gap.first >= at => {
+                    bounds.check_passed(name, at, gap.first)?;
+                    bounds.check_gap_in(&gap, Some(&queue))?;
+                    note_gap(&mut got, gap);
+                    at = gap.last + 1;
+                }
+                Ok(None) => break,
+                found => return Err(format!("{name:?} gets {found:?} at {at}")),
+            }
+        }
+        // Where what is missing at the tail begins depends on how much of it was told before.
+        let mut expected = view.told.clone();
+        let unflushed = |last: &mut Told| matches!(last, Told::Gap(gap) if gap.cause == GapCause::Unflushed);
+        if let Some(seq) = early {
+            ensure!(got.pop() == Some(Told::Message(seq)), "{name:?} does not get the new message {seq} after {got:?}");
+        }
+        while expected.pop_if(unflushed).is_some() {}
+        while got.pop_if(unflushed).is_some() {}
+        ensure!(bounds.agree(&queue, &expected, &got), "{name:?} saw {expected:?} ahead, and got {got:?}");
+    }
+    let late = enqueue_one(&queue, &mut after, rng)?;
+    // A smaller limit than before may be taken by one segment of the old length, which stays until the tail leaves it; and
+    // what was set aside counts.
+    let roomy = options.max_bytes.is_none_or(|most| most >= 256 << 10)
+        && !queue.core.storage.file_names().iter().any(|name| name.ends_with(ASIDE_SUFFIX));
+    ensure!(late.is_some() || held.shown.consumers.is_empty() || !roomy, "a drained queue is full");
+    for name in held.shown.consumers.keys() {
+        if let Some(seq) = late {
+            let standing = standing_of(&queue, name)?;
+            let mut found = reading::next(&queue, &standing, Read::Take);
+            while let Err(Error::Gap(gap)) = &found {
+                bounds.check_gap_in(gap, Some(&queue))?;
+                found = reading::next(&queue, &standing, Read::Take);
+            }
+            let found = found.map_err(|error| format!("{name:?} cannot read the new message: {error}"))?;
+            let message = found.ok_or_else(|| format!("{name:?} does not get the new message {seq}"))?;
+            ensure!(message.seq() == seq, "{name:?} gets {} instead of the new message {seq}", message.seq());
+            after.check_new(seq, &message)?;
+        }
+    }
+    let next = next_of(&queue);
+    queue.close().map_err(|error| format!("does not close: {error}"))?;
+    let queue = open(queue.core.storage.power_cut(rng.next()), options)?;
+    ensure!(next_of(&queue) == next, "after a clean end the next number is {}, not {next}", next_of(&queue));
+    for name in held.shown.consumers.keys() {
+        let standing = standing_of(&queue, name)?;
+        ensure!(
+            late.is_none() || standing.seq() == next,
+            "after a clean end {name:?} stands at {}, not {next}",
+            standing.seq()
+        );
+    }
+    Ok(())
+}
+
+/// The number the message got; none when there was no room.
+fn enqueue_one(queue: &Queue, after: &mut Model, rng: &mut Rng) -> Check<Option<u64>> {
+    let next = next_of(queue);
+    let bytes = after.try_messages(next, &[rng.below(300) as usize]);
+    match queue.enqueue(&bytes[0]) {
+        Ok(seq) => {
+            ensure!(seq == next, "the new message got {seq} where {next} was next");
+            Ok(Some(seq))
+        }
+        // Of the smallest limits the index may leave next to nothing.
+        Err(error) if error.is_full() || matches!(error, Error::MessageTooLarge { .. }) => Ok(None),
+        Err(error) => Err(format!("does not take a new message: {error}")),
+    }
+}

@@ -1,0 +1,290 @@
+//! What each step does to the queue and to the model, and what it must answer.
+
+use super::*;
+
+impl History {
+    pub(super) fn perform(&mut self, step: &Step, during: &mut Model) -> Check {
+        let queue = self.queue()?.clone();
+        match step {
+            Step::Enqueue(len) => {
+                self.enqueue(&[*len], during, |bytes| queue.enqueue(&bytes[0]).map(|seq| seq..seq + 1))
+            }
+            Step::With(len) => self.enqueue(&[*len], during, |bytes| {
+                let filled = queue.enqueue_with(*len, |room| room.copy_from_slice(&bytes[0]));
+                filled.map(|seq| seq..seq + 1)
+            }),
+            Step::Batch(lens) => self.enqueue(lens, during, |messages| queue.enqueue_batch(messages)),
+            Step::Read(name, what) => self.read(&queue, name, *what).map(|_| ()),
+            Step::Drain(name, most) => {
+                for _ in 0..*most {
+                    if !self.read(&queue, name, Read::Take)? {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+            Step::Add(name) => self.add(&queue, name),
+            Step::Remove(name) => match queue.remove_consumer(name) {
+                Ok(()) => {
+                    self.model.remove_consumer(name);
+                    Ok(())
+                }
+                Err(Error::NotFound { .. }) if self.model.place(name).is_none() => Ok(()),
+                Err(error) => Err(format!("cannot remove {name:?}: {error}")),
+            },
+            Step::Fork(from, name) => self.fork(&queue, from, name),
+            Step::Seek(name, seq) => self.seek(&queue, name, *seq),
+            Step::Receive(name, most) => self.receive(&queue, name, *most),
+            Step::Answer(name, which, done) => self.answer(&queue, name, *which, *done),
+            Step::Clock(by) => {
+                match u64::try_from(*by) {
+                    Ok(by) => {
+                        queue.core.storage.advance_clock(by);
+                        self.model.elapsed += by;
+                    }
+                    Err(_) => queue.core.storage.set_back_clock(by.unsigned_abs()),
+                }
+                Ok(())
+            }
+            Step::Look => {
+                queue.expire();
+                Ok(())
+            }
+            Step::Flush => {
+                queue.core.flush().map_err(|error| format!("does not flush: {error}"))?;
+                self.flushed(&queue)
+            }
+            Step::WaitDurable => {
+                let tail = queue.core.writer.lock().committed();
+                queue.core.flush_to(tail).map_err(|error| format!("does not flush: {error}"))?;
+                ensure!(durable_of(&queue) == tail.seq, "durable is {}, waited for {}", durable_of(&queue), tail.seq);
+                self.claim(&queue);
+                Ok(())
+            }
+            Step::Prepare => {
+                prepare_ahead(&queue);
+                check_accounts(&queue)
+            }
+            Step::Close => {
+                queue.close().map_err(|error| format!("does not close: {error}"))?;
+                self.model.claimed = self.model.claimed.max(next_of(&queue));
+                self.model.flush_places();
+                Ok(())
+            }
+        }
+    }
+
+    fn claim(&mut self, queue: &Queue) {
+        self.model.claimed = self.model.claimed.max(durable_of(queue));
+    }
+
+    fn flushed(&mut self, queue: &Queue) -> Check {
+        let (durable, next) = (durable_of(queue), next_of(queue));
+        ensure!(durable == next, "flushed: durable is {durable} of {next}");
+        self.claim(queue);
+        self.model.flush_places();
+        Ok(())
+    }
+
+    fn enqueue(
+        &mut self,
+        lens: &[usize],
+        during: &mut Model,
+        write: impl FnOnce(&[Vec<u8>]) -> Result<std::ops::Range<u64>>,
+    ) -> Check {
+        let queue = self.queue()?.clone();
+        let first = next_of(&queue);
+        let messages = self.model.try_messages(first, lens);
+        during.clone_from(&self.model);
+        let range = first..first + lens.len() as u64;
+        match write(&messages) {
+            Ok(got) => {
+                ensure!(got == range, "got the numbers {got:?}, expected {range:?}");
+                self.model.acknowledge(range.clone())?;
+                self.counted(&queue, lens.len() as u64)?;
+                let every = self.options.flush_every_ops;
+                ensure!(every != Some(1) || durable_of(&queue) == range.end, "enqueued and not durable");
+            }
+            Err(Error::Full { .. } | Error::MessageTooLarge { .. }) => {
+                self.model.dropped = self.model.dropped.max(dropped_of(&queue));
+                self.trace.push("  refused".into());
+                self.model.refuse(range);
+                self.refused = Some(lens.to_vec());
+            }
+            Err(error) => return Err(format!("does not enqueue: {error}")),
+        }
+        Ok(())
+    }
+
+    /// So many operations were done: the one that makes the number has flushed.
+    fn counted(&mut self, queue: &Queue, count: u64) -> Check {
+        let before = self.operations;
+        self.operations += count;
+        match self.options.flush_every_ops {
+            Some(1) => self.claim(queue),
+            Some(every) if self.operations / every > before / every => self.flushed(queue)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// False when there was nothing to be read.
+    fn read(&mut self, queue: &Queue, name: &str, what: Read) -> Check<bool> {
+        self.add(queue, name)?;
+        let standing = standing_of(queue, name)?;
+        let found = match what {
+            Read::Skip => reading::skip(queue, &standing),
+            _ => reading::next(queue, &standing, what)
+                .map(|message| message.map(|message| (message.seq(), self.model.check_read(message.seq(), &message))))
+                .and_then(|found| match found {
+                    Some((seq, Ok(()))) => Ok(Some(seq)),
+                    Some((_, Err(broken))) => {
+                        Err(Error::InvalidArgument { path: None, what: "message", reason: broken })
+                    }
+                    None => Ok(None),
+                }),
+        };
+        let told = self.told(queue, name, found)?;
+        if let Some(Some(seq)) = told
+            && what != Read::Look
+        {
+            if let Some(standing) = self.model.consumers.get_mut(name) {
+                standing.finish(seq..seq + 1);
+            }
+            self.model.note_place(name, standing.seq())?;
+            self.counted(queue, 1)?;
+            if self.options.flush_every_ops == Some(1) {
+                self.model.flush_places();
+            }
+        } else {
+            self.model.note_place(name, standing.seq())?;
+        }
+        Ok(told.is_some())
+    }
+
+    /// What a read answered is what comes next for the consumer. The message's number; nothing inside for a gap, nothing at all
+    /// at the end.
+    fn told(&mut self, queue: &Queue, name: &str, found: Result<Option<u64>>) -> Check<Option<Option<u64>>> {
+        self.model.dropped = self.model.dropped.max(dropped_of(queue));
+        let expected = self.model.consumers.get(name).map_or(0, |standing| standing.expected());
+        match found {
+            Ok(Some(seq)) => {
+                ensure!(seq == expected, "{name:?} gets {seq}, and {expected} comes next");
+                ensure!(self.model.messages.contains_key(&seq), "message {seq} was never enqueued");
+                Ok(Some(Some(seq)))
+            }
+            Ok(None) => {
+                let next = next_of(queue);
+                ensure!(expected == next, "{name:?} at {expected} finds nothing below {next}");
+                // What it has dealt with was passed over.
+                self.model.note_place(name, standing_of(queue, name)?.seq())?;
+                Ok(None)
+            }
+            Err(Error::Gap(gap)) => {
+                ensure!(gap.first == expected, "{name:?} is told {gap:?}, and {expected} comes next");
+                self.model.check_gap(&gap)?;
+                if let Some(standing) = self.model.consumers.get_mut(name) {
+                    standing.finish(gap.first..gap.last + 1);
+                }
+                self.model.note_place(name, standing_of(queue, name)?.seq())?;
+                Ok(Some(None))
+            }
+            Err(error) => Err(format!("{name:?} at {expected} cannot read: {error}")),
+        }
+    }
+
+    /// Has messages handed out.
+    fn receive(&mut self, queue: &Queue, name: &str, most: usize) -> Check {
+        self.add(queue, name)?;
+        let standing = standing_of(queue, name)?;
+        for _ in 0..most {
+            let mut answer = Handed::default();
+            let found = queue.receive(&standing, reading::AsMessage).map(|found| {
+                found.map(|(message, handed)| {
+                    answer = handed;
+                    (message.seq(), self.model.check_read(message.seq(), &message))
+                })
+            });
+            let broken = match &found {
+                Ok(Some((_, broken))) => broken.clone(),
+                _ => Ok(()),
+            };
+            broken?;
+            let Some(told) = self.told(queue, name, found.map(|found| found.map(|(seq, _)| seq)))? else {
+                break;
+            };
+            if let Some(seq) = told {
+                if let Some(standing) = self.model.consumers.get_mut(name) {
+                    standing.hand_out(seq, answer);
+                }
+                self.model.note_place(name, standing.seq())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, queue: &Queue, name: &str, which: u64, done: bool) -> Check {
+        let standing = standing_of(queue, name)?;
+        let Some((seq, handed)) = self.model.in_flight(name, which) else {
+            return Ok(());
+        };
+        if !done {
+            queue.nack(&standing, seq, handed);
+            if let Some(standing) = self.model.consumers.get_mut(name) {
+                standing.returned.insert(seq);
+            }
+            return Ok(());
+        }
+        queue.ack(&standing, seq, handed).map_err(|error| format!("cannot acknowledge {seq}: {error}"))?;
+        if let Some(standing) = self.model.consumers.get_mut(name) {
+            standing.finish(seq..seq + 1);
+        }
+        self.model.note_place(name, standing.seq())?;
+        self.counted(queue, 1)?;
+        if self.options.flush_every_ops == Some(1) {
+            self.model.flush_places();
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, queue: &Queue, name: &str) -> Check {
+        if self.model.place(name).is_none() {
+            let place = standing_of(queue, name)?.seq();
+            let needed = self.model.released;
+            ensure!(self.model.is_gone(needed..place), "{name:?} begins at {place}, needed {needed}");
+            self.model.add_consumer(name, place);
+        }
+        Ok(())
+    }
+
+    fn fork(&mut self, queue: &Queue, from: &str, name: &str) -> Check {
+        self.add(queue, from)?;
+        let place = self.model.place(from).unwrap_or(0);
+        match queue.fork(&*standing_of(queue, from)?, name) {
+            Ok(standing) => {
+                ensure!(standing.seq() == place, "{name:?} begins at {}, not at {place}", standing.seq());
+                self.model.add_consumer(name, place);
+                self.model.copy_finished(from, name, place);
+            }
+            Err(Error::InvalidArgument { .. }) if self.model.place(name).is_some() => {}
+            Err(error) => return Err(format!("cannot fork: {error}")),
+        }
+        Ok(())
+    }
+
+    fn seek(&mut self, queue: &Queue, name: &str, seq: u64) -> Check {
+        self.add(queue, name)?;
+        let standing = standing_of(queue, name)?;
+        match queue.seek(&standing, seq) {
+            Ok(()) => {
+                let place = standing.seq();
+                let gone = self.model.is_gone(seq..seq + 1);
+                ensure!(place == seq || gone, "{name:?} was to go to {seq} and stands at {place}");
+                self.model.move_to(name, place);
+                Ok(())
+            }
+            Err(Error::NotFound { .. }) if self.model.is_gone(seq..seq + 1) => Ok(()),
+            Err(error) => Err(format!("cannot seek {seq}, held from {}: {error}", self.model.released)),
+        }
+    }
+}

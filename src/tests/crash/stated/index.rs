@@ -1,0 +1,143 @@
+//! Damage of the index itself.
+
+use super::*;
+
+/// Any one byte of the live part is damaged, in the same boot: nothing is lost, no number is given out twice, also after a kill, a
+/// power cut, a clean end.
+#[test]
+fn a_damaged_byte_of_the_live_part_costs_nothing() {
+    for every in [None, Some(1)] {
+        let options = options().flush_every_ops(every);
+        let base = closed(every);
+        for (at, bits) in (0..LIVE_LEN).zip([0x01u8, 0x40, 0xff].into_iter().cycle()) {
+            let storage = base.process_kill();
+            let byte = storage.read_file("index")[index_at::LIVE + at];
+            storage.corrupt("index", index_at::LIVE + at, &[byte ^ bits]);
+            let queue = open(storage, &options).unwrap();
+            for number in 20..40 {
+                assert_eq!(queue.enqueue(&content(number, 100)).unwrap(), number, "byte {at} xor {bits:#x}");
+            }
+            queue.core.flush().unwrap();
+            let kill = queue.core.storage.process_kill();
+            let cut = queue.core.storage.power_cut_losing_all();
+            queue.close().unwrap();
+            let closed = queue.core.storage.process_kill();
+            for (what, image) in [("kill", kill), ("power cut", cut), ("clean end", closed)] {
+                let queue = open(image, &options).unwrap();
+                let told = take_all(&queue).unwrap();
+                let messages = told.iter().flatten().map(|(number, bytes)| (*number, bytes.clone()));
+                let wanted = (5..40).map(|number| (number, content(number, 100)));
+                assert!(messages.eq(wanted), "{what}, byte {at} xor {bits:#x}: {told:?}");
+                assert!(what == "power cut" || told.iter().all(Result::is_ok), "{what}, byte {at}: {told:?}");
+            }
+        }
+    }
+}
+
+/// Both copies of the run's record are damaged: then cached bytes are not believed, and the checkpoint is.
+#[test]
+fn without_a_record_of_the_run_the_checkpoint_counts() {
+    let storage = closed(None);
+    for at in [live_at::RUN_A, live_at::RUN_B] {
+        storage.corrupt("index", index_at::LIVE + at + 10, &[0xa5]);
+    }
+    assert!(told_up_to(&open(storage, &options()).unwrap(), 20));
+}
+
+/// A checkpoint whose checksum is right and whose numbers no queue can have is not believed: the one before it is.
+#[test]
+fn a_checkpoint_with_numbers_beyond_the_limit_is_refused() {
+    let id = {
+        let queue = open(closed(None), &options()).unwrap();
+        queue.core.index.queue_id
+    };
+    type Change = fn(&mut Checkpoint, u64);
+    let fields: [(&str, Change); 7] = [
+        ("position", |checkpoint, value| checkpoint.position = value & !7),
+        ("unaligned position", |checkpoint, value| checkpoint.position = (value >> 8) | 1),
+        ("seq", |checkpoint, value| checkpoint.seq = value),
+        ("lease", |checkpoint, value| checkpoint.lease = value),
+        ("next life", |checkpoint, value| checkpoint.next_life = value),
+        ("gap", |checkpoint, value| checkpoint.gap = value),
+        ("dropped", |checkpoint, value| checkpoint.dropped_seq = value),
+    ];
+    for (field, change) in fields {
+        for (value, clean) in
+            [LIMIT, LIMIT + 8, u64::MAX - 7, u64::MAX].into_iter().flat_map(|v| [(v, true), (v, false)])
+        {
+            let storage = closed(None);
+            let bytes = storage.read_file("index");
+            let slots = [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B];
+            let newest = slots.into_iter().filter_map(|at| Checkpoint::decode(&bytes[at..], &id));
+            let mut hostile = newest.max_by_key(|slot| slot.number).unwrap();
+            hostile.number += 2;
+            hostile.clean = clean;
+            change(&mut hostile, value);
+            let older =
+                slots.into_iter().min_by_key(|at| Checkpoint::decode(&bytes[*at..], &id).map(|slot| slot.number));
+            storage.corrupt("index", older.unwrap(), &hostile.encode(&id));
+            let queue = open(storage.power_cut_losing_all(), &options()).unwrap();
+            assert!(told_up_to(&queue, 20), "{field} {value:#x}");
+            assert_eq!(queue.enqueue(b"new").unwrap(), 20, "{field} {value:#x}");
+            queue.close().unwrap();
+            let queue = open(queue.core.storage.process_kill(), &options()).unwrap();
+            assert_eq!(take_all(&queue).unwrap(), [Ok((20, b"new".to_vec()))], "{field} {value:#x}");
+        }
+    }
+}
+
+/// Some sector of the index cannot be read: the queue opens, and what the other sectors say is carried over.
+#[test]
+fn an_index_that_cannot_be_read_everywhere_is_made_anew() {
+    for sector in (0..index_at::END).step_by(512) {
+        let storage = closed(None);
+        storage.make_unreadable("index", sector..sector + 512);
+        let queue = open(storage, &roomy()).unwrap();
+        let told = take_all(&queue).unwrap();
+        // With its place lost the consumer begins with what is held.
+        let first = told.iter().flatten().map(|(seq, _)| *seq).next().unwrap();
+        assert!(
+            first == 5 || first < 5 && (index_at::CONSUMERS..index_at::SEGMENTS).contains(&sector),
+            "sector {sector}"
+        );
+        let wanted = (first..20).map(|number| Ok((number, content(number, 100))));
+        assert!(told.iter().filter(|told| told.is_ok()).cloned().eq(wanted), "sector {sector}: {told:?}");
+        let seq = queue.enqueue(b"new").unwrap();
+        assert!(seq >= 20, "sector {sector}: {seq}");
+        assert!(
+            queue.core.storage.file_names().iter().any(|name| name.starts_with("index.") || name == "index.damaged")
+        );
+        queue.close().unwrap();
+        let queue = open(queue.core.storage.process_kill(), &roomy()).unwrap();
+        assert_eq!(take_all(&queue).unwrap(), [Ok((seq, b"new".to_vec()))], "sector {sector}");
+    }
+}
+
+/// An index that is set aside counts in the limit of disk; one whose header alone is damaged is not set aside at all.
+#[test]
+fn an_index_that_is_set_aside_counts() {
+    for (damage, is_aside, consumers) in [(&b"damaged!"[..], false, 100), (&[0; 64], true, 20), (&[0; 64], true, 100)] {
+        let limit = 160 << 10;
+        let storage = disk(6);
+        let queue = open(storage.clone(), &options().max_bytes(limit)).unwrap();
+        queue.enqueue(b"message").unwrap();
+        for number in 0..consumers {
+            if queue.consumer(&format!("consumer {number}")).is_err() {
+                break;
+            }
+        }
+        let consumers = queue.consumer_names();
+        queue.close().unwrap();
+        drop(queue);
+        storage.corrupt("index", 0, damage);
+        let queue = open(storage.clone(), &options().max_bytes(limit)).unwrap();
+        assert_eq!(queue.consumer_names(), consumers);
+        while queue.enqueue(&content(1, 1000)).is_ok() {}
+        let names = storage.file_names();
+        assert_eq!(names.iter().any(|name| name.contains("damaged")), is_aside, "{names:?}");
+        let taken: u64 = names.iter().map(|name| storage.read_file(name).len() as u64).sum();
+        assert!(queue.stats().disk_bytes >= taken, "{} of {taken} bytes are counted", queue.stats().disk_bytes);
+        // Whoever has a place keeps it: with so many of them there is no room for two indexes, and the queue is full.
+        assert!(taken <= limit || consumers.len() > 63, "{taken} of {limit} bytes");
+    }
+}

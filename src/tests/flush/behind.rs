@@ -1,0 +1,163 @@
+//! Producers that are ahead of the keeper: full segments that are not synced, and who waits for them.
+
+use super::*;
+
+/// Without a thread the producer does the syncs; within a record that is longer than all of them together too.
+#[test]
+fn few_full_segments_wait_for_their_sync() {
+    MOST_HELD_HERE.set(Some(3));
+    let storage = disk();
+    let queue = open(&storage, &options(), false);
+    for len in [3000, 3000, 3000, 3000, 3000, 3000, 300_000, 3000, LEN] {
+        queue.enqueue(&vec![1; len]).unwrap();
+        assert!(queue.core.segments.list().held() <= 3);
+    }
+    // All of the long record was synced but its end, though nobody had flushed what was committed behind it.
+    assert!(queue.core.durable.lock().spot.seq >= 6);
+    let cut = open(&storage.power_cut_losing_all(), &options(), false);
+    assert!(take_all(&cut).0.len() >= 6);
+}
+
+/// The producer waits for the keeper, and syncs nothing itself.
+#[test]
+fn a_producer_waits_for_the_keeper_when_too_many_segments_are_not_synced() {
+    let storage = disk();
+    let queue = open(&storage, &options(), true);
+    queue.enqueue(&[1; LEN]).unwrap();
+    let gate = storage.stop_next(Call::SyncFile);
+    let producer = {
+        let queue = queue.clone();
+        thread::spawn(move || {
+            MOST_HELD_HERE.set(Some(2));
+            let before = SYNCS.get();
+            let mut most = 0;
+            for _ in 0..13 {
+                queue.enqueue(&[1; LEN]).unwrap();
+                most = most.max(queue.core.segments.list().held());
+            }
+            (SYNCS.get() - before, most)
+        })
+    };
+    gate.wait_for_visitor();
+    // The keeper stands in its first sync: nothing is durable, and the producer can go on only so far.
+    assert!(queue.core.segments.list().held() <= 2);
+    gate.open();
+    let (syncs, most) = producer.join().unwrap();
+    assert_eq!((syncs, most <= 2), (0, true), "{most}");
+    let (seqs, gaps) = take_all(&queue);
+    assert_eq!((seqs.len(), gaps), (14, 0));
+    queue.close().unwrap();
+}
+
+/// A queue is closed, or flushed by its timer, by whoever waits for the producers' lock, whose holder waits for the keeper.
+#[test]
+fn a_producer_that_waits_for_the_keeper_hangs_neither_its_timer_nor_a_close() {
+    for close in [false, true] {
+        let storage = disk();
+        let options = options().flush_every(Duration::from_millis(1));
+        let queue = open(&storage, &options, true);
+        let producer = {
+            let queue = queue.clone();
+            thread::spawn(move || {
+                MOST_HELD_HERE.set(Some(2));
+                let mut stored = 0;
+                while stored < 14 && queue.enqueue(&[1; LEN]).is_ok() {
+                    stored += 1;
+                }
+                stored
+            })
+        };
+        if close {
+            while queue.core.segments.list().live.len() < 3 {
+                thread::yield_now();
+            }
+            queue.close().unwrap();
+        }
+        let stored: usize = producer.join().unwrap();
+        queue.close().unwrap();
+        let again = open(&storage, &options, false);
+        assert_eq!(take_all(&again), ((0..stored as u64).collect(), 0));
+    }
+}
+
+/// A failure while a producer waits reaches it.
+#[test]
+fn a_producer_that_waits_for_a_sync_that_fails_is_refused() {
+    let storage = disk();
+    let queue = open(&storage, &options(), true);
+    queue.enqueue(&[1; LEN]).unwrap();
+    storage.fail_after(Call::SyncFile, 1, Errno::IO, false);
+    MOST_HELD_HERE.set(Some(2));
+    let refused = (0..13).find_map(|_| queue.enqueue(&[1; LEN]).err());
+    assert!(matches!(refused, Some(Error::Poisoned { .. })), "{refused:?}");
+}
+
+/// So much is held that is not durable, and nobody asks for a flush: there is a checkpoint all the same.
+#[test]
+fn a_checkpoint_is_never_far_behind_what_is_held() {
+    let storage = SimStorage::new(5).with_file_capacity(1 << 20);
+    let options = Options::new().arena_size(16 << 10).max_bytes(8 << 20);
+    let queue = open(&storage, &options, false);
+    for _ in 0..600 {
+        queue.enqueue(&[1; 4000]).unwrap();
+        let behind = queue.core.committed_spot().position - queue.core.index.checkpoint().position;
+        assert!(behind < 2 * crate::state::MOST_BEHIND, "{behind}");
+    }
+    // Nearly empty, it is left alone.
+    take_all(&queue);
+    queue.core.flush().unwrap();
+    let syncs = storage.call_count(Call::SyncFile);
+    let segments = queue.core.segments.list().live.len();
+    for _ in 0..20 {
+        queue.enqueue(&[1; 4000]).unwrap();
+        take_all(&queue);
+    }
+    assert_eq!(queue.core.segments.list().live.len(), segments);
+    assert_eq!(storage.call_count(Call::SyncFile), syncs);
+}
+
+/// The keeper cannot flush, for a reason that may pass: the producer that waits for it learns the reason, and goes on later.
+#[test]
+fn a_producer_that_waits_for_a_flush_that_cannot_be_made_now_is_told_and_may_try_again() {
+    let storage = disk();
+    let queue = open(&storage, &options(), false);
+    for _ in 0..2 {
+        queue.enqueue(&[1; LEN]).unwrap();
+    }
+    storage.fail_after(Call::SyncFile, 1, Errno::IO, false);
+    queue.core.flush().unwrap_err();
+    drop(queue);
+    // What a failed sync left is stored again before the next one, and that is refused.
+    let storage = storage.process_kill();
+    let queue = open(&storage, &options(), true);
+    storage.fail_after(Call::Read, 1, Errno::IO, true);
+    // Each try is answered before the next one: none is spent while nobody looks.
+    let (send, answers) = std::sync::mpsc::sync_channel(0);
+    let producer = queue.clone();
+    thread::spawn(move || {
+        MOST_HELD_HERE.set(Some(2));
+        while send.send(producer.enqueue(&[1; LEN]).is_ok()).is_ok() {}
+    });
+    let answer = || answers.recv_timeout(Duration::from_secs(60)).expect("the producer does not wait for ever");
+    let mut taken = 0;
+    while answer() {
+        taken += 1;
+    }
+    storage.clear_faults();
+    assert!(!queue.core.is_poisoned() && taken < 20);
+    while !answer() {}
+}
+
+/// A subscriber's panic ends the keeper's thread: what it would have done the calls do.
+#[test]
+fn when_the_thread_has_ended_nobody_waits_for_what_it_would_have_done() {
+    let storage = disk();
+    let queue = open(&storage, &options().flush_every(std::time::Duration::from_secs(3600)), true);
+    assert!(queue.core.bell.ring(|_| {}));
+    drop(crate::commit::keeper::Leaving(&queue.core));
+    assert!(!queue.core.bell.ring(|wishes| wishes.flush = true) && !queue.core.bell.is_answered());
+    for _ in 0..8 {
+        queue.enqueue(&[1; LEN]).unwrap();
+    }
+    queue.close().unwrap();
+}

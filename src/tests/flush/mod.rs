@@ -1,0 +1,322 @@
+//! What a sync that fails, or is under way, means for everybody else: on the simulated disk, in an order that is made.
+
+mod behind;
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::commit::keeper::NO_THREADS;
+use crate::consume::standing::Read;
+use crate::engine::Engine;
+use crate::engine::reading;
+use crate::error::Error;
+use crate::options::Options;
+use crate::segment::MOST_HELD_HERE;
+use crate::tests::sim::{Call, SYNCS, SimStorage};
+
+type Queue = Arc<Engine<SimStorage>>;
+
+/// At most seven segments of 64 KiB.
+fn options() -> Options {
+    Options::new().arena_size(4096).max_bytes(512 << 10)
+}
+
+/// Two and a piece fill a segment.
+const LEN: usize = 24_000;
+
+fn disk() -> SimStorage {
+    SimStorage::new(5).with_file_capacity(64 << 10)
+}
+
+fn open(storage: &SimStorage, options: &Options, threads: bool) -> Queue {
+    Arc::new(Engine::open(storage.clone(), options, threads).unwrap())
+}
+
+/// The numbers of the messages the default consumer is given, to the end, and how many gaps it is told of.
+fn take_all(queue: &Queue) -> (Vec<u64>, usize) {
+    let standing = queue.consumer("").unwrap();
+    let (mut seqs, mut gaps) = (Vec::new(), 0);
+    loop {
+        match reading::next(queue, &standing, Read::Take) {
+            Ok(Some(message)) => seqs.push(message.seq()),
+            Ok(None) => return (seqs, gaps),
+            Err(Error::Gap(_)) => gaps += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn is_failed_sync(error: &Error) -> bool {
+    matches!(error, Error::Io { op: "flush", .. })
+}
+
+/// A full segment is closed by nobody before it is synced: what the kernel failed to write of it by itself is told.
+#[test]
+fn a_write_back_that_failed_before_the_flush_fails_the_flush() {
+    for lost in ["segment-00000000", "segment-00000002"] {
+        let storage = disk();
+        let queue = open(&storage, &options(), false);
+        for _ in 0..9 {
+            queue.enqueue(&[1; LEN]).unwrap();
+        }
+        assert!(queue.core.segments.list().live.len() >= 4);
+        storage.fail_write_back(lost);
+        let answer = queue.core.flush();
+        assert!(answer.as_ref().is_err_and(is_failed_sync), "{lost}: {answer:?}");
+        assert!(matches!(queue.core.flush(), Err(Error::Poisoned { .. })));
+        assert!(queue.close().is_err());
+    }
+}
+
+/// What a process stored and did not sync, the next one flushes through descriptors that were open from its opening on.
+#[test]
+fn a_write_back_that_failed_since_the_opening_fails_the_flush_of_what_was_found() {
+    let storage = disk();
+    let queue = open(&storage, &options(), false);
+    for _ in 0..9 {
+        queue.enqueue(&[1; LEN]).unwrap();
+    }
+    let storage = storage.process_kill();
+    let queue = open(&storage, &options(), false);
+    storage.fail_write_back("segment-00000001");
+    assert!(queue.core.flush().as_ref().is_err_and(is_failed_sync));
+}
+
+/// Segments that are drained are recycled without a sync of theirs, and hold no descriptor.
+#[test]
+fn a_queue_that_is_nearly_empty_is_never_synced_for_its_descriptors() {
+    MOST_HELD_HERE.set(Some(6));
+    let storage = disk();
+    let queue = open(&storage, &options(), false);
+    queue.consumer("").unwrap();
+    queue.enqueue(&[1; LEN]).unwrap();
+    take_all(&queue);
+    let flushes = || queue.core.flush_totals.count.load(std::sync::atomic::Ordering::Relaxed);
+    let before = flushes();
+    for _ in 0..200 {
+        queue.enqueue(&[1; LEN]).unwrap();
+        take_all(&queue);
+    }
+    assert_eq!(flushes(), before);
+    assert!(queue.core.segments.list().held() <= 2);
+}
+
+/// Two threads: one syncs the directory, the other must not take that for done.
+#[test]
+fn a_directory_sync_that_is_under_way_is_waited_for() {
+    let storage = SimStorage::new(5).with_file_capacity(256 << 10);
+    let options = Options::new().arena_size(16 << 10).max_bytes(256 << 10).flush_every_ops(1);
+    let queue = open(&storage, &options, false);
+    let standing = queue.consumer("").unwrap();
+    for _ in 0..3 {
+        queue.enqueue(&[1; 3000]).unwrap();
+    }
+    let in_file = storage.stop_next(Call::SyncFile);
+    let producer = {
+        let queue = queue.clone();
+        // Begins a new segment.
+        thread::spawn(move || queue.enqueue(&[2; 30_000]).unwrap())
+    };
+    in_file.wait_for_visitor();
+    let in_directory = storage.stop_next(Call::SyncDirectory);
+    let consumer = {
+        let queue = queue.clone();
+        thread::spawn(move || reading::next(&queue, &standing, Read::Take).unwrap().unwrap().seq())
+    };
+    in_directory.wait_for_visitor();
+    in_file.open();
+    // Whoever says that message 3 is durable while the directory is not would be found out by a power cut now.
+    for _ in 0..1000 {
+        if queue.core.durable.lock().spot.seq > 3 {
+            let cut = open(&storage.power_cut_losing_all(), &options, false);
+            assert_eq!(take_all(&cut).0.last(), Some(&3), "it was said to be durable");
+        }
+        thread::yield_now();
+    }
+    in_directory.open();
+    assert_eq!((producer.join().unwrap(), consumer.join().unwrap()), (3, 0));
+    let cut = open(&storage.power_cut_losing_all(), &options, false);
+    assert_eq!(take_all(&cut).0.last(), Some(&3));
+}
+
+/// Rule R6, also where the sync belongs to a seek or to the end of a consumer.
+#[test]
+fn a_failed_sync_in_seek_or_remove_consumer_poisons() {
+    for remove in [false, true] {
+        let storage = disk();
+        let queue = open(&storage, &options(), false);
+        for _ in 0..10 {
+            queue.enqueue(b"message").unwrap();
+        }
+        let worker = queue.consumer("worker").unwrap();
+        queue.core.flush().unwrap();
+        let mut handed: Vec<_> = (0..3).map(|_| queue.receive(&worker, reading::AsMessage).unwrap().unwrap()).collect();
+        let (message, answer) = handed.swap_remove(1);
+        queue.ack(&worker, message.seq(), answer).unwrap();
+        let default = queue.consumer("").unwrap();
+        for _ in 0..5 {
+            reading::next(&queue, &default, Read::Take).unwrap().unwrap();
+        }
+        storage.fail_after(Call::SyncFile, 1, Errno::IO, false);
+        let answer = if remove { queue.remove_consumer("worker") } else { queue.seek(&worker, 0) };
+        assert!(answer.as_ref().is_err_and(is_failed_sync), "{answer:?}");
+        assert!(matches!(queue.core.flush(), Err(Error::Poisoned { .. })));
+        assert!(queue.close().is_err());
+        if !remove {
+            // What was acknowledged stays so.
+            let again = open(&storage.process_kill(), &options(), false);
+            let worker = again.consumer("worker").unwrap();
+            let next = |_| again.receive(&worker, reading::AsMessage).unwrap().unwrap().0.seq();
+            assert_eq!((0..2).map(next).collect::<Vec<_>>(), [0, 2]);
+        }
+    }
+}
+
+/// Pages that an earlier failure left off the disk are stored again, and never in a segment that is used again meanwhile.
+#[test]
+fn nothing_is_stored_again_in_a_segment_that_was_drained() {
+    let storage = disk();
+    let queue = open(&storage, &options(), false);
+    queue.consumer("").unwrap();
+    for _ in 0..6 {
+        queue.enqueue(&[1; LEN]).unwrap();
+    }
+    storage.fail_after(Call::SyncFile, 1, Errno::IO, false);
+    queue.core.flush().unwrap_err();
+    drop(queue);
+    let storage = storage.process_kill();
+    let queue = open(&storage, &options(), false);
+    let in_sync = storage.stop_next(Call::SyncFile);
+    let flusher = {
+        let queue = queue.clone();
+        thread::spawn(move || queue.core.flush())
+    };
+    in_sync.wait_for_visitor();
+    // The flush is in the first segment. Meanwhile all of them are drained, and spares.
+    let standing = queue.consumer("").unwrap();
+    for seq in 0..6 {
+        assert_eq!(reading::next(&queue, &standing, Read::Take).unwrap().unwrap().seq(), seq);
+    }
+    queue.enqueue(&[2; LEN]).unwrap();
+    take_all(&queue);
+    let in_write = storage.stop_next(Call::Write);
+    in_sync.open();
+    while !in_write.is_visited() && !flusher.is_finished() {
+        thread::yield_now();
+    }
+    if flusher.is_finished() {
+        in_write.open();
+    }
+    for _ in 0..6 {
+        queue.enqueue(&[3; LEN]).unwrap();
+    }
+    in_write.open();
+    flusher.join().unwrap().unwrap();
+    let told: Vec<_> = std::iter::from_fn(|| reading::next(&queue, &standing, Read::Take).unwrap())
+        .map(|message| message[..] == [3; LEN])
+        .collect();
+    assert_eq!(told, [true; 6]);
+}
+
+/// A timer, or ages, without the thread that looks after them would be a promise nobody keeps.
+#[test]
+fn a_queue_whose_thread_cannot_be_started_does_not_open_with_a_timer() {
+    NO_THREADS.set(true);
+    let day = Duration::from_secs(86_400);
+    for options in [options().flush_every(day), options().max_age(day)] {
+        let storage = disk();
+        let refused = Engine::open(storage.clone(), &options, true).map(|_| ()).unwrap_err();
+        assert!(matches!(refused, Error::Io { op: "start a thread for", .. }), "{refused}");
+        // The lock was let go, and the queue is what it was.
+        NO_THREADS.set(false);
+        open(&storage, &options, true).close().unwrap();
+        NO_THREADS.set(true);
+    }
+    // Without either the calls do what the thread would do.
+    let storage = disk();
+    let queue = open(&storage, &options(), true);
+    queue.consumer("").unwrap();
+    for _ in 0..100 {
+        queue.enqueue(&[1; LEN]).unwrap();
+        assert_eq!(take_all(&queue).0.len(), 1);
+    }
+    assert!(queue.core.segments.list().live.len() <= 2);
+    queue.close().unwrap();
+}
+
+/// A flush comes while the closure of `enqueue_with` runs, whose message has room in two segments: the first one is full, and
+/// nothing is in that room yet.
+#[test]
+fn a_message_written_in_place_over_a_segments_end_is_synced_by_the_flush_behind_it() {
+    let storage = disk();
+    let queue = open(&storage, &options(), false);
+    queue.enqueue(&[1; LEN]).unwrap();
+    queue.enqueue(&[1; LEN]).unwrap();
+    let other = Arc::clone(&queue);
+    let written = queue.enqueue_with(LEN, |room| {
+        // As the timer's, or that of another producer.
+        thread::spawn(move || other.core.flush_on_time().unwrap()).join().unwrap();
+        room.fill(7);
+    });
+    assert_eq!(written.unwrap(), 2);
+    queue.core.flush().unwrap();
+    let cut = open(&storage.power_cut_losing_all(), &options(), false);
+    assert_eq!(take_all(&cut).0, [0, 1, 2]);
+}
+
+/// As before, and the flush comes between two steps of storing the message into its room.
+#[test]
+fn a_message_is_synced_by_the_flush_behind_it_also_when_another_came_while_it_was_stored() {
+    let storage = disk();
+    let queue = open(&storage, &options(), false);
+    queue.enqueue(&[1; LEN]).unwrap();
+    queue.enqueue(&[1; LEN]).unwrap();
+    let (other, disk) = (Arc::clone(&queue), storage.clone());
+    let mut flusher = None;
+    let written = queue.enqueue_with(LEN, |room| {
+        room.fill(7);
+        let gate = disk.stop_next(Call::Write);
+        flusher = Some(thread::spawn(move || {
+            gate.wait_for_visitor();
+            other.core.flush_on_time().unwrap();
+            gate.open();
+        }));
+    });
+    assert_eq!(written.unwrap(), 2);
+    flusher.unwrap().join().unwrap();
+    queue.core.flush().unwrap();
+    let cut = open(&storage.power_cut_losing_all(), &options(), false);
+    assert_eq!(take_all(&cut).0, [0, 1, 2]);
+}
+
+/// Where the index is written by calls a checkpoint may be refused behind a message that is in the queue: that is no refusal of
+/// the message.
+#[test]
+fn a_message_that_is_in_the_queue_is_not_called_refused_for_want_of_space() {
+    let mut seen = 0;
+    for (every, nth) in [1, 2].into_iter().flat_map(|every| (1..40).map(move |nth| (every, nth))) {
+        let storage = disk();
+        storage.set_stores(crate::storage::Stores::ByCall);
+        let queue = open(&storage, &options().flush_every_ops(every), false);
+        let reader = queue.consumer("").unwrap();
+        for _ in 0..3 {
+            queue.enqueue(&[1; 3000]).unwrap();
+        }
+        reading::next(&queue, &reader, Read::Take).unwrap();
+        storage.fail_after(Call::Write, nth, Errno::NOSPC, true);
+        for _ in 0..8 {
+            let before = queue.core.committed_spot().seq;
+            let answer = queue.enqueue(&[1; 20_000]);
+            let is_in = queue.core.committed_spot().seq > before;
+            if let Err(error) = answer {
+                assert!(!(is_in && error.is_full()), "{error}");
+                seen += u64::from(is_in);
+                break;
+            }
+        }
+    }
+    assert!(seen > 0);
+}

@@ -1,0 +1,368 @@
+//! What lies on the disk and in the page cache: names, files, pages, and what a power cut leaves of them.
+
+use super::*;
+
+pub(super) const PAGE: usize = 4096;
+/// What a disk writes whole or not at all.
+pub(super) const SECTOR: usize = 512;
+/// Versions of a page that may have reached the disk early; the oldest are forgotten.
+pub(super) const MAX_EARLY: usize = 8;
+
+pub(super) type Image = Arc<[u8; PAGE]>;
+
+#[derive(Debug, Clone)]
+pub(super) struct Page {
+    pub(super) durable: Image,
+    /// What the disk may hold instead, oldest first; while the page is dirty the last one is what was last seen of it.
+    pub(super) early: Vec<Image>,
+    pub(super) dirty: bool,
+    pub(super) allocated: bool,
+    pub(super) durable_allocated: bool,
+}
+
+pub(super) type Names = BTreeMap<String, Arc<Inode>>;
+
+#[derive(Debug)]
+pub(super) struct Inode {
+    pub(super) id: u64,
+    /// How often the kernel failed to write pages of it by itself.
+    pub(super) failures: AtomicU64,
+    pub(super) memory: Arc<HeapMemory>,
+    /// Who has it open has this too.
+    pub(super) open: Arc<()>,
+    pub(super) body: Mutex<Body>,
+}
+
+/// A file without a name: its space is taken while it is open or mapped.
+#[derive(Debug)]
+pub(super) struct Nameless {
+    pub(super) inode: Weak<Inode>,
+    pub(super) open: Weak<()>,
+    pub(super) memory: Weak<HeapMemory>,
+    pub(super) bytes: u64,
+}
+
+impl Nameless {
+    pub(super) fn new(inode: &Arc<Inode>) -> Nameless {
+        Nameless {
+            open: Arc::downgrade(&inode.open),
+            memory: Arc::downgrade(&inode.memory),
+            bytes: inode.allocated_bytes(),
+            inode: Arc::downgrade(inode),
+        }
+    }
+
+    pub(super) fn is_in_use(&self) -> bool {
+        let own = usize::from(self.inode.strong_count() > 0);
+        self.open.strong_count() > own || self.memory.strong_count() > own
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Body {
+    pub(super) len: usize,
+    pub(super) durable_len: usize,
+    pub(super) pages: Vec<Page>,
+}
+
+impl Inode {
+    pub(super) fn new(id: u64, capacity: usize) -> Inode {
+        let durable: Image = Arc::new([0; PAGE]);
+        let page = Page { durable, early: Vec::new(), dirty: false, allocated: false, durable_allocated: false };
+        let pages = vec![page; capacity.div_ceil(PAGE)];
+        let memory = HeapMemory::new(pages.len() * PAGE);
+        let body = Mutex::new(Body { len: 0, durable_len: 0, pages });
+        Inode { id, failures: AtomicU64::new(0), memory, open: Arc::default(), body }
+    }
+
+    pub(super) fn allocated_bytes(&self) -> u64 {
+        let pages = self.body.lock().pages.iter().filter(|page| page.allocated).count();
+        (pages * PAGE) as u64
+    }
+
+    /// As a killed process leaves it: cached and durable bytes as they are.
+    pub(super) fn copy(&self) -> Inode {
+        let body = self.body.lock().clone();
+        let memory = HeapMemory::new(body.pages.len() * PAGE);
+        memory.write(0, &self.bytes(0, body.len));
+        Inode { id: self.id, failures: AtomicU64::new(0), memory, open: Arc::default(), body: Mutex::new(body) }
+    }
+
+    /// As a power cut leaves it.
+    pub(super) fn cut(&self, rng: &mut Rng, mood: &Mood) -> Inode {
+        let body = self.body.lock();
+        let new_size = rng.percent(mood.sizes);
+        let len = if new_size { body.len } else { body.durable_len };
+        let cut = Inode::new(self.id, body.pages.len() * PAGE);
+        let mut content = Vec::with_capacity(len.next_multiple_of(PAGE));
+        for page in &body.pages[..len.div_ceil(PAGE)] {
+            content.extend_from_slice(&page.after_power_cut(rng, mood.pages));
+        }
+        content.truncate(len);
+        let allocated = |page: &Page| {
+            if new_size { page.allocated } else { page.durable_allocated }
+        };
+        cut.body.lock().put(&cut.memory, &content, |number| allocated(&body.pages[number]));
+        cut
+    }
+
+    pub(super) fn bytes(&self, offset: usize, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.memory.read(offset, &mut bytes);
+        bytes
+    }
+
+    pub(super) fn image(&self, page: usize) -> Image {
+        let mut image = [0; PAGE];
+        self.memory.read(page * PAGE, &mut image);
+        Arc::new(image)
+    }
+
+    /// Records what is in memory as something that may have reached the disk.
+    pub(super) fn snapshot(&self) {
+        let mut body = self.body.lock();
+        let used = body.len.div_ceil(PAGE);
+        for (number, page) in body.pages[..used].iter_mut().enumerate() {
+            let mut live = [0; PAGE];
+            self.memory.read(number * PAGE, &mut live);
+            if live != **page.early.last().unwrap_or(&page.durable) {
+                assert!(page.allocated, "mmq stored into a hole of a file (page {number}): SIGBUS on a full disk");
+                if page.early.len() >= MAX_EARLY {
+                    page.early.remove(0);
+                }
+                page.early.push(Arc::new(live));
+                page.dirty = true;
+            }
+        }
+    }
+
+    /// Linux marks pages clean whether or not they could be written; what was refused stays in the cache alone.
+    pub(super) fn sync(&self, works: bool) {
+        self.snapshot();
+        let mut body = self.body.lock();
+        for (number, page) in body.pages.iter_mut().enumerate() {
+            if works && std::mem::take(&mut page.dirty) {
+                page.durable = page.early.pop().unwrap_or_else(|| self.image(number));
+                page.early.clear();
+            }
+            page.dirty = false;
+            if works {
+                page.durable_allocated = page.allocated;
+            }
+        }
+        if works {
+            body.durable_len = body.len;
+        }
+    }
+}
+
+impl Page {
+    pub(super) fn after_power_cut(&self, rng: &mut Rng, mood: u64) -> [u8; PAGE] {
+        let versions = self.early.len() as u64 + 1;
+        let version = |number: u64| number.checked_sub(1).map_or(&self.durable, |number| &self.early[number as usize]);
+        if versions == 1 || mood == 0 {
+            return *self.durable;
+        }
+        if mood == 100 {
+            return **version(versions - 1);
+        }
+        let (old, new) = (rng.below(versions), rng.below(versions));
+        let mut image = **version(old.min(new));
+        let torn = rng.percent(50);
+        for sector in (0..PAGE).step_by(SECTOR) {
+            if !torn || rng.percent(50) {
+                image[sector..][..SECTOR].copy_from_slice(&version(old.max(new))[sector..][..SECTOR]);
+            }
+        }
+        image
+    }
+}
+
+impl Body {
+    /// Makes `content` the whole of the file, durably.
+    pub(super) fn put(&mut self, memory: &HeapMemory, content: &[u8], allocated: impl Fn(usize) -> bool) {
+        (self.len, self.durable_len) = (content.len(), content.len());
+        memory.write(0, content);
+        for (number, (page, bytes)) in self.pages.iter_mut().zip(content.chunks(PAGE)).enumerate() {
+            let mut image = [0; PAGE];
+            image[..bytes.len()].copy_from_slice(bytes);
+            page.allocated = allocated(number) || image != [0; PAGE];
+            if image != [0; PAGE] {
+                page.durable = Arc::new(image);
+            }
+            page.durable_allocated = page.allocated;
+        }
+    }
+
+    pub(super) fn check_capacity(&self, end: usize) {
+        assert!(end <= self.pages.len() * PAGE, "larger than the simulated file's capacity: use with_file_capacity");
+    }
+
+    pub(super) fn grow(&mut self, inode: &Inode, end: usize) {
+        self.check_capacity(end);
+        if end > self.len {
+            let fresh = inode.bytes(self.len, end - self.len);
+            assert!(fresh.iter().all(|byte| *byte == 0), "mmq stored behind the end of a file: SIGBUS");
+            self.len = end;
+        }
+    }
+}
+
+/// Chances in percent that what was not synced is on the disk anyway. Often the extremes: all of it, none of it.
+pub(super) struct Mood {
+    pub(super) names: u64,
+    pub(super) sizes: u64,
+    pub(super) pages: u64,
+}
+
+/// A change of names that is not yet durable: `from` nothing is a creation, `to` nothing a removal.
+#[derive(Debug, Clone)]
+pub(super) struct Pending {
+    pub(super) from: Option<String>,
+    pub(super) to: Option<String>,
+    pub(super) inode: Arc<Inode>,
+}
+
+impl Pending {
+    /// Whatever else was kept or lost, a file never shows under two names.
+    pub(super) fn apply(&self, names: &mut Names) {
+        match (&self.from, &self.to) {
+            (_, Some(to)) => {
+                names.retain(|_, inode| inode.id != self.inode.id);
+                names.insert(to.clone(), self.inode.clone());
+            }
+            (Some(from), None) if names.get(from).is_some_and(|inode| inode.id == self.inode.id) => {
+                names.remove(from);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) names: Names,
+    pub(super) durable_names: Names,
+    pub(super) pending: Vec<Pending>,
+    pub(super) faults: Vec<Fault>,
+    pub(super) gate: Option<(Call, Arc<Gate>)>,
+    /// By inode.
+    pub(super) unreadable: Vec<(u64, Range<usize>)>,
+    pub(super) counts: [u64; Call::List as usize + 1],
+    /// How many of them failed as they were told to.
+    pub(super) failed: [u64; Call::List as usize + 1],
+    /// A digest of all calls, in their order.
+    pub(super) calls: u64,
+    pub(super) freeze: Option<u64>,
+    pub(super) frozen: Option<SimStorage>,
+    pub(super) capacity: Option<u64>,
+    pub(super) file_capacity: usize,
+    pub(super) stores: Stores,
+    pub(super) rng: Rng,
+    pub(super) life: Life,
+    pub(super) now: u64,
+    pub(super) next_inode: u64,
+    pub(super) nameless: Vec<Nameless>,
+    pub(super) holder: Option<u64>,
+}
+
+impl State {
+    pub(super) fn used(&self) -> u64 {
+        let named: u64 = self.names.values().map(|inode| inode.allocated_bytes()).sum();
+        let nameless = self.nameless.iter().filter(|nameless| nameless.is_in_use());
+        named + nameless.map(|nameless| nameless.bytes).sum::<u64>()
+    }
+
+    pub(super) fn note_call(&mut self, what: impl Hash) {
+        let mut hasher = DefaultHasher::new();
+        (self.calls, what).hash(&mut hasher);
+        self.calls = hasher.finish();
+    }
+
+    pub(super) fn free(&self) -> u64 {
+        self.capacity.unwrap_or(1 << 40).saturating_sub(self.used())
+    }
+
+    pub(super) fn find(&self, name: &str) -> io::Result<Arc<Inode>> {
+        Ok(self.names.get(name).cloned().ok_or(Errno::NOENT)?)
+    }
+
+    pub(super) fn change(&mut self, from: Option<&str>, to: Option<&str>, inode: Arc<Inode>) {
+        let change = Pending { from: from.map(str::to_owned), to: to.map(str::to_owned), inode };
+        change.apply(&mut self.names);
+        self.pending.push(change);
+    }
+
+    pub(super) fn new_inode(&mut self, capacity: usize) -> Arc<Inode> {
+        self.next_inode += 1;
+        Arc::new(Inode::new(self.next_inode, capacity))
+    }
+
+    /// Takes a name away as if it had never been, whatever is pending.
+    pub(super) fn forget(&mut self, name: &str) {
+        if let Some(inode) = self.names.remove(name) {
+            self.pending.retain(|change| change.inode.id != inode.id);
+            self.durable_names.retain(|_, durable| durable.id != inode.id);
+        }
+        self.durable_names.remove(name);
+    }
+
+    /// The same disk holding copies of its files, with nobody there.
+    pub(super) fn with(&self, names: [&Names; 2], pending: &[Pending], copy: impl FnMut(&Inode) -> Inode) -> State {
+        let mut copy = copy;
+        let copies: BTreeMap<_, _> = inodes(names, pending).map(|inode| (inode.id, inode)).collect();
+        let copies: BTreeMap<_, _> = copies.into_iter().map(|(id, inode)| (id, Arc::new(copy(&inode)))).collect();
+        let copied =
+            |names: &Names| names.iter().map(|(name, inode)| (name.clone(), copies[&inode.id].clone())).collect();
+        let copied_change = |change: &Pending| Pending { inode: copies[&change.inode.id].clone(), ..change.clone() };
+        State {
+            names: copied(names[0]),
+            durable_names: copied(names[1]),
+            pending: pending.iter().map(copied_change).collect(),
+            faults: Vec::new(),
+            gate: None,
+            unreadable: self.unreadable.clone(),
+            counts: Default::default(),
+            failed: Default::default(),
+            calls: 0,
+            freeze: None,
+            frozen: None,
+            rng: self.rng.clone(),
+            nameless: Vec::new(),
+            holder: None,
+            ..*self
+        }
+    }
+
+    pub(super) fn killed(&self) -> SimStorage {
+        self.snapshot();
+        SimStorage::over(self.with([&self.names, &self.durable_names], &self.pending, Inode::copy))
+    }
+
+    pub(super) fn cut(&self, seed: u64, mood: Option<Mood>) -> SimStorage {
+        self.snapshot();
+        let mut rng = Rng(self.rng.0 ^ Rng(seed).next());
+        let mut chance = || [0, 50, 50, 100][rng.below(4) as usize];
+        let mood = mood.unwrap_or_else(|| Mood { names: chance(), sizes: chance(), pages: chance() });
+        let mut names = self.durable_names.clone();
+        for change in self.pending.iter().filter(|_| rng.percent(mood.names)) {
+            change.apply(&mut names);
+        }
+        let mut state = self.with([&names, &names], &[], |inode| inode.cut(&mut rng, &mood));
+        state.life = Life { place: rng.bytes(), mount: 1 };
+        state.rng = rng;
+        SimStorage::over(state)
+    }
+
+    pub(super) fn snapshot(&self) {
+        for inode in inodes([&self.names, &self.durable_names], &self.pending) {
+            inode.snapshot();
+        }
+    }
+}
+
+/// Every file that is, or that a power cut may bring back; some more than once.
+pub(super) fn inodes<'a>(names: [&'a Names; 2], pending: &'a [Pending]) -> impl Iterator<Item = Arc<Inode>> + 'a {
+    let named = names.into_iter().flat_map(|names| names.values());
+    named.chain(pending.iter().map(|change| &change.inode)).cloned()
+}

@@ -1,0 +1,223 @@
+//! The simulated disk as the queue sees it.
+
+use super::*;
+
+#[derive(Debug)]
+pub(crate) struct SimFile {
+    pub(super) disk: Arc<Mutex<State>>,
+    pub(super) inode: Arc<Inode>,
+    pub(super) _open: Arc<()>,
+    /// Of the failures to write pages so many were told, or were forgotten before it was opened.
+    pub(super) told: AtomicU64,
+    pub(super) stores: Stores,
+}
+
+impl Storage for SimStorage {
+    type File = SimFile;
+
+    fn list(&self) -> io::Result<Vec<Listed>> {
+        let state = enter_or_fail(&self.disk, Call::List)?;
+        Ok(state.names.keys().map(|name| Listed { name: name.clone(), is_file: true }).collect())
+    }
+
+    fn create(&self, name: &str) -> io::Result<SimFile> {
+        let mut state = enter_or_fail(&self.disk, Call::Create)?;
+        if state.names.contains_key(name) {
+            return Err(Errno::EXIST.into());
+        }
+        state.note_call(name);
+        let capacity = state.file_capacity;
+        let inode = state.new_inode(capacity);
+        state.change(None, Some(name), inode.clone());
+        Ok(self.file(inode, &state))
+    }
+
+    fn open(&self, name: &str) -> io::Result<SimFile> {
+        let mut state = enter_or_fail(&self.disk, Call::Open)?;
+        state.note_call(name);
+        Ok(self.file(state.find(name)?, &state))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = enter_or_fail(&self.disk, Call::Rename)?;
+        state.note_call((from, to));
+        let inode = state.find(from)?;
+        state.change(Some(from), Some(to), inode);
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut state = enter_or_fail(&self.disk, Call::Remove)?;
+        state.note_call(name);
+        let inode = state.find(name)?;
+        state.nameless.retain(Nameless::is_in_use);
+        state.nameless.push(Nameless::new(&inode));
+        state.change(Some(name), None, inode);
+        Ok(())
+    }
+
+    fn sync_directory(&self) -> Result<(), SyncFailed> {
+        let mut state = enter_or_fail(&self.disk, Call::SyncDirectory).map_err(SyncFailed)?;
+        if Mutant::DirectoryNotSynced.is_planted() {
+            return Ok(());
+        }
+        state.durable_names = state.names.clone();
+        state.pending.clear();
+        Ok(())
+    }
+
+    fn is_removed(&self) -> bool {
+        false
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        Ok(*self.disk.lock().holder.get_or_insert(self.id) == self.id)
+    }
+
+    fn unlock(&self) {
+        let mut disk = self.disk.lock();
+        if disk.holder == Some(self.id) {
+            disk.holder = None;
+        }
+    }
+
+    fn life(&self) -> Life {
+        self.disk.lock().life
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        Ok(self.disk.lock().free())
+    }
+
+    fn random(&self) -> [u8; 16] {
+        self.disk.lock().rng.bytes()
+    }
+
+    fn now(&self) -> u64 {
+        self.disk.lock().now
+    }
+
+    fn path(&self) -> &Path {
+        Path::new("simulated")
+    }
+}
+
+impl SimFile {
+    /// Gives space to the pages of a range and extends the file over it, or changes nothing.
+    fn extend(&self, state: &State, range: Range<usize>) -> io::Result<()> {
+        let free = state.free();
+        let mut body = self.inode.body.lock();
+        let pages = range.start / PAGE..range.end.div_ceil(PAGE);
+        let wanted = body.pages[pages.clone()].iter().filter(|page| !page.allocated).count();
+        if (wanted * PAGE) as u64 > free {
+            return Err(Errno::NOSPC.into());
+        }
+        body.pages[pages].iter_mut().for_each(|page| page.allocated = true);
+        body.grow(&self.inode, range.end);
+        Ok(())
+    }
+}
+
+impl StorageFile for SimFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.inode.body.lock().len as u64)
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        let state = enter_or_fail(&self.disk, Call::Allocate)?;
+        let end = offset.checked_add(len).ok_or(ErrorKind::InvalidInput)?;
+        self.inode.body.lock().check_capacity(end as usize);
+        self.extend(&state, offset as usize..end as usize)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let _state = enter_or_fail(&self.disk, Call::SetLen)?;
+        let mut body = self.inode.body.lock();
+        let (len, old_len) = (len as usize, body.len);
+        if len >= old_len {
+            body.grow(&self.inode, len);
+            return Ok(());
+        }
+        self.inode.memory.write(len, &vec![0; old_len - len]);
+        body.len = len;
+        for number in len / PAGE..old_len.div_ceil(PAGE) {
+            let page = &mut body.pages[number];
+            page.early.push(self.inode.image(number));
+            page.dirty = true;
+            page.allocated &= number * PAGE < len;
+        }
+        Ok(())
+    }
+
+    fn map(&self, offset: u64, len: usize) -> io::Result<Window> {
+        let _state = enter_or_fail(&self.disk, Call::Map)?;
+        self.inode.body.lock().check_capacity(offset as usize + len);
+        let window = Window::heap(&self.inode.memory, offset as usize, len);
+        Ok(if self.stores == Stores::ByMap { window } else { window.forbid_stores() })
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let state = enter_or_fail(&self.disk, Call::Read)?;
+        let end = offset as usize + buf.len();
+        let touched = |range: &Range<usize>| range.start < end && (offset as usize) < range.end;
+        if state.unreadable.iter().any(|(id, range)| *id == self.inode.id && touched(range)) {
+            return Err(Errno::IO.into());
+        }
+        let left = (self.inode.body.lock().len as u64).saturating_sub(offset);
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
+        if len > 0 {
+            self.inode.memory.read(offset as usize, &mut buf[..len]);
+        }
+        Ok(len)
+    }
+
+    /// A refused write has written its first half where the file had that place already.
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        let (mut state, mut answer) = enter(&self.disk, Call::Write);
+        state.note_call((self.inode.id, offset, buf.len()));
+        let mut range = offset as usize..offset as usize + buf.len();
+        self.inode.body.lock().check_capacity(range.end);
+        if answer.is_ok() {
+            answer = self.extend(&state, range.clone());
+        }
+        let mut body = self.inode.body.lock();
+        if answer.is_err() {
+            range.end = (range.start + buf.len() / 2).min(body.len).max(range.start);
+            let first_hole = |page: &usize| !body.pages[*page].allocated;
+            if let Some(hole) = (range.start / PAGE..range.end.div_ceil(PAGE)).find(first_hole) {
+                range.end = (hole * PAGE).max(range.start);
+            }
+        }
+        self.inode.memory.write(range.start, &buf[..range.len()]);
+        for page in &mut body.pages[range.start / PAGE..range.end.div_ceil(PAGE)] {
+            page.dirty = true;
+        }
+        answer
+    }
+
+    fn sync(&self) -> Result<(), SyncFailed> {
+        SYNCS.set(SYNCS.get() + 1);
+        let (mut state, answer) = enter(&self.disk, Call::SyncFile);
+        state.note_call(self.inode.id);
+        self.inode.sync(answer.is_ok());
+        let failures = self.inode.failures.load(Ordering::Relaxed);
+        if self.told.swap(failures, Ordering::Relaxed) < failures {
+            return Err(SyncFailed(Errno::IO.into()));
+        }
+        answer.map_err(SyncFailed)
+    }
+
+    fn disk_bytes(&self) -> io::Result<u64> {
+        Ok((self.inode.body.lock().pages.iter().filter(|page| page.allocated).count() * PAGE) as u64)
+    }
+
+    fn stores(&self) -> Stores {
+        self.stores
+    }
+
+    fn find_stores(&self, _offset: u64) -> Stores {
+        self.stores
+    }
+
+    fn unshare(&self, _len: u64) {}
+}

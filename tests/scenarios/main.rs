@@ -1,0 +1,53 @@
+//! Whole programs with everything at once, and deaths in the middle of them: a spool that gives up its oldest, workers that
+//! fail, a sender with a window.
+//!
+//! Each is there twice: small among the other tests, and in full size, ignored unless asked for (CI does):
+//! `cargo test --release --test scenarios -- --ignored --nocapture`. `MMQ_SEED` replays one.
+
+#![cfg(unix)]
+
+mod spool;
+#[path = "../support/mod.rs"]
+mod support;
+#[path = "../support/watch.rs"]
+mod watch;
+mod window;
+mod workers;
+
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use mmq::{Delivery, Error, GapCause, OnFull, Options, Queue};
+use support::{MIB, Messages, Random, count, fill_queue, itself};
+use watch::{taken, watched};
+
+/// The same for every run, unless another is asked for.
+fn seed() -> u64 {
+    let seed = count("MMQ_SEED", 20_261_121);
+    println!("replay with MMQ_SEED={seed}");
+    seed
+}
+
+/// Written at once, so that a death leaves no half of it.
+fn tell(text: &str) {
+    std::io::stderr().write_all(format!("{text}\n").as_bytes()).expect("the parent reads");
+}
+
+fn child(test: &str, dir: &Path, settings: &[(&str, u64)]) -> Child {
+    let mut command = itself(test);
+    command.env("MMQ_CHILD_DIR", dir);
+    for (name, value) in settings {
+        command.env(name, value.to_string());
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// The directory a child works in; `None` when the test runs for itself.
+fn child_dir() -> Option<std::path::PathBuf> {
+    std::env::var_os("MMQ_CHILD_DIR").map(Into::into)
+}

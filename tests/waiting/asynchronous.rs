@@ -1,0 +1,256 @@
+//! Futures and streams, under two executors.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::task::{Context, Poll, Wake, Waker};
+
+use futures_core::Stream;
+
+use super::*;
+
+/// Any executor that runs one future to its end.
+type Run = fn(Pin<Box<dyn Future<Output = ()> + Send>>);
+
+fn executors() -> Vec<(&'static str, Run)> {
+    vec![
+        ("pollster", |future| pollster::block_on(future)),
+        ("futures-executor", |future| futures_executor::block_on(future)),
+        ("futures-executor, pool of one", |future| {
+            let mut pool = futures_executor::LocalPool::new();
+            pool.run_until(future);
+        }),
+    ]
+}
+
+async fn next(
+    stream: &mut (impl Stream<Item = mmq::Result<mmq::Message>> + Unpin),
+) -> Option<mmq::Result<mmq::Message>> {
+    std::future::poll_fn(|context| Pin::new(&mut *stream).poll_next(context)).await
+}
+
+#[test]
+fn messages_are_received_under_every_executor() {
+    within(Duration::from_secs(60), || {
+        for (name, run) in executors() {
+            let (_dir, queue) = open();
+            let queue = Arc::new(queue);
+            let sender = Arc::clone(&queue);
+            let thread = std::thread::spawn(move || {
+                for sent in 0..2000u64 {
+                    sender.enqueue(sent.to_le_bytes()).unwrap();
+                    if sent % 100 == 0 {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
+            });
+            let consumer = queue.consumer("deliveries").unwrap();
+            run(Box::pin(async move {
+                for wanted in 0..1000 {
+                    assert_eq!(queue.recv().await.unwrap().seq(), wanted, "{name}");
+                }
+                let mut messages = queue.messages();
+                for wanted in 1000..2000 {
+                    assert_eq!(next(&mut messages).await.unwrap().unwrap().seq(), wanted, "{name}");
+                }
+                for wanted in 0..2000 {
+                    let delivery = consumer.recv_delivery().await.unwrap();
+                    assert_eq!(delivery.seq(), wanted);
+                    delivery.ack().unwrap();
+                }
+            }));
+            thread.join().unwrap();
+        }
+    });
+}
+
+struct Counting(AtomicUsize);
+
+impl Wake for Counting {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(waker))
+}
+
+#[test]
+fn a_future_polled_within_the_closure_of_enqueue_with_is_refused_and_may_be_dropped_there() {
+    within(Duration::from_secs(30), || {
+        let (_dir, queue) = open();
+        let woken = Arc::new(Counting(AtomicUsize::new(0)));
+        let waker = Waker::from(Arc::clone(&woken));
+        let (mut polled, mut dropped, mut waiting) = (queue.recv(), queue.recv(), queue.recv());
+        assert!(poll(&mut polled, Waker::noop()).is_pending());
+        assert!(poll(&mut dropped, Waker::noop()).is_pending());
+        assert!(poll(&mut waiting, &waker).is_pending());
+        queue
+            .enqueue_with(1, |_| {
+                let refused = |answer| matches!(answer, Poll::Ready(Err(mmq::Error::InvalidArgument { .. })));
+                assert!(refused(poll(&mut polled, Waker::noop())));
+                assert!(refused(poll(&mut queue.recv(), Waker::noop())));
+                drop(dropped);
+            })
+            .unwrap();
+        // Both have left the line since: who still stands in it was told.
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+        assert!(matches!(poll(&mut waiting, &waker), Poll::Ready(Ok(message)) if message.seq() == 0));
+    });
+}
+
+#[test]
+fn a_dropped_future_changes_nothing_and_passes_its_wake_on() {
+    let (_dir, queue) = open();
+    let wakes: Vec<Arc<Counting>> = (0..2).map(|_| Arc::new(Counting(AtomicUsize::new(0)))).collect();
+    let wakers: Vec<Waker> = wakes.iter().map(|wake| Waker::from(Arc::clone(wake))).collect();
+    let (mut first, mut second) = (queue.recv(), queue.recv());
+    assert!(poll(&mut first, &wakers[0]).is_pending());
+    assert!(poll(&mut second, &wakers[1]).is_pending());
+    queue.enqueue("a").unwrap();
+    assert_eq!((wakes[0].0.load(Ordering::SeqCst), wakes[1].0.load(Ordering::SeqCst)), (1, 0), "the first in line");
+    drop(first);
+    assert_eq!(wakes[1].0.load(Ordering::SeqCst), 1, "the next one is told");
+    assert_eq!(queue.len(), 1, "nothing was taken");
+    assert!(matches!(poll(&mut second, &wakers[1]), Poll::Ready(Ok(message)) if message.seq() == 0));
+    drop(queue.recv());
+    let mut never = queue.recv();
+    assert!(poll(&mut never, &wakers[0]).is_pending());
+    drop(never);
+    queue.enqueue("b").unwrap();
+    assert_eq!(queue.dequeue().unwrap().unwrap().seq(), 1);
+}
+
+/// One that waits for a delivery and may not have any more stands before one that may take the message.
+#[test]
+fn a_stream_that_cannot_begin_tells_why_and_ends() {
+    let (_dir, queue) = open();
+    queue.enqueue("a").unwrap();
+    let mut told = Vec::new();
+    queue
+        .enqueue_with(1, |_| {
+            let mut stream = std::pin::pin!(queue.messages());
+            let mut context = Context::from_waker(Waker::noop());
+            while let Poll::Ready(Some(item)) = stream.as_mut().poll_next(&mut context) {
+                told.push(item.map(|message| message.seq()));
+            }
+        })
+        .unwrap();
+    assert!(matches!(told[..], [Err(Error::InvalidArgument { .. })]), "{told:?}");
+}
+
+#[test]
+fn a_future_that_may_have_no_more_passes_its_wake_on() {
+    for end in ["polled", "dropped", "woken and dropped"] {
+        let (_dir, queue) = open();
+        queue.set_max_in_flight(1).unwrap();
+        queue.enqueue("in flight").unwrap();
+        let held = queue.receive().unwrap();
+        let wakes: Vec<Arc<Counting>> = (0..2).map(|_| Arc::new(Counting(AtomicUsize::new(0)))).collect();
+        let wakers: Vec<Waker> = wakes.iter().map(|wake| Waker::from(Arc::clone(wake))).collect();
+        let (mut first, mut second) = (queue.recv_delivery(), queue.recv());
+        let mut kept = None;
+        assert!(poll(&mut first, &wakers[0]).is_pending());
+        assert!(poll(&mut second, &wakers[1]).is_pending());
+        if end == "dropped" {
+            drop(first);
+            queue.enqueue("a").unwrap();
+        } else {
+            queue.enqueue("a").unwrap();
+            assert_eq!(wakes[0].0.load(Ordering::SeqCst), 1, "the first in line");
+            assert!(end != "polled" || poll(&mut first, &wakers[0]).is_pending());
+            if end != "polled" {
+                drop(first);
+            } else {
+                // It stands in line still.
+                kept = Some(first);
+            }
+        }
+        assert_eq!(wakes[1].0.load(Ordering::SeqCst), 1, "{end}: the next one is told");
+        assert!(matches!(poll(&mut second, &wakers[1]), Poll::Ready(Ok(message)) if message.seq() == 1));
+        drop((held, kept));
+    }
+}
+
+#[test]
+fn a_waker_that_panics_keeps_nobody_asleep_and_is_nothing_to_the_producer() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            std::panic::resume_unwind(Box::new("a waker"));
+        }
+    }
+    let (_dir, queue) = open();
+    let (mut first, mut second) = (queue.recv(), queue.recv());
+    let woken = Arc::new(Counting(AtomicUsize::new(0)));
+    assert!(poll(&mut first, &Waker::from(Arc::new(Panics))).is_pending());
+    assert!(poll(&mut second, &Waker::from(Arc::clone(&woken))).is_pending());
+    assert_eq!(queue.enqueue("a").unwrap(), 0);
+    assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+    drop(second);
+    assert!(matches!(poll(&mut first, Waker::noop()), Poll::Ready(Ok(message)) if message.seq() == 0));
+}
+
+#[test]
+fn the_newest_waker_is_woken() {
+    let (_dir, queue) = open();
+    let wakes: Vec<Arc<Counting>> = (0..2).map(|_| Arc::new(Counting(AtomicUsize::new(0)))).collect();
+    let mut future = queue.recv();
+    assert!(poll(&mut future, &Waker::from(Arc::clone(&wakes[0]))).is_pending());
+    assert!(poll(&mut future, &Waker::from(Arc::clone(&wakes[1]))).is_pending());
+    queue.enqueue("a").unwrap();
+    assert_eq!((wakes[0].0.load(Ordering::SeqCst), wakes[1].0.load(Ordering::SeqCst)), (0, 1));
+}
+
+#[test]
+fn closing_ends_futures_and_streams() {
+    within(Duration::from_secs(30), || {
+        let (_dir, queue) = open();
+        let consumer = queue.consumer("c").unwrap();
+        let (recv, mut messages) = (queue.recv(), consumer.messages());
+        let thread = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            queue.close().unwrap();
+        });
+        pollster::block_on(async move {
+            assert!(matches!(recv.await, Err(Error::Closed)));
+            assert!(matches!(next(&mut messages).await, Some(Err(Error::Closed))));
+            assert!(next(&mut messages).await.is_none());
+        });
+        thread.join().unwrap();
+    });
+}
+
+/// Executors may do anything when the last clone of a waker goes: it owns the task, and so the futures in it.
+#[test]
+fn a_waker_may_take_other_futures_with_it() {
+    struct Owning(#[allow(dead_code, reason = "dropped with it")] mmq::Recv);
+    impl Wake for Owning {
+        fn wake(self: Arc<Self>) {}
+    }
+    within(Duration::from_secs(30), || {
+        for newer in [false, true] {
+            let (_dir, queue) = open();
+            let (mut inner, mut outer) = (queue.recv(), queue.recv());
+            assert!(poll(&mut inner, Waker::noop()).is_pending());
+            assert!(poll(&mut outer, &Waker::from(Arc::new(Owning(inner)))).is_pending());
+            if newer {
+                // The waker before goes.
+                assert!(poll(&mut outer, Waker::noop()).is_pending());
+            }
+            drop(outer);
+            queue.enqueue("m").unwrap();
+        }
+    });
+}
+
+#[test]
+fn futures_may_go_to_other_threads() {
+    fn is_send<T: Send + 'static>(_: &T) {}
+    let (_dir, queue) = open();
+    is_send(&queue.recv());
+    is_send(&queue.recv_delivery());
+    is_send(&queue.messages());
+}
