@@ -40,6 +40,8 @@ pub(super) struct Sent {
     pub(super) fate: Fate,
     /// How much time had passed when it was enqueued, in milliseconds.
     pub(super) written: u64,
+    /// The `max_age` with which it was written, while every run since had that one, and what the clock showed at most until then.
+    pub(super) dated: Option<(u64, u64)>,
     /// It was too old once: it may be passed over from then on.
     pub(super) old: bool,
 }
@@ -193,6 +195,11 @@ pub(super) struct Model {
     pub(super) dropped: u64,
     /// Time that has passed, in milliseconds: a clock that is set back does not count.
     pub(super) elapsed: u64,
+    /// What the clock shows, and what it has shown at most.
+    pub(super) clock: u64,
+    pub(super) latest: u64,
+    /// The `max_age` of the run that is under way.
+    pub(super) age: Option<u64>,
     last_id: u64,
 }
 
@@ -200,12 +207,12 @@ impl Model {
     /// Notes what is about to be enqueued, from the number `first` on.
     pub(super) fn try_messages(&mut self, first: u64, lens: &[usize]) -> Vec<Vec<u8>> {
         let batch = first..first + lens.len() as u64;
-        let written = self.elapsed;
+        let (written, dated) = (self.elapsed, self.age.map(|age| (age, self.latest)));
         let sent = batch.clone().zip(lens).map(|(seq, len)| {
             self.last_id += 1;
             // Numbers taken at random must not look like one another.
             let id = self.last_id << 20;
-            let sent = Sent { id, len: *len, batch: batch.clone(), fate: Fate::Tried, written, old: false };
+            let sent = Sent { id, len: *len, batch: batch.clone(), fate: Fate::Tried, written, dated, old: false };
             self.messages.insert(seq, sent);
             content(id, *len)
         });
@@ -244,6 +251,31 @@ impl Model {
         if let Some(age) = age {
             self.messages.values_mut().for_each(|sent| sent.old |= sent.is_older(self.elapsed, age));
         }
+    }
+
+    /// A run with that `max_age` begins.
+    pub(super) fn begin_run(&mut self, age: Option<u64>) {
+        self.age = age;
+        self.messages.values_mut().for_each(|sent| sent.dated = sent.dated.filter(|(under, _)| Some(*under) == age));
+    }
+
+    pub(super) fn note_clock(&mut self, now: u64) {
+        (self.clock, self.latest) = (now, self.latest.max(now));
+    }
+
+    /// When one of the messages from `oldest` on, which may be held now, may be held no longer: a message lives for `max_age`, and
+    /// at most for an eighth of it longer. While the clock is behind what it has shown before nothing is known to be too old.
+    pub(super) fn first_overdue(&self, oldest: u64) -> Option<u64> {
+        let held = self.messages.range(oldest..).filter(|(_, sent)| sent.fate == Fate::Acknowledged);
+        let overdue = held.filter_map(|(_, sent)| sent.dated.map(|(age, at)| at + age + age / 8)).min();
+        overdue.map(|overdue| overdue.max(self.latest))
+    }
+
+    /// The keeper has looked at the time `now`, and `oldest` is the first number that is held.
+    pub(super) fn check_expired(&self, oldest: u64, now: u64) -> Check {
+        let overdue = self.first_overdue(oldest);
+        ensure!(overdue.is_none_or(|overdue| overdue > now), "held too long at {now}, from {oldest} on");
+        Ok(())
     }
 
     pub(super) fn add_consumer(&mut self, name: &str, place: u64) {

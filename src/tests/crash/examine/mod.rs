@@ -4,6 +4,7 @@ mod bounds;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::model::{Check, Fate, Finished, Model, Presence, Sent, Standing, content, ensure};
 use crate::consume::standing::{self, Read};
@@ -98,6 +99,11 @@ pub(super) fn next_of(queue: &Queue) -> u64 {
 
 pub(super) fn durable_of(queue: &Queue) -> u64 {
     queue.core.durable.lock().spot.seq
+}
+
+/// The first number that is held.
+pub(super) fn oldest_of(queue: &Queue) -> u64 {
+    queue.core.oldest_seq.load(Ordering::Acquire)
 }
 
 /// Numbers below it that are missing were dropped.

@@ -114,7 +114,10 @@ impl History {
         });
         if bounds.cut {
             // What says how old it is was perhaps not synced either.
-            model.messages.range_mut(bounds.before.claimed..).for_each(|(_, sent)| sent.written = 0);
+            model
+                .messages
+                .range_mut(bounds.before.claimed..)
+                .for_each(|(_, sent)| (sent.written, sent.dated) = (0, None));
         }
         model.next = next;
         for (name, standing) in &mut model.consumers {

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::digests::digests_of;
 use super::examine::{
-    Bounds, Held, Queue, Told, check_accounts, dropped_of, durable_of, examine, look_at_all, next_of, open,
+    Bounds, Held, Queue, Told, check_accounts, dropped_of, durable_of, examine, look_at_all, next_of, oldest_of, open,
     prepare_ahead, standing_of,
 };
 use super::model::{Check, Fate, Finished, Model, Presence, ensure};
@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::options::{OnFull, Options};
-use crate::storage::Stores;
+use crate::storage::{Storage, Stores};
 use crate::tests::sim::{Call, Rng, SimStorage};
 
 /// Calls that an opening makes.
@@ -126,6 +126,9 @@ impl History {
             standing.start_at(standing.place(), finished);
         }
         ensure!(next_of(&queue) >= self.model.next, "opened at {}, expected {}", next_of(&queue), self.model.next);
+        self.model.note_clock(queue.core.storage.now());
+        self.model.begin_run(age_of(&self.options));
+        self.model.check_expired(oldest_of(&queue), self.model.clock)?;
         self.queue = Some(queue);
         Ok(())
     }

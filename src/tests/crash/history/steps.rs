@@ -44,11 +44,13 @@ impl History {
                     }
                     Err(_) => queue.core.storage.set_back_clock(by.unsigned_abs()),
                 }
+                self.model.note_clock(queue.core.storage.now());
                 Ok(())
             }
             Step::Look => {
                 queue.expire();
-                Ok(())
+                self.model.check_expired(oldest_of(&queue), self.model.clock)?;
+                self.expires_in_time(&queue)
             }
             Step::Flush => {
                 queue.core.flush().map_err(|error| format!("does not flush: {error}"))?;
@@ -72,6 +74,17 @@ impl History {
                 Ok(())
             }
         }
+    }
+
+    /// At the moment when the first message may be held no longer, it is not, also when the queue was killed and opened again.
+    fn expires_in_time(&self, queue: &Queue) -> Check {
+        let Some(overdue) = self.model.first_overdue(oldest_of(queue)) else {
+            return Ok(());
+        };
+        let killed = queue.core.storage.process_kill();
+        killed.advance_clock(overdue - self.model.clock);
+        let opened = open(killed, &self.options)?;
+        self.model.check_expired(oldest_of(&opened), overdue)
     }
 
     fn claim(&mut self, queue: &Queue) {
