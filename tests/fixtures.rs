@@ -221,8 +221,8 @@ fn the_bytes_lie_where_the_page_says() {
     // The newer checkpoint is the one of the end.
     let slot = |name| Part::of(&index, row("Index file `index`", name).0, "Checkpoint");
     let slots = [slot("CHECKPOINT_A"), slot("CHECKPOINT_B")];
-    let newest = slots.iter().max_by_key(|slot| slot.number("SLOT_NUMBER")).unwrap();
-    newest.check("SLOT_CRC", id);
+    let newest = slots.iter().max_by_key(|slot| slot.number("CHECKPOINT_NUMBER")).unwrap();
+    newest.check("CHECKPOINT_CRC", id);
     assert_eq!((newest.number("CLEAN"), newest.number("DURABLE_SEQ")), (1, 8));
     let live = Part::of(&index, row("Index file `index`", "LIVE").0, "Live part");
     let [tail, seq] = ["TAIL_POSITION", "TAIL_SEQ"].map(|name| live.number(name));

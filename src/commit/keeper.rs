@@ -183,7 +183,7 @@ fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
         }
         if trim_at.is_some_and(|due| Instant::now() >= due) {
             drop(wishes);
-            core.segments.trim(&core.context());
+            core.segments.trim_spares(&core.context());
             trim_at = None;
             events::tell();
             wishes = bell.wishes.lock();

@@ -86,20 +86,20 @@ impl<S: Storage> Core<S> {
             return false;
         };
         let held = writer.held_end();
-        if !self.retire_tail(writer, GapCause::Expired, held) {
+        if !self.drain_tail(writer, GapCause::Expired, held) {
             return false;
         }
         self.note_expired(&Expired { from, held });
         true
     }
 
-    /// As [`Segments::retire_tail`](crate::segment::Segments::retire_tail); the next record begins another segment.
-    pub(crate) fn retire_tail(&self, writer: &mut Writer<S::File>, cause: GapCause, given_up: u64) -> bool {
+    /// As [`Segments::drain_tail`](crate::segment::Segments::drain_tail); the next record begins another segment.
+    pub(crate) fn drain_tail(&self, writer: &mut Writer<S::File>, cause: GapCause, given_up: u64) -> bool {
         if !writer.is_cleared(self) {
             return false;
         }
         let tail = Spot { seq: writer.held_end(), ..writer.committed() };
-        let Some(end) = self.segments.retire_tail(&self.context(), tail, cause, given_up) else {
+        let Some(end) = self.segments.drain_tail(&self.context(), tail, cause, given_up) else {
             return false;
         };
         writer.begin_anew(self, end);
@@ -112,36 +112,32 @@ impl<S: Storage> Core<S> {
         self.check_directory()?;
         let target = self.committed_spot();
         self.flush_to(target)?;
-        self.flush_places(false)
+        self.flush_places()
     }
 
     /// As [`flush`](Self::flush), for the keeper: waits for nobody who may be waiting for it.
     pub(crate) fn flush_on_time(&self) -> Result<()> {
         self.check_writable()?;
         self.flush_to(self.committed_spot_at_once())?;
-        self.flush_places(false)
+        self.flush_places()
     }
 
     /// The last flush of a run: afterwards the files say that nothing is missing.
-    pub(crate) fn flush_finally(&self, begun: bool) -> Result<()> {
+    pub(crate) fn flush_finally(&self) -> Result<()> {
         // Nobody can write any more, but a failure has its own error.
         self.index.poison.check()?;
         self.check_directory()?;
         let target = self.committed_spot();
         if planted!(CheckpointBeforeData) {
-            let _ = self.write_checkpoint(target, true);
+            let _ = self.write_clean_end(target);
         }
-        if !begun && self.durable.lock().spot.position >= target.position {
+        if !self.writer.lock().has_begun() && self.durable.lock().spot.position >= target.position {
             // No message came in, or was found that may exist in the page cache alone. Only places may have moved, and
             // segments been given back.
-            return if *self.places.synced_moves.lock() < self.places.moves() {
-                self.flush_places(false)
-            } else {
-                Ok(())
-            };
+            return if *self.places.synced_moves.lock() < self.places.moves() { self.flush_places() } else { Ok(()) };
         }
         self.flush_to(target)?;
         self.sync_directory()?;
-        self.write_checkpoint(target, true)
+        self.write_clean_end(target)
     }
 }

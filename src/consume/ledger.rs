@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::Gap;
 use crate::format::Spot;
-use crate::index::AcksSlot;
+use crate::index::AcksRow;
 use crate::read::Cursor;
 use crate::storage::StorageFile;
 
@@ -35,7 +35,7 @@ pub(crate) struct Ledger<F> {
     done: Ranges,
     /// Reads again what was given back.
     pub(crate) again: Cursor<F>,
-    slot: Option<AcksSlot<F>>,
+    slot: Option<AcksRow<F>>,
     /// No row for the acknowledgements could be had; so many changes ago it was last asked for.
     refused: u32,
     /// `done` is not what is stored.
@@ -44,7 +44,7 @@ pub(crate) struct Ledger<F> {
 
 impl<F: StorageFile> Ledger<F> {
     /// With these ranges done.
-    pub(crate) fn new(done: &[(u64, u64)], slot: Option<AcksSlot<F>>) -> Ledger<F> {
+    pub(crate) fn new(done: &[(u64, u64)], slot: Option<AcksRow<F>>) -> Ledger<F> {
         let mut ranges = Ranges::default();
         for (first, last) in done {
             ranges.insert(*first, *last);
@@ -146,14 +146,10 @@ impl<F: StorageFile> Ledger<F> {
         pieces.map(|(first, last)| Gap { first, last, cause: gap.cause }).collect()
     }
 
-    /// A gap, or a piece of one, was told. When `more` of it is left the place stays before it, and what was told is remembered.
-    pub(crate) fn note_told(&mut self, gap: &Gap, more: bool) {
-        if more {
-            self.done.insert(gap.first, gap.last);
-            self.changed = true;
-        } else {
-            self.note_done(gap.first, gap.last);
-        }
+    /// A piece of a gap was told, and more of it is left: the place stays before it, and the piece is remembered.
+    pub(crate) fn note_piece_told(&mut self, piece: &Gap) {
+        self.done.insert(piece.first, piece.last);
+        self.changed = true;
     }
 
     /// Numbers done within `from .. to`, with `weigh` applied to each range.
@@ -186,7 +182,7 @@ impl<F: StorageFile> Ledger<F> {
     }
 
     /// Stores what is done beyond the `place` that is stored. `make_room` is asked for a row when there is none.
-    pub(crate) fn store(&mut self, place: Spot, make_room: impl FnOnce() -> Option<AcksSlot<F>>) {
+    pub(crate) fn store(&mut self, place: Spot, make_room: impl FnOnce() -> Option<AcksRow<F>>) {
         if self.slot.is_none() && self.refused == 0 {
             self.slot = make_room();
         }

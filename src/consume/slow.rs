@@ -34,6 +34,16 @@ enum Returned {
     Lost(Gap),
 }
 
+/// What a call has dealt with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Done {
+    Nothing,
+    /// A message was taken, or acknowledged.
+    Message,
+    /// A gap was told.
+    Gap(Gap),
+}
+
 impl<S: Storage> Standing<S> {
     /// As [`step`](Self::step), the consumer's lock held. What was delivered and not `took` stays where it is.
     #[cold]
@@ -101,20 +111,13 @@ impl<S: Storage> Standing<S> {
             break Ok(Some(delivered));
         };
         let told = told(&outcome);
-        let crossed = self.settle(progress, core, before, moved, told);
+        let done = told.map_or(if moved { Done::Message } else { Done::Nothing }, Done::Gap);
+        let crossed = self.store_progress(progress, core, before, done);
         (Step { outcome, crossed, moved }, handed)
     }
 
-    /// Stores what has changed, and counts a message that was `taken` or a gap that was `told`. True when the place left a
-    /// segment behind.
-    fn settle(
-        &self,
-        progress: &mut Progress<S>,
-        core: &Core<S>,
-        before: Option<u64>,
-        taken: bool,
-        told: Option<Gap>,
-    ) -> bool {
+    /// Stores what has changed, and counts what is done. True when the place left a segment behind.
+    fn store_progress(&self, progress: &mut Progress<S>, core: &Core<S>, before: Option<u64>, done: Done) -> bool {
         let cursor = progress.cursor.spot();
         let spot = match &progress.ledger {
             Some(ledger) => ledger.lowest().unwrap_or(cursor),
@@ -125,19 +128,18 @@ impl<S: Storage> Standing<S> {
         if let Some(ledger) = &mut progress.ledger {
             changed = ledger.forget_before(spot);
         }
-        if moves || changed || taken || told.is_some() {
+        if moves || changed || done != Done::Nothing {
             if moves {
                 progress.store(&self.cell, spot);
             }
             if changed && let Some(ledger) = &mut progress.ledger {
-                ledger.store(progress.stored, || core.acks_slot(self.row, self.name()));
+                ledger.store(progress.stored, || core.acks_row(self.row, self.name()));
             }
             self.cell.count_move();
-            if taken {
-                self.cell.count_taken();
-            }
-            if let Some(gap) = told {
-                core.gaps.count(core.storage.path(), &gap);
+            match done {
+                Done::Message => self.cell.count_taken(),
+                Done::Gap(gap) => core.gaps.count(core.storage.path(), &gap),
+                Done::Nothing => {}
             }
         }
         self.count_in_flight(progress);
@@ -167,7 +169,7 @@ impl<S: Storage> Standing<S> {
     pub(crate) fn adopt(&self, core: &Core<S>, done: &[(u64, u64)]) {
         let mut progress = self.progress.lock();
         self.ledger(&mut progress, done).mark_changed();
-        self.settle(&mut progress, core, None, false, None);
+        self.store_progress(&mut progress, core, None, Done::Nothing);
     }
 
     /// A delivery was acknowledged. Says whether a segment was left behind; `None` when nothing came of it.
@@ -186,7 +188,7 @@ impl<S: Storage> Standing<S> {
             }
             _ => return Ok(None),
         };
-        Ok(Some(self.settle(progress, core, before, true, None)))
+        Ok(Some(self.store_progress(progress, core, before, Done::Message)))
     }
 
     /// A delivery was given back. True when the message comes again.
@@ -306,7 +308,11 @@ fn find_specially<S: Storage>(progress: &mut Progress<S>, core: &Core<S>, what: 
             return Ok(None);
         }
         if let Some(ledger) = &mut progress.ledger {
-            ledger.note_told(&told, !is_all);
+            if is_all {
+                ledger.note_done(told.first, told.last);
+            } else {
+                ledger.note_piece_told(&told);
+            }
         }
         return Err(Error::Gap(told));
     }

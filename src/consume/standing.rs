@@ -12,7 +12,7 @@ use crate::commit::Core;
 use crate::consume::ledger::Ledger;
 use crate::error::{Error, Gap, Result};
 use crate::format::Spot;
-use crate::index::PlaceSlot;
+use crate::index::{AcksRowIs, PlaceRow};
 use crate::read::{Check, Cursor, Record};
 use crate::state::PlaceCell;
 use crate::storage::Storage;
@@ -71,7 +71,7 @@ pub(crate) struct Step<R> {
 #[derive(Debug)]
 pub(crate) struct Progress<S: Storage> {
     pub(crate) cursor: Cursor<S::File>,
-    slot: PlaceSlot<S::File>,
+    slot: PlaceRow<S::File>,
     pub(crate) stored: Spot,
     /// There is one of the things below: reading takes the long way.
     pub(crate) special: bool,
@@ -101,7 +101,7 @@ impl<S: Storage> Standing<S> {
         name: &str,
         row: u32,
         spot: Spot,
-        slot: PlaceSlot<S::File>,
+        slot: PlaceRow<S::File>,
         cell: Arc<PlaceCell>,
         ledger: Option<Ledger<S::File>>,
     ) -> Standing<S> {
@@ -212,7 +212,7 @@ impl<S: Storage> Standing<S> {
         progress.check(core, self)?;
         // Before the place moves: the ranges that are done, of this run or of one before it, must not be believed of what
         // comes again.
-        if let Err(error) = core.index.clear_acks(self.row, false) {
+        if let Err(error) = core.index.clear_acks(self.row, AcksRowIs::Kept) {
             let place = progress.stored;
             if let Some(ledger) = &mut progress.ledger {
                 // The place stays, and what was acknowledged behind it.
@@ -231,16 +231,16 @@ impl<S: Storage> Standing<S> {
         Ok(())
     }
 
-    /// Lets go of what is mapped and open for it, when its segment is no longer part of the queue. Unless it `waits`, not of what
-    /// a consumer has that is busy.
-    pub(crate) fn let_go_of_dropped(&self, core: &Core<S>, waits: bool) {
-        let progress = if waits { Some(self.progress.lock()) } else { self.progress.try_lock() };
-        if let Some(mut progress) = progress
-            && let Some(life) = progress.cursor.segment_life()
-            && !core.segments.list().live.iter().any(|row| row.header.life == life)
-        {
-            progress.cursor.let_go();
+    /// Lets go of what is mapped and open for it when its segment is no longer part of the queue, unless the consumer is busy.
+    pub(crate) fn let_go_if_drained(&self, core: &Core<S>) {
+        if let Some(mut progress) = self.progress.try_lock() {
+            progress.let_go_if_drained(core);
         }
+    }
+
+    /// As [`let_go_if_drained`](Self::let_go_if_drained), and waits for a consumer that is busy.
+    pub(crate) fn wait_and_let_go_if_drained(&self, core: &Core<S>) {
+        self.progress.lock().let_go_if_drained(core);
     }
 
     /// Lets go of the window when it has not moved since this was last asked of it. Never waits for a consumer that is busy.
@@ -269,7 +269,7 @@ impl<S: Storage> Standing<S> {
     }
 
     /// Lets go of everything, at the end of a run. Whoever waits on its descriptor learns of it.
-    pub(crate) fn release(&self, core: &Core<S>) {
+    pub(crate) fn end_run(&self, core: &Core<S>) {
         let mut progress = self.progress.lock();
         // Whoever found the queue open and then waited for the lock looks once more.
         progress.special = true;
@@ -293,9 +293,9 @@ impl<S: Storage> Standing<S> {
             self.count_in_flight(&progress);
             progress.note_ready(core);
         }
-        let cleared = core.index.clear_acks(self.row, true);
+        let cleared = core.index.clear_acks(self.row, AcksRowIs::Free);
         core.index.remove_consumer(self.row, &self.name);
-        core.places.retire(&self.cell);
+        core.places.remove(&self.cell);
         cleared
     }
 }
@@ -313,6 +313,15 @@ pub(crate) fn told<R>(outcome: &Result<Option<R>, Box<Error>>) -> Option<Gap> {
 }
 
 impl<S: Storage> Progress<S> {
+    /// Lets go of what is mapped and open when its segment is no longer part of the queue.
+    fn let_go_if_drained(&mut self, core: &Core<S>) {
+        if let Some(life) = self.cursor.segment_life()
+            && !core.segments.list().live.iter().any(|row| row.header.life == life)
+        {
+            self.cursor.let_go();
+        }
+    }
+
     /// Publishes the place: in the index for the next opening, in the cell for everybody in this one.
     #[inline(always)]
     pub(crate) fn store(&mut self, cell: &PlaceCell, spot: Spot) {

@@ -24,7 +24,7 @@ impl Bench {
     /// A queue of messages 0 to 9, with the consumer `c`.
     fn new() -> Bench {
         let storage = SimStorage::new(5).with_file_capacity(4 << 20);
-        let engine = Engine::open(storage.clone(), &Options::new().arena_size(4096), false).unwrap();
+        let engine = Engine::open_without_keeper(storage.clone(), &Options::new().arena_size(4096)).unwrap();
         let standing = engine.consumer("c").unwrap();
         for number in 0..10u8 {
             engine.enqueue(&[number; 20]).unwrap();

@@ -154,7 +154,7 @@ impl<S: Storage> Engine<S> {
             standing.move_to(core, spot)?;
         }
         drop(one_at_a_time);
-        self.give_back();
+        self.give_space_back();
         core.wake_readers(u64::MAX);
         Ok(())
     }
@@ -179,7 +179,7 @@ impl<S: Storage> Engine<S> {
             self.core.message_waiters.fetch_sub(1, Ordering::SeqCst);
         }
         drop(one_at_a_time);
-        self.give_back();
+        self.give_space_back();
         self.core.wake_readers(u64::MAX);
         removed
     }
@@ -203,7 +203,7 @@ impl<S: Storage> Engine<S> {
         let spot = Spot { position: place.position, seq: place.seq };
         // With ranges beyond its place the consumer goes on where it was.
         let beyond: Vec<_> = acks.iter().copied().filter(|(_, last)| *last >= place.seq).collect();
-        let mut ledger = (!beyond.is_empty()).then(|| Ledger::new(&beyond, core.acks_slot(row, name)));
+        let mut ledger = (!beyond.is_empty()).then(|| Ledger::new(&beyond, core.acks_row(row, name)));
         if known.is_none()
             && let Some(ledger) = &mut ledger
         {

@@ -53,7 +53,7 @@ impl<S: Storage> Engine<S> {
             return Ok(());
         }
         match self.options.flush_every_ops {
-            Some(1) => self.core.flush_places(false),
+            Some(1) => self.core.flush_places(),
             Some(every) => self.count(every, 1),
             None => Ok(()),
         }
@@ -79,7 +79,7 @@ impl<S: Storage> Engine<S> {
             return Ok(());
         };
         if crossed {
-            self.give_back();
+            self.give_space_back();
         }
         self.core.wake_reader(standing.row);
         if self.options.flush_every_ops.is_some() { self.count_read() } else { Ok(()) }

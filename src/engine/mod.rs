@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use consumers::Consumers;
-use held::{HeldHere, is_held_here};
+use held::{OpenHere, is_open_here};
 use later::Later;
 
 use crate::commit::Core;
@@ -44,36 +44,56 @@ pub(crate) struct Engine<S: Storage> {
     keeper: Keeper<S>,
     later: Later<S>,
     /// Until the queue is closed.
-    held: Mutex<Option<HeldHere>>,
+    held: Mutex<Option<OpenHere>>,
     /// Calls that found the queue open and went on to wait for the registry's lock or the producers'.
     #[cfg(test)]
     pub(crate) came: AtomicU64,
 }
 
+/// Who does what is to be done in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Background {
+    /// A thread of the queue's own.
+    Keeper,
+    /// Whoever calls.
+    #[cfg(test)]
+    Calls,
+}
+
 impl<S: Storage> Engine<S> {
-    /// Opens the queue in `storage`. Without `threads` all that a thread would do in the background is done by the calls.
-    pub(crate) fn open(storage: S, options: &Options, threads: bool) -> Result<Engine<S>> {
+    /// Opens the queue in `storage`.
+    pub(crate) fn open(storage: S, options: &Options) -> Result<Engine<S>> {
+        Engine::open_with(storage, options, Background::Keeper)
+    }
+
+    /// As [`open`](Self::open), and calls do what the keeper's thread would.
+    #[cfg(test)]
+    pub(crate) fn open_without_keeper(storage: S, options: &Options) -> Result<Engine<S>> {
+        Engine::open_with(storage, options, Background::Calls)
+    }
+
+    pub(crate) fn open_with(storage: S, options: &Options, background: Background) -> Result<Engine<S>> {
         let _told = events::at_end();
         let path = storage.path().to_path_buf();
         options.validate(&path)?;
         if !storage.try_lock().map_err(|error| Error::io("lock", &path, error))? {
             let (pid, since) = crate::index::holder(&storage);
-            let here = pid == std::process::id() && since.is_some_and(is_held_here);
+            let here = pid == std::process::id() && since.is_some_and(is_open_here);
             return Err(Error::Locked { path, pid, here, since });
         }
-        let recovered = recover(&storage, options.create, options.max_bytes.is_some());
+        let recovered = recover(&storage, options);
         let recovered = recovered.inspect_err(|_| storage.unlock())?;
-        let held = HeldHere::new(storage.now());
+        let held = OpenHere::new(storage.now());
         recovered.index.set_since(held.0);
-        Engine::start(storage, options, threads, recovered, held)
+        Engine::start(storage, options, background, recovered, held)
     }
 
     fn start(
         storage: S,
         options: &Options,
-        threads: bool,
+        background: Background,
         recovered: Recovered<S>,
-        held: HeldHere,
+        held: OpenHere,
     ) -> Result<Engine<S>> {
         let geometry = Geometry::new(options.arena_size, options.max_mapped_arenas, options.max_bytes, page_size());
         let durable_only = options.flush_every_ops == Some(1);
@@ -107,7 +127,7 @@ impl<S: Storage> Engine<S> {
             storage,
         });
         let core = Arc::new(Core::new(state, writer));
-        core.segments.hold_found(&core.storage, recovered.durable.position, recovered.tail.position);
+        core.segments.note_found_unsynced(&core.storage, recovered.durable.position, recovered.tail.position);
         core.note_oldest();
         let consumers = Arc::new(Consumers::new());
         let theirs = Arc::clone(&consumers);
@@ -140,7 +160,7 @@ impl<S: Storage> Engine<S> {
             engine.core.flush_to(recovered.tail)?;
         }
         engine.expire();
-        if threads {
+        if background == Background::Keeper {
             engine.keeper.allow(&engine.core)?;
         }
         Ok(engine)
@@ -154,7 +174,7 @@ impl<S: Storage> Engine<S> {
             return Ok(());
         }
         let core = &*self.core;
-        let (begun, standings) = {
+        let standings = {
             // Whoever is within a write, or makes or moves a consumer, finishes it; nobody begins another.
             let _one_at_a_time = self.consumers.registry.lock();
             let mut writer = core.writer.lock();
@@ -162,7 +182,7 @@ impl<S: Storage> Engine<S> {
                 return Ok(());
             }
             writer.stop();
-            (writer.has_begun(), self.consumers.by_name.lock().values().cloned().collect::<Vec<_>>())
+            self.consumers.by_name.lock().values().cloned().collect::<Vec<_>>()
         };
         // No lock is held: wakers may call the queue, and the keeper may be about to.
         core.wake_readers(u64::MAX);
@@ -170,17 +190,17 @@ impl<S: Storage> Engine<S> {
         self.keeper.stop(&core.bell);
         // Whoever is within a read finishes it.
         for standing in &standings {
-            standing.release(core);
+            standing.end_run(core);
         }
         core.reclaim();
         let settled = core.settle();
         if settled.is_ok() && !core.is_poisoned() {
-            core.segments.trim(&core.context());
+            core.segments.trim_spares(&core.context());
         }
-        let flushed = core.flush_finally(begun);
-        core.let_go();
-        core.writer.lock().release();
-        core.segments.release();
+        let flushed = core.flush_finally();
+        core.end_run();
+        core.writer.lock().let_go();
+        core.segments.close_unsynced();
         core.pool.detach();
         core.index.set_pid(0);
         drop(self.held.lock().take());

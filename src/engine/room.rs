@@ -55,7 +55,7 @@ impl<S: Storage> Engine<S> {
         passed: u64,
     ) -> Result<Found> {
         let core = &*self.core;
-        if self.find_room(writer)? || core.regain(passed)? || core.pool.unmap_forgotten() {
+        if self.find_room(writer)? || core.regain(passed)? || core.pool.unmap_unwanted() {
             search.has_waited = false;
             return Ok(Found::Room);
         }
@@ -82,7 +82,7 @@ impl<S: Storage> Engine<S> {
             Some(first_held) => self.gave_up(first_held).map(|()| true),
             None => {
                 let end = writer.held_end();
-                if !self.core.retire_tail(writer, GapCause::Dropped, end) {
+                if !self.core.drain_tail(writer, GapCause::Dropped, end) {
                     return Ok(false);
                 }
                 self.gave_up(end).map(|()| true)
@@ -94,7 +94,7 @@ impl<S: Storage> Engine<S> {
     fn gave_up(&self, first_held: u64) -> Result<()> {
         self.core.oldest_seq.fetch_max(first_held, Ordering::AcqRel);
         self.core.note_given_up();
-        self.consumers.let_go_of_dropped(&self.core);
+        self.consumers.let_go_if_drained(&self.core);
         self.core.settle()
     }
 
@@ -103,16 +103,16 @@ impl<S: Storage> Engine<S> {
         self.consumers.expire(&self.core);
     }
 
-    /// As [`let_go_of_dropped`](Consumers::let_go_of_dropped), and waits for those that are within a read, and for a flush that is
+    /// As [`let_go_if_drained`](Consumers::let_go_if_drained), and waits for those that are within a read, and for a flush that is
     /// under way: they have segments open that are removed. No lock is held.
     #[cold]
     pub(super) fn wait_for_dropped(&self) {
         let standings: Vec<_> = self.consumers.by_name.lock().values().cloned().collect();
         for standing in standings {
-            standing.let_go_of_dropped(&self.core, true);
+            standing.wait_and_let_go_if_drained(&self.core);
         }
         self.core.wait_for_leader();
-        self.core.pool.unmap_forgotten();
+        self.core.pool.unmap_unwanted();
     }
 
     /// Gives back at once what is too old, or what everybody has read; true when there was something. The producers' lock is
@@ -124,7 +124,7 @@ impl<S: Storage> Engine<S> {
     fn find_room(&self, writer: &mut Writer<S::File>) -> Result<bool> {
         let core = &*self.core;
         if core.expire_for(writer) {
-            self.consumers.let_go_of_dropped(core);
+            self.consumers.let_go_if_drained(core);
             core.settle()?;
             return Ok(true);
         }
@@ -137,19 +137,19 @@ impl<S: Storage> Engine<S> {
         };
         let drained = core.segments.drain(lowest);
         let is_read = lowest >= writer.committed().position;
-        let retired = is_read && core.retire_tail(writer, GapCause::Dropped, 0);
+        let drained_tail = is_read && core.drain_tail(writer, GapCause::Dropped, 0);
         drop(giving_back);
-        if !drained && !retired {
+        if !drained && !drained_tail {
             return Ok(false);
         }
         core.note_oldest();
-        self.gave_up(if retired { writer.committed().seq } else { 0 }).map(|()| true)
+        self.gave_up(if drained_tail { writer.committed().seq } else { 0 }).map(|()| true)
     }
 
     /// What follows when a consumer has left a segment behind, or had to do without a window.
     #[cold]
     pub(super) fn crossed(&self, standing: &Standing<S>) {
-        self.give_back();
+        self.give_space_back();
         if self.core.window_wanted.swap(false, Ordering::Relaxed) {
             // Under a tight cap, one that only stands there must not make the others copy.
             for other in self.consumers.by_name.lock().values() {
@@ -171,7 +171,7 @@ impl<S: Storage> Engine<S> {
 
     /// Hands segments that everybody has passed to the keeper.
     #[cold]
-    pub(crate) fn give_back(&self) {
+    pub(crate) fn give_space_back(&self) {
         if self.core.reclaim() {
             self.settle_soon();
         }
@@ -188,16 +188,16 @@ impl<S: Storage> Engine<S> {
 
 impl<S: Storage> Consumers<S> {
     /// Consumers that stand in segments which are no longer part of the queue let go of them.
-    fn let_go_of_dropped(&self, core: &Core<S>) {
+    fn let_go_if_drained(&self, core: &Core<S>) {
         for standing in self.by_name.lock().values() {
-            standing.let_go_of_dropped(core, false);
+            standing.let_go_if_drained(core);
         }
     }
 
     /// As [`Engine::expire`]. Who was busy the last time, and stands in what was given up then, is asked once more.
     pub(super) fn expire(&self, core: &Core<S>) {
         if core.ages.is_some() && (core.expire() || core.segments.has_removed_open()) {
-            self.let_go_of_dropped(core);
+            self.let_go_if_drained(core);
             // A failed sync poisons the queue: the next call that writes is told.
             let _ = core.settle();
             core.wake_writers();

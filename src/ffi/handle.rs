@@ -41,7 +41,7 @@ impl<B> Retired<B> {
 
     /// Keeps `shell`; returns the one that has been here longest when there are enough.
     #[inline]
-    fn keep(&mut self, shell: *mut Shell<B>) -> Option<*mut Shell<B>> {
+    fn push(&mut self, shell: *mut Shell<B>) -> Option<*mut Shell<B>> {
         let surplus = if self.head - self.tail == MOST { self.oldest() } else { None };
         self.ring[self.head % MOST] = shell;
         self.head += 1;
@@ -123,7 +123,7 @@ impl<H: Handle> Empty<H> {
 impl<H: Handle> Drop for Empty<H> {
     fn drop(&mut self) {
         // SAFETY: it is nobody else's, and its body is empty.
-        unsafe { keep::<H>(self.0) };
+        unsafe { put_by::<H>(self.0) };
     }
 }
 
@@ -139,8 +139,8 @@ pub(super) fn give<H: Handle>(body: H::Body) -> *mut H {
 ///
 /// The shell is nobody's, and its body empty.
 #[inline]
-unsafe fn keep<H: Handle>(shell: *mut Shell<H::Body>) {
-    let surplus = H::retired(|retired| retired.keep(shell)).unwrap_or(Some(shell));
+unsafe fn put_by<H: Handle>(shell: *mut Shell<H::Body>) {
+    let surplus = H::retired(|retired| retired.push(shell)).unwrap_or(Some(shell));
     if let Some(surplus) = surplus {
         // SAFETY: it came from `Box::into_raw`, and has just left the list (or never came there).
         drop(unsafe { Box::from_raw(surplus) });
@@ -214,7 +214,7 @@ pub(super) unsafe fn take<H: Handle>(handle: *mut H) -> Answer<H::Body> {
     // SAFETY: it was live until now, so its body is there; it is retired, so nobody takes the body a second time.
     let body = unsafe { (*(*shell).body.get()).assume_init_read() };
     // SAFETY: it is retired, and its body was taken.
-    unsafe { keep::<H>(shell) };
+    unsafe { put_by::<H>(shell) };
     Ok(body)
 }
 
@@ -233,7 +233,7 @@ pub(super) unsafe fn free<H: Handle>(handle: *mut H) -> Answer {
     // SAFETY: it was live until now, so its body is there; it is retired, so nobody drops the body a second time.
     unsafe { (*(*shell).body.get()).assume_init_drop() };
     // SAFETY: it is retired, and its body is gone.
-    unsafe { keep::<H>(shell) };
+    unsafe { put_by::<H>(shell) };
     Ok(mmq_status::MMQ_OK)
 }
 

@@ -64,7 +64,7 @@ struct Given(*mut mmq_message);
 
 impl Given {
     #[inline]
-    fn keep(mut self) -> *mut mmq_message {
+    fn into_raw(mut self) -> *mut mmq_message {
         std::mem::replace(&mut self.0, std::ptr::null_mut())
     }
 }
@@ -107,7 +107,7 @@ where
     if body.gaps.note(read)?.is_none() {
         return Ok(mmq_status::MMQ_EMPTY);
     }
-    out.write(given.keep());
+    out.write(given.into_raw());
     Ok(mmq_status::MMQ_OK)
 }
 

@@ -40,8 +40,8 @@ mod header_at {
 pub(crate) const INDEX_HEADER_LEN: usize = 64;
 
 mod checkpoint_at {
-    pub(super) const SLOT_NUMBER: usize = 0;
-    pub(super) const SLOT_NONCE: usize = 8;
+    pub(super) const CHECKPOINT_NUMBER: usize = 0;
+    pub(super) const CHECKPOINT_NONCE: usize = 8;
     pub(super) const DURABLE_POSITION: usize = 16;
     pub(super) const DURABLE_SEQ: usize = 24;
     pub(super) const LEASE: usize = 32;
@@ -53,13 +53,13 @@ mod checkpoint_at {
     pub(super) const DURABLE_GAP: usize = 72;
     pub(super) const DURABLE_RESERVED: usize = 120;
     pub(super) const HELD_SEQ: usize = 128;
-    pub(super) const SLOT_CRC: usize = 188;
+    pub(super) const CHECKPOINT_CRC: usize = 188;
 }
 pub(crate) const CHECKPOINT_LEN: usize = 192;
 
 /// Offsets in the live part, in bytes.
 pub(crate) mod live_at {
-    pub(crate) const LIFE_TOKEN: usize = 0;
+    pub(crate) const CACHE_TOKEN: usize = 0;
     pub(crate) const MOUNT_TOKEN: usize = 16;
     pub(crate) const LIVE_NONCE: usize = 24;
     pub(crate) const LIVE_SINCE: usize = 32;
@@ -160,8 +160,8 @@ impl Checkpoint {
         use checkpoint_at as at;
         let mut bytes = [0; CHECKPOINT_LEN];
         for (offset, value) in [
-            (at::SLOT_NUMBER, self.number),
-            (at::SLOT_NONCE, self.nonce),
+            (at::CHECKPOINT_NUMBER, self.number),
+            (at::CHECKPOINT_NONCE, self.nonce),
             (at::DURABLE_POSITION, self.position),
             (at::DURABLE_SEQ, self.seq),
             (at::LEASE, self.lease),
@@ -176,22 +176,22 @@ impl Checkpoint {
         }
         LittleEndian::write_u32(&mut bytes[at::CLEAN..], u32::from(self.clean));
         LittleEndian::write_u32(&mut bytes[at::DURABLE_CAUSE..], self.cause.into());
-        let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..at::SLOT_CRC]);
-        LittleEndian::write_u32(&mut bytes[at::SLOT_CRC..], crc);
+        let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..at::CHECKPOINT_CRC]);
+        LittleEndian::write_u32(&mut bytes[at::CHECKPOINT_CRC..], crc);
         bytes
     }
 
     pub(crate) fn decode(bytes: &[u8], queue_id: &[u8; 16]) -> Option<Checkpoint> {
         use checkpoint_at as at;
         let bytes = bytes.get(..CHECKPOINT_LEN)?;
-        let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..at::SLOT_CRC]);
-        if LittleEndian::read_u32(&bytes[at::SLOT_CRC..]) != crc {
+        let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..at::CHECKPOINT_CRC]);
+        if LittleEndian::read_u32(&bytes[at::CHECKPOINT_CRC..]) != crc {
             return None;
         }
         let u64_at = |offset: usize| LittleEndian::read_u64(&bytes[offset..]);
         let checkpoint = Checkpoint {
-            number: u64_at(at::SLOT_NUMBER),
-            nonce: u64_at(at::SLOT_NONCE),
+            number: u64_at(at::CHECKPOINT_NUMBER),
+            nonce: u64_at(at::CHECKPOINT_NONCE),
             position: u64_at(at::DURABLE_POSITION),
             seq: u64_at(at::DURABLE_SEQ),
             lease: u64_at(at::LEASE),

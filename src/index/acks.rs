@@ -16,7 +16,7 @@ use crate::storage::{Storage, StorageFile};
 /// The place lies in another sector, and a power cut may leave one that is older than the ranges, back to the one of the last
 /// sync. So the slot states everything that is done from that one on: what a flush made durable is never left out of it.
 #[derive(Debug)]
-pub(crate) struct AcksSlot<F> {
+pub(crate) struct AcksRow<F> {
     sheet: Sheet<F>,
     offset: usize,
     seed: u32,
@@ -29,7 +29,7 @@ pub(crate) struct AcksSlot<F> {
     next_from: Option<(u64, u64)>,
 }
 
-impl<F: StorageFile> AcksSlot<F> {
+impl<F: StorageFile> AcksRow<F> {
     /// Stores the ranges, all of them behind the `place` that is stored, beside those before, which stay whole until these
     /// are.
     pub(crate) fn store(&mut self, place: u64, ranges: impl Iterator<Item = (u64, u64)>) {
@@ -43,7 +43,7 @@ impl<F: StorageFile> AcksSlot<F> {
         }
         self.from = Some(from);
         if self.next_from.is_none() {
-            self.next_from = Some((place, self.syncs.mark()));
+            self.next_from = Some((place, self.syncs.ticket()));
         }
         // No longer than a range can be told.
         let passed = (from < place).then(|| (from.max(place.saturating_sub(u64::from(u32::MAX))), place - 1));
@@ -61,10 +61,19 @@ impl<F: StorageFile> AcksSlot<F> {
     }
 }
 
+/// What becomes of a row of acknowledgements that is cleared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AcksRowIs {
+    /// It stays the consumer's.
+    Kept,
+    /// The consumer is removed: the row is for whoever needs one.
+    Free,
+}
+
 impl<S: Storage> Index<S> {
     /// The row in which the consumer's acknowledgements are remembered: its own, or a free one. `None` when there is no
     /// room for one.
-    pub(crate) fn acks_slot(&self, row: u32, name: &str, room: u64) -> Option<AcksSlot<S::File>> {
+    pub(crate) fn acks_row(&self, row: u32, name: &str, room: u64) -> Option<AcksRow<S::File>> {
         let mut extents = self.extents.lock();
         let rows = rows_of(&extents.sheets, ExtentKind::Acks) as usize;
         extents.acks_rows.resize(rows, None);
@@ -84,7 +93,7 @@ impl<S: Storage> Index<S> {
         if own.is_none() {
             sheet.zero(offset, ACKS_ROW_LEN);
         }
-        let slot = AcksSlot {
+        let slot = AcksRow {
             sheet: sheet.share(),
             offset,
             seed,
@@ -100,14 +109,14 @@ impl<S: Storage> Index<S> {
 
     /// Makes it durable that nothing is remembered for the consumer: what it is told from now on must not be taken for
     /// what was acknowledged before.
-    pub(crate) fn clear_acks(&self, row: u32, free: bool) -> Result<()> {
+    pub(crate) fn clear_acks(&self, row: u32, then: AcksRowIs) -> Result<()> {
         {
             let mut extents = self.extents.lock();
             let own = extents.acks_rows.iter().position(|owner| owner.is_some_and(|owner| owner.consumer == row));
             let Some(at) = own else {
                 return Ok(());
             };
-            if !free {
+            if then == AcksRowIs::Kept {
                 // What cannot be made durable is not begun.
                 self.poison.check()?;
             }
@@ -115,7 +124,7 @@ impl<S: Storage> Index<S> {
                 sheet.zero(offset, ACKS_ROW_LEN);
             }
             match &mut extents.acks_rows[at] {
-                Some(owner) if !free => owner.from = None,
+                Some(owner) if then == AcksRowIs::Kept => owner.from = None,
                 owner => *owner = None,
             }
         }

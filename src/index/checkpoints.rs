@@ -1,4 +1,4 @@
-//! The two slots of checkpoints, written in turn: what is known to be on the disk.
+//! The two checkpoints of checkpoints, written in turn: what is known to be on the disk.
 
 use parking_lot::Mutex;
 
@@ -12,9 +12,9 @@ use crate::storage::Storage;
 #[derive(Debug)]
 pub(super) struct Checkpoints {
     newest: Checkpoint,
-    newest_is_b: bool,
+    newest_in: Half,
     number: u64,
-    /// The newest slot is on disk, so the other one may be overwritten (rule R1).
+    /// The newest half is on disk, so the other one may be overwritten (rule R1).
     newest_is_durable: bool,
 }
 
@@ -22,7 +22,7 @@ impl Checkpoints {
     pub(super) fn of(image: &IndexImage) -> Checkpoints {
         Checkpoints {
             newest: image.checkpoint.unwrap_or_default(),
-            newest_is_b: image.newest_is_b,
+            newest_in: image.newest_in,
             number: image.slot_number,
             newest_is_durable: false,
         }
@@ -37,40 +37,40 @@ impl<S: Storage> Index<S> {
 
     /// As [`checkpoint`](Self::checkpoint), and whether it is known to be on disk.
     pub(crate) fn durable_checkpoint(&self) -> (Checkpoint, bool) {
-        let slots = self.checkpoints.lock();
-        (slots.newest, slots.newest_is_durable)
+        let checkpoints = self.checkpoints.lock();
+        (checkpoints.newest, checkpoints.newest_is_durable)
     }
 
     /// Writes a checkpoint and makes it, and every place stored before, durable. What it names durable must be so.
     pub(crate) fn write_checkpoint(&self, change: impl FnOnce(&mut Checkpoint)) -> Result<()> {
-        let mut slots = self.checkpoints.lock();
-        if !slots.newest_is_durable && !planted!(SlotOverwrittenWithoutR1) {
-            // R1: the slot recovery chose may exist in the page cache alone. It is stored again (a page whose writing
+        let mut checkpoints = self.checkpoints.lock();
+        if !checkpoints.newest_is_durable && !planted!(SlotOverwrittenWithoutR1) {
+            // R1: the half recovery chose may exist in the page cache alone. It is stored again (a page whose writing
             // failed once counts as clean) and made durable before the other one is touched.
-            let bytes = slots.newest.encode(&self.queue_id);
-            if slots.newest.number > 0 {
-                self.sheet.copy_in(slot_offset(slots.newest_is_b), &bytes);
+            let bytes = checkpoints.newest.encode(&self.queue_id);
+            if checkpoints.newest.number > 0 {
+                self.sheet.copy_in(checkpoints.newest_in.offset(), &bytes);
             }
             self.sync()?;
-            slots.newest_is_durable = true;
+            checkpoints.newest_is_durable = true;
         }
-        let mut next = slots.newest;
+        let mut next = checkpoints.newest;
         change(&mut next);
         let run = *self.run.lock();
-        if (next.position, next.seq) != (slots.newest.position, slots.newest.seq) {
+        if (next.position, next.seq) != (checkpoints.newest.position, checkpoints.newest.seq) {
             let stated = run.next.filter(|stated| stated.base == next.position).unwrap_or_default();
             (next.gap, next.reserved, next.cause) = (stated.gap, stated.reserved, stated.cause);
         }
-        slots.number += 1;
-        next.number = slots.number;
+        checkpoints.number += 1;
+        next.number = checkpoints.number;
         next.nonce = self.nonce;
         let bytes: [u8; CHECKPOINT_LEN] = next.encode(&self.queue_id);
-        self.sheet.copy_in(slot_offset(!slots.newest_is_b), &bytes);
-        slots.newest_is_b = !slots.newest_is_b;
-        slots.newest = next;
-        slots.newest_is_durable = false;
+        self.sheet.copy_in(checkpoints.newest_in.other().offset(), &bytes);
+        checkpoints.newest_in = checkpoints.newest_in.other();
+        checkpoints.newest = next;
+        checkpoints.newest_is_durable = false;
         self.sync()?;
-        slots.newest_is_durable = true;
+        checkpoints.newest_is_durable = true;
         Ok(())
     }
 
@@ -94,7 +94,7 @@ impl<S: Storage> Index<S> {
             checkpoint.clean &= planted!(CleanMarkKept);
             checkpoint.held = checkpoint.held.max(held);
             if !planted!(CauseNotDurable) {
-                given_up.lock().state_in(checkpoint);
+                given_up.lock().write_to(checkpoint);
             }
             if durable.0 > checkpoint.position {
                 (checkpoint.position, checkpoint.seq) = durable;
@@ -103,6 +103,20 @@ impl<S: Storage> Index<S> {
     }
 }
 
-fn slot_offset(is_b: bool) -> usize {
-    if is_b { index_at::CHECKPOINT_B } else { index_at::CHECKPOINT_A }
+/// One of the two places that checkpoints are written to in turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Half {
+    #[default]
+    A,
+    B,
+}
+
+impl Half {
+    fn other(self) -> Half {
+        if self == Half::A { Half::B } else { Half::A }
+    }
+
+    fn offset(self) -> usize {
+        if self == Half::A { index_at::CHECKPOINT_A } else { index_at::CHECKPOINT_B }
+    }
 }

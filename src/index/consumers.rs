@@ -12,7 +12,7 @@ use crate::storage::{Storage, StorageFile};
 
 /// Where one consumer's place is stored. Owned by that consumer, under its lock.
 #[derive(Debug)]
-pub(crate) struct PlaceSlot<F> {
+pub(crate) struct PlaceRow<F> {
     sheet: Sheet<F>,
     at: ConsumerAt,
     seed: u32,
@@ -22,7 +22,7 @@ pub(crate) struct PlaceSlot<F> {
 /// Of so many places one goes to the copy as well.
 const COPIED_EVERY: u64 = 64;
 
-impl<F: StorageFile> PlaceSlot<F> {
+impl<F: StorageFile> PlaceRow<F> {
     /// Stores a new place beside the one before, which stays whole until this one is: a kill between two stores, or a
     /// torn page, leaves one of the two.
     #[inline]
@@ -52,7 +52,7 @@ impl<S: Storage> Index<S> {
         name: &str,
         place: Place,
         room: u64,
-    ) -> Result<(u32, PlaceSlot<S::File>)> {
+    ) -> Result<(u32, PlaceRow<S::File>)> {
         let mut extents = self.extents.lock();
         let row = match known {
             Some(row) => row,
@@ -76,11 +76,11 @@ impl<S: Storage> Index<S> {
             return Err(Error::internal(&self.directory, "the index grew by consumers' rows, and has no row for one"));
         };
         let seed = Place::seed(&self.queue_id, name.as_bytes());
-        let mut slot = PlaceSlot { sheet: sheet.share(), at, seed, number: place.number };
+        let mut slot = PlaceRow { sheet: sheet.share(), at, seed, number: place.number };
         if known.is_none() {
             // One of that name may have been removed from the row, and not all of that be on the disk.
             slot.number = newest_place(sheet, at, seed).map_or(0, |place| place.number);
-            self.forget_before(&extents, row, seed, &mut slot)?;
+            self.clear_former(&extents, row, seed, &mut slot)?;
             slot.store(place.position, place.seq);
             slot.store(place.position, place.seq);
         }
@@ -106,15 +106,15 @@ impl<S: Storage> Index<S> {
     /// One of that name may have been in the row whose place or acknowledgements reached the disk before a power cut, and whose name
     /// or place did not: the new one has acknowledged nothing, and did not stand there. Durable before there is a name or a place
     /// for it.
-    fn forget_before(
+    fn clear_former(
         &self,
         extents: &Extents<S::File>,
         row: u32,
         seed: u32,
-        slot: &mut PlaceSlot<S::File>,
+        slot: &mut PlaceRow<S::File>,
     ) -> Result<()> {
-        let mut forgotten = newest_place(&slot.sheet, slot.at, seed).is_some_and(|place| !place.is_removed());
-        if forgotten {
+        let mut was_used = newest_place(&slot.sheet, slot.at, seed).is_some_and(|place| !place.is_removed());
+        if was_used {
             let removed = Place::removed(0);
             slot.store(removed.position, removed.seq);
         }
@@ -127,10 +127,10 @@ impl<S: Storage> Index<S> {
             sheet.copy_out(offset, &mut bytes);
             if bytes.chunks(ACKS_SLOT_LEN).any(|slot| Acks::decode(slot, row, seed).is_some()) {
                 sheet.zero(offset, ACKS_ROW_LEN);
-                forgotten = true;
+                was_used = true;
             }
         }
-        if forgotten { self.sync() } else { Ok(()) }
+        if was_used { self.sync() } else { Ok(()) }
     }
 
     /// The consumer is gone. Its place says so, beside the one before: a power cut that undoes a part of this leaves it where
@@ -146,7 +146,7 @@ impl<S: Storage> Index<S> {
             sheet.copy_in(at.copy, &[0; PLACE_SLOT_LEN]);
         }
         extents.consumers.remove(&row);
-        extents.removed.insert(row, self.syncs.mark());
+        extents.removed.insert(row, self.syncs.ticket());
     }
 }
 

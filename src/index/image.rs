@@ -8,13 +8,14 @@ use crate::format::{
     EXTENT_ROWS, Extent, ExtentKind, LIVE_LEN, NAME_ROW_LEN, PLACE_SLOT_LEN, Place, SEGMENT_ROW_LEN, SEGMENT_ROWS,
     SegmentHeader, index_at, live_at, place_at,
 };
+use crate::index::checkpoints::Half;
 use crate::index::run::Run;
-use crate::storage::Life;
+use crate::storage::CacheToken;
 
 /// What the live part says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Live {
-    pub(crate) life: Life,
+    pub(crate) token: CacheToken,
     pub(crate) pid: u32,
     /// `None` when neither of its two copies is valid.
     pub(crate) run: Option<Run>,
@@ -43,7 +44,7 @@ pub(crate) struct IndexImage {
     pub(crate) checkpoint: Option<Checkpoint>,
     /// Neither slot holds anything above this number, valid or not.
     pub(crate) slot_number: u64,
-    pub(crate) newest_is_b: bool,
+    pub(crate) newest_in: Half,
     pub(crate) live: Live,
     pub(crate) consumers: Vec<ConsumerRow>,
     /// Rows of consumers that another row counts for: to be cleared.
@@ -75,8 +76,8 @@ impl IndexImage {
         let mut image = IndexImage::default();
         let a = bytes.get(index_at::CHECKPOINT_A..).and_then(|slot| Checkpoint::decode(slot, queue_id));
         let b = bytes.get(index_at::CHECKPOINT_B..).and_then(|slot| Checkpoint::decode(slot, queue_id));
-        image.newest_is_b = b.map(|slot| slot.number) > a.map(|slot| slot.number);
-        image.checkpoint = if image.newest_is_b { b } else { a };
+        (image.newest_in, image.checkpoint) =
+            if b.map(|half| half.number) > a.map(|half| half.number) { (Half::B, b) } else { (Half::A, a) };
         for offset in [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B] {
             // A torn slot's number may be anything: one absurdly high would end the numbering, so it is not followed.
             let number = u64_at(bytes, offset);
@@ -171,7 +172,7 @@ fn read_live(bytes: &[u8], queue_id: &[u8; 16]) -> Live {
         return Live::default();
     };
     let mut place = [0; 16];
-    place.copy_from_slice(&bytes[live_at::LIFE_TOKEN..live_at::LIFE_TOKEN + 16]);
+    place.copy_from_slice(&bytes[live_at::CACHE_TOKEN..live_at::CACHE_TOKEN + 16]);
     let key = format::tail_key(queue_id);
     let spot = |position: usize, seq: usize, check: usize| {
         let (position, seq) = (u64_at(bytes, position), u64_at(bytes, seq));
@@ -179,7 +180,7 @@ fn read_live(bytes: &[u8], queue_id: &[u8; 16]) -> Live {
         (whole && format::is_position(position) && seq < format::LIMIT).then_some((position, seq))
     };
     Live {
-        life: Life { place, mount: u64_at(bytes, live_at::MOUNT_TOKEN) },
+        token: CacheToken { place, mount: u64_at(bytes, live_at::MOUNT_TOKEN) },
         pid: u32_at(bytes, live_at::LIVE_PID),
         run: [live_at::RUN_A, live_at::RUN_B].into_iter().find_map(|at| Run::decode(&bytes[at..], queue_id)),
         tail: spot(live_at::TAIL_POSITION, live_at::TAIL_SEQ, live_at::TAIL_CHECK),

@@ -56,17 +56,17 @@ impl<S: Storage> Index<S> {
     }
 
     /// Declares the live part true for this run of the process.
-    pub(crate) fn begin_life(&self, live: &Live) {
+    pub(crate) fn begin_run(&self, live: &Live) {
         let at = index_at::LIVE;
         let sheet = &self.sheet;
         // Never believed while it is half written: the token goes last. Where the old part was believed, what is stored
         // over it says the same, or what became true since, part by part: it stays believed, or a kill in this opening
         // would count as a power cut.
         let mut token = [0; 24];
-        sheet.copy_out(at + live_at::LIFE_TOKEN, &mut token);
-        let is_new = token != live.life.encode();
+        sheet.copy_out(at + live_at::CACHE_TOKEN, &mut token);
+        let is_new = token != live.token.encode();
         if is_new {
-            sheet.copy_in(at + live_at::LIFE_TOKEN, &[0; 24]);
+            sheet.copy_in(at + live_at::CACHE_TOKEN, &[0; 24]);
         }
         sheet.store_u64(at + live_at::LIVE_NONCE, self.nonce);
         sheet.store_u32(at + live_at::LIVE_PID, live.pid);
@@ -83,7 +83,7 @@ impl<S: Storage> Index<S> {
         if let Some((position, seq)) = live.synced {
             self.set_synced(position, seq);
         }
-        sheet.copy_in(at + live_at::LIFE_TOKEN, &live.life.encode());
+        sheet.copy_in(at + live_at::CACHE_TOKEN, &live.token.encode());
     }
 
     /// When the holder opened the queue.

@@ -24,7 +24,7 @@ impl GivenUp {
     }
 
     /// Has a checkpoint say it.
-    pub(crate) fn state_in(&self, checkpoint: &mut Checkpoint) {
+    pub(crate) fn write_to(&self, checkpoint: &mut Checkpoint) {
         (checkpoint.dropped_seq, checkpoint.expired_seq) = (self.dropped, self.expired);
     }
 

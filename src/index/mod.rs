@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-pub(crate) use acks::AcksSlot;
+pub(crate) use acks::{AcksRow, AcksRowIs};
 use checkpoints::Checkpoints;
-pub(crate) use consumers::PlaceSlot;
+pub(crate) use consumers::PlaceRow;
 use consumers::clear_consumer;
 use extents::Extents;
 pub(crate) use file::IndexFile;

@@ -12,13 +12,13 @@ pub(super) struct Syncs {
 
 impl Syncs {
     /// What this thread has stored is on the disk once a sync of a higher number is done.
-    pub(super) fn mark(&self) -> u64 {
+    pub(super) fn ticket(&self) -> u64 {
         // The stores are not left behind by the load.
         fence(Ordering::SeqCst);
         self.begun.load(Ordering::SeqCst)
     }
 
-    pub(super) fn is_past(&self, mark: u64) -> bool {
-        self.done.load(Ordering::Acquire) > mark
+    pub(super) fn is_past(&self, ticket: u64) -> bool {
+        self.done.load(Ordering::Acquire) > ticket
     }
 }

@@ -9,7 +9,7 @@ use crate::format::{
     CONSUMER_ROWS, Checkpoint, ConsumerAt, PLACE_HALF_LEN, Place, SEGMENT_ROWS, SegmentHeader, SegmentState, live_at,
 };
 use crate::index::image::Live;
-use crate::storage::{Life, Stores};
+use crate::storage::{CacheToken, Stores};
 use crate::tests::sim::{Call, SimStorage};
 
 const ID: [u8; 16] = *b"0123456789abcdef";
@@ -117,9 +117,9 @@ fn what_is_at_once_or_not_at_all_is_not_there_after_a_refusal() {
 }
 
 /// A live part that is all of one run.
-fn live(life: Life, number: u64) -> Live {
+fn live(token: CacheToken, number: u64) -> Live {
     Live {
-        life,
+        token,
         pid: 1,
         run: Some(Run { lease: number, ..Run::default() }),
         tail: Some((8 * number, number)),
@@ -129,7 +129,7 @@ fn live(life: Life, number: u64) -> Live {
 
 #[test]
 fn under_the_token_of_a_run_the_live_part_says_nothing_of_another_run() {
-    let token = |byte| Life { place: [byte; 16], mount: 1 };
+    let token = |byte| CacheToken { place: [byte; 16], mount: 1 };
     for next in [token(2), token(1)] {
         let is_new = next != token(1);
         // After a power cut less may be there than before.
@@ -138,21 +138,21 @@ fn under_the_token_of_a_run_the_live_part_says_nothing_of_another_run() {
         for nth in 1.. {
             // Each store is a call here, so a process may be killed between any two of them.
             let (storage, index) = made(Stores::ByCall);
-            index.begin_life(&live(token(1), 3));
+            index.begin_run(&live(token(1), 3));
             storage.freeze_at(nth);
-            index.begin_life(&live(next, number));
+            index.begin_run(&live(next, number));
             let killed = storage.frozen();
             let live = image(killed.as_ref().unwrap_or(&storage)).live;
-            seen += usize::from(live.life == token(1));
-            if live.life == next && is_new {
+            seen += usize::from(live.token == token(1));
+            if live.token == next && is_new {
                 assert_eq!(live.run.map(|run| run.lease), Some(number), "call {nth}");
                 let spot = Some((8 * number, number));
                 assert_eq!((live.tail, live.synced), (spot, spot), "call {nth}");
             }
             // The same token: no byte was lost, and no part may be missing while it is stored anew.
-            assert!(is_new || live.life == next && live.run.is_some() && live.synced.is_some(), "call {nth}");
+            assert!(is_new || live.token == next && live.run.is_some() && live.synced.is_some(), "call {nth}");
             if killed.is_none() {
-                assert_eq!(live.life, next, "after the last call");
+                assert_eq!(live.token, next, "after the last call");
                 break;
             }
         }
@@ -162,9 +162,9 @@ fn under_the_token_of_a_run_the_live_part_says_nothing_of_another_run() {
 
 #[test]
 fn a_damaged_part_of_the_live_part_costs_no_other() {
-    let life = Life { place: [1; 16], mount: 1 };
+    let life = CacheToken { place: [1; 16], mount: 1 };
     let (storage, index) = made(Stores::ByMap);
-    index.begin_life(&live(life, 3));
+    index.begin_run(&live(life, 3));
     index.set_synced(32, 4);
     let damaged = |at: usize| {
         let killed = storage.process_kill();
@@ -285,7 +285,7 @@ fn the_row_of_a_removed_consumer_is_given_out_when_the_disk_knows() {
 fn acknowledged_ranges_state_all_that_is_done_from_the_place_on_the_disk_on() {
     let (storage, index) = made(Stores::ByMap);
     let (row, _) = index.add_consumer(&storage, None, "c", begin(1), 0).unwrap();
-    let mut slot = index.acks_slot(row, "c", 0).unwrap();
+    let mut slot = index.acks_row(row, "c", 0).unwrap();
     let acks = || image(&storage).consumers.into_iter().find(|consumer| consumer.name == "c").unwrap().acks;
     slot.store(1, [(3, 4)].into_iter());
     assert_eq!(acks(), [(3, 4)]);
@@ -298,7 +298,7 @@ fn acknowledged_ranges_state_all_that_is_done_from_the_place_on_the_disk_on() {
     index.sync().unwrap();
     slot.store(8, [(9, 9)].into_iter());
     assert_eq!(acks(), [(9, 9)]);
-    index.clear_acks(row, true).unwrap();
+    index.clear_acks(row, AcksRowIs::Free).unwrap();
     assert_eq!(acks(), []);
 }
 

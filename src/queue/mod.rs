@@ -59,7 +59,8 @@ impl Options {
             return Err(Error::InvalidArgument { path: None, what: "dir", reason: "the path is empty".into() });
         }
         self.validate(dir)?;
-        let storage = FileStorage::open(dir, self.create).map_err(|error| {
+        let opened = if self.create { FileStorage::create(dir) } else { FileStorage::open(dir) };
+        let storage = opened.map_err(|error| {
             let missing = || matches!(dir.metadata(), Err(error) if error.kind() == ErrorKind::NotFound);
             match self.create {
                 false if error.kind() == ErrorKind::NotFound => Error::no_queue(dir),
@@ -67,7 +68,7 @@ impl Options {
                 _ => Error::io("open", dir, error),
             }
         })?;
-        Ok(Queue { engine: Arc::new(Engine::open(storage, self, true)?) })
+        Ok(Queue { engine: Arc::new(Engine::open(storage, self)?) })
     }
 }
 

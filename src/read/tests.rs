@@ -20,7 +20,7 @@ fn small() -> Options {
 
 fn open(options: &Options, file_capacity: usize) -> (SimStorage, Queue) {
     let storage = SimStorage::new(3).with_file_capacity(file_capacity);
-    let queue = Engine::open(storage.clone(), options, false).unwrap();
+    let queue = Engine::open_without_keeper(storage.clone(), options).unwrap();
     (storage, queue)
 }
 

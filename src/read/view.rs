@@ -5,6 +5,7 @@ use crate::format::{FRAGMENT_HEADER_LEN, Fragment, FragmentWords, Kind, SEGMENT_
 use crate::memory::Window;
 use crate::read::{Check, Record};
 use crate::segment::Segment;
+use crate::segment::pool::User;
 use crate::state::State;
 use crate::storage::{Storage, StorageFile};
 
@@ -151,7 +152,7 @@ impl View {
         let (life, length) = (segment.header.life, segment.header.length);
         let granted = state
             .pool
-            .get(&segment.file, life, number, length, || segment.allocated(), true)
+            .get(&segment.file, life, number, length, || segment.allocated(), User::Reader)
             .map_err(|error| failed("map", state, segment, error))?;
         if let Some(granted) = granted {
             self.base = base;

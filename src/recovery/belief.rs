@@ -8,7 +8,7 @@ use crate::recovery::rows::Rows;
 use crate::recovery::tail::Stated;
 use crate::recovery::walk::Walked;
 use crate::segment::Row;
-use crate::storage::Life;
+use crate::storage::CacheToken;
 
 /// What of the index is believed, beyond what a power cut leaves true of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,10 +26,10 @@ pub(super) enum Belief {
 
 impl Belief {
     /// What the index deserves, by what it says of itself and by what the storage says of this boot and mount.
-    pub(super) fn in_index(image: &IndexImage, life: &Life) -> Belief {
-        let is_same_place = image.live.run.is_some() && image.live.life.place == life.place;
+    pub(super) fn in_index(image: &IndexImage, token: &CacheToken) -> Belief {
+        let is_same_place = image.live.run.is_some() && image.live.token.place == token.place;
         match image.checkpoint {
-            _ if is_same_place && image.live.life.is(life) => Belief::Cache,
+            _ if is_same_place && image.live.token.is(token) => Belief::Cache,
             Some(checkpoint) if checkpoint.clean => Belief::CleanEnd,
             _ if is_same_place => Belief::Mount,
             _ => Belief::Disk,

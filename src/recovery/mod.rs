@@ -17,14 +17,15 @@ use crate::index::image::{ConsumerRow, IndexImage};
 use crate::index::losses::GivenUp;
 use crate::index::run::{Next, Run};
 use crate::index::{Index, IndexFile};
+use crate::options::Options;
 use crate::recovery::belief::{Belief, given_up, held_from};
 use crate::recovery::foreign::refuse_foreign;
-use crate::recovery::repair::{let_go_of, repair, restate};
+use crate::recovery::repair::{Holds, discard, repair, restate};
 use crate::recovery::rows::{Gathered, Rows, believe_rows_or_gather_headers};
-use crate::recovery::tail::{Stated, leave_the_empty, pending, seal_tail, spot_of, state_lost_beginning};
+use crate::recovery::tail::{Stated, close_tail, leave_the_empty, pending, spot_of, state_lost_beginning};
 use crate::recovery::walk::{Look, Walked, start_of_walk, walk};
 use crate::segment::{Found, Row, set_aside};
-use crate::storage::{Life, Storage};
+use crate::storage::{CacheToken, Storage};
 
 /// What an opening found.
 pub(crate) struct Recovered<S: Storage> {
@@ -48,14 +49,14 @@ pub(crate) struct Recovered<S: Storage> {
 }
 
 /// Opens the files of the queue in `storage`, whose lock is held.
-pub(crate) fn recover<S: Storage>(storage: &S, create: bool, count_others: bool) -> Result<Recovered<S>> {
+pub(crate) fn recover<S: Storage>(storage: &S, options: &Options) -> Result<Recovered<S>> {
     let nonce = random_u64(storage);
     let mut read = read_index(storage)?;
     let gathered = believe_rows_or_gather_headers(storage, &read.image, read.queue_id, read.belief)?;
     if read.belief.is_outdated(&read.image, &gathered.rows) {
         read.belief = Belief::Disk;
     }
-    if read.file.is_none() && gathered.rows.is_empty() && !create {
+    if read.file.is_none() && gathered.rows.is_empty() && !options.create {
         return Err(Error::no_queue(storage.path()));
     }
     let mut known = take_up_index(storage, nonce, read, gathered)?;
@@ -66,8 +67,8 @@ pub(crate) fn recover<S: Storage>(storage: &S, create: bool, count_others: bool)
         mend(storage, &mut known, &mut end)?;
         place_tail(storage, &mut known, &end)?
     };
-    let tail = let_go(storage, &mut known, &end.stated, tail)?;
-    publish::publish(storage, known, tail, count_others)
+    let tail = discard_unused(storage, &mut known, &end.stated, tail)?;
+    publish::publish(storage, known, tail, options)
 }
 
 /// What is known when the index was read.
@@ -78,7 +79,7 @@ struct ReadIndex<S: Storage> {
     queue_id: Option<[u8; 16]>,
     /// Its file may go on as the index.
     may_adopt: bool,
-    life: Life,
+    token: CacheToken,
     belief: Belief,
 }
 
@@ -103,23 +104,23 @@ fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
     if let Some(IndexFile { header: Err(Invalid::Version(found)), .. }) = file {
         return Err(unsupported(storage, INDEX_NAME, found));
     }
-    let life = storage.life();
+    let token = storage.cache_token();
     let known = file.as_ref().and_then(|file| Some((file, file.queue_id()?)));
     let Some((known, queue_id)) = known else {
         let (image, belief) = (IndexImage::default(), Belief::Disk);
-        return Ok(ReadIndex { file, image, queue_id: None, may_adopt: false, life, belief });
+        return Ok(ReadIndex { file, image, queue_id: None, may_adopt: false, token, belief });
     };
     let image = IndexImage::read(&known.bytes, &queue_id);
     let may_adopt = !known.unreadable;
-    let belief = if may_adopt { Belief::in_index(&image, &life) } else { Belief::Disk };
-    Ok(ReadIndex { file, image, queue_id: Some(queue_id), may_adopt, life, belief })
+    let belief = if may_adopt { Belief::in_index(&image, &token) } else { Belief::Disk };
+    Ok(ReadIndex { file, image, queue_id: Some(queue_id), may_adopt, token, belief })
 }
 
 /// What is known from the moment on that there is an index to write to. `belief` falls when what follows contradicts it.
 struct Known<S: Storage> {
     index: Index<S>,
     image: IndexImage,
-    life: Life,
+    token: CacheToken,
     belief: Belief,
     /// The live part as it was believed before the walk.
     cached: Option<Run>,
@@ -131,7 +132,7 @@ struct Known<S: Storage> {
 
 /// Goes on with the index file, or makes a new one: then what is still valid in the old one is carried over.
 fn take_up_index<S: Storage>(storage: &S, nonce: u64, read: ReadIndex<S>, gathered: Gathered) -> Result<Known<S>> {
-    let ReadIndex { file, mut image, queue_id: known_id, may_adopt, life, belief } = read;
+    let ReadIndex { file, mut image, queue_id: known_id, may_adopt, token, belief } = read;
     let Gathered { rows, from_index: rows_from_index } = gathered;
     let queue_id = rows.queue_id.or(known_id).unwrap_or_else(|| storage.random());
     let made_anew = !may_adopt || known_id != Some(queue_id);
@@ -157,7 +158,7 @@ fn take_up_index<S: Storage>(storage: &S, nonce: u64, read: ReadIndex<S>, gather
     .map_err(|error| index_error(storage, "open", error))?;
     let belief = if made_anew { Belief::Disk } else { belief };
     let cached = belief.of_cache(&image);
-    Ok(Known { index, image, life, belief, cached, rows, rows_from_index, made_anew })
+    Ok(Known { index, image, token, belief, cached, rows, rows_from_index, made_anew })
 }
 
 /// Where what is there ends, and what should be there.
@@ -178,7 +179,7 @@ fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
     rows.drop_outlived();
     let start = start_of_walk(image, &rows.live, *belief);
     // Numbers never fall: what begins behind the start with a lower one was let go of before.
-    rows.keep(|row| row.header.base < start.position || row.header.first_seq >= start.seq);
+    rows.retain_live(|row| row.header.base < start.position || row.header.first_seq >= start.seq);
     let read = |(name, error): (String, _)| Error::io("read", storage.path().join(name), error);
     let look = Look::with(*belief, image, rows);
     let mut walked = walk(storage, &rows.live, start, look).map_err(read)?;
@@ -251,18 +252,18 @@ fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Resul
     let End { walked, stated, reached, .. } = end;
     let gone = given_up(image, *belief).end().max(held_by_segments(image, rows));
     let missing = stated.missing_behind(*reached, end.next, lease(image, *belief), gone);
-    let next = seal_tail(storage, &rows.live, walked.tail, stated.position, end.next, missing)?;
+    let next = close_tail(storage, &rows.live, walked.tail, stated.position, end.next, missing)?;
     let tail = Tail { spot: walked.tail, next: None }.with(next);
     // Who stands there has yet to be told of what is missing.
-    let sealed_end = tail.spot.position - if tail.spot.seq > walked.tail.seq { format::ALIGN } else { 0 };
-    let sealed = (walked.tail, Spot { position: sealed_end, seq: walked.tail.seq });
-    let empty: Vec<_> = walked.holes.iter().chain(&walked.empty).copied().chain([sealed]).collect();
+    let closed_end = tail.spot.position - if tail.spot.seq > walked.tail.seq { format::ALIGN } else { 0 };
+    let closed = (walked.tail, Spot { position: closed_end, seq: walked.tail.seq });
+    let empty: Vec<_> = walked.holes.iter().chain(&walked.empty).copied().chain([closed]).collect();
     leave_the_empty(storage, index, &mut image.consumers, &empty)?;
     Ok(tail)
 }
 
 /// Lets go of the segments that hold nothing for anybody. What comes before the first one that stays is stated.
-fn let_go<S: Storage>(storage: &S, known: &mut Known<S>, stated: &Stated, mut tail: Tail) -> Result<Tail> {
+fn discard_unused<S: Storage>(storage: &S, known: &mut Known<S>, stated: &Stated, mut tail: Tail) -> Result<Tail> {
     let Known { index, image, rows, belief, .. } = known;
     if let Some(next) = tail.next {
         // One that begins where the next is to begin was begun for a record that never was, too.
@@ -272,7 +273,10 @@ fn let_go<S: Storage>(storage: &S, known: &mut Known<S>, stated: &Stated, mut ta
     if !belief.is_trusted() && !rows.stale.is_empty() {
         // They must not come back behind what is written from now on (R2): gone before the first append.
         for row in rows.stale.drain(..) {
-            let kept = let_go_of(storage, &row, row.header.base < stated.durable.position)?;
+            let kept = {
+                let holds = if row.header.base < stated.durable.position { Holds::Messages } else { Holds::Nothing };
+                discard(storage, &row, holds)?
+            };
             index.write_segment_row(row.slot, kept.as_ref().map(|spare| &spare.header), u64::MAX);
             rows.spares.extend(kept);
         }
@@ -281,11 +285,11 @@ fn let_go<S: Storage>(storage: &S, known: &mut Known<S>, stated: &Stated, mut ta
     // Segments that were given up or passed by everybody, and not yet removed, or are back since: what is left in them
     // is not delivered to somebody new. Of consumers that were removed the checkpoint says how far they came.
     let held_from = held_from(image, *belief, rows.held);
-    let is_let_go = |at: usize| match rows.live.get(at + 1) {
+    let is_unused = |at: usize| match rows.live.get(at + 1) {
         Some(behind) => behind.header.missing_from() <= held_from,
         None => tail.next.is_some_and(|next| next.seq - next.gap <= held_from),
     };
-    let count = (0..rows.live.len()).take_while(|at| is_let_go(*at)).count();
+    let count = (0..rows.live.len()).take_while(|at| is_unused(*at)).count();
     rows.stale.extend(rows.live.drain(..count));
     if image.consumers.is_empty() {
         // Everything is held from there on: passed by consumers that were removed since is what lies before.

@@ -4,6 +4,7 @@ use crate::error::{Gap, GapCause, Result};
 use crate::format::{self, FLAG_CHANGING, FLAG_POISONED, INDEX_NAME, SegmentHeader, Spot};
 use crate::index::image::Live;
 use crate::index::run::Run;
+use crate::options::Options;
 use crate::recovery::belief::{Belief, given_up};
 use crate::recovery::{Known, Recovered, Tail, index_error, lease};
 use crate::segment::Found;
@@ -14,7 +15,7 @@ pub(super) fn publish<S: Storage>(
     storage: &S,
     mut known: Known<S>,
     tail: Tail,
-    count_others: bool,
+    options: &Options,
 ) -> Result<Recovered<S>> {
     let Tail { spot, next } = tail;
     let (durable, next_life) = (durable(&known, spot), next_life(&known));
@@ -32,8 +33,8 @@ pub(super) fn publish<S: Storage>(
     let flags = if known.rows_from_index { 0 } else { FLAG_CHANGING };
     // What was said of a segment that is there stays said until it is durable.
     let stated_next = next.or(known.image.live.run.and_then(|run| run.next));
-    known.index.begin_life(&Live {
-        life: known.life,
+    known.index.begin_run(&Live {
+        token: known.token,
         pid: std::process::id(),
         run: Some(Run { flags, next_life, lease, given_up, next: stated_next }),
         tail: Some((spot.position, spot.seq)),
@@ -48,7 +49,7 @@ pub(super) fn publish<S: Storage>(
     }
     let trusted = known.belief.is_trusted();
     // Counted last: what was set aside above is among them.
-    let is_other = count_others || !known.rows_from_index || known.made_anew || !trusted;
+    let is_other = options.max_bytes.is_some() || !known.rows_from_index || known.made_anew || !trusted;
     let other_bytes = if is_other { other_bytes(storage) } else { 0 };
     let is_clean = known.image.checkpoint.is_some_and(|checkpoint| checkpoint.clean)
         && matches!(known.belief, Belief::Cache | Belief::CleanEnd);

@@ -57,13 +57,21 @@ fn overwrite<S: Storage>(storage: &S, slot: u32, file: &S::File, bytes: &[u8], o
     file.sync().map_err(|failed| failed.ends_opening(path()))
 }
 
+/// What a segment held that is discarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holds {
+    /// Messages that were durable: all of them are damaged.
+    Messages,
+    Nothing,
+}
+
 /// Removes a segment that is none any more, or sets it aside, durably once the directory is synced. Where it cannot be removed it
 /// becomes a spare, which is returned: as a segment it would be delivered by an opening that finds its header, or stand in the way
 /// of what is written behind the tail. Where that cannot be either, the opening fails.
-pub(super) fn let_go_of<S: Storage>(storage: &S, row: &Row, held_messages: bool) -> Result<Option<Row>> {
+pub(super) fn discard<S: Storage>(storage: &S, row: &Row, holds: Holds) -> Result<Option<Row>> {
     let name = format::segment_name(row.slot);
     let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-    if held_messages {
+    if holds == Holds::Messages {
         // They are damaged all.
         set_aside(storage, &name);
         let still_there = storage.open(&name).err().is_none_or(|error| !gone(&error));
@@ -92,13 +100,18 @@ pub(super) fn restate<S: Storage>(storage: &S, index: &Index<S>, rows: &mut [Row
         let mut header = row.header;
         header.gap_before = header.first_seq - from.seq;
         header.cause = GapCause::Unflushed.number();
-        state(storage, index, row, header)?;
+        write_header(storage, index, row, header)?;
     }
     Ok(())
 }
 
 /// Has a segment say in its header what is missing before it, and in its row: that counts where the header cannot be written.
-pub(super) fn state<S: Storage>(storage: &S, index: &Index<S>, row: &mut Row, header: SegmentHeader) -> Result<()> {
+pub(super) fn write_header<S: Storage>(
+    storage: &S,
+    index: &Index<S>,
+    row: &mut Row,
+    header: SegmentHeader,
+) -> Result<()> {
     let opened = open_life(storage, row.slot, &row.header);
     row.header = header;
     index.write_segment_row(row.slot, Some(&header), u64::MAX);

@@ -66,7 +66,7 @@ impl Rows {
     }
 
     /// Those live ones of which that is not true are of no use.
-    pub(super) fn keep(&mut self, is_of_use: impl Fn(&Row) -> bool) {
+    pub(super) fn retain_live(&mut self, is_of_use: impl Fn(&Row) -> bool) {
         self.stale.extend(self.live.extract_if(.., |row| !is_of_use(row)));
     }
 

@@ -6,7 +6,7 @@ use crate::index::Index;
 use crate::index::image::{ConsumerRow, IndexImage};
 use crate::index::run::{Next, Run};
 use crate::recovery::belief::{Belief, given_up};
-use crate::recovery::repair::{fill, state};
+use crate::recovery::repair::{fill, write_header};
 use crate::segment::Row;
 use crate::storage::Storage;
 
@@ -97,7 +97,7 @@ pub(super) fn next_of_run(run: &Run, live: &[Row]) -> Option<Next> {
 /// Ends the last segment at the tail, and says how the next one follows it: behind every position that was stated, and a word
 /// further where numbers are missing that were not before, so that a reader who stands at the end has a way to go and is told
 /// of them.
-pub(super) fn seal_tail<S: Storage>(
+pub(super) fn close_tail<S: Storage>(
     storage: &S,
     rows: &[Row],
     tail: Spot,
@@ -170,7 +170,7 @@ pub(super) fn state_lost_beginning<S: Storage>(
     if held_from < header.missing_from() {
         header.gap_before = header.first_seq - held_from;
         header.cause = cause;
-        state(storage, index, first, header)?;
+        write_header(storage, index, first, header)?;
     }
     Ok(next)
 }

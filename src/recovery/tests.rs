@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use super::repair::{let_go_of, repair};
+use super::repair::{Holds, discard, repair};
 use super::unit::Unit;
 use super::*;
 use crate::engine::Engine;
@@ -22,7 +22,7 @@ fn message(number: u8) -> [u8; LEN] {
 /// Segments of 8 KiB.
 fn open(storage: &SimStorage) -> Engine<SimStorage> {
     let options = Options::new().arena_size(4096).max_bytes(64 << 10);
-    Engine::open(storage.clone(), &options, false).unwrap()
+    Engine::open_without_keeper(storage.clone(), &options).unwrap()
 }
 
 /// What a kill leaves of a queue with so many messages, all of them flushed.
@@ -82,7 +82,7 @@ fn damage(storage: &SimStorage, number: u8) {
 #[test]
 fn what_is_believed_follows_from_the_boot_the_mount_and_the_mark_of_a_clean_end() {
     let killed = killed(3);
-    let belief = |storage: &SimStorage| Belief::in_index(&image(storage).0, &storage.life());
+    let belief = |storage: &SimStorage| Belief::in_index(&image(storage).0, &storage.cache_token());
     assert_eq!(belief(&killed), Belief::Cache);
     assert_eq!(belief(&killed.seen_elsewhere()), Belief::Mount);
     assert_eq!(belief(&killed.copied()), Belief::Disk);
@@ -246,13 +246,13 @@ fn behind_a_sealed_tail_no_old_record_is_found() {
     let tail = walked(&disk, false).tail;
     let first = &live(&disk)[..1];
     let missing = Next { seq: 10, gap: 6, ..Next::default() };
-    let next = seal_tail(&disk, first, tail, 0, None, missing).unwrap().unwrap();
+    let next = close_tail(&disk, first, tail, 0, None, missing).unwrap().unwrap();
     assert_eq!((next.seq, next.gap, next.base), (10, 6, first[0].header.end() + format::ALIGN));
     let look = Look { search: true, whole_before: false, mark: u64::MAX };
     let found = walk(&disk, first, Spot::default(), look).unwrap();
     assert_eq!((found.tail, holes(&found)), (Spot { position: first[0].header.end(), seq: 4 }, vec![]));
     // It begins behind every position that was stated, and where it was to begin before, if that is far enough.
-    let base = |stated, pending| seal_tail(&disk, first, tail, stated, pending, missing).unwrap().unwrap().base;
+    let base = |stated, pending| close_tail(&disk, first, tail, stated, pending, missing).unwrap().unwrap().base;
     assert_eq!(base(1 << 20, None), (1 << 20) + format::ALIGN);
     assert_eq!(base(0, Some(Next { base: 1 << 20, ..missing })), 1 << 20);
 }
@@ -326,12 +326,12 @@ fn a_place_in_the_middle_of_what_is_empty_goes_where_it_tells_what_is_missing() 
 fn a_segment_that_is_none_any_more_goes_or_can_never_be_taken_for_one() {
     let row = |disk: &SimStorage| live(disk)[0];
     let disk = killed(1);
-    assert!(let_go_of(&disk, &row(&disk), false).unwrap().is_none());
+    assert!(discard(&disk, &row(&disk), Holds::Nothing).unwrap().is_none());
     assert!(live(&disk).is_empty());
     // It cannot be removed: it becomes a spare, durably.
     let disk = killed(1);
     disk.fail_after(Call::Remove, 1, Errno::IO, false);
-    let kept = let_go_of(&disk, &row(&disk), false).unwrap().unwrap();
+    let kept = discard(&disk, &row(&disk), Holds::Nothing).unwrap().unwrap();
     assert_eq!(kept.header.state, SegmentState::Spare);
     let rows = gathered(&disk.power_cut_losing_all(), Belief::Disk).rows;
     assert_eq!((rows.live.len(), rows.spares.len()), (0, 1));
@@ -339,8 +339,8 @@ fn a_segment_that_is_none_any_more_goes_or_can_never_be_taken_for_one() {
     let disk = killed(1);
     let only = row(&disk);
     disk.fail_after(Call::Rename, 1, Errno::IO, true);
-    assert!(let_go_of(&disk, &only, true).is_err() && live(&disk).len() == 1);
+    assert!(discard(&disk, &only, Holds::Messages).is_err() && live(&disk).len() == 1);
     disk.clear_faults();
-    assert!(let_go_of(&disk, &only, true).unwrap().is_none() && live(&disk).is_empty());
+    assert!(discard(&disk, &only, Holds::Messages).unwrap().is_none() && live(&disk).is_empty());
     assert!(disk.file_names().iter().any(|name| name.ends_with(format::ASIDE_SUFFIX)));
 }

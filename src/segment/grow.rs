@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::files::{Segment, disk_bytes, overhead};
 use super::list::List;
-use super::{Context, Plan, Row};
+use super::{Coming, Context, Plan, Row};
 use crate::error::{Error, Result};
 use crate::events;
 use crate::format::{self, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
@@ -106,7 +106,7 @@ impl<F: StorageFile> List<F> {
             self.live.push_back(row);
             self.open.retain(|(_, open)| open.strong_count() > 0);
             self.open.push((row.header.life, Arc::downgrade(segment)));
-            self.hold(segment);
+            self.note_store(segment);
             self.write_row(context, &row);
         }
         context.index.set_changing(self.is_changing());
@@ -148,14 +148,14 @@ impl<F: StorageFile> List<F> {
         self.names.rows_complete &= context.index.write_segment_row(row.slot, Some(&row.header), room);
     }
 
-    /// Allocates space for a segment up to file offset `end`, and some ahead while there is room. When `more_comes` it
-    /// does not make do with less.
+    /// Allocates space for a segment up to file offset `end`, and some ahead while there is room. It makes
+    /// do with less only when no space is coming.
     pub(super) fn extend<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
         segment: &Segment<F>,
         end: u64,
-        more_comes: bool,
+        coming: Coming,
     ) -> Result<()> {
         let (have, length) = (segment.allocated(), segment.header.length);
         let end = end.min(length);
@@ -166,7 +166,7 @@ impl<F: StorageFile> List<F> {
         let generous = exact.max((4 * have).clamp(FIRST_STEP, have + LARGEST_STEP)).min(length);
         let full = |got: &Result<u64>| matches!(got, Err(error) if error.is_full());
         let mut got = self.allocate(context, &segment.file, &segment.name(), have, generous);
-        if full(&got) && !more_comes {
+        if full(&got) && coming == Coming::Nothing {
             context.begin_changing()?;
             while full(&got) {
                 got = self.allocate(context, &segment.file, &segment.name(), have, exact);

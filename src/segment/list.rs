@@ -21,14 +21,14 @@ pub(crate) struct List<F> {
     /// Live segments that were stored to and not synced since: a flush syncs each through the descriptor that was open all
     /// that time. The system tells a failed write-back once to each open descriptor; one that is opened afterwards may never
     /// be told.
-    pub(super) held: Vec<Arc<Segment<F>>>,
+    pub(super) unsynced: Vec<Arc<Segment<F>>>,
     /// Counts how often a writer began to store to a segment.
     pub(super) stores: u64,
     pub(super) recycling: Recycling<F>,
     pub(super) names: Names,
     /// The number behind the last one of the only segment, when that was let go of: with no live segment nothing before it is
     /// held.
-    pub(super) retired: u64,
+    pub(super) drained_up_to: u64,
     /// The life of the tail's segment, and when its messages were first looked at, where its header does not tell their age.
     pub(super) seen: Option<(u64, u64)>,
 }

@@ -69,25 +69,25 @@ impl Row {
 }
 
 /// Segments that are full and not synced keep their descriptors: at most so many ...
-const MOST_HELD: usize = 64;
+const MOST_UNSYNCED: usize = 64;
 /// ... and where that would be more bytes than these, fewer ...
-const MOST_BYTES_HELD: u64 = 256 << 20;
+const MOST_BYTES_UNSYNCED: u64 = 256 << 20;
 /// ... but not fewer than that.
-const LEAST_HELD: usize = 8;
+const LEAST_UNSYNCED: usize = 8;
 
 /// How many full segments of that length may wait for their sync.
-pub(crate) fn most_held(length: u64) -> usize {
+pub(crate) fn most_unsynced(length: u64) -> usize {
     #[cfg(test)]
-    if let Some(most) = MOST_HELD_HERE.get() {
+    if let Some(most) = MOST_UNSYNCED_HERE.get() {
         return most;
     }
-    usize::try_from(MOST_BYTES_HELD / length).unwrap_or(MOST_HELD).clamp(LEAST_HELD, MOST_HELD)
+    usize::try_from(MOST_BYTES_UNSYNCED / length).unwrap_or(MOST_UNSYNCED).clamp(LEAST_UNSYNCED, MOST_UNSYNCED)
 }
 
 #[cfg(test)]
 thread_local! {
     /// How many full segments may wait for their sync where this thread stores.
-    pub(crate) static MOST_HELD_HERE: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
+    pub(crate) static MOST_UNSYNCED_HERE: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
 }
 
 /// A segment that a flush is to sync.
@@ -149,16 +149,35 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Whether nobody counts the bytes.
-    fn none(&self) -> bool {
+    /// Nobody counts the bytes.
+    fn are_none(&self) -> bool {
         self.max_bytes.is_none() && self.min_free_bytes == 0
+    }
+
+    /// Where nobody counts the bytes spares are kept for busy times.
+    fn pace(&self) -> Pace {
+        if self.are_none() { Pace::Busy } else { Pace::Idle }
     }
 }
 
+/// Whether drained segments are about to give their space back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coming {
+    Space,
+    Nothing,
+}
+
+/// For which times spares are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    Busy,
+    Idle,
+}
+
 /// How many segments of that length are kept for reuse.
-fn spares_wanted(length: u64, busy: bool) -> usize {
+fn spares_wanted(length: u64, pace: Pace) -> usize {
     match length {
-        0..=BUSY_SEGMENT if busy => SPARES_BUSY,
+        0..=BUSY_SEGMENT if pace == Pace::Busy => SPARES_BUSY,
         0..=SMALL_SEGMENT => SPARES_SMALL,
         _ => SPARES_LARGE,
     }
@@ -216,10 +235,10 @@ impl<S: Storage> Segments<S> {
             list: Mutex::new(List {
                 live: found.live.into(),
                 open: Vec::new(),
-                held: Vec::new(),
+                unsynced: Vec::new(),
                 stores: 0,
                 recycling: Recycling::new(found.drained, found.spares, found.held),
-                retired: 0,
+                drained_up_to: 0,
                 seen: None,
                 names: Names {
                     slots,
@@ -246,7 +265,7 @@ impl<S: Storage> Segments<S> {
         let short = {
             let list = self.list();
             list.recycling.spares.is_empty()
-                && !(context.limits.none()
+                && !(context.limits.are_none()
                     && list.recycling.drained.len() + list.recycling.in_transit.len() < SPARES_BUSY)
         };
         if short {
@@ -262,14 +281,14 @@ impl<S: Storage> Segments<S> {
     fn with_room<R>(
         &self,
         context: &Context<'_, S>,
-        mut attempt: impl FnMut(&mut List<S::File>, bool) -> Result<R>,
+        mut attempt: impl FnMut(&mut List<S::File>, Coming) -> Result<R>,
     ) -> Result<R> {
         let mut stuck = false;
         loop {
             let mut list = self.list();
-            let more_comes = !stuck && list.has_drained();
-            match attempt(&mut list, more_comes) {
-                Err(error) if error.is_full() && more_comes => {}
+            let coming = if !stuck && list.has_drained() { Coming::Space } else { Coming::Nothing };
+            match attempt(&mut list, coming) {
+                Err(error) if error.is_full() && coming == Coming::Space => {}
                 done => return done,
             }
             let seen = list.recycling.given_back;
@@ -282,7 +301,7 @@ impl<S: Storage> Segments<S> {
     /// What the process before this one stored and did not sync, between two positions, is to be synced by the next flush,
     /// through descriptors that are open from now on: the system tells an error in writing it to one that is opened later only
     /// if nobody was told before, and if it still remembers the file.
-    pub(crate) fn hold_found(&self, storage: &S, from: u64, to: u64) {
+    pub(crate) fn note_found_unsynced(&self, storage: &S, from: u64, to: u64) {
         let mut list = self.list();
         let first = list.live.partition_point(|row| row.header.end() <= from);
         for at in first..list.live.len() {
@@ -292,17 +311,17 @@ impl<S: Storage> Segments<S> {
             list.stores += 1;
             list.live[at].unsynced = list.stores;
             let row = list.live[at];
-            if list.held.len() < most_held(row.header.length)
+            if list.unsynced.len() < most_unsynced(row.header.length)
                 && let Ok(segment) = list.open(storage, &row)
             {
-                list.held.push(segment);
+                list.unsynced.push(segment);
             }
         }
     }
 
     /// Lets go of all descriptors, at the end of a run.
-    pub(crate) fn release(&self) {
-        self.list().held.clear();
+    pub(crate) fn close_unsynced(&self) {
+        self.list().unsynced.clear();
     }
 
     /// How often readers or ages let go of segments; for [`regain`](Self::regain).
@@ -328,7 +347,7 @@ impl<S: Storage> Segments<S> {
         if end.min(segment.header.length) <= segment.allocated() {
             return Ok(());
         }
-        self.with_room(context, |list, more_comes| list.extend(context, segment, end, more_comes))
+        self.with_room(context, |list, coming| list.extend(context, segment, end, coming))
     }
 
     /// Lets go of every live segment that ends at or before `position`; the last one stays, it takes new records. True
@@ -357,14 +376,14 @@ impl<S: Storage> Segments<S> {
     }
 
     /// Lets go of every live segment that begins behind `position`: a record was begun there and given up.
-    pub(crate) fn cut(&self, position: u64) -> bool {
+    pub(crate) fn drain_behind(&self, position: u64) -> bool {
         let mut list = self.list();
         let mut any = false;
         while list.live.back().is_some_and(|row| row.header.base > position) {
             let Some(row) = list.live.pop_back() else {
                 break;
             };
-            list.let_go(row);
+            list.drain(row);
             any = true;
         }
         any
@@ -377,7 +396,7 @@ impl<S: Storage> Segments<S> {
     /// Lets go of the only live segment, which holds records up to `tail`: its space may be all there is. Messages below
     /// `given_up` are given up with it, for that cause. Returns where it ends; `None`, and it stays, when it holds nothing and
     /// another would be as long.
-    pub(crate) fn retire_tail(
+    pub(crate) fn drain_tail(
         &self,
         context: &Context<'_, S>,
         tail: Spot,
@@ -391,7 +410,7 @@ impl<S: Storage> Segments<S> {
             return None;
         }
         context.given_up.lock().note(cause, given_up);
-        list.retired = tail.seq;
+        list.drained_up_to = tail.seq;
         if let Some(open) = list.opened(header.life) {
             // Whoever stands in it goes on behind it.
             open.end_at(tail.position);

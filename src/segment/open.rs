@@ -63,27 +63,27 @@ impl<F: StorageFile> List<F> {
     }
 
     /// A writer is about to store to that live segment.
-    pub(crate) fn hold(&mut self, segment: &Arc<Segment<F>>) {
+    pub(crate) fn note_store(&mut self, segment: &Arc<Segment<F>>) {
         let life = segment.header.life;
         let Some(row) = self.live.iter_mut().rev().find(|row| row.header.life == life) else {
             return;
         };
         self.stores += 1;
         row.unsynced = self.stores;
-        if !self.held.iter().any(|held| held.header.life == life) {
-            self.held.push(Arc::clone(segment));
+        if !self.unsynced.iter().any(|open| open.header.life == life) {
+            self.unsynced.push(Arc::clone(segment));
         }
     }
 
     /// The base of a live segment: no other that is not synced begins before it, or ends behind `position`.
     pub(crate) fn first_unsynced(&self, position: u64) -> u64 {
-        let held = self.held.iter().map(|held| held.header.base).min().unwrap_or(u64::MAX);
-        self.at(position).map_or(held, |row| row.header.base.min(held))
+        let first = self.unsynced.iter().map(|open| open.header.base).min().unwrap_or(u64::MAX);
+        self.at(position).map_or(first, |row| row.header.base.min(first))
     }
 
     /// How many segments will be full and not synced when the next one begins.
-    pub(crate) fn held(&self) -> usize {
-        self.held.len()
+    pub(crate) fn count_unsynced(&self) -> usize {
+        self.unsynced.len()
     }
 
     /// The first live segment at or behind `from`, and before `to`, that was stored to and not synced. It is opened while it
@@ -104,17 +104,16 @@ impl<F: StorageFile> List<F> {
         })
     }
 
-    /// The segment was synced as it was when [`next_unsynced`](Self::next_unsynced) gave it.
-    pub(crate) fn note_synced(&mut self, synced: &Row, is_full: bool) {
+    /// The segment, which is full, was synced as it was when [`next_unsynced`](Self::next_unsynced) gave it.
+    pub(crate) fn note_synced(&mut self, synced: &Row) {
         let life = synced.header.life;
         let at = self.live.partition_point(|row| row.header.base < synced.header.base);
-        if is_full
-            && let Some(row) = self.live.get_mut(at)
+        if let Some(row) = self.live.get_mut(at)
             && row.header.life == life
             && row.unsynced == synced.unsynced
         {
             row.unsynced = 0;
-            self.held.retain(|held| held.header.life != life);
+            self.unsynced.retain(|open| open.header.life != life);
         }
     }
 
@@ -159,7 +158,7 @@ impl<F: StorageFile> List<F> {
         }
         if !found && let Some(at) = self.live.iter().position(|row| row.header.life == life) {
             let row = self.live.remove(at);
-            self.held.retain(|held| held.header.life != life);
+            self.unsynced.retain(|open| open.header.life != life);
             if let Some(row) = row
                 && !self.live.iter().any(|other| other.slot == row.slot)
             {

@@ -19,6 +19,13 @@ use crate::memory::{self, Window};
 use crate::segment::geometry::Geometry;
 use crate::storage::StorageFile;
 
+/// Who asks for a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum User {
+    Writer,
+    Reader,
+}
+
 #[derive(Debug)]
 struct Mapped {
     window: Window,
@@ -29,7 +36,7 @@ struct Mapped {
     /// A reader was told that it may lend messages from it.
     lending: bool,
     /// Its segment is no longer part of the queue.
-    forgotten: bool,
+    unwanted: bool,
 }
 
 impl Mapped {
@@ -70,7 +77,7 @@ impl Pool {
 
     /// The window `number` of the segment `life`, mapping it when there is room for it; `None` when there is not.
     /// `file_len` is the segment's full length, `allocated` what exists of it, asked under the pool's lock: what it does
-    /// not know of yet, [`grown`](Self::grown) is still to tell. With `lend`, says whether messages may be lent from it.
+    /// not know of yet, [`grown`](Self::grown) is still to tell. To a reader it says whether messages may be lent from it.
     pub(crate) fn get<F: StorageFile>(
         &self,
         file: &F,
@@ -78,7 +85,7 @@ impl Pool {
         number: u64,
         file_len: u64,
         allocated: impl Fn() -> u64,
-        lend: bool,
+        user: User,
     ) -> std::io::Result<Option<Granted>> {
         let mut windows = self.windows.lock();
         let windows = &mut *windows;
@@ -91,9 +98,9 @@ impl Pool {
             let start = number * self.geometry.window_len;
             let len = self.geometry.window_len.min(file_len - start);
             let window = file.map(start, len as usize)?;
-            windows.mapped.insert(key, Mapped { window, allocated: 0, used: 0, lending: false, forgotten: false });
+            windows.mapped.insert(key, Mapped { window, allocated: 0, used: 0, lending: false, unwanted: false });
         }
-        let may_lend = lend && memory::CAN_DETACH && windows.may_lend(&key, self.geometry.max_windows);
+        let may_lend = user == User::Reader && memory::CAN_DETACH && windows.may_lend(&key, self.geometry.max_windows);
         let clock = windows.clock;
         let Some(mapped) = windows.mapped.get_mut(&key) else {
             return Ok(None);
@@ -125,27 +132,27 @@ impl Pool {
         let numbers: Vec<u64> = windows.mapped.keys().filter(|key| key.0 == old_life).map(|key| key.1).collect();
         for number in numbers {
             if let Some(mut mapped) = windows.mapped.remove(&(old_life, number)) {
-                (mapped.lending, mapped.forgotten) = (false, false);
+                (mapped.lending, mapped.unwanted) = (false, false);
                 windows.mapped.insert((new_life, number), mapped);
             }
         }
     }
 
     /// Unmaps the segment's windows. One that is still referred to stays, and counts, until its last reference is gone
-    /// and the room is wanted: in memory, or [on the disk](Self::unmap_forgotten).
-    pub(crate) fn forget(&self, life: u64) {
+    /// and the room is wanted: in memory, or [on the disk](Self::unmap_unwanted).
+    pub(crate) fn unmap_segment(&self, life: u64) {
         for (_, mapped) in self.windows.lock().mapped.iter_mut().filter(|(key, _)| key.0 == life) {
-            mapped.forgotten = true;
+            mapped.unwanted = true;
         }
-        self.unmap_forgotten();
+        self.unmap_unwanted();
     }
 
     /// Unmaps the windows of removed segments that nobody refers to any more: the disk has their space back no sooner. True
     /// when there were some.
-    pub(crate) fn unmap_forgotten(&self) -> bool {
+    pub(crate) fn unmap_unwanted(&self) -> bool {
         let mut windows = self.windows.lock();
         let before = windows.mapped.len();
-        windows.mapped.retain(|_, mapped| !mapped.forgotten || mapped.in_use());
+        windows.mapped.retain(|_, mapped| !mapped.unwanted || mapped.in_use());
         windows.mapped.len() < before
     }
 

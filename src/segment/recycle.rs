@@ -64,7 +64,7 @@ impl<F: StorageFile> Handing<F> {
             }
         }
         if !self.keep {
-            context.pool.forget(self.row.header.life);
+            context.pool.unmap_segment(self.row.header.life);
             let removed = context.storage.remove(&format::segment_name(self.row.slot));
             self.removed = match removed {
                 Ok(()) => true,
@@ -115,14 +115,15 @@ impl<F> Recycling<F> {
 impl<F: StorageFile> List<F> {
     pub(super) fn drain_front(&mut self) {
         if let Some(row) = self.live.pop_front() {
-            self.let_go(row);
+            self.drain(row);
         }
     }
 
-    pub(super) fn let_go(&mut self, row: Row) {
+    pub(super) fn drain(&mut self, row: Row) {
         let life = row.header.life;
-        let held = self.held.iter().position(|held| held.header.life == life).map(|at| self.held.swap_remove(at));
-        if let Some(open) = held.or_else(|| self.opened(life)) {
+        let stored_to =
+            self.unsynced.iter().position(|open| open.header.life == life).map(|at| self.unsynced.swap_remove(at));
+        if let Some(open) = stored_to.or_else(|| self.opened(life)) {
             self.recycling.drained_files.push(open);
         }
         self.recycling.drained.push(Drained { row });
@@ -146,7 +147,7 @@ impl<F: StorageFile> List<F> {
             .iter()
             .position(|open| open.header.life == life)
             .map(|at| self.recycling.drained_files.swap_remove(at));
-        let keep = self.recycling.spares.len() + kept < spares_wanted(row.header.length, context.limits.none())
+        let keep = self.recycling.spares.len() + kept < spares_wanted(row.header.length, context.limits.pace())
             && row.header.length == context.pool.geometry().segment_len;
         // Two looks, in this order: whoever has the segment open may still take a window of it and lend from that, so the
         // windows are looked at once nobody else has it open. Nobody
@@ -197,7 +198,7 @@ impl<F: StorageFile> List<F> {
         let Some(spare) = self.recycling.spares.pop() else {
             return false;
         };
-        context.pool.forget(spare.row.header.life);
+        context.pool.unmap_segment(spare.row.header.life);
         let removed = context.storage.remove(&format::segment_name(spare.row.slot));
         if removed.is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
             // Its bytes count until it is removed.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::files::disk_bytes;
 use super::grow::LARGEST_STEP;
 use super::recycle::{Handing, Spare};
-use super::{Context, Plan, Row, Segments, spares_wanted};
+use super::{Context, Pace, Plan, Row, Segments, spares_wanted};
 use crate::error::Result;
 use crate::format::{self, SegmentState};
 use crate::index::Index;
@@ -25,7 +25,7 @@ impl<S: Storage> Segments<S> {
         let (lives, held): (Vec<u64>, _) = {
             let list = self.list();
             let lives = list.recycling.drained.iter().map(|drained| drained.row.header.life).collect();
-            (lives, list.live.front().map_or(list.retired, |row| row.header.first_seq))
+            (lives, list.live.front().map_or(list.drained_up_to, |row| row.header.first_seq))
         };
         if lives.is_empty() {
             return Ok(());
@@ -53,14 +53,14 @@ impl<S: Storage> Segments<S> {
     }
 
     /// Gives back the spares that were kept for busy times only.
-    pub(crate) fn trim(&self, context: &Context<'_, S>) {
+    pub(crate) fn trim_spares(&self, context: &Context<'_, S>) {
         let settling = self.settling.lock();
         if *settling {
             return;
         }
         let mut list = self.list();
         let surplus =
-            list.recycling.spares.len().saturating_sub(spares_wanted(context.pool.geometry().segment_len, false));
+            list.recycling.spares.len().saturating_sub(spares_wanted(context.pool.geometry().segment_len, Pace::Idle));
         if surplus == 0 || context.begin_changing().is_err() {
             return;
         }
@@ -73,7 +73,7 @@ impl<S: Storage> Segments<S> {
     }
 
     /// The files are let go of, at the end of a run.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn end_settling(&self) {
         *self.settling.lock() = true;
     }
 
@@ -96,7 +96,8 @@ impl<S: Storage> Segments<S> {
             return;
         }
         let mut list = self.list();
-        if !context.limits.none() || !list.recycling.spares.is_empty() || list.has_drained() || list.live.is_empty() {
+        if !context.limits.are_none() || !list.recycling.spares.is_empty() || list.has_drained() || list.live.is_empty()
+        {
             return;
         }
         let Ok(header) = list.begin_life(context, SegmentState::Spare, Plan::default()) else {

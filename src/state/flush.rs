@@ -6,7 +6,7 @@
 //!
 //! A segment is synced through the descriptor that was open since it was first stored to, and keeps that descriptor until
 //! then, full or not: the system tells a failed write-back to the descriptors that are open, and may have forgotten it when
-//! one is opened later. Descriptors are few, so full segments that are not synced are few ([`most_held`]): the keeper is
+//! one is opened later. Descriptors are few, so full segments that are not synced are few ([`most_unsynced`]): the keeper is
 //! asked to flush when there are three quarters as many, and a producer that would make one more waits for the keeper, with the
 //! producers' lock held. Nothing that the keeper, or the leader of a flush, does may wait for that lock.
 //!
@@ -22,9 +22,8 @@ use std::time::Instant;
 use parking_lot::MutexGuard;
 
 use crate::error::{Error, Result, SyncFailed};
-use crate::format;
-use crate::format::Spot;
-use crate::segment::{Lost, Unsynced, most_held};
+use crate::format::{self, Checkpoint, Spot};
+use crate::segment::{Lost, Unsynced, most_unsynced};
 use crate::state::{Durable, MOST_BEHIND, State};
 use crate::storage::store_again;
 use crate::storage::{Storage, StorageFile};
@@ -32,13 +31,31 @@ use crate::storage::{Storage, StorageFile};
 /// Bytes after which a flush renews the checkpoint. (Few in the crash tests, whose disks are small.)
 const CHECKPOINT_EVERY: u64 = if cfg!(test) { 64 << 10 } else { 4 << 20 };
 
+/// What is asked of a flush of the places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CheckpointIs {
+    /// A checkpoint is written when the last one is far behind.
+    WrittenIfDue,
+    /// A checkpoint is written.
+    Written,
+}
+
+/// What one leader of a flush syncs.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    from: Spot,
+    to: Spot,
+    /// The page cache may show bytes there that the disk does not hold: they are stored again first.
+    is_suspect: bool,
+}
+
 impl<S: Storage> State<S> {
     /// Returns once everything before that spot, which is committed, is on disk.
     pub(crate) fn flush_to(&self, spot: Spot) -> Result<()> {
         let mut durable = self.durable.lock();
         durable.want(spot);
         while durable.spot.position < spot.position {
-            if self.is_let_go() || self.is_poisoned() {
+            if self.has_run_ended() || self.is_poisoned() {
                 drop(durable);
                 return self.check_writable();
             }
@@ -54,13 +71,14 @@ impl<S: Storage> State<S> {
     /// Syncs all that is wanted, and every full segment; nobody else does.
     fn lead<'a>(&'a self, mut durable: MutexGuard<'a, Durable>) -> Result<MutexGuard<'a, Durable>> {
         durable.busy = true;
-        let (from, target, suspect) = (durable.spot, durable.wanted, durable.suspect);
+        let stretch = Stretch { from: durable.spot, to: durable.wanted, is_suspect: durable.suspect };
+        let target = stretch.to;
         drop(durable);
         let began = Instant::now();
         if planted!(CheckpointBeforeData) {
-            let _ = self.write_checkpoint(target, false);
+            let _ = self.write_checkpoint(target);
         }
-        let synced = self.sync_data(from, target, suspect);
+        let synced = self.sync_data(&stretch);
         let result = synced.and_then(|()| self.checkpoint_if_overtaken(target));
         self.flush_totals.count.fetch_add(1, Ordering::Relaxed);
         self.flush_totals.nanos.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
@@ -93,12 +111,12 @@ impl<S: Storage> State<S> {
         while durable.busy {
             self.flushed.wait(&mut durable);
         }
-        let is_done = durable.wanted.position <= durable.spot.position && self.segments.list().held() < 2;
-        if is_done || self.is_let_go() || self.is_poisoned() {
+        let is_done = durable.wanted.position <= durable.spot.position && self.segments.list().count_unsynced() < 2;
+        if is_done || self.has_run_ended() || self.is_poisoned() {
             return Ok(());
         }
         drop(self.lead(durable)?);
-        if self.is_checkpoint_due() { self.flush_places(true) } else { Ok(()) }
+        if self.is_checkpoint_due() { self.flush_places_and_checkpoint() } else { Ok(()) }
     }
 
     /// Waits for the flush that is under way, if there is one.
@@ -119,15 +137,15 @@ impl<S: Storage> State<S> {
     /// A segment is about to begin. Sees to it that few are full and not synced: with many of them the keeper is asked to
     /// flush, and with as many as there may be it is waited for. The producers' lock is held, and `committed` is its tail.
     pub(crate) fn bound_unsynced(&self, committed: Spot) -> Result<()> {
-        let most = most_held(self.pool.geometry().segment_len);
-        if self.segments.list().held() < most - most / 4 {
+        let most = most_unsynced(self.pool.geometry().segment_len);
+        if self.segments.list().count_unsynced() < most - most / 4 {
             return Ok(());
         }
         let mut given_up = self.durable.lock().given_up;
         self.sync_soon(committed)?;
         let mut durable = self.durable.lock();
         // The tail's own segment is one of them.
-        while self.segments.list().held() >= most {
+        while self.segments.list().count_unsynced() >= most {
             self.index.poison.check()?;
             if self.bell.is_answered() && durable.given_up == given_up {
                 self.segment_synced.wait(&mut durable);
@@ -171,7 +189,7 @@ impl<S: Storage> State<S> {
 
     /// Renews the checkpoint when it is far behind.
     pub(crate) fn checkpoint_if_due(&self) -> Result<()> {
-        if self.is_checkpoint_due() { self.flush_places(true) } else { Ok(()) }
+        if self.is_checkpoint_due() { self.flush_places_and_checkpoint() } else { Ok(()) }
     }
 
     /// What is held may begin in the middle of a batch when what came before was given back. Recovery keeps the rest of the
@@ -181,19 +199,28 @@ impl<S: Storage> State<S> {
         if held.is_none_or(|base| base <= self.index.checkpoint().position) {
             return Ok(());
         }
-        self.write_checkpoint(durable, false)
+        self.write_checkpoint(durable)
     }
 
     /// Makes every place stored so far durable. Whoever comes while another syncs is served by the next sync, with all
     /// others that came meanwhile.
-    pub(crate) fn flush_places(&self, checkpoint: bool) -> Result<()> {
+    pub(crate) fn flush_places(&self) -> Result<()> {
+        self.sync_places(CheckpointIs::WrittenIfDue)
+    }
+
+    /// As [`flush_places`](Self::flush_places), and renews the checkpoint.
+    pub(crate) fn flush_places_and_checkpoint(&self) -> Result<()> {
+        self.sync_places(CheckpointIs::Written)
+    }
+
+    fn sync_places(&self, checkpoint: CheckpointIs) -> Result<()> {
         let moves = self.places.moves();
         let mut synced = self.places.synced_moves.lock();
-        if self.is_let_go() {
+        if self.has_run_ended() {
             // The end of the run has made all durable.
             return Ok(());
         }
-        let due = checkpoint || self.is_checkpoint_due();
+        let due = checkpoint == CheckpointIs::Written || self.is_checkpoint_due();
         if *synced >= moves && !due {
             return Ok(());
         }
@@ -202,7 +229,7 @@ impl<S: Storage> State<S> {
         self.sync_directory()?;
         if due {
             let spot = self.durable.lock().spot;
-            self.write_checkpoint(spot, false)?;
+            self.write_checkpoint(spot)?;
         } else {
             self.index.sync()?;
         }
@@ -216,41 +243,54 @@ impl<S: Storage> State<S> {
         self.segments.sync_directory(&self.storage, &self.index)
     }
 
-    pub(crate) fn write_checkpoint(&self, spot: Spot, clean: bool) -> Result<()> {
+    /// Everything before `spot` is on disk.
+    pub(crate) fn write_checkpoint(&self, spot: Spot) -> Result<()> {
+        self.renew_checkpoint(|checkpoint| {
+            // Another thread may have written one since that spot was asked for.
+            if spot.position >= checkpoint.position {
+                (checkpoint.position, checkpoint.seq) = (spot.position, spot.seq);
+            }
+            checkpoint.clean = false;
+        })
+    }
+
+    /// Everything is on disk, and the run ends at `spot`.
+    pub(crate) fn write_clean_end(&self, spot: Spot) -> Result<()> {
+        self.renew_checkpoint(|checkpoint| {
+            (checkpoint.position, checkpoint.seq) = (spot.position, spot.seq);
+            checkpoint.clean = true;
+            // Every number that was given out is below.
+            checkpoint.lease = spot.seq;
+        })
+    }
+
+    fn renew_checkpoint(&self, change: impl FnOnce(&mut Checkpoint)) -> Result<()> {
         let next_life = self.segments.next_life();
         self.index.write_checkpoint(|checkpoint| {
-            // Another thread may have written one since that spot was asked for.
-            if clean || spot.position >= checkpoint.position {
-                checkpoint.position = spot.position;
-                checkpoint.seq = spot.seq;
-            }
             checkpoint.next_life = next_life;
-            self.gaps.given_up.lock().state_in(checkpoint);
-            checkpoint.clean = clean;
-            if clean {
-                // Every number that was given out is below.
-                checkpoint.lease = spot.seq;
-            }
+            self.gaps.given_up.lock().write_to(checkpoint);
+            change(checkpoint);
         })
     }
 
     /// The end of a run: whoever still flushes in the background of it finishes that, and nobody begins to.
-    pub(crate) fn let_go(&self) {
-        self.index.poison.let_go();
+    pub(crate) fn end_run(&self) {
+        self.index.poison.end_run();
         drop(self.places.synced_moves.lock());
-        self.segments.let_go();
+        self.segments.end_settling();
         let mut durable = self.durable.lock();
         while durable.busy {
             self.flushed.wait(&mut durable);
         }
     }
 
-    fn is_let_go(&self) -> bool {
-        self.index.poison.is_let_go()
+    fn has_run_ended(&self) -> bool {
+        self.index.poison.has_run_ended()
     }
 
-    /// Syncs every segment that was stored to, up to the tail's, and that one if it holds a byte before `to`.
-    fn sync_data(&self, from: Spot, to: Spot, suspect: bool) -> Result<()> {
+    /// Syncs every segment that was stored to, up to the tail's, and that one if it holds a byte before the stretch's end.
+    fn sync_data(&self, stretch: &Stretch) -> Result<()> {
+        let Stretch { from, to, is_suspect } = *stretch;
         self.check_directory()?;
         let (mut at, end) = {
             let list = self.segments.list();
@@ -272,7 +312,7 @@ impl<S: Storage> State<S> {
                     return Err(Error::io("open", self.storage.path().join(format::segment_name(row.slot)), error));
                 }
             };
-            if suspect && !planted!(SuspectNotStoredAgain) {
+            if is_suspect && !planted!(SuspectNotStoredAgain) {
                 // What is stored to it from now on is stored behind what is stored again.
                 let start = segment.offset(from.position.clamp(segment.header.base, segment.header.end()));
                 let end = segment.offset(to.position.clamp(segment.header.base, segment.header.end()));
@@ -280,7 +320,9 @@ impl<S: Storage> State<S> {
                     .map_err(|error| Error::io("write", self.storage.path().join(segment.name()), error))?;
             }
             self.index.heed(&segment.name(), || segment.file.sync())?;
-            self.segments.list().note_synced(&row, is_full);
+            if is_full {
+                self.segments.list().note_synced(&row);
+            }
             let _durable = self.durable.lock();
             self.segment_synced.notify_all();
         }

@@ -33,7 +33,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::error::Gap;
 use crate::format::Spot;
 use crate::index::losses::GivenUp;
-use crate::index::{AcksSlot, Index};
+use crate::index::{AcksRow, Index};
 use crate::memory::ForkGuard;
 use crate::segment::ages::Ages;
 use crate::segment::pool::Pool;
@@ -187,7 +187,7 @@ impl<S: Storage> State<S> {
             flushed: Condvar::new(),
             segment_synced: Condvar::new(),
             oldest_seq: AtomicU64::new(parts.oldest_seq),
-            places: Places::new(parts.places_cached),
+            places: Places::new(u64::from(parts.places_cached)),
             message_waiters: AtomicUsize::new(0),
             waiters: Waiters::default(),
             bell: Arc::default(),
@@ -235,8 +235,8 @@ impl<S: Storage> State<S> {
         }
     }
 
-    pub(crate) fn acks_slot(&self, row: u32, name: &str) -> Option<AcksSlot<S::File>> {
-        self.with_index_room(|room| self.index.acks_slot(row, name, room))
+    pub(crate) fn acks_row(&self, row: u32, name: &str) -> Option<AcksRow<S::File>> {
+        self.with_index_room(|room| self.index.acks_row(row, name, room))
     }
 
     /// Where a new consumer begins: the oldest message still held. `end` is the [end](Self::visible_end) as it was before:

@@ -43,8 +43,8 @@ pub(crate) struct Places {
     /// given back meanwhile.
     pub(crate) giving_back: RwLock<()>,
     /// Moves of consumers that were removed, and messages they took.
-    pub(crate) retired_moves: AtomicU64,
-    retired_taken: AtomicU64,
+    pub(crate) removed_moves: AtomicU64,
+    removed_taken: AtomicU64,
     /// Moves of all consumers that the index on disk knows of.
     pub(crate) synced_moves: Mutex<u64>,
     /// Where messages began that expired while there was no consumer: the first one that comes is told of them.
@@ -52,13 +52,13 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Before the consumers are taken up. With `are_cached` the next flush has places of an earlier run to sync.
-    pub(crate) fn new(are_cached: bool) -> Places {
+    /// Before the consumers are taken up. `unsynced_moves` of an earlier run are the next flush's to sync.
+    pub(crate) fn new(unsynced_moves: u64) -> Places {
         Places {
             cells: RwLock::default(),
             giving_back: RwLock::default(),
-            retired_moves: AtomicU64::new(u64::from(are_cached)),
-            retired_taken: AtomicU64::new(0),
+            removed_moves: AtomicU64::new(unsynced_moves),
+            removed_taken: AtomicU64::new(0),
             synced_moves: Mutex::new(0),
             unread: Mutex::default(),
         }
@@ -79,21 +79,21 @@ impl Places {
     /// Moves all consumers have made in this run.
     pub(crate) fn moves(&self) -> u64 {
         self.cells.read().iter().map(|place| place.moves.load(Ordering::Acquire)).sum::<u64>()
-            + self.retired_moves.load(Ordering::Acquire)
+            + self.removed_moves.load(Ordering::Acquire)
     }
 
     /// How many consumers there are, and how many messages all there ever were have taken in this run.
     pub(crate) fn count(&self) -> (u64, u64) {
         let cells = self.cells.read();
         let taken: u64 = cells.iter().map(|cell| cell.taken.load(Ordering::Acquire)).sum();
-        (cells.len() as u64, taken + self.retired_taken.load(Ordering::Acquire))
+        (cells.len() as u64, taken + self.removed_taken.load(Ordering::Acquire))
     }
 
     /// Takes the place of a consumer out that was removed; being removed counts as a move.
-    pub(crate) fn retire(&self, cell: &Arc<PlaceCell>) {
+    pub(crate) fn remove(&self, cell: &Arc<PlaceCell>) {
         let mut cells = self.cells.write();
-        self.retired_moves.fetch_add(cell.moves.load(Ordering::Acquire) + 1, Ordering::AcqRel);
-        self.retired_taken.fetch_add(cell.taken.load(Ordering::Acquire), Ordering::AcqRel);
+        self.removed_moves.fetch_add(cell.moves.load(Ordering::Acquire) + 1, Ordering::AcqRel);
+        self.removed_taken.fetch_add(cell.taken.load(Ordering::Acquire), Ordering::AcqRel);
         cells.retain(|other| !Arc::ptr_eq(other, cell));
     }
 }

@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::file::{DiskFile, Overwrites};
-use super::{Life, Listed, Storage, system};
+use super::{CacheToken, Listed, Storage, system};
 use crate::error::SyncFailed;
 
 /// The files of a queue in a real directory.
@@ -28,9 +28,18 @@ pub(crate) struct FileStorage {
 }
 
 impl FileStorage {
-    /// Opens the directory; with `create` makes it first, and every missing parent, durable each before the next.
-    pub(crate) fn open(path: &Path, create: bool) -> io::Result<FileStorage> {
-        let parents = if create { create_directory(path)? } else { Vec::new() };
+    /// Opens the directory, which is there.
+    pub(crate) fn open(path: &Path) -> io::Result<FileStorage> {
+        FileStorage::take_up(path, Vec::new())
+    }
+
+    /// Makes the directory, and every missing parent, durable each before the next, and opens it.
+    pub(crate) fn create(path: &Path) -> io::Result<FileStorage> {
+        let parents = create_directory(path)?;
+        FileStorage::take_up(path, parents)
+    }
+
+    fn take_up(path: &Path, parents: Vec<OwnedFd>) -> io::Result<FileStorage> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?;
         let overwrites = system::overwrites(&directory)?;
@@ -80,7 +89,7 @@ impl Storage for FileStorage {
 
     fn create(&self, name: &str) -> io::Result<DiskFile> {
         let file = self.open_file(name, OFlags::CREATE | OFlags::EXCL)?;
-        Ok(DiskFile::new(file, self.overwrites, true))
+        Ok(DiskFile::created(file, self.overwrites))
     }
 
     fn open(&self, name: &str) -> io::Result<DiskFile> {
@@ -101,7 +110,7 @@ impl Storage for FileStorage {
             let why = "has more than one name (hard links): remove the others, or put a copy in its place";
             return Err(io::Error::new(ErrorKind::Unsupported, why));
         }
-        Ok(DiskFile::new(file, self.overwrites, false))
+        Ok(DiskFile::opened(file, self.overwrites))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -145,8 +154,8 @@ impl Storage for FileStorage {
         let _ = retry_on_intr(|| rustix::fs::flock(&self.directory, FlockOperation::NonBlockingUnlock));
     }
 
-    fn life(&self) -> Life {
-        system::life(&self.directory).unwrap_or_else(|| Life { place: self.random(), mount: 0 })
+    fn cache_token(&self) -> CacheToken {
+        system::cache_token(&self.directory).unwrap_or_else(|| CacheToken { place: self.random(), mount: 0 })
     }
 
     fn free_bytes(&self) -> io::Result<u64> {

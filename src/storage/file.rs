@@ -36,16 +36,19 @@ pub(crate) struct DiskFile {
 }
 
 impl DiskFile {
-    pub(super) fn new(file: File, overwrites: Overwrites, is_new: bool) -> DiskFile {
-        let disk_file = DiskFile { file, overwrites, by_map: AtomicBool::new(overwrites == Overwrites::InPlace) };
-        if is_new {
-            if overwrites == Overwrites::MayCopy {
-                // A call that overwrites then needs no space for data, where this is known.
-                system::set_nocow(&disk_file.file);
-            }
-            disk_file.find_stores(0);
+    pub(super) fn opened(file: File, overwrites: Overwrites) -> DiskFile {
+        DiskFile { file, overwrites, by_map: AtomicBool::new(overwrites == Overwrites::InPlace) }
+    }
+
+    /// One that was just created.
+    pub(super) fn created(file: File, overwrites: Overwrites) -> DiskFile {
+        let created = DiskFile::opened(file, overwrites);
+        if overwrites == Overwrites::MayCopy {
+            // A call that overwrites then needs no space for data, where this is known.
+            system::set_nocow(&created.file);
         }
-        disk_file
+        created.find_stores(0);
+        created
     }
 }
 

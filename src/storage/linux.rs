@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::AtFlags;
 use rustix::io::{Errno, retry_on_intr};
 
-use super::Life;
+use super::CacheToken;
 use super::file::{Overwrites, write_zeros};
 use rustix::fs::{FallocateFlags, StatxFlags, ioctl_setflags, statx};
 pub(super) use rustix::fs::{IFlags, ioctl_getflags};
@@ -54,7 +54,7 @@ pub(super) fn unshare(file: &File, len: u64) {
 }
 
 /// `None` where it cannot be known that the machine is still in the same boot; then nothing cached is trusted.
-pub(super) fn life(directory: &OwnedFd) -> Option<Life> {
+pub(super) fn cache_token(directory: &OwnedFd) -> Option<CacheToken> {
     // STATX_MNT_ID_UNIQUE (Linux 6.8) is never given twice in a boot. The plain number is: umount and mount give the same
     // again, so it proves nothing.
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
@@ -67,7 +67,7 @@ pub(super) fn life(directory: &OwnedFd) -> Option<Life> {
     let hash = bytes.fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
         (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
     });
-    Some(Life { place: hash.to_le_bytes(), mount: if is_unique { stat.stx_mnt_id } else { 0 } })
+    Some(CacheToken { place: hash.to_le_bytes(), mount: if is_unique { stat.stx_mnt_id } else { 0 } })
 }
 
 pub(super) fn fill_random(bytes: &mut [u8; 16]) -> io::Result<()> {

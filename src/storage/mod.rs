@@ -35,16 +35,16 @@ pub(crate) struct Listed {
 
 /// For how long cached bytes are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Life {
+pub(crate) struct CacheToken {
     /// Boot, device and inode of the directory, as a number that no other boot or directory has.
     pub(crate) place: [u8; 16],
     /// Through which mount it is seen: a number never given twice in a boot. Zero when that cannot be known.
     pub(crate) mount: u64,
 }
 
-impl Life {
+impl CacheToken {
     /// What the files show is everything that was ever stored while the other life was.
-    pub(crate) fn is(&self, other: &Life) -> bool {
+    pub(crate) fn is(&self, other: &CacheToken) -> bool {
         self.place == other.place && self.mount == other.mount && self.mount != 0
     }
 
@@ -77,7 +77,7 @@ pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
     /// Lets go of the lock before the storage itself is dropped.
     fn unlock(&self);
     /// What changes whenever cached but unsynced bytes may have been lost.
-    fn life(&self) -> Life;
+    fn cache_token(&self) -> CacheToken;
     fn free_bytes(&self) -> io::Result<u64>;
     fn random(&self) -> [u8; 16];
     /// Milliseconds since 1970.

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 
-use super::Life;
+use super::CacheToken;
 use super::file::{Overwrites, write_zeros};
 pub(super) use full_sync as sync_data;
 use std::io::Read;
@@ -41,7 +41,7 @@ pub(super) fn has_own_extents(_file: &File, _offset: u64) -> bool {
 
 pub(super) fn unshare(_file: &File, _len: u64) {}
 
-pub(super) fn life(_directory: &OwnedFd) -> Option<Life> {
+pub(super) fn cache_token(_directory: &OwnedFd) -> Option<CacheToken> {
     None
 }
 

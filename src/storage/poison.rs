@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 const CLOSED: u32 = 1;
 const POISONED: u32 = 2;
 /// The files may be another owner's by now.
-const LET_GO: u32 = 4;
+const RUN_ENDED: u32 = 4;
 /// A message is being filled in place: the calls of the thread that fills it are refused.
 const FILLING: u32 = 8;
 
@@ -74,12 +74,12 @@ impl Poison {
         self.status.fetch_and(!CLOSED, Ordering::AcqRel);
     }
 
-    pub(crate) fn let_go(&self) {
-        self.status.fetch_or(LET_GO, Ordering::AcqRel);
+    pub(crate) fn end_run(&self) {
+        self.status.fetch_or(RUN_ENDED, Ordering::AcqRel);
     }
 
-    pub(crate) fn is_let_go(&self) -> bool {
-        self.status.load(Ordering::Acquire) & LET_GO != 0
+    pub(crate) fn has_run_ended(&self) -> bool {
+        self.status.load(Ordering::Acquire) & RUN_ENDED != 0
     }
 
     /// Refuses what needs a sync when one has failed.

@@ -13,7 +13,7 @@ use super::{FileStorage, Storage, StorageFile, Stores, system};
 
 fn storage() -> (tempfile::TempDir, FileStorage) {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let storage = FileStorage::open(&directory.path().join("deep/queue"), true).expect("creates missing parents");
+    let storage = FileStorage::create(&directory.path().join("deep/queue")).expect("creates missing parents");
     (directory, storage)
 }
 
@@ -43,7 +43,7 @@ impl Mounted {
     }
 
     fn open(&self) -> FileStorage {
-        FileStorage::open(&self.0.path().join("mounted/queue"), true).expect("a queue's directory")
+        FileStorage::create(&self.0.path().join("mounted/queue")).expect("a queue's directory")
     }
 }
 
@@ -60,7 +60,7 @@ fn a_second_descriptor_is_locked_out_until_the_first_is_closed() {
     symlink(first.path(), &link).unwrap();
     assert!(first.try_lock().unwrap());
     assert!(first.try_lock().unwrap(), "the holder asks again");
-    let second = FileStorage::open(&link, false).unwrap();
+    let second = FileStorage::open(&link).unwrap();
     assert!(!second.try_lock().unwrap());
     drop(first);
     assert!(second.try_lock().unwrap());
@@ -85,7 +85,7 @@ fn only_regular_files_with_one_name_are_opened() {
     }
     assert_eq!(storage.open("missing").unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(storage.create("symlink").unwrap_err().kind(), ErrorKind::AlreadyExists);
-    assert_eq!(FileStorage::open(&path("first"), false).unwrap_err().kind(), ErrorKind::NotADirectory);
+    assert_eq!(FileStorage::open(&path("first")).unwrap_err().kind(), ErrorKind::NotADirectory);
     let mut listed = storage.list().unwrap();
     listed.sort_by(|a, b| a.name.cmp(&b.name));
     let listed: Vec<_> = listed.iter().map(|listed| (listed.name.as_str(), listed.is_file)).collect();
@@ -106,7 +106,7 @@ fn files_are_made_renamed_and_removed_and_are_private() {
     assert_eq!(&buf, b"\0\0\0bytes\x01");
     storage.remove("b").unwrap();
     assert!(storage.list().unwrap().is_empty());
-    assert!(FileStorage::open(&storage.path().join("missing"), false).is_err());
+    assert!(FileStorage::open(&storage.path().join("missing")).is_err());
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn an_overlay_is_judged_by_what_lies_below_it() {
         let Some(mounted) = Mounted::new("overlay", &options, None) else {
             continue;
         };
-        let storage = FileStorage::open(&mounted.0.path().join("mounted"), false).unwrap();
+        let storage = FileStorage::open(&mounted.0.path().join("mounted")).unwrap();
         assert_eq!(storage.create("new").unwrap().stores(), stores, "{kind}");
         assert_eq!(storage.open("old").unwrap().find_stores(0), stores, "{kind}");
     }
@@ -211,10 +211,10 @@ fn an_overlay_is_judged_by_what_lies_below_it() {
 #[test]
 fn life_is_the_same_for_the_same_directory_and_mount() {
     let (root, storage) = storage();
-    let again = FileStorage::open(storage.path(), true).unwrap();
-    let other = FileStorage::open(root.path(), false).unwrap();
-    assert_eq!(storage.life() == again.life(), system::life(&storage.directory).is_some());
-    assert_ne!(storage.life().place, other.life().place);
+    let again = FileStorage::create(storage.path()).unwrap();
+    let other = FileStorage::open(root.path()).unwrap();
+    assert_eq!(storage.cache_token() == again.cache_token(), system::cache_token(&storage.directory).is_some());
+    assert_ne!(storage.cache_token().place, other.cache_token().place);
     assert_ne!(storage.random(), storage.random());
     assert!(storage.now() > 1_700_000_000_000 && storage.free_bytes().unwrap() > 0);
 }

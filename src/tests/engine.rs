@@ -7,21 +7,22 @@ use std::time::{Duration, Instant};
 use byteorder::{ByteOrder, LittleEndian};
 
 use crate::consume::standing::Read;
-use crate::engine::Engine;
 use crate::engine::reading;
+use crate::engine::{Background, Engine};
 use crate::error::Error;
 use crate::format::FORMAT_VERSION;
 use crate::memory::checksum::crc32c;
 use crate::message::Message;
 use crate::options::Options;
+use crate::segment::pool::User;
 use crate::tests::sim::{Call, SimStorage, meanwhile};
 
 fn options() -> Options {
     Options::new().arena_size(16 << 10).max_bytes(512 << 10)
 }
 
-fn open(storage: &SimStorage, options: &Options, threads: bool) -> Engine<SimStorage> {
-    Engine::open(storage.clone(), options, threads).unwrap()
+fn open(storage: &SimStorage, options: &Options, background: Background) -> Engine<SimStorage> {
+    Engine::open_with(storage.clone(), options, background).unwrap()
 }
 
 fn new() -> SimStorage {
@@ -51,7 +52,7 @@ fn eventually(mut holds: impl FnMut() -> bool) {
 #[test]
 fn a_durable_enqueue_costs_one_sync_and_no_other_call_that_waits_for_the_disk() {
     let storage = new();
-    let engine = open(&storage, &options().flush_every_ops(1), false);
+    let engine = open(&storage, &options().flush_every_ops(1), Background::Calls);
     let waiting = [Call::SyncFile, Call::SyncDirectory, Call::Rename, Call::Create, Call::Allocate];
     let counts = || waiting.map(|call| storage.call_count(call));
     let mut one_sync = 0;
@@ -70,7 +71,7 @@ fn a_durable_enqueue_costs_one_sync_and_no_other_call_that_waits_for_the_disk() 
 #[test]
 fn a_batch_is_made_durable_by_one_sync() {
     let storage = new();
-    let engine = open(&storage, &options().flush_every_ops(1), false);
+    let engine = open(&storage, &options().flush_every_ops(1), Background::Calls);
     engine.enqueue(b"the segment is made").unwrap();
     let before = storage.call_count(Call::SyncFile);
     engine.enqueue_batch(&[[1; 30]; 100]).unwrap();
@@ -81,7 +82,7 @@ fn a_batch_is_made_durable_by_one_sync() {
 #[test]
 fn a_message_that_was_taken_is_handed_over_although_the_flush_after_it_fails() {
     let storage = new();
-    let engine = open(&storage, &options().flush_every_ops(2), false);
+    let engine = open(&storage, &options().flush_every_ops(2), Background::Calls);
     for _ in 0..3 {
         engine.enqueue(b"a message").unwrap();
     }
@@ -99,7 +100,7 @@ fn a_message_that_was_taken_is_handed_over_although_the_flush_after_it_fails() {
 #[test]
 fn a_failed_sync_is_told_to_every_thread_that_waits_for_it() {
     let storage = new();
-    let engine = open(&storage, &options().flush_every_ops(1), false);
+    let engine = open(&storage, &options().flush_every_ops(1), Background::Calls);
     engine.enqueue(b"the segment is made").unwrap();
     storage.fail_after(Call::SyncFile, 1, Errno::IO, false);
     let refused = std::thread::scope(|scope| {
@@ -116,7 +117,7 @@ fn a_failed_sync_is_told_to_every_thread_that_waits_for_it() {
 #[test]
 fn a_flush_that_fails_in_the_background_reaches_the_next_call() {
     let storage = new();
-    let engine = open(&storage, &options().flush_every(Duration::from_millis(1)), true);
+    let engine = open(&storage, &options().flush_every(Duration::from_millis(1)), Background::Keeper);
     engine.enqueue(b"a message").unwrap();
     eventually(|| durable(&engine) == 1);
     storage.fail_after(Call::SyncFile, 1, Errno::IO, true);
@@ -136,7 +137,7 @@ fn a_flush_that_fails_in_the_background_reaches_the_next_call() {
 #[test]
 fn a_segment_is_not_used_again_while_a_message_of_it_is_lent_however_late_its_window_was_taken() {
     let storage = new();
-    let engine = open(&storage, &Options::new().arena_size(16 << 10), false);
+    let engine = open(&storage, &Options::new().arena_size(16 << 10), Background::Calls);
     let messages = 2 * (4 << 20) / 920;
     for _ in 0..messages {
         engine.enqueue(&[1; 900]).unwrap();
@@ -149,7 +150,8 @@ fn a_segment_is_not_used_again_while_a_message_of_it_is_lent_however_late_its_wi
     meanwhile("between the looks at a drained segment", move || {
         // It takes one, lends the first message, and lets go of the segment.
         let (life, length) = (row.header.life, row.header.length);
-        let granted = core.pool.get(&segment.file, life, 0, length, || segment.allocated(), true).unwrap().unwrap();
+        let granted =
+            core.pool.get(&segment.file, life, 0, length, || segment.allocated(), User::Reader).unwrap().unwrap();
         assert!(granted.lending);
         let mut window = granted.window;
         let message = Message::lent(0, window.share(), segment.offset(row.header.base) as usize + 16, 900);
@@ -171,7 +173,7 @@ fn a_segment_is_not_used_again_while_a_message_of_it_is_lent_however_late_its_wi
 fn a_segment_of_a_later_version_is_named_and_not_touched() {
     for lost_index in [false, true] {
         let storage = new();
-        let engine = open(&storage, &options(), false);
+        let engine = open(&storage, &options(), Background::Calls);
         engine.consumer("").unwrap();
         while storage.file_names().len() < 6 {
             engine.enqueue(&[3; 900]).unwrap();
@@ -188,7 +190,7 @@ fn a_segment_of_a_later_version_is_named_and_not_touched() {
             storage.remove_file("index");
         }
         // With the index, the first to meet the file is the reader.
-        let opened = Engine::open(storage.clone(), &options(), false);
+        let opened = Engine::open_without_keeper(storage.clone(), &options());
         let told = match opened {
             Ok(engine) => {
                 assert!(!lost_index);
@@ -222,7 +224,7 @@ fn a_segment_of_a_later_version_is_named_and_not_touched() {
 #[test]
 fn a_period_beyond_what_the_clock_can_say_stops_no_keeper() {
     let storage = new();
-    let engine = open(&storage, &options().flush_every(Duration::MAX).max_age(Duration::MAX), true);
+    let engine = open(&storage, &options().flush_every(Duration::MAX).max_age(Duration::MAX), Background::Keeper);
     engine.consumer("").unwrap();
     for _ in 0..100 {
         engine.enqueue(&[7; 1000]).unwrap();

@@ -65,7 +65,7 @@ fn new() -> SimStorage {
 }
 
 fn open(storage: &SimStorage, options: &Options) -> Queue {
-    Arc::new(Engine::open(storage.clone(), options, false).unwrap())
+    Arc::new(Engine::open_without_keeper(storage.clone(), options).unwrap())
 }
 
 #[test]

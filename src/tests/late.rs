@@ -21,7 +21,7 @@ type Queue = Arc<Engine<SimStorage>>;
 /// At most seven segments of 64 KiB.
 fn open(storage: &SimStorage) -> Queue {
     let options = Options::new().arena_size(4096).max_bytes(512 << 10);
-    Arc::new(Engine::open(storage.clone(), &options, false).unwrap())
+    Arc::new(Engine::open_without_keeper(storage.clone(), &options).unwrap())
 }
 
 fn disk() -> SimStorage {

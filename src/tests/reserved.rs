@@ -15,7 +15,7 @@ fn options() -> Options {
 }
 
 fn open(storage: SimStorage) -> Queue {
-    Engine::open(storage, &options(), false).unwrap()
+    Engine::open_without_keeper(storage, &options()).unwrap()
 }
 
 /// Takes a message, if there is one. After a power cut numbers may have been reserved in vain; nothing is damaged.

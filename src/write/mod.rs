@@ -174,7 +174,7 @@ impl<F: StorageFile> Writer<F> {
         if let Some(next) = self.succession.take_back(committed) {
             state.index.set_next(Some(next));
         }
-        if state.segments.cut(committed) {
+        if state.segments.drain_behind(committed) {
             // Best effort: an unsettled segment is settled when the next one is wanted.
             let _ = state.settle();
         }
@@ -196,7 +196,7 @@ impl<F: StorageFile> Writer<F> {
             let mut list = state.segments.list();
             let row = list.at(position).filter(|row| row.header.base <= position);
             let opened = row.and_then(|row| list.open(&state.storage, &row).ok());
-            opened.inspect(|segment| list.hold(segment))
+            opened.inspect(|segment| list.note_store(segment))
         };
         if let Some(segment) = opened
             && position + FRAGMENT_HEADER_LEN <= segment.allocated_end()
@@ -218,7 +218,7 @@ impl<F: StorageFile> Writer<F> {
     /// The next record begins a new segment, at that position: the segment the tail stood in is
     /// given up.
     pub(crate) fn begin_anew<S: Storage<File = F>>(&mut self, state: &State<S>, base: u64) {
-        self.release();
+        self.let_go();
         let next = Next { base, seq: self.tail.committed.seq, ..Next::default() };
         if let Some(next) = self.succession.begin(next) {
             state.index.set_next(Some(next));
@@ -227,7 +227,7 @@ impl<F: StorageFile> Writer<F> {
 
     /// There was no room for what was rolled back.
     pub(crate) fn note_refused(&mut self) {
-        self.release();
+        self.let_go();
         self.refused = true;
     }
 
@@ -245,8 +245,8 @@ impl<F: StorageFile> Writer<F> {
     }
 
     /// Lets go of the tail's segment and window.
-    pub(crate) fn release(&mut self) {
-        self.tail.release();
+    pub(crate) fn let_go(&mut self) {
+        self.tail.let_go();
     }
 }
 

@@ -79,7 +79,7 @@ impl<F: StorageFile> Writer<F> {
             // A flush that came since there was room may have synced the segment, which is full but
             // for this piece. Said behind the store: one that comes between the two would take it
             // back.
-            state.segments.list().hold(&piece.segment);
+            state.segments.list().note_store(&piece.segment);
             (rest, chain) = (later, words.crc());
         }
         Ok(())

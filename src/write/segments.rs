@@ -69,7 +69,7 @@ impl<F: StorageFile> Writer<F> {
         match opened {
             Ok(segment) => {
                 segment.file.find_stores(segment.offset(position));
-                state.segments.list().hold(&segment);
+                state.segments.list().note_store(&segment);
                 let SegmentHeader { created, until, .. } = row.header;
                 if !self.clock.counts() && until != 0 {
                     state.segments.date_tail(&state.context(), &segment, created, 0)?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::format::{Batch, FRAGMENT_HEADER_LEN, Fragment, SEGMENT_HEADER_LEN, Seal, Spot, fragment_len};
 use crate::memory::Window;
+use crate::segment::pool::User;
 use crate::segment::{CALL_FROM, Segment};
 use crate::state::State;
 use crate::storage::{Storage, StorageFile, Stores};
@@ -59,7 +60,7 @@ impl<F: StorageFile> Tail<F> {
     /// Goes back to what was last committed.
     pub(super) fn go_back(&mut self) {
         self.at = self.committed;
-        self.release();
+        self.let_go();
     }
 
     /// Nothing goes the quick way until a window is taken again.
@@ -68,7 +69,7 @@ impl<F: StorageFile> Tail<F> {
     }
 
     /// Lets go of the segment and the window.
-    pub(super) fn release(&mut self) {
+    pub(super) fn let_go(&mut self) {
         self.segment = None;
         self.quick = None;
     }
@@ -168,7 +169,14 @@ impl<F: StorageFile> Tail<F> {
         let number = offset / window_len;
         let granted = state
             .pool
-            .get(&segment.file, segment.header.life, number, segment.header.length, || segment.allocated(), false)
+            .get(
+                &segment.file,
+                segment.header.life,
+                number,
+                segment.header.length,
+                || segment.allocated(),
+                User::Writer,
+            )
             .map_err(|error| Error::io("map", state.storage.path().join(segment.name()), error))?;
         let Some(window) = granted.map(|granted| granted.window) else {
             return Ok(());

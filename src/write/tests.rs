@@ -28,7 +28,7 @@ fn disk() -> SimStorage {
 }
 
 fn open(storage: &SimStorage, options: &Options) -> Engine<SimStorage> {
-    Engine::open(storage.clone(), options, false).unwrap()
+    Engine::open_without_keeper(storage.clone(), options).unwrap()
 }
 
 fn content(len: usize) -> Vec<u8> {

@@ -95,7 +95,7 @@ fn token(dir: &Path) -> Vec<u8> {
     fs::read(dir.join("index")).expect("the index")[TOKEN].to_vec()
 }
 
-/// Opens what was made of the base queue, and drains it to the end: in a copy, whose life token says so, and as if it were in the
+/// Opens what was made of the base queue, and drains it to the end: in a copy, whose cache token says so, and as if it were in the
 /// original directory, where the live part is believed.
 fn judge(files: &[(String, Vec<u8>)]) {
     judge_in(&scratch(), files);

@@ -28,7 +28,7 @@ fn the_last_segment_is_never_drained_and_a_refused_record_takes_its_own_back() {
     assert!(!bench.segments.drain(u64::MAX));
     let tail = bench.segments.list().live[0].header;
     drop(bench.append(1).unwrap());
-    assert!(bench.segments.cut(tail.base) && !bench.segments.cut(tail.base));
+    assert!(bench.segments.drain_behind(tail.base) && !bench.segments.drain_behind(tail.base));
     assert_eq!(bench.segments.list().live[0].header.life, tail.life);
 }
 
@@ -39,24 +39,22 @@ fn what_is_not_synced_keeps_its_descriptor_until_it_was_synced_through_it() {
     let mut list = bench.segments.list();
     let opened = bench.storage.call_count(Call::Open);
     let first = list.next_unsynced(&bench.storage, 0, u64::MAX).unwrap();
-    assert_eq!((first.row.header.base, first.is_full, list.held()), (0, true, 3));
+    assert_eq!((first.row.header.base, first.is_full, list.count_unsynced()), (0, true, 3));
     assert_eq!(bench.storage.call_count(Call::Open), opened, "the descriptor that was open all the time");
     let segment = first.opened.unwrap();
     // Somebody stores to it after the sync began: that sync says nothing of it.
-    list.hold(&segment);
-    list.note_synced(&first.row, true);
-    assert_eq!(list.held(), 3);
+    list.note_store(&segment);
+    list.note_synced(&first.row);
+    assert_eq!(list.count_unsynced(), 3);
     let again = list.next_unsynced(&bench.storage, 0, u64::MAX).unwrap();
-    list.note_synced(&again.row, true);
+    list.note_synced(&again.row);
     drop((segment, again));
-    assert_eq!((list.held(), list.open.iter().filter(|(_, open)| open.strong_count() > 0).count()), (2, 2));
+    assert_eq!((list.count_unsynced(), list.open.iter().filter(|(_, open)| open.strong_count() > 0).count()), (2, 2));
     assert_eq!(list.first_unsynced(u64::MAX), list.live[1].header.base);
     // The tail is about to be stored to.
     let from = list.live[2].header.base;
     let tail = list.next_unsynced(&bench.storage, from, u64::MAX).unwrap();
     assert!(!tail.is_full);
-    list.note_synced(&tail.row, tail.is_full);
-    assert_eq!(list.held(), 2);
 }
 
 #[test]
@@ -66,11 +64,11 @@ fn what_was_found_and_may_not_be_on_the_disk_is_held_as_far_as_descriptors_go() 
     let live = bench.segments.list().live.clone();
     let found = Found { live: live.iter().map(|row| Row::new(row.slot, row.header)).collect(), ..Found::default() };
     let segments: Segments<SimStorage> = Segments::new(found);
-    MOST_HELD_HERE.set(Some(2));
-    segments.hold_found(&bench.storage, live[1].header.base, live[4].header.base);
-    MOST_HELD_HERE.set(None);
+    MOST_UNSYNCED_HERE.set(Some(2));
+    segments.note_found_unsynced(&bench.storage, live[1].header.base, live[4].header.base);
+    MOST_UNSYNCED_HERE.set(None);
     let mut list = segments.list();
-    assert_eq!(list.held(), 2);
+    assert_eq!(list.count_unsynced(), 2);
     let unsynced: Vec<bool> = list.live.iter().map(|row| row.unsynced != 0).collect();
     assert_eq!(unsynced, [false, true, true, true, false]);
     assert!(list.next_unsynced(&bench.storage, 0, live[1].header.base).is_none());
@@ -93,7 +91,7 @@ fn files_that_were_swapped_are_found_and_one_that_is_gone_leaves_the_list() {
     // Another queue's file in the place of the third: what it held is lost, and nothing is removed.
     let foreign = SegmentHeader { queue_id: [9; 16], ..rows[2].header };
     bench.storage.write_file(&format::segment_name(2), &foreign.encode());
-    list.held.clear();
+    list.unsynced.clear();
     let bytes = list.limited_bytes();
     assert!(matches!(list.open_anywhere(&bench.storage, &bench.index, &rows[2]), Err(Lost::Gone)));
     assert_eq!((list.live.len(), list.limited_bytes()), (2, bytes));

@@ -80,7 +80,9 @@ impl Bench {
         let mut from = 0;
         while let Some(unsynced) = list.next_unsynced(&self.storage, from, u64::MAX) {
             from = unsynced.row.header.base + 1;
-            list.note_synced(&unsynced.row, unsynced.is_full);
+            if unsynced.is_full {
+                list.note_synced(&unsynced.row);
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::segment::pool::Granted;
+use crate::segment::pool::User;
 use crate::storage::StorageFile;
 use crate::tests::sim::{Call, SimFile};
 
@@ -14,84 +15,84 @@ fn pool(most: usize) -> (SimStorage, SimFile, Pool) {
     (storage, file, Pool::new(geometry))
 }
 
-fn get(pool: &Pool, file: &SimFile, life: u64, number: u64, lend: bool) -> Option<Granted> {
-    pool.get(file, life, number, 8 * WINDOW, || 8 * WINDOW, lend).unwrap()
+fn get(pool: &Pool, file: &SimFile, life: u64, number: u64, user: User) -> Option<Granted> {
+    pool.get(file, life, number, 8 * WINDOW, || 8 * WINDOW, user).unwrap()
 }
 
 #[test]
 fn no_more_windows_are_mapped_than_the_cap_says_and_who_got_none_gets_the_next_that_is_let_go() {
     let (storage, file, pool) = pool(3);
-    let mut held: Vec<_> = (0..3).map(|number| get(&pool, &file, 1, number, false).unwrap()).collect();
-    assert!(get(&pool, &file, 1, 3, false).is_none(), "all are in use");
-    assert!(get(&pool, &file, 1, 1, false).is_some(), "what is mapped is shared");
+    let mut held: Vec<_> = (0..3).map(|number| get(&pool, &file, 1, number, User::Writer).unwrap()).collect();
+    assert!(get(&pool, &file, 1, 3, User::Writer).is_none(), "all are in use");
+    assert!(get(&pool, &file, 1, 1, User::Writer).is_some(), "what is mapped is shared");
     assert_eq!((pool.usage(), storage.call_count(Call::Map)), ((3, 3 * WINDOW), 3));
     held.pop();
-    let granted = get(&pool, &file, 1, 3, false).unwrap();
+    let granted = get(&pool, &file, 1, 3, User::Writer).unwrap();
     assert_eq!((pool.usage(), granted.window.len()), ((3, 3 * WINDOW), WINDOW as usize));
-    assert!(get(&pool, &file, 1, 2, false).is_none(), "its room was taken");
+    assert!(get(&pool, &file, 1, 2, User::Writer).is_none(), "its room was taken");
 }
 
 #[test]
 fn the_window_that_was_not_used_for_the_longest_time_makes_room() {
     let (storage, file, pool) = pool(3);
     for number in [0, 1, 2, 0, 3] {
-        drop(get(&pool, &file, 1, number, false));
+        drop(get(&pool, &file, 1, number, User::Writer));
     }
     let maps = storage.call_count(Call::Map);
     for number in [0, 2, 3] {
-        drop(get(&pool, &file, 1, number, false));
+        drop(get(&pool, &file, 1, number, User::Writer));
     }
     assert_eq!(storage.call_count(Call::Map), maps, "1 made room");
-    drop(get(&pool, &file, 1, 1, false));
+    drop(get(&pool, &file, 1, 1, User::Writer));
     assert_eq!(storage.call_count(Call::Map), maps + 1);
 }
 
 #[test]
 fn lent_windows_count_while_somebody_has_them_and_leave_room_for_the_tail_and_one_head() {
     let (_storage, file, pool) = pool(5);
-    let lends = |number| get(&pool, &file, 1, number, true).unwrap();
+    let lends = |number| get(&pool, &file, 1, number, User::Reader).unwrap();
     let mut lent: Vec<_> = (0..3).map(lends).collect();
     assert!(lent.iter().all(|granted| granted.lending));
     assert!(lends(0).lending, "it counts once");
     let other = lends(3);
     assert!(!other.lending, "two of five are for those who write and read on");
-    assert!(get(&pool, &file, 1, 4, false).is_some());
+    assert!(get(&pool, &file, 1, 4, User::Writer).is_some());
     lent.pop();
     assert!(lends(3).lending);
-    assert!(!get(&pool, &file, 1, 2, true).unwrap().lending);
+    assert!(!get(&pool, &file, 1, 2, User::Reader).unwrap().lending);
 }
 
 #[test]
 fn the_window_at_the_end_of_a_file_is_no_longer_than_the_file() {
     let (_storage, file, pool) = pool(3);
-    let granted = pool.get(&file, 1, 2, 2 * WINDOW + 512, || 0, false).unwrap().unwrap();
+    let granted = pool.get(&file, 1, 2, 2 * WINDOW + 512, || 0, User::Writer).unwrap().unwrap();
     assert_eq!(granted.window.len(), 512);
 }
 
 #[test]
 fn windows_of_a_segment_that_is_gone_stay_while_somebody_has_them_and_go_after_that() {
     let (_storage, file, pool) = pool(3);
-    let lent = get(&pool, &file, 1, 0, true).unwrap();
-    drop(get(&pool, &file, 1, 1, false));
-    drop(get(&pool, &file, 2, 0, false));
+    let lent = get(&pool, &file, 1, 0, User::Reader).unwrap();
+    drop(get(&pool, &file, 1, 1, User::Writer));
+    drop(get(&pool, &file, 2, 0, User::Writer));
     assert!(!pool.is_idle(1) && pool.is_idle(2));
-    pool.forget(1);
+    pool.unmap_segment(1);
     assert_eq!(pool.usage().0, 2, "the lent one counts");
-    assert!(!pool.unmap_forgotten());
+    assert!(!pool.unmap_unwanted());
     drop(lent);
-    assert!(pool.is_idle(1) && pool.unmap_forgotten());
+    assert!(pool.is_idle(1) && pool.unmap_unwanted());
     assert_eq!(pool.usage().0, 1);
 }
 
 #[test]
 fn a_segment_that_is_used_again_goes_on_with_its_windows() {
     let (storage, file, pool) = pool(3);
-    drop(get(&pool, &file, 1, 0, true));
+    drop(get(&pool, &file, 1, 0, User::Reader));
     pool.renew(1, 7);
     let maps = storage.call_count(Call::Map);
-    let window = get(&pool, &file, 7, 0, false).unwrap();
+    let window = get(&pool, &file, 7, 0, User::Writer).unwrap();
     assert_eq!(storage.call_count(Call::Map), maps);
-    drop(get(&pool, &file, 1, 0, false));
+    drop(get(&pool, &file, 1, 0, User::Writer));
     assert_eq!(storage.call_count(Call::Map), maps + 1, "the life before has none");
     assert!(!pool.is_idle(7) && !window.lending);
 }

@@ -3,6 +3,7 @@ use rustix::io::Errno;
 use super::*;
 use crate::format::{INDEX_NAME, SegmentState};
 use crate::index::image::IndexImage;
+use crate::segment::pool::User;
 use crate::tests::sim::Call;
 
 /// The place of the only consumer, as the disk has it.
@@ -63,7 +64,7 @@ fn a_segment_that_somebody_has_open_is_removed_and_never_used_again() {
         let segment = bench.append(1).unwrap();
         bench.append_all(1);
         let life = segment.header.life;
-        let window = bench.pool.get(&segment.file, life, 0, LEN, || LEN, true).unwrap().unwrap();
+        let window = bench.pool.get(&segment.file, life, 0, LEN, || LEN, User::Reader).unwrap().unwrap();
         let _lent = lent.then_some(window);
         let _open = (!lent).then_some(segment);
         bench.pass(1);
@@ -120,7 +121,7 @@ fn space_comes_back_on_a_disk_that_is_full() {
     bench.pass(8);
     bench.settle().unwrap();
     assert_eq!(bench.counts(), [1, 0, 6]);
-    bench.segments.trim(&bench.context());
+    bench.segments.trim_spares(&bench.context());
     assert_eq!(bench.counts(), [1, 0, 2]);
     drop(bench.append(LEN).unwrap());
     assert_eq!(bench.counts(), [2, 0, 1], "a spare needs no space");
@@ -145,11 +146,11 @@ fn once_the_files_are_let_go_nothing_is_done_to_them() {
     let bench = Bench::new(None);
     bench.append_all(3);
     bench.pass(2);
-    bench.segments.let_go();
+    bench.segments.end_settling();
     let calls = bench.storage.calls();
     bench.settle().unwrap();
     bench.segments.prepare(&bench.context());
-    bench.segments.trim(&bench.context());
+    bench.segments.trim_spares(&bench.context());
     assert_eq!((bench.storage.calls(), bench.counts()), (calls, [1, 2, 0]));
 }
 
@@ -162,7 +163,7 @@ fn what_is_done_to_files_that_go_keeps_no_producer_waiting_and_their_bytes_count
     let bytes = bench.segments.list().limited_bytes();
     let gate = bench.storage.stop_next(Call::Remove);
     std::thread::scope(|scope| {
-        scope.spawn(|| bench.segments.trim(&bench.context()));
+        scope.spawn(|| bench.segments.trim_spares(&bench.context()));
         gate.wait_for_visitor();
         let meanwhile = {
             let list = bench.segments.list();

@@ -43,7 +43,7 @@ impl Aged {
     }
 
     fn open(storage: SimStorage, options: &Options) -> Aged {
-        let engine = Engine::open(storage.clone(), options, false).unwrap();
+        let engine = Engine::open_without_keeper(storage.clone(), options).unwrap();
         Aged { storage, engine }
     }
 

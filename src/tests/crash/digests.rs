@@ -128,7 +128,7 @@ pub(super) fn digests_of(image: &SimStorage, options: &Options, number: u64) -> 
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
         let told = if number.is_multiple_of(4) { storage.process_kill() } else { storage.clone() };
-        match recover(&storage, number.is_multiple_of(8), true) {
+        match recover(&storage, &Options::new().create(number.is_multiple_of(8)).max_bytes(u64::MAX)) {
             Ok(found) => {
                 let crate::recovery::Recovered {
                     index,
@@ -183,7 +183,7 @@ fn hash_files(storage: &SimStorage, hasher: &mut impl Hasher) {
 
 /// What every consumer is told after an opening.
 fn told_of(storage: &SimStorage, options: &Options) -> String {
-    let queue = match Engine::open(storage.clone(), options, false) {
+    let queue = match Engine::open_without_keeper(storage.clone(), options) {
         Ok(queue) => Arc::new(queue),
         Err(error) => return format!("{error:?}"),
     };

@@ -218,7 +218,7 @@ impl Seen {
 
 /// Opens, fills, drains, flushes and closes; what fails is noted.
 fn run(storage: &SimStorage, options: &Options, grows: bool, seen: &mut Seen) -> Check {
-    let queue = match Engine::open(storage.clone(), options, false) {
+    let queue = match Engine::open_without_keeper(storage.clone(), options) {
         Ok(queue) => Queue::new(queue),
         Err(_) => {
             seen.failures += 1;
@@ -273,8 +273,9 @@ fn round(call: Call, nth: u64, errno: Errno, sticky: bool, options: &Options, st
     );
     // In the same world everything acknowledged is there, and a new opening works.
     let (cut, durable) = (storage.power_cut(nth), seen.durable);
-    let queue =
-        Queue::new(Engine::open(storage.clone(), options, false).map_err(|error| format!("does not reopen: {error}"))?);
+    let queue = Queue::new(
+        Engine::open_without_keeper(storage.clone(), options).map_err(|error| format!("does not reopen: {error}"))?,
+    );
     ensure!(!queue.core.is_poisoned(), "still poisoned after opening again");
     let place = standing_of(&queue, "")?.seq();
     if seen.unwritten && place < seen.place {
@@ -292,11 +293,12 @@ fn round(call: Call, nth: u64, errno: Errno, sticky: bool, options: &Options, st
     seen.enqueue(&queue, 10)?;
     ensure!(seen.failures == failures && seen.take(&queue)?, "no message goes through afterwards");
     queue.core.flush().map_err(|error| format!("does not flush afterwards: {error}"))?;
-    let after = Engine::open(queue.core.storage.power_cut(nth), options, false);
+    let after = Engine::open_without_keeper(queue.core.storage.power_cut(nth), options);
     let after = after.map_err(|error| format!("does not open after a power cut: {error}"))?;
     ensure!(after.core.visible_end().seq >= seen.place, "a message flushed after the failure is gone");
     // What was said to be durable was so.
-    let queue = Queue::new(Engine::open(cut, options, false).map_err(|error| format!("does not open: {error}"))?);
+    let queue =
+        Queue::new(Engine::open_without_keeper(cut, options).map_err(|error| format!("does not open: {error}"))?);
     ensure!(next_of(&queue) >= durable, "durable below {durable}, next {}", next_of(&queue));
     Ok(struck)
 }

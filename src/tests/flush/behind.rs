@@ -5,16 +5,16 @@ use super::*;
 /// Without a thread the producer does the syncs; within a record that is longer than all of them together too.
 #[test]
 fn few_full_segments_wait_for_their_sync() {
-    MOST_HELD_HERE.set(Some(3));
+    MOST_UNSYNCED_HERE.set(Some(3));
     let storage = disk();
-    let queue = open(&storage, &options(), false);
+    let queue = open(&storage, &options(), Background::Calls);
     for len in [3000, 3000, 3000, 3000, 3000, 3000, 300_000, 3000, LEN] {
         queue.enqueue(&vec![1; len]).unwrap();
-        assert!(queue.core.segments.list().held() <= 3);
+        assert!(queue.core.segments.list().count_unsynced() <= 3);
     }
     // All of the long record was synced but its end, though nobody had flushed what was committed behind it.
     assert!(queue.core.durable.lock().spot.seq >= 6);
-    let cut = open(&storage.power_cut_losing_all(), &options(), false);
+    let cut = open(&storage.power_cut_losing_all(), &options(), Background::Calls);
     assert!(take_all(&cut).0.len() >= 6);
 }
 
@@ -22,25 +22,25 @@ fn few_full_segments_wait_for_their_sync() {
 #[test]
 fn a_producer_waits_for_the_keeper_when_too_many_segments_are_not_synced() {
     let storage = disk();
-    let queue = open(&storage, &options(), true);
+    let queue = open(&storage, &options(), Background::Keeper);
     queue.enqueue(&[1; LEN]).unwrap();
     let gate = storage.stop_next(Call::SyncFile);
     let producer = {
         let queue = queue.clone();
         thread::spawn(move || {
-            MOST_HELD_HERE.set(Some(2));
+            MOST_UNSYNCED_HERE.set(Some(2));
             let before = SYNCS.get();
             let mut most = 0;
             for _ in 0..13 {
                 queue.enqueue(&[1; LEN]).unwrap();
-                most = most.max(queue.core.segments.list().held());
+                most = most.max(queue.core.segments.list().count_unsynced());
             }
             (SYNCS.get() - before, most)
         })
     };
     gate.wait_for_visitor();
     // The keeper stands in its first sync: nothing is durable, and the producer can go on only so far.
-    assert!(queue.core.segments.list().held() <= 2);
+    assert!(queue.core.segments.list().count_unsynced() <= 2);
     gate.open();
     let (syncs, most) = producer.join().unwrap();
     assert_eq!((syncs, most <= 2), (0, true), "{most}");
@@ -55,11 +55,11 @@ fn a_producer_that_waits_for_the_keeper_hangs_neither_its_timer_nor_a_close() {
     for close in [false, true] {
         let storage = disk();
         let options = options().flush_every(Duration::from_millis(1));
-        let queue = open(&storage, &options, true);
+        let queue = open(&storage, &options, Background::Keeper);
         let producer = {
             let queue = queue.clone();
             thread::spawn(move || {
-                MOST_HELD_HERE.set(Some(2));
+                MOST_UNSYNCED_HERE.set(Some(2));
                 let mut stored = 0;
                 while stored < 14 && queue.enqueue(&[1; LEN]).is_ok() {
                     stored += 1;
@@ -75,7 +75,7 @@ fn a_producer_that_waits_for_the_keeper_hangs_neither_its_timer_nor_a_close() {
         }
         let stored: usize = producer.join().unwrap();
         queue.close().unwrap();
-        let again = open(&storage, &options, false);
+        let again = open(&storage, &options, Background::Calls);
         assert_eq!(take_all(&again), ((0..stored as u64).collect(), 0));
     }
 }
@@ -84,10 +84,10 @@ fn a_producer_that_waits_for_the_keeper_hangs_neither_its_timer_nor_a_close() {
 #[test]
 fn a_producer_that_waits_for_a_sync_that_fails_is_refused() {
     let storage = disk();
-    let queue = open(&storage, &options(), true);
+    let queue = open(&storage, &options(), Background::Keeper);
     queue.enqueue(&[1; LEN]).unwrap();
     storage.fail_after(Call::SyncFile, 1, Errno::IO, false);
-    MOST_HELD_HERE.set(Some(2));
+    MOST_UNSYNCED_HERE.set(Some(2));
     let refused = (0..13).find_map(|_| queue.enqueue(&[1; LEN]).err());
     assert!(matches!(refused, Some(Error::Poisoned { .. })), "{refused:?}");
 }
@@ -97,7 +97,7 @@ fn a_producer_that_waits_for_a_sync_that_fails_is_refused() {
 fn a_checkpoint_is_never_far_behind_what_is_held() {
     let storage = SimStorage::new(5).with_file_capacity(1 << 20);
     let options = Options::new().arena_size(16 << 10).max_bytes(8 << 20);
-    let queue = open(&storage, &options, false);
+    let queue = open(&storage, &options, Background::Calls);
     for _ in 0..600 {
         queue.enqueue(&[1; 4000]).unwrap();
         let behind = queue.core.committed_spot().position - queue.core.index.checkpoint().position;
@@ -120,7 +120,7 @@ fn a_checkpoint_is_never_far_behind_what_is_held() {
 #[test]
 fn a_producer_that_waits_for_a_flush_that_cannot_be_made_now_is_told_and_may_try_again() {
     let storage = disk();
-    let queue = open(&storage, &options(), false);
+    let queue = open(&storage, &options(), Background::Calls);
     for _ in 0..2 {
         queue.enqueue(&[1; LEN]).unwrap();
     }
@@ -129,13 +129,13 @@ fn a_producer_that_waits_for_a_flush_that_cannot_be_made_now_is_told_and_may_try
     drop(queue);
     // What a failed sync left is stored again before the next one, and that is refused.
     let storage = storage.process_kill();
-    let queue = open(&storage, &options(), true);
+    let queue = open(&storage, &options(), Background::Keeper);
     storage.fail_after(Call::Read, 1, Errno::IO, true);
     // Each try is answered before the next one: none is spent while nobody looks.
     let (send, answers) = std::sync::mpsc::sync_channel(0);
     let producer = queue.clone();
     thread::spawn(move || {
-        MOST_HELD_HERE.set(Some(2));
+        MOST_UNSYNCED_HERE.set(Some(2));
         while send.send(producer.enqueue(&[1; LEN]).is_ok()).is_ok() {}
     });
     let answer = || answers.recv_timeout(Duration::from_secs(60)).expect("the producer does not wait for ever");
@@ -152,7 +152,7 @@ fn a_producer_that_waits_for_a_flush_that_cannot_be_made_now_is_told_and_may_try
 #[test]
 fn when_the_thread_has_ended_nobody_waits_for_what_it_would_have_done() {
     let storage = disk();
-    let queue = open(&storage, &options().flush_every(std::time::Duration::from_secs(3600)), true);
+    let queue = open(&storage, &options().flush_every(std::time::Duration::from_secs(3600)), Background::Keeper);
     assert!(queue.core.bell.ring(|_| {}));
     drop(crate::commit::keeper::Leaving(&queue.core));
     assert!(!queue.core.bell.ring(|wishes| wishes.flush = true) && !queue.core.bell.is_answered());

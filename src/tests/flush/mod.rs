@@ -10,11 +10,11 @@ use rustix::io::Errno;
 
 use crate::commit::keeper::NO_THREADS;
 use crate::consume::standing::Read;
-use crate::engine::Engine;
 use crate::engine::reading;
+use crate::engine::{Background, Engine};
 use crate::error::Error;
 use crate::options::Options;
-use crate::segment::MOST_HELD_HERE;
+use crate::segment::MOST_UNSYNCED_HERE;
 use crate::tests::sim::{Call, SYNCS, SimStorage};
 
 type Queue = Arc<Engine<SimStorage>>;
@@ -31,8 +31,8 @@ fn disk() -> SimStorage {
     SimStorage::new(5).with_file_capacity(64 << 10)
 }
 
-fn open(storage: &SimStorage, options: &Options, threads: bool) -> Queue {
-    Arc::new(Engine::open(storage.clone(), options, threads).unwrap())
+fn open(storage: &SimStorage, options: &Options, background: Background) -> Queue {
+    Arc::new(Engine::open_with(storage.clone(), options, background).unwrap())
 }
 
 /// The numbers of the messages the default consumer is given, to the end, and how many gaps it is told of.
@@ -58,7 +58,7 @@ fn is_failed_sync(error: &Error) -> bool {
 fn a_write_back_that_failed_before_the_flush_fails_the_flush() {
     for lost in ["segment-00000000", "segment-00000002"] {
         let storage = disk();
-        let queue = open(&storage, &options(), false);
+        let queue = open(&storage, &options(), Background::Calls);
         for _ in 0..9 {
             queue.enqueue(&[1; LEN]).unwrap();
         }
@@ -75,12 +75,12 @@ fn a_write_back_that_failed_before_the_flush_fails_the_flush() {
 #[test]
 fn a_write_back_that_failed_since_the_opening_fails_the_flush_of_what_was_found() {
     let storage = disk();
-    let queue = open(&storage, &options(), false);
+    let queue = open(&storage, &options(), Background::Calls);
     for _ in 0..9 {
         queue.enqueue(&[1; LEN]).unwrap();
     }
     let storage = storage.process_kill();
-    let queue = open(&storage, &options(), false);
+    let queue = open(&storage, &options(), Background::Calls);
     storage.fail_write_back("segment-00000001");
     assert!(queue.core.flush().as_ref().is_err_and(is_failed_sync));
 }
@@ -88,9 +88,9 @@ fn a_write_back_that_failed_since_the_opening_fails_the_flush_of_what_was_found(
 /// Segments that are drained are recycled without a sync of theirs, and hold no descriptor.
 #[test]
 fn a_queue_that_is_nearly_empty_is_never_synced_for_its_descriptors() {
-    MOST_HELD_HERE.set(Some(6));
+    MOST_UNSYNCED_HERE.set(Some(6));
     let storage = disk();
-    let queue = open(&storage, &options(), false);
+    let queue = open(&storage, &options(), Background::Calls);
     queue.consumer("").unwrap();
     queue.enqueue(&[1; LEN]).unwrap();
     take_all(&queue);
@@ -101,7 +101,7 @@ fn a_queue_that_is_nearly_empty_is_never_synced_for_its_descriptors() {
         take_all(&queue);
     }
     assert_eq!(flushes(), before);
-    assert!(queue.core.segments.list().held() <= 2);
+    assert!(queue.core.segments.list().count_unsynced() <= 2);
 }
 
 /// Two threads: one syncs the directory, the other must not take that for done.
@@ -109,7 +109,7 @@ fn a_queue_that_is_nearly_empty_is_never_synced_for_its_descriptors() {
 fn a_directory_sync_that_is_under_way_is_waited_for() {
     let storage = SimStorage::new(5).with_file_capacity(256 << 10);
     let options = Options::new().arena_size(16 << 10).max_bytes(256 << 10).flush_every_ops(1);
-    let queue = open(&storage, &options, false);
+    let queue = open(&storage, &options, Background::Calls);
     let standing = queue.consumer("").unwrap();
     for _ in 0..3 {
         queue.enqueue(&[1; 3000]).unwrap();
@@ -131,14 +131,14 @@ fn a_directory_sync_that_is_under_way_is_waited_for() {
     // Whoever says that message 3 is durable while the directory is not would be found out by a power cut now.
     for _ in 0..1000 {
         if queue.core.durable.lock().spot.seq > 3 {
-            let cut = open(&storage.power_cut_losing_all(), &options, false);
+            let cut = open(&storage.power_cut_losing_all(), &options, Background::Calls);
             assert_eq!(take_all(&cut).0.last(), Some(&3), "it was said to be durable");
         }
         thread::yield_now();
     }
     in_directory.open();
     assert_eq!((producer.join().unwrap(), consumer.join().unwrap()), (3, 0));
-    let cut = open(&storage.power_cut_losing_all(), &options, false);
+    let cut = open(&storage.power_cut_losing_all(), &options, Background::Calls);
     assert_eq!(take_all(&cut).0.last(), Some(&3));
 }
 
@@ -147,7 +147,7 @@ fn a_directory_sync_that_is_under_way_is_waited_for() {
 fn a_failed_sync_in_seek_or_remove_consumer_poisons() {
     for remove in [false, true] {
         let storage = disk();
-        let queue = open(&storage, &options(), false);
+        let queue = open(&storage, &options(), Background::Calls);
         for _ in 0..10 {
             queue.enqueue(b"message").unwrap();
         }
@@ -167,7 +167,7 @@ fn a_failed_sync_in_seek_or_remove_consumer_poisons() {
         assert!(queue.close().is_err());
         if !remove {
             // What was acknowledged stays so.
-            let again = open(&storage.process_kill(), &options(), false);
+            let again = open(&storage.process_kill(), &options(), Background::Calls);
             let worker = again.consumer("worker").unwrap();
             let next = |_| again.receive(&worker, reading::AsMessage).unwrap().unwrap().0.seq();
             assert_eq!((0..2).map(next).collect::<Vec<_>>(), [0, 2]);
@@ -179,7 +179,7 @@ fn a_failed_sync_in_seek_or_remove_consumer_poisons() {
 #[test]
 fn nothing_is_stored_again_in_a_segment_that_was_drained() {
     let storage = disk();
-    let queue = open(&storage, &options(), false);
+    let queue = open(&storage, &options(), Background::Calls);
     queue.consumer("").unwrap();
     for _ in 0..6 {
         queue.enqueue(&[1; LEN]).unwrap();
@@ -188,7 +188,7 @@ fn nothing_is_stored_again_in_a_segment_that_was_drained() {
     queue.core.flush().unwrap_err();
     drop(queue);
     let storage = storage.process_kill();
-    let queue = open(&storage, &options(), false);
+    let queue = open(&storage, &options(), Background::Calls);
     let in_sync = storage.stop_next(Call::SyncFile);
     let flusher = {
         let queue = queue.clone();
@@ -228,16 +228,16 @@ fn a_queue_whose_thread_cannot_be_started_does_not_open_with_a_timer() {
     let day = Duration::from_secs(86_400);
     for options in [options().flush_every(day), options().max_age(day)] {
         let storage = disk();
-        let refused = Engine::open(storage.clone(), &options, true).map(|_| ()).unwrap_err();
+        let refused = Engine::open(storage.clone(), &options).map(|_| ()).unwrap_err();
         assert!(matches!(refused, Error::Io { op: "start a thread for", .. }), "{refused}");
         // The lock was let go, and the queue is what it was.
         NO_THREADS.set(false);
-        open(&storage, &options, true).close().unwrap();
+        open(&storage, &options, Background::Keeper).close().unwrap();
         NO_THREADS.set(true);
     }
     // Without either the calls do what the thread would do.
     let storage = disk();
-    let queue = open(&storage, &options(), true);
+    let queue = open(&storage, &options(), Background::Keeper);
     queue.consumer("").unwrap();
     for _ in 0..100 {
         queue.enqueue(&[1; LEN]).unwrap();
@@ -252,7 +252,7 @@ fn a_queue_whose_thread_cannot_be_started_does_not_open_with_a_timer() {
 #[test]
 fn a_message_written_in_place_over_a_segments_end_is_synced_by_the_flush_behind_it() {
     let storage = disk();
-    let queue = open(&storage, &options(), false);
+    let queue = open(&storage, &options(), Background::Calls);
     queue.enqueue(&[1; LEN]).unwrap();
     queue.enqueue(&[1; LEN]).unwrap();
     let other = Arc::clone(&queue);
@@ -263,7 +263,7 @@ fn a_message_written_in_place_over_a_segments_end_is_synced_by_the_flush_behind_
     });
     assert_eq!(written.unwrap(), 2);
     queue.core.flush().unwrap();
-    let cut = open(&storage.power_cut_losing_all(), &options(), false);
+    let cut = open(&storage.power_cut_losing_all(), &options(), Background::Calls);
     assert_eq!(take_all(&cut).0, [0, 1, 2]);
 }
 
@@ -271,7 +271,7 @@ fn a_message_written_in_place_over_a_segments_end_is_synced_by_the_flush_behind_
 #[test]
 fn a_message_is_synced_by_the_flush_behind_it_also_when_another_came_while_it_was_stored() {
     let storage = disk();
-    let queue = open(&storage, &options(), false);
+    let queue = open(&storage, &options(), Background::Calls);
     queue.enqueue(&[1; LEN]).unwrap();
     queue.enqueue(&[1; LEN]).unwrap();
     let (other, disk) = (Arc::clone(&queue), storage.clone());
@@ -288,7 +288,7 @@ fn a_message_is_synced_by_the_flush_behind_it_also_when_another_came_while_it_wa
     assert_eq!(written.unwrap(), 2);
     flusher.unwrap().join().unwrap();
     queue.core.flush().unwrap();
-    let cut = open(&storage.power_cut_losing_all(), &options(), false);
+    let cut = open(&storage.power_cut_losing_all(), &options(), Background::Calls);
     assert_eq!(take_all(&cut).0, [0, 1, 2]);
 }
 
@@ -300,7 +300,7 @@ fn a_message_that_is_in_the_queue_is_not_called_refused_for_want_of_space() {
     for (every, nth) in [1, 2].into_iter().flat_map(|every| (1..40).map(move |nth| (every, nth))) {
         let storage = disk();
         storage.set_stores(crate::storage::Stores::ByCall);
-        let queue = open(&storage, &options().flush_every_ops(every), false);
+        let queue = open(&storage, &options().flush_every_ops(every), Background::Calls);
         let reader = queue.consumer("").unwrap();
         for _ in 0..3 {
             queue.enqueue(&[1; 3000]).unwrap();

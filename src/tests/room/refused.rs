@@ -24,7 +24,7 @@ fn what_a_refused_batch_left_in_a_segment_that_is_given_back_is_neither_damage_n
             Err::<(), _>(Error::Closed)
         });
         refused.unwrap_err();
-        assert!(queue.core.retire_tail(&mut queue.core.writer.lock(), GapCause::Dropped, 0));
+        assert!(queue.core.drain_tail(&mut queue.core.writer.lock(), GapCause::Dropped, 0));
         for seq in 5..9 {
             assert_eq!(queue.enqueue(&content(seq, 100)).unwrap(), seq);
         }
@@ -49,9 +49,9 @@ fn a_segment_in_which_a_refused_record_could_not_be_cleared_is_not_given_back() 
         Err::<(), _>(Error::Closed)
     });
     refused.unwrap_err();
-    assert!(!queue.core.retire_tail(&mut queue.core.writer.lock(), GapCause::Dropped, 0));
+    assert!(!queue.core.drain_tail(&mut queue.core.writer.lock(), GapCause::Dropped, 0));
     storage.clear_faults();
-    assert!(queue.core.retire_tail(&mut queue.core.writer.lock(), GapCause::Dropped, 0));
+    assert!(queue.core.drain_tail(&mut queue.core.writer.lock(), GapCause::Dropped, 0));
     queue.enqueue(&content(1, 100)).unwrap();
     assert_eq!(take_all(&queue, "a"), (vec![(1, 1)], vec![]));
 }
@@ -68,7 +68,7 @@ fn nobody_reads_from_a_segment_of_which_nothing_is_committed() {
     for seq in 0..5 {
         queue.enqueue(&content(seq, 100)).unwrap();
     }
-    assert!(queue.core.retire_tail(&mut queue.core.writer.lock(), GapCause::Dropped, 5));
+    assert!(queue.core.drain_tail(&mut queue.core.writer.lock(), GapCause::Dropped, 5));
     let dropped = Gap { first: 0, last: 4, cause: GapCause::Dropped };
     let refused = queue.write(1, |writer, core| {
         writer.push(core, b"refused", Batch::default())?;

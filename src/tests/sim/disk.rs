@@ -259,7 +259,7 @@ pub(super) struct State {
     pub(super) file_capacity: usize,
     pub(super) stores: Stores,
     pub(super) rng: Rng,
-    pub(super) life: Life,
+    pub(super) life: CacheToken,
     pub(super) now: u64,
     pub(super) next_inode: u64,
     pub(super) nameless: Vec<Nameless>,
@@ -349,7 +349,7 @@ impl State {
             change.apply(&mut names);
         }
         let mut state = self.with([&names, &names], &[], |inode| inode.cut(&mut rng, &mood));
-        state.life = Life { place: rng.bytes(), mount: 1 };
+        state.life = CacheToken { place: rng.bytes(), mount: 1 };
         state.rng = rng;
         SimStorage::over(state)
     }

@@ -25,7 +25,7 @@ use rustix::io::Errno;
 
 use crate::error::SyncFailed;
 use crate::memory::{HeapMemory, Window};
-use crate::storage::{Life, Listed, Storage, StorageFile, Stores};
+use crate::storage::{CacheToken, Listed, Storage, StorageFile, Stores};
 
 use disk::{Inode, Mood, Nameless, Names, PAGE, SECTOR, State};
 pub(crate) use faults::{Call, Gate};
@@ -104,7 +104,7 @@ impl SimStorage {
             frozen: None,
             capacity: None,
             file_capacity: 256 << 10,
-            life: Life { place: rng.bytes(), mount: 1 },
+            life: CacheToken { place: rng.bytes(), mount: 1 },
             stores: Stores::ByMap,
             rng,
             now: 1_700_000_000_000,
@@ -182,7 +182,7 @@ impl SimStorage {
     pub(crate) fn mounted_again(&self, seed: u64) -> SimStorage {
         let before = self.disk.lock().life;
         let cut = self.power_cut(seed);
-        cut.disk.lock().life = Life { mount: before.mount + 1, ..before };
+        cut.disk.lock().life = CacheToken { mount: before.mount + 1, ..before };
         cut
     }
 

@@ -81,7 +81,7 @@ impl Storage for SimStorage {
         }
     }
 
-    fn life(&self) -> Life {
+    fn cache_token(&self) -> CacheToken {
         self.disk.lock().life
     }
 

@@ -35,7 +35,7 @@ fn unsynced_pages_may_be_lost_kept_or_torn_at_512_and_synced_ones_never() {
         kept += u32::from(content == storage.read_file("a"));
         torn += u32::from(content[..PAGE].contains(&1) && content[..PAGE].contains(&2));
         middle += u32::from(content[PAGE..] == [2; PAGE]);
-        assert_ne!(cut.life(), storage.life());
+        assert_ne!(cut.cache_token(), storage.cache_token());
     }
     assert!(lost > 20 && kept > 20 && torn > 20 && middle > 5, "{lost} {kept} {torn} {middle}");
     file.sync().unwrap();
@@ -49,7 +49,7 @@ fn a_kill_keeps_everything_and_a_power_cut_after_it_still_loses() {
     assert!(storage.try_lock().unwrap() && !storage.clone().try_lock().unwrap());
     let killed = storage.process_kill();
     assert!(killed.try_lock().unwrap());
-    assert_eq!((killed.life(), killed.file_names()), (storage.life(), storage.file_names()));
+    assert_eq!((killed.cache_token(), killed.file_names()), (storage.cache_token(), storage.file_names()));
     assert_eq!(killed.read_file("a"), [2; 2 * PAGE]);
     assert!(cuts(&killed).any(|cut| cut.read_file("a") == [1; 2 * PAGE]));
     assert!(cuts(&killed).any(|cut| cut.file_names() == ["a"]));

@@ -58,7 +58,7 @@ struct Queue {
 impl Queue {
     fn new(options: Options) -> Queue {
         let storage = SimStorage::new(3).with_file_capacity(4 << 20);
-        let engine = Engine::open(storage.clone(), &options, false).unwrap();
+        let engine = Engine::open_without_keeper(storage.clone(), &options).unwrap();
         engine.consumer("c").unwrap();
         Queue { storage, options, engine }
     }
@@ -106,7 +106,7 @@ impl Queue {
             }
             _ => self.storage.process_kill(),
         };
-        self.engine = Engine::open(storage.clone(), &self.options, false).unwrap();
+        self.engine = Engine::open_without_keeper(storage.clone(), &self.options).unwrap();
         self.storage = storage;
     }
 }
@@ -354,13 +354,13 @@ fn what_comes_after_the_end_of_a_run_does_nothing_to_the_files() {
     let core = &*queue.engine.core;
     // As if readers had gone on.
     assert!(core.segments.drain(core.committed_spot().position));
-    core.places.retired_moves.fetch_add(1, Ordering::Relaxed);
+    core.places.removed_moves.fetch_add(1, Ordering::Relaxed);
     core.settle().unwrap();
-    queue.engine.give_back();
-    core.segments.trim(&core.context());
+    queue.engine.give_space_back();
+    core.segments.trim_spares(&core.context());
     core.prepare_ahead();
-    core.flush_places(false).unwrap();
-    core.flush_places(true).unwrap();
+    core.flush_places().unwrap();
+    core.flush_places_and_checkpoint().unwrap();
     core.flush_to(core.committed_spot()).unwrap();
     assert!(matches!(core.flush_to(Spot { position: u64::MAX, seq: u64::MAX }), Err(Error::Closed)));
     assert!(queue.engine.enqueue(b"late").is_err());

@@ -93,11 +93,11 @@ fn a_waker_that_panics_keeps_nobody_asleep() {
 #[test]
 fn a_waker_may_call_the_queue() {
     for every in [None, Some(1), Some(2)] {
-        for background in [false, true] {
-            let period = background.then_some(Duration::from_millis(1));
+        for background in [Background::Calls, Background::Keeper] {
+            let period = (background == Background::Keeper).then_some(Duration::from_millis(1));
             let options = Options::new().arena_size(64 << 10).flush_every_ops(every).flush_every(period);
             let storage = SimStorage::new(3).with_file_capacity(4 << 20);
-            let engine = Arc::new(Engine::open(storage, &options, background).unwrap());
+            let engine = Arc::new(Engine::open_with(storage, &options, background).unwrap());
             let standing = engine.consumer("c").unwrap();
             let calls = {
                 let (engine, standing) = (Arc::downgrade(&engine), Arc::clone(&standing));
@@ -140,7 +140,7 @@ fn a_waker_may_call_the_queue() {
             engine.set_max_in_flight(&standing, None).unwrap();
             rearm();
             engine.close().unwrap();
-            assert_eq!((failed.lock().unwrap().take(), waker.woken()), (None, 4), "{every:?}, {background}");
+            assert_eq!((failed.lock().unwrap().take(), waker.woken()), (None, 4), "{every:?}, {background:?}");
             engine.leave(&standing, ticket);
         }
     }

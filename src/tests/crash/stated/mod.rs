@@ -220,7 +220,7 @@ fn the_ends_of_the_list_are_looked_at() {
 fn take_some(queue: &Queue, count: u64) {
     let standing = queue.default_consumer().unwrap().clone();
     (0..count).for_each(|_| assert!(reading::next(queue, &standing, Read::Skip).unwrap().is_some()));
-    queue.give_back();
+    queue.give_space_back();
 }
 
 /// The process dies and the queue is opened in another mount namespace: no number is missing, none is skipped, and nothing is
