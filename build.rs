@@ -1,4 +1,5 @@
-//! The shared library's own name, so that programs find the version they were linked with. Writes nothing into the source tree.
+//! The shared library's own name, so that programs find the version they were linked with. Writes
+//! nothing into the source tree.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -20,12 +21,15 @@ fn main() {
     }
 }
 
-/// Programs that were linked with the library where cargo puts it look for it there by its own name.
+/// Programs that were linked with the library where cargo puts it look for it there by its own
+/// name.
 fn link_by_that_name(name: &str) {
     let Some(out) = std::env::var_os("OUT_DIR").map(std::path::PathBuf::from) else { return };
     // PROFILE/build/mmq-.../out; who has it otherwise does without the link.
-    if let Some(built) =
-        out.ancestors().nth(3).filter(|_| out.ancestors().nth(2).is_some_and(|dir| dir.ends_with("build")))
+    if let Some(built) = out
+        .ancestors()
+        .nth(3)
+        .filter(|_| out.ancestors().nth(2).is_some_and(|dir| dir.ends_with("build")))
     {
         #[cfg(unix)]
         let _ = std::os::unix::fs::symlink("libmmq.so", built.join(name));

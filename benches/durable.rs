@@ -1,12 +1,14 @@
-//! What durable costs: an enqueue that returns when its message is on the disk, by one to eight threads, beside one bare
-//! fdatasync of the same bytes in the same run; and how many bytes the device is given for each byte of payload.
+//! What durable costs: an enqueue that returns when its message is on the disk, by one to eight
+//! threads, beside one bare fdatasync of the same bytes in the same run; and how many bytes the
+//! device is given for each byte of payload.
 //!
-//! Space that was allocated and never written is dearer to sync than space that was: the filesystem must note that it is
-//! written now. A queue with a growing backlog goes into fresh space, one that is drained as it is filled into used space, so
-//! both are measured, each beside the bare write into the same.
+//! Space that was allocated and never written is dearer to sync than space that was: the filesystem
+//! must note that it is written now. A queue with a growing backlog goes into fresh space, one that
+//! is drained as it is filled into used space, so both are measured, each beside the bare write
+//! into the same.
 //!
-//! The rounds alternate between the two, so that a disk that is busy with something else is busy for both. `--quick` makes
-//! them short.
+//! The rounds alternate between the two, so that a disk that is busy with something else is busy
+//! for both. `--quick` makes them short.
 
 mod support;
 
@@ -22,7 +24,8 @@ use support::{asked_for, human, payload, percentile, scratch};
 
 const LENGTHS: [usize; 3] = [128, 4 << 10, 64 << 10];
 const THREADS: [usize; 4] = [1, 2, 4, 8];
-/// So many bytes are put in before a queue that goes into used space is drained again: what the spare segments hold.
+/// So many bytes are put in before a queue that goes into used space is drained again: what the
+/// spare segments hold.
 const BETWEEN_DRAINS: usize = 8 << 20;
 
 /// Writes and syncs in a file of its own: the cheapest durable write there is.
@@ -36,7 +39,12 @@ struct Bare {
 impl Bare {
     fn new(dir: &Path, fresh: bool) -> Bare {
         let name = if fresh { "fresh" } else { "used" };
-        let file = File::options().read(true).write(true).create_new(true).open(dir.join(name)).expect("a new file");
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(dir.join(name))
+            .expect("a new file");
         let mut bare = Bare { file, len: 32 << 20, at: 0, fresh };
         bare.begin();
         bare
@@ -47,7 +55,8 @@ impl Bare {
         self.at = 0;
         if self.fresh {
             self.file.set_len(0).expect("a disk");
-            rustix::fs::fallocate(&self.file, rustix::fs::FallocateFlags::empty(), 0, self.len).expect("room");
+            rustix::fs::fallocate(&self.file, rustix::fs::FallocateFlags::empty(), 0, self.len)
+                .expect("room");
         } else if self.file.metadata().expect("a disk").len() == 0 {
             self.file.write_all_at(&vec![1; self.len as usize], 0).expect("room on the disk");
         }
@@ -97,13 +106,20 @@ impl Figures {
     }
 
     /// Prints a row, and gives the first decile, the median and the operations a second.
-    fn row(&mut self, name: &str, len: usize, threads: usize, bare: Option<(f64, f64, f64)>) -> (f64, f64, f64) {
+    fn row(
+        &mut self,
+        name: &str,
+        len: usize,
+        threads: usize,
+        bare: Option<(f64, f64, f64)>,
+    ) -> (f64, f64, f64) {
         let count = self.micros.len() as f64;
         let rate = threads as f64 * 1e6 * count / self.micros.iter().sum::<f64>();
         let early = percentile(&mut self.micros, 0.1);
         let middle = percentile(&mut self.micros, 0.5);
         let late = percentile(&mut self.micros, 0.99);
-        let times = |value: f64, of: Option<f64>| of.map_or("-".into(), |of| format!("{:.2}", value / of));
+        let times =
+            |value: f64, of: Option<f64>| of.map_or("-".into(), |of| format!("{:.2}", value / of));
         println!(
             "| {:>6} | {name:<18} | {early:>8.0} | {middle:>8.0} | {late:>8.0} | {rate:>9.0} | {:>8} | {:>8} | {:>9} | {:>8.2} |",
             human(len as u64),
@@ -170,7 +186,9 @@ fn main() {
     println!(
         "durable enqueue (flush_every_ops(1)); bare = pwrite + fdatasync, one thread, into space of the same kind"
     );
-    println!("rate/bare: operations a second as a multiple of what one bare fdatasync after the other gives");
+    println!(
+        "rate/bare: operations a second as a multiple of what one bare fdatasync after the other gives"
+    );
     println!("device: bytes the block device wrote, everybody's, per payload byte\n");
     println!(
         "p10 is what it takes when nobody else disturbs; the higher percentiles of a busy machine are those of its scheduler\n"
@@ -186,8 +204,10 @@ fn main() {
             let mut bare = Bare::new(dir.path(), fresh);
             let mut bare_figures = Figures::default();
             let mut figures = THREADS.map(|_| Figures::default());
-            let queues: Vec<Queue> =
-                THREADS.iter().map(|threads| queue(&dir.path().join(threads.to_string()), fresh)).collect();
+            let queues: Vec<Queue> = THREADS
+                .iter()
+                .map(|threads| queue(&dir.path().join(threads.to_string()), fresh))
+                .collect();
             for _ in 0..rounds {
                 bare_figures.add(dir.path(), || bare.run(&message, period));
                 for ((threads, queue), figures) in THREADS.iter().zip(&queues).zip(&mut figures) {

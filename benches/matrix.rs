@@ -1,8 +1,9 @@
 //! The matrix: every arena, message and cap that the seeds' tables have, by the ids they print.
 //!
-//! `enqueue` puts messages behind each other, `peek` copies the same head out again and again, `skip` steps over messages
-//! (what the seeds' Dequeue rows time), `dequeue` delivers them. Between batches the queue is emptied, outside the timing,
-//! so that the disk it takes is bounded. `floor` is the price of the same bytes without a queue, in the same run.
+//! `enqueue` puts messages behind each other, `peek` copies the same head out again and again,
+//! `skip` steps over messages (what the seeds' Dequeue rows time), `dequeue` delivers them. Between
+//! batches the queue is emptied, outside the timing, so that the disk it takes is bounded. `floor`
+//! is the price of the same bytes without a queue, in the same run.
 //!
 //! `cargo bench --bench matrix -- --quick`
 
@@ -13,7 +14,9 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::measurement::WallTime;
-use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
+use criterion::{
+    BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
+};
 use mmq::Queue;
 
 use support::cells::{Cell, arenas, cells};
@@ -107,13 +110,16 @@ fn open(c: &mut Criterion) {
     group.bench_function("floor", |b| {
         b.iter_custom(|iters| {
             let dir = scratch();
-            (0..iters).map(|at| timed(|| support::floor::bare_open(&dir.path().join(at.to_string())))).sum()
+            (0..iters)
+                .map(|at| timed(|| support::floor::bare_open(&dir.path().join(at.to_string()))))
+                .sum()
         });
     });
     group.finish();
 }
 
-/// One benchmark a cell; the queue is made when the first iteration is asked for and lives as long as the cell's runs.
+/// One benchmark a cell; the queue is made when the first iteration is asked for and lives as long
+/// as the cell's runs.
 fn each(c: &mut Criterion, name: &str, run: impl Fn(&mut Bench, &Cell, &[u8], u64) -> Duration) {
     let mut group = c.benchmark_group(name);
     settings(&mut group);
@@ -166,7 +172,9 @@ fn peek(c: &mut Criterion) {
 
 fn skip(c: &mut Criterion) {
     each(c, "skip", |bench, _, message, iters| {
-        bench.removals(iters, message, |queue| assert!(black_box(queue.skip().expect("intact")).is_some()))
+        bench.removals(iters, message, |queue| {
+            assert!(black_box(queue.skip().expect("intact")).is_some())
+        })
     });
 }
 
@@ -188,7 +196,9 @@ fn floor(c: &mut Criterion) {
         let count = (128 << 20) / len as u64;
         group.throughput(Throughput::Bytes(len as u64));
         type Fill = fn(&Fresh, &[u8], u64);
-        for (name, fill) in [("fresh-mapped", Fresh::fill_mapped as Fill), ("fresh-written", Fresh::fill_written)] {
+        for (name, fill) in
+            [("fresh-mapped", Fresh::fill_mapped as Fill), ("fresh-written", Fresh::fill_written)]
+        {
             group.bench_function(format!("{name}/MessageSize-{}", human(len as u64)), |b| {
                 b.iter_custom(|iters| {
                     let (mut total, mut left) = (Duration::ZERO, iters);

@@ -1,6 +1,8 @@
-//! How long opening takes until the first message is in hand, by backlog: after a clean close, and after a SIGKILL.
+//! How long opening takes until the first message is in hand, by backlog: after a clean close, and
+//! after a SIGKILL.
 //!
-//! A child process fills the queue and waits; it is told to close, or killed. `--quick` leaves the largest backlog out.
+//! A child process fills the queue and waits; it is told to close, or killed. `--quick` leaves the
+//! largest backlog out.
 
 mod support;
 
@@ -67,7 +69,9 @@ fn main() {
         "us until the first message is in hand (open alone): best, median of {} openings\n",
         if quick { 5 } else { 15 }
     );
-    println!("|  arena | length |  backlog | bytes   | after close         | after SIGKILL       |");
+    println!(
+        "|  arena | length |  backlog | bytes   | after close         | after SIGKILL       |"
+    );
     println!("|---|---|---|---|---|---|");
     for (arena, len) in [(4 << 20, 128), (128 << 20, 128), (4 << 20, 16 << 10), (4 << 10, 128)] {
         for backlog in [0_u64, 1000, 30_000, 1_000_000, 8_000_000] {

@@ -1,11 +1,11 @@
-//! Steady state: as much goes out as comes in, and everything is recycled. Beside each figure its floor, a plain memcpy
-//! plus the same checksum into a mapped, recycled arena.
+//! Steady state: as much goes out as comes in, and everything is recycled. Beside each figure its
+//! floor, a plain memcpy plus the same checksum into a mapped, recycled arena.
 //!
 //! - `pair`: enqueue and dequeue by turns.
 //! - `backlog-1000`: the same with a thousand messages in between.
 //! - `enqueue`, `dequeue`, `peek`: one operation alone; a batch goes in, the same batch comes out.
-//! - `offsets` (a table at the end): the source at every 16-byte place of a page, for the processors whose memcpy falls
-//!   to a twentieth at some distances.
+//! - `offsets` (a table at the end): the source at every 16-byte place of a page, for the
+//!   processors whose memcpy falls to a twentieth at some distances.
 
 mod support;
 
@@ -22,10 +22,15 @@ use support::{asked_for, human, median, payload, scratch, timed};
 const LENGTHS: [usize; 6] = [128, 1 << 10, 4 << 10, 16 << 10, 128 << 10, 1 << 20];
 
 fn queue(dir: &tempfile::TempDir) -> Queue {
-    Queue::options().arena_size(4 << 20).max_mapped_arenas(None).open(dir.path().join("queue")).expect("a queue")
+    Queue::options()
+        .arena_size(4 << 20)
+        .max_mapped_arenas(None)
+        .open(dir.path().join("queue"))
+        .expect("a queue")
 }
 
-/// Passes through every segment that will ever be used, so that all of them are recycled from here on.
+/// Passes through every segment that will ever be used, so that all of them are recycled from here
+/// on.
 fn warm(queue: &Queue, message: &[u8]) {
     for _ in 0..(32 << 20) / message.len() {
         queue.enqueue(message).expect("room");
@@ -34,7 +39,10 @@ fn warm(queue: &Queue, message: &[u8]) {
 }
 
 fn settings(group: &mut BenchmarkGroup<'_, WallTime>, len: usize) {
-    group.sample_size(20).warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
+    group
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1));
     group.throughput(Throughput::Bytes(len as u64));
 }
 
@@ -76,7 +84,12 @@ fn pairs(c: &mut Criterion) {
 }
 
 /// Times one side of batches that go in and come out again.
-fn sides(iters: u64, batch: u64, timed_side: usize, mut sides: [&mut dyn FnMut(u64); 2]) -> Duration {
+fn sides(
+    iters: u64,
+    batch: u64,
+    timed_side: usize,
+    mut sides: [&mut dyn FnMut(u64); 2],
+) -> Duration {
     let (mut total, mut left) = (Duration::ZERO, iters);
     while left > 0 {
         let count = left.min(batch);
@@ -101,7 +114,9 @@ fn alone(c: &mut Criterion) {
             let mut buffer = Vec::with_capacity(len);
             let queue = queue(&dir);
             warm(&queue, &message);
-            let mut put = |count| (0..count).for_each(|_| assert!(queue.enqueue(black_box(&message)).is_ok()));
+            let mut put = |count| {
+                (0..count).for_each(|_| assert!(queue.enqueue(black_box(&message)).is_ok()))
+            };
             let mut take = |count| {
                 for _ in 0..count {
                     queue.dequeue_into(&mut buffer).expect("intact");
@@ -158,7 +173,8 @@ fn peek(c: &mut Criterion) {
     group.finish();
 }
 
-/// Nanoseconds an enqueue and a dequeue take with the caller's bytes at every 16-byte place of a page.
+/// Nanoseconds an enqueue and a dequeue take with the caller's bytes at every 16-byte place of a
+/// page.
 fn offsets() {
     println!("\nsource and target at every 16-byte place of a page, ns: best, median, worst (at)");
     for len in [4 << 10, 16 << 10, 128 << 10] {
@@ -176,11 +192,12 @@ fn offsets() {
                 let began = Instant::now();
                 (0..count).for_each(|_| assert!(queue.enqueue(black_box(message)).is_ok()));
                 best[0] = best[0].min(began.elapsed().as_nanos() as f64 / f64::from(count));
-                // The allocator puts long buffers where it likes: `enqueue` is the side that meets every distance; this
-                // one meets every distance of the source.
+                // The allocator puts long buffers where it likes: `enqueue` is the side that meets
+                // every distance; this one meets every distance of the source.
                 let mut buffer = Vec::with_capacity(len);
                 let began = Instant::now();
-                (0..count).for_each(|_| assert!(queue.dequeue_into(black_box(&mut buffer)).is_ok()));
+                (0..count)
+                    .for_each(|_| assert!(queue.dequeue_into(black_box(&mut buffer)).is_ok()));
                 best[1] = best[1].min(began.elapsed().as_nanos() as f64 / f64::from(count));
             }
             lines[0].push((best[0], offset));
@@ -188,9 +205,13 @@ fn offsets() {
         }
         for (name, line) in ["enqueue", "dequeue"].into_iter().zip(&lines) {
             let least = line.iter().fold(f64::MAX, |least, (ns, _)| least.min(*ns));
-            let (most, at) = line.iter().copied().fold((0.0, 0), |a, b| if b.0 > a.0 { b } else { a });
+            let (most, at) =
+                line.iter().copied().fold((0.0, 0), |a, b| if b.0 > a.0 { b } else { a });
             let middle = median(&mut line.iter().map(|(ns, _)| *ns).collect::<Vec<_>>());
-            println!("{name} {:>6}: {least:>8.0} {middle:>8.0} {most:>8.0} ({at})", human(len as u64));
+            println!(
+                "{name} {:>6}: {least:>8.0} {middle:>8.0} {most:>8.0} ({at})",
+                human(len as u64)
+            );
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Threads: one to eight producers, consumers, both, and the seeds' Parallel table.
 //!
 //! - `producers`, `consumers`: only one side, in messages of all threads together.
-//! - `one-to-one`: as many consumers as producers; a message is one operation, from enqueue to delivery. `alternating` is
-//!   the same work by one thread.
-//! - `parallel`: as the seeds have it: odd threads enqueue, even ones peek and dequeue until both succeed.
+//! - `one-to-one`: as many consumers as producers; a message is one operation, from enqueue to
+//!   delivery. `alternating` is the same work by one thread.
+//! - `parallel`: as the seeds have it: odd threads enqueue, even ones peek and dequeue until both
+//!   succeed.
 //! - `floor`: one thread, memcpy and checksum into a recycled arena and out again.
 
 mod support;
@@ -14,7 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
-use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
+use criterion::{
+    BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
+};
 use mmq::Queue;
 
 use support::floor::Ring;
@@ -26,7 +29,11 @@ const THREADS: [u64; 4] = [1, 2, 4, 8];
 const BACKLOG: u64 = 64 << 20;
 
 fn queue(dir: &tempfile::TempDir) -> Queue {
-    Queue::options().arena_size(4 << 20).max_mapped_arenas(None).open(dir.path().join("queue")).expect("a queue")
+    Queue::options()
+        .arena_size(4 << 20)
+        .max_mapped_arenas(None)
+        .open(dir.path().join("queue"))
+        .expect("a queue")
 }
 
 fn settings(group: &mut BenchmarkGroup<'_, WallTime>) {
@@ -85,7 +92,12 @@ fn batches(iters: u64, len: usize, mut batch: impl FnMut(u64) -> Duration) -> Du
     total
 }
 
-fn run(c: &mut Criterion, name: &str, threads: &[u64], work: impl Fn(&Queue, &[u8], u64, u64) -> Duration) {
+fn run(
+    c: &mut Criterion,
+    name: &str,
+    threads: &[u64],
+    work: impl Fn(&Queue, &[u8], u64, u64) -> Duration,
+) {
     let mut group = c.benchmark_group(name);
     settings(&mut group);
     for len in LENGTHS {
@@ -94,9 +106,14 @@ fn run(c: &mut Criterion, name: &str, threads: &[u64], work: impl Fn(&Queue, &[u
         for &threads in threads {
             let dir = scratch();
             let queue = queue(&dir);
-            group.bench_function(format!("MessageSize-{}/Threads-{threads}", human(len as u64)), |b| {
-                b.iter_custom(|iters| batches(iters, len, |count| work(&queue, &message, threads, count)));
-            });
+            group.bench_function(
+                format!("MessageSize-{}/Threads-{threads}", human(len as u64)),
+                |b| {
+                    b.iter_custom(|iters| {
+                        batches(iters, len, |count| work(&queue, &message, threads, count))
+                    });
+                },
+            );
         }
     }
     group.finish();
@@ -104,7 +121,8 @@ fn run(c: &mut Criterion, name: &str, threads: &[u64], work: impl Fn(&Queue, &[u
 
 fn producers(c: &mut Criterion) {
     run(c, "producers", &THREADS, |queue, message, threads, count| {
-        let time = together(threads, |thread| enqueue(queue, message, share(count, threads, thread)));
+        let time =
+            together(threads, |thread| enqueue(queue, message, share(count, threads, thread)));
         while queue.skip().expect("intact").is_some() {}
         time
     });

@@ -1,5 +1,5 @@
-//! A spool that never takes more than 1 MiB of disk: the oldest measurements go when the uplink is away for too long, and
-//! it is told exactly which.
+//! A spool that never takes more than 1 MiB of disk: the oldest measurements go when the uplink is
+//! away for too long, and it is told exactly which.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -28,7 +28,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Sends what there is. A measurement is taken off the spool once it was sent; those that were given up are told.
+/// Sends what there is. A measurement is taken off the spool once it was sent; those that were
+/// given up are told.
 pub(crate) fn send_all(uplink: &mmq::Consumer) -> io::Result<u64> {
     let mut sent = 0;
     uplink.for_each(|measurement| send(measurement, &mut sent), |gap| println!("{gap}"))?;

@@ -1,12 +1,15 @@
-//! mmq in the protocol of the peers' harnesses: one scenario, one JSON line. `benches/compare/run.py` runs it beside them.
+//! mmq in the protocol of the peers' harnesses: one scenario, one JSON line.
+//! `benches/compare/run.py` runs it beside them.
 //!
 //! ```text
-//! compare --peer NAME --scenario S --size BYTES --n COUNT [--arena BYTES] [--cap BYTES, 0 = none] [--threads P,C] [--dir DIR]
+//! compare --peer NAME --scenario S --size BYTES --n COUNT [--arena BYTES] [--cap BYTES, 0 = none]
+//!     [--threads P,C] [--dir DIR]
 //! ```
 //!
-//! Peers: `mmq` delivers into the caller's buffer; `mmq-message` lends in place (`dequeue`, `peek`); `mmq-skip` steps over
-//! messages without delivering them (for the queues whose dequeue does no more); `mmq-batch` enqueues and dequeues 32 at
-//! a time. All of them check every message they deliver.
+//! Peers: `mmq` delivers into the caller's buffer; `mmq-message` lends in place (`dequeue`,
+//! `peek`); `mmq-skip` steps over messages without delivering them (for the queues whose dequeue
+//! does no more); `mmq-batch` enqueues and dequeues 32 at a time. All of them check every message
+//! they deliver.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -187,6 +190,7 @@ impl Run {
         })
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each scenario")]
     fn figures(&self) -> Result<Option<Figures>> {
         let queue_dir = self.dir.join("queue");
         let mut buffer = Vec::with_capacity(self.size);
@@ -237,11 +241,14 @@ impl Run {
             }
             "parallel" => {
                 let queue = self.open()?;
-                timed(self.n / 2 * 2, || self.together(&queue, self.producers, self.consumers, self.n / 2))?
+                timed(self.n / 2 * 2, || {
+                    self.together(&queue, self.producers, self.consumers, self.n / 2)
+                })?
             }
             "open" => {
                 // The directories are there before, as for the peers.
-                let dirs: Vec<PathBuf> = (0..self.n).map(|at| self.dir.join(format!("queue-{at}"))).collect();
+                let dirs: Vec<PathBuf> =
+                    (0..self.n).map(|at| self.dir.join(format!("queue-{at}"))).collect();
                 for dir in &dirs {
                     std::fs::create_dir(dir).expect("a new directory");
                 }
@@ -346,7 +353,9 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         Err(error) => (error.to_string().replace(['"', '\\'], "'"), None),
     };
     let number = |value: Option<f64>| value.map_or("null".into(), |value| format!("{value:.1}"));
-    let per = |time: Duration, figures: &Figures| time.as_nanos() as f64 / figures.operations.max(1) as f64;
+    let per = |time: Duration, figures: &Figures| {
+        time.as_nanos() as f64 / figures.operations.max(1) as f64
+    };
     let wall = figures.as_ref().map(|figures| per(figures.wall, figures));
     let processor = figures.as_ref().map(|figures| per(figures.processor, figures));
     let has_bytes = !matches!(run.scenario.as_str(), "open" | "reopen");

@@ -1,4 +1,5 @@
-//! One queue, several consumers: each sees every message, from a place of its own that is remembered by name.
+//! One queue, several consumers: each sees every message, from a place of its own that is
+//! remembered by name.
 
 use std::error::Error;
 
@@ -41,7 +42,8 @@ pub(crate) fn read_all(consumer: &mmq::Consumer) -> Result<u64, Box<dyn Error>> 
     Ok(taken)
 }
 
-/// Messages that will never come, because they were damaged for instance. Each consumer is told of them once.
+/// Messages that will never come, because they were damaged for instance. Each consumer is told of
+/// them once.
 fn tell(gap: mmq::Gap) {
     eprintln!("{gap}");
 }

@@ -4,8 +4,9 @@
 //! cargo run --release --features capi --example install -- --prefix /usr/local
 //! ```
 //!
-//! `--libdir NAME` (default `lib`) names the directory of the libraries below the prefix, `--destdir DIR` puts everything
-//! below DIR (for packagers), `--debug` installs an unoptimised build. Who has cargo-c uses `cargo cinstall` instead.
+//! `--libdir NAME` (default `lib`) names the directory of the libraries below the prefix,
+//! `--destdir DIR` puts everything below DIR (for packagers), `--debug` installs an unoptimised
+//! build. Who has cargo-c uses `cargo cinstall` instead.
 
 use std::error::Error;
 use std::fs;
@@ -65,7 +66,8 @@ fn build(kind: &str, target: &Path, debug: bool) -> Result<String, Box<dyn Error
 /// The system libraries that the static library needs, as the compiler tells them.
 fn system_libraries(said: &str) -> String {
     let told = said.lines().find_map(|line| line.split_once("native-static-libs: "));
-    told.map_or("-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc", |(_, libraries)| libraries.trim()).to_owned()
+    told.map_or("-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc", |(_, libraries)| libraries.trim())
+        .to_owned()
 }
 
 fn pkg_config(libdir: &str, system: &str) -> String {
@@ -107,8 +109,10 @@ fn cmake_version() -> String {
 # Before 1.0 a new minor number is a new interface.
 set(PACKAGE_VERSION_COMPATIBLE FALSE)
 set(PACKAGE_VERSION_EXACT FALSE)
-if(PACKAGE_FIND_VERSION_MAJOR EQUAL {MAJOR} AND NOT PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)
-  if({MAJOR} GREATER 0 OR PACKAGE_FIND_VERSION_COUNT LESS 2 OR PACKAGE_FIND_VERSION_MINOR EQUAL {MINOR})
+if(PACKAGE_FIND_VERSION_MAJOR EQUAL {MAJOR}
+   AND NOT PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)
+  if({MAJOR} GREATER 0 OR PACKAGE_FIND_VERSION_COUNT LESS 2
+     OR PACKAGE_FIND_VERSION_MINOR EQUAL {MINOR})
     set(PACKAGE_VERSION_COMPATIBLE TRUE)
   endif()
 endif()
@@ -121,8 +125,10 @@ endif()
 
 fn main() -> Result<(), Box<dyn Error>> {
     let wishes = wishes()?;
-    // Where this program was built, the libraries are: TARGET/PROFILE/examples/install. (It runs in either profile.)
-    let target = std::env::current_exe()?.ancestors().nth(3).ok_or("an unknown place")?.to_path_buf();
+    // Where this program was built, the libraries are: TARGET/PROFILE/examples/install. (It runs in
+    // either profile.)
+    let target =
+        std::env::current_exe()?.ancestors().nth(3).ok_or("an unknown place")?.to_path_buf();
     let built = target.join(if wishes.debug { "debug" } else { "release" });
     build("cdylib", &target, wishes.debug)?;
     let system = system_libraries(&build("staticlib", &target, wishes.debug)?);
@@ -137,7 +143,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         fs::create_dir_all(dir)?;
     }
     for header in ["mmq.h", "mmq.hpp"] {
-        fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("include").join(header), include.join(header))?;
+        fs::copy(
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("include").join(header),
+            include.join(header),
+        )?;
     }
     fs::copy(built.join("libmmq.a"), lib.join("libmmq.a"))?;
     let (full, soname) = if cfg!(target_os = "macos") {
@@ -157,7 +166,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         std::os::unix::fs::symlink(&full, link)?;
     }
     fs::write(pkgconfig.join("mmq.pc"), pkg_config(&wishes.libdir, &system))?;
-    fs::write(cmake.join("mmqConfig.cmake"), cmake_config(&wishes.libdir, &full, &soname, &system))?;
+    fs::write(
+        cmake.join("mmqConfig.cmake"),
+        cmake_config(&wishes.libdir, &full, &soname, &system),
+    )?;
     fs::write(cmake.join("mmqConfigVersion.cmake"), cmake_version())?;
     println!("installed mmq {VERSION} under {}", root.display());
     Ok(())

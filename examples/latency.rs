@@ -1,11 +1,13 @@
-//! Latency under a steady stream: an open-loop clock puts messages in at a fixed rate, a second thread takes them out.
+//! Latency under a steady stream: an open-loop clock puts messages in at a fixed rate, a second
+//! thread takes them out.
 //!
-//! Each message has a time at which it is due. What is counted begins then, not when the producer came round to it, so
-//! that a stall counts for every message it held up (coordinated omission). The histograms are printed as a table and
-//! drawn as a plot.
+//! Each message has a time at which it is due. What is counted begins then, not when the producer
+//! came round to it, so that a stall counts for every message it held up (coordinated omission).
+//! The histograms are printed as a table and drawn as a plot.
 //!
 //! ```text
-//! cargo run --release --example latency -- [--seconds N] [--rate PER_SECOND] [--size BYTES] [--arena BYTES] [--dir DIR] [--plot FILE.svg]
+//! cargo run --release --example latency -- [--seconds N] [--rate PER_SECOND] [--size BYTES]
+//!     [--arena BYTES] [--dir DIR] [--plot FILE.svg]
 //! ```
 
 use std::fmt::Write as _;
@@ -15,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use mmq::Queue;
 
-/// A log-linear histogram of nanoseconds: 64 steps to each power of two, so a value is off by 1.6 % at most.
+/// A log-linear histogram of nanoseconds: 64 steps to each power of two, so a value is off by 1.6 %
+/// at most.
 struct Histogram {
     counts: Vec<u64>,
     total: u64,
@@ -74,12 +77,17 @@ const PERCENTILES: [(&str, f64); 8] = [
 fn plot(histograms: &[(&str, &Histogram)], title: &str) -> String {
     let (width, height, left, bottom) = (900.0, 460.0, 80.0, 50.0);
     let colours = ["#1f77b4", "#d62728", "#2ca02c"];
-    let most = histograms.iter().map(|(_, histogram)| histogram.most).max().unwrap_or(1).max(1000) as f64;
+    let most =
+        histograms.iter().map(|(_, histogram)| histogram.most).max().unwrap_or(1).max(1000) as f64;
     let total = histograms.iter().map(|(_, histogram)| histogram.total).max().unwrap_or(1) as f64;
     let nines = total.log10().max(1.0);
-    let x = |part: f64| left + (width - left - 20.0) * (-(1.0 - part).max(1.0 / total).log10()) / nines;
+    let x =
+        |part: f64| left + (width - left - 20.0) * (-(1.0 - part).max(1.0 / total).log10()) / nines;
     let y = |nanos: f64| {
-        height - bottom - (height - bottom - 40.0) * (nanos.max(10.0).log10() - 1.0) / (most.log10().ceil() - 1.0)
+        height
+            - bottom
+            - (height - bottom - 40.0) * (nanos.max(10.0).log10() - 1.0)
+                / (most.log10().ceil() - 1.0)
     };
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" \
@@ -100,7 +108,12 @@ fn plot(histograms: &[(&str, &Histogram)], title: &str) -> String {
             3..6 => format!("{} us", 10_u64.pow(power as u32 - 3)),
             _ => format!("{} ms", 10_u64.pow(power as u32 - 6)),
         };
-        let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>", left - 6.0, at + 4.0);
+        let _ = writeln!(
+            svg,
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
+            left - 6.0,
+            at + 4.0
+        );
     }
     for (name, part) in PERCENTILES {
         let at = x(part);
@@ -114,14 +127,22 @@ fn plot(histograms: &[(&str, &Histogram)], title: &str) -> String {
     for (at, ((name, histogram), colour)) in histograms.iter().zip(colours).enumerate() {
         let mut points = String::new();
         let mut seen = 0;
-        for (bucket, count) in histogram.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+        for (bucket, count) in histogram.counts.iter().enumerate().filter(|(_, count)| **count > 0)
+        {
             seen += count;
             let part = seen as f64 / histogram.total as f64;
             let _ = write!(points, "{:.1},{:.1} ", x(part), y(Histogram::value(bucket) as f64));
         }
-        let _ = writeln!(svg, "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" points=\"{points}\"/>");
+        let _ = writeln!(
+            svg,
+            "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" points=\"{points}\"/>"
+        );
         let row = 56.0 + 18.0 * at as f64;
-        let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"{row:.1}\" fill=\"{colour}\">{name}</text>", left + 10.0);
+        let _ = writeln!(
+            svg,
+            "<text x=\"{:.1}\" y=\"{row:.1}\" fill=\"{colour}\">{name}</text>",
+            left + 10.0
+        );
     }
     svg + "</svg>\n"
 }
@@ -159,18 +180,21 @@ impl Load {
                 let (mut delivered, mut buffer) = (Histogram::new(), Vec::with_capacity(size));
                 loop {
                     if queue.dequeue_into(&mut buffer)?.is_some() {
-                        let due = buffer.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+                        let due =
+                            buffer.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
                         delivered.add(since(Instant::now()).saturating_sub(due));
                     } else if done.load(Ordering::Acquire) && queue.is_empty() {
                         return Ok(delivered);
                     } else {
-                        // Not a spin: on two processors the queue's own thread would never come round.
+                        // Not a spin: on two processors the queue's own thread would never come
+                        // round.
                         std::thread::yield_now();
                     }
                 }
             });
             let mut message = vec![7; size];
-            let (mut enqueued, mut called, mut changes) = (Histogram::new(), Histogram::new(), Histogram::new());
+            let (mut enqueued, mut called, mut changes) =
+                (Histogram::new(), Histogram::new(), Histogram::new());
             let (mut outcome, mut first) = (Ok(()), 0);
             for number in 0..count {
                 let due = (number + 1) * 1_000_000_000 / rate;
@@ -203,7 +227,8 @@ impl Load {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (mut seconds, mut rate, mut size, mut arena) = (60_u64, 100_000_u64, 140_usize, 4_u64 << 20);
+    let (mut seconds, mut rate, mut size, mut arena) =
+        (60_u64, 100_000_u64, 140_usize, 4_u64 << 20);
     let (mut dir, mut picture) = (std::env::temp_dir(), None::<PathBuf>);
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
@@ -225,10 +250,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A new segment begins with every so many messages.
     let segment = if arena < 4 << 20 { (4 << 20) / arena * arena } else { arena };
     let each = (segment - 128) / (16 + size as u64).next_multiple_of(8);
-    let Measured { enqueued, called, changes, delivered, first } = Load { seconds, rate, size, each }.put_on(&queue)?;
+    let Measured { enqueued, called, changes, delivered, first } =
+        Load { seconds, rate, size, each }.put_on(&queue)?;
 
-    let rows =
-        [("enqueued, from when due", &enqueued), ("delivered, from when due", &delivered), ("enqueue call", &called)];
+    let rows = [
+        ("enqueued, from when due", &enqueued),
+        ("delivered, from when due", &delivered),
+        ("enqueue call", &called),
+    ];
     let title = format!(
         "{rate} messages of {size} B a second for {seconds} s, arenas of {} KiB, {} segment changes",
         arena >> 10,
@@ -237,7 +266,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{title}\n\n| us | {} |", PERCENTILES.map(|(name, _)| name).join(" | "));
     println!("|---|{}", "---|".repeat(PERCENTILES.len()));
     for (name, histogram) in rows.iter().chain(&[("call that changes the segment", &changes)]) {
-        let values = PERCENTILES.map(|(_, part)| format!("{:.2}", histogram.percentile(part) as f64 / 1e3));
+        let values =
+            PERCENTILES.map(|(_, part)| format!("{:.2}", histogram.percentile(part) as f64 / 1e3));
         println!("| {name} | {} |", values.join(" | "));
     }
     println!("\nthe first message, which makes the first file: {:.2} us", first as f64 / 1e3);

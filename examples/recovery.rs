@@ -1,5 +1,6 @@
-//! Nothing acknowledged is lost when the process dies: the program starts itself as a child that puts messages in as
-//! fast as it can, kills it with SIGKILL in the middle, opens the queue the child left, and looks at what is there.
+//! Nothing acknowledged is lost when the process dies: the program starts itself as a child that
+//! puts messages in as fast as it can, kills it with SIGKILL in the middle, opens the queue the
+//! child left, and looks at what is there.
 
 use std::error::Error;
 use std::io::{self, BufRead, BufReader, Write};
@@ -22,8 +23,8 @@ fn text(round: &str, number: u64) -> String {
     format!("round {round}, message {number}")
 }
 
-/// Puts messages in until it is killed. A number is written to standard output only after its `enqueue` returned: that is
-/// the acknowledgement.
+/// Puts messages in until it is killed. A number is written to standard output only after its
+/// `enqueue` returned: that is the acknowledgement.
 fn child(dir: &Path, round: &str) -> Result<(), Box<dyn Error>> {
     let queue = mmq::Queue::open(dir)?;
     let mut acknowledgements = io::stdout().lock();
@@ -44,23 +45,33 @@ fn parent() -> Result<(), Box<dyn Error>> {
         let queue = mmq::Queue::open(dir.path())?;
         let found = examine(&queue, &round, acknowledged)?;
         queue.close()?;
-        println!("round {round}: killed after {acknowledged} acknowledged messages; {found} are there, in order");
+        println!(
+            "round {round}: killed after {acknowledged} acknowledged messages; {found} are there, in order"
+        );
     }
     println!("nothing acknowledged was lost");
     Ok(())
 }
 
 /// Returns how many messages are there, which are all that were acknowledged.
-pub(crate) fn examine(queue: &mmq::Queue, round: &str, acknowledged: u64) -> Result<u64, Box<dyn Error>> {
+pub(crate) fn examine(
+    queue: &mmq::Queue,
+    round: &str,
+    acknowledged: u64,
+) -> Result<u64, Box<dyn Error>> {
     let (found, lost) = read(queue, round)?;
     // One more than acknowledged may be there: put in, but killed before the child could say so.
     if lost > 0 || found < acknowledged || found > acknowledged + 1 {
-        return Err(format!("{acknowledged} messages were acknowledged, {found} are there, {lost} are lost").into());
+        return Err(format!(
+            "{acknowledged} messages were acknowledged, {found} are there, {lost} are lost"
+        )
+        .into());
     }
     Ok(found)
 }
 
-/// Takes out what is there, and looks at it: how many messages were found, and how many are told to be missing.
+/// Takes out what is there, and looks at it: how many messages were found, and how many are told to
+/// be missing.
 fn read(queue: &mmq::Queue, round: &str) -> Result<(u64, u64), Box<dyn Error>> {
     let (mut found, mut lost) = (0, 0);
     let tell = |gap: mmq::Gap, lost: &mut u64| {
@@ -79,12 +90,18 @@ fn read(queue: &mmq::Queue, round: &str) -> Result<(u64, u64), Box<dyn Error>> {
 
 /// Returns how many messages the child acknowledged before it died.
 fn run_and_kill_a_child(dir: &Path, round: &str) -> Result<u64, Box<dyn Error>> {
-    let mut child =
-        Command::new(std::env::current_exe()?).arg("child").arg(dir).arg(round).stdout(Stdio::piped()).spawn()?;
-    let mut acknowledgements = BufReader::new(child.stdout.take().ok_or("the child has no standard output")?);
+    let mut child = Command::new(std::env::current_exe()?)
+        .arg("child")
+        .arg(dir)
+        .arg(round)
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut acknowledgements =
+        BufReader::new(child.stdout.take().ok_or("the child has no standard output")?);
     let mut acknowledged = 0;
     let mut line = String::new();
-    // What the child wrote before it died stays readable in the pipe, so this reads on until the end.
+    // What the child wrote before it died stays readable in the pipe, so this reads on until the
+    // end.
     while acknowledgements.read_line(&mut line)? > 0 && line.ends_with('\n') {
         acknowledged = line.trim_end().parse::<u64>()? + 1;
         if acknowledged == ACKNOWLEDGED_BEFORE_THE_KILL {

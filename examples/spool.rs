@@ -1,7 +1,9 @@
-//! Sends every line of a file (or of standard input) through a queue on disk and checks that it comes out unchanged.
+//! Sends every line of a file (or of standard input) through a queue on disk and checks that it
+//! comes out unchanged.
 //!
-//! One thread puts lines in while another takes them out and writes them. Half way the queue is closed, with messages
-//! left inside, and opened again. One line of figures on standard error ends the run.
+//! One thread puts lines in while another takes them out and writes them. Half way the queue is
+//! closed, with messages left inside, and opened again. One line of figures on standard error ends
+//! the run.
 
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
@@ -21,23 +23,25 @@ use std::time::{Duration, Instant};
 const USAGE: &str = "\
 Usage: spool FILE [--keep DIR] [--output FILE] [--arena-size BYTES]
 
-Puts every line of FILE (`-` is standard input; any bytes will do) into a queue on disk from one thread while another
-takes it out and writes it to standard output. Half way the queue is closed and opened again. One line of figures on
-standard error ends the run.
+Puts every line of FILE (`-` is standard input; any bytes will do) into a queue on disk from one
+thread while another takes it out and writes it to standard output. Half way the queue is closed and
+opened again. One line of figures on standard error ends the run.
 
   --keep DIR           keep the queue in DIR (otherwise: a temporary directory, removed at the end)
   --output FILE        write there instead of standard output
-  --arena-size BYTES   the queue's arena size: a multiple of the OS page, 4096 to 1073741824 (default 134217728)
+  --arena-size BYTES   the queue's arena size: a multiple of the OS page, 4096 to 1073741824
+                       (default 134217728)
   --help               this text
 
-A line longer than 16 MiB goes through in pieces. A run that is interrupted leaves its temporary directory behind
-(mmq-spool-* where temporary files go).
+A line longer than 16 MiB goes through in pieces. A run that is interrupted leaves its temporary
+directory behind (mmq-spool-* where temporary files go).
 
-Exit status: 0 everything came out byte for byte and in order (or the reader of standard output asked for no more),
-1 it did not, or something failed, 2 wrong usage.
+Exit status: 0 everything came out byte for byte and in order (or the reader of standard output
+asked for no more), 1 it did not, or something failed, 2 wrong usage.
 ";
 
-/// A longer line goes through as several messages, so that memory stays bounded whatever the input is.
+/// A longer line goes through as several messages, so that memory stays bounded whatever the input
+/// is.
 const LONGEST_MESSAGE: u64 = 16 << 20;
 /// The first half of an input of unknown length: so many lines, or all there are.
 const FIRST_LINES: u64 = 1000;
@@ -102,12 +106,15 @@ impl Arguments {
                 "--" => options_ended = true,
                 "-h" | "--help" => return Ok(None),
                 "--keep" => arguments.keep = Some(value()?.into()),
-                "--output" => arguments.output = Some(value()?.into()).filter(|path| path != Path::new("-")),
+                "--output" => {
+                    arguments.output = Some(value()?.into()).filter(|path| path != Path::new("-"))
+                }
                 "--arena-size" => {
                     let value = value()?;
                     let size = value.to_str().and_then(|digits| digits.parse().ok());
-                    arguments.arena_size =
-                        Some(size.ok_or(format!("--arena-size: {value:?} is not a number of bytes"))?);
+                    arguments.arena_size = Some(
+                        size.ok_or(format!("--arena-size: {value:?} is not a number of bytes"))?,
+                    );
                 }
                 _ => return Err(format!("unknown option {text}")),
             }
@@ -137,11 +144,16 @@ fn run(arguments: &Arguments) -> Result<Report, Failure> {
     let mut queue = options.open(dir)?;
     if !queue.is_empty() {
         let held = queue.len();
-        return Err(format!("{} holds {held} messages of an earlier run: name another directory", dir.display()).into());
+        return Err(format!(
+            "{} holds {held} messages of an earlier run: name another directory",
+            dir.display()
+        )
+        .into());
     }
     let mut sink = Sink::open(arguments.output.as_deref(), &source)?;
     // A bar among the lines themselves would help nobody.
-    let bar = io::stderr().is_terminal() && (arguments.output.is_some() || !io::stdout().is_terminal());
+    let bar =
+        io::stderr().is_terminal() && (arguments.output.is_some() || !io::stdout().is_terminal());
     let mut progress = Progress { dir, start, size: source.size, most_disk: 0, bar, drawn: false };
 
     let mut wanted = progress.run_half(&queue, Half::First, &mut source, &mut sink)?;
@@ -150,7 +162,11 @@ fn run(arguments: &Arguments) -> Result<Report, Failure> {
         queue.close()?;
         queue = options.open(dir)?;
         if queue.len() != inside {
-            return Err(format!("{inside} messages were inside at closing, {} after reopening", queue.len()).into());
+            return Err(format!(
+                "{inside} messages were inside at closing, {} after reopening",
+                queue.len()
+            )
+            .into());
         }
         wanted = progress.run_half(&queue, Half::Second, &mut source, &mut sink)?;
     }
@@ -198,8 +214,10 @@ impl Source {
         if metadata.is_dir() {
             return Err(format!("{name}: is a directory").into());
         }
-        // Standard input may be a file that was read in part; files of /proc say that they are empty.
-        let size = (path != "-" && metadata.is_file() && metadata.len() > 0).then_some(metadata.len());
+        // Standard input may be a file that was read in part; files of /proc say that they are
+        // empty.
+        let size =
+            (path != "-" && metadata.is_file() && metadata.len() > 0).then_some(metadata.len());
         let identity = metadata.is_file().then_some((metadata.dev(), metadata.ino()));
         let reader = BufReader::with_capacity(1 << 16, file);
         Ok(Source { name, reader, size, identity, passed: Tally::default() })
@@ -223,7 +241,8 @@ impl Source {
     }
 }
 
-/// Where the messages go. Its calls answer false when the other end of a pipe was closed: whoever reads wants no more.
+/// Where the messages go. Its calls answer false when the other end of a pipe was closed: whoever
+/// reads wants no more.
 struct Sink {
     name: String,
     writer: BufWriter<File>,
@@ -233,10 +252,13 @@ struct Sink {
 impl Sink {
     fn open(path: Option<&Path>, source: &Source) -> Result<Self, Failure> {
         let (name, file) = match path {
-            None => ("standard output".into(), File::from(io::stdout().as_fd().try_clone_to_owned()?)),
+            None => {
+                ("standard output".into(), File::from(io::stdout().as_fd().try_clone_to_owned()?))
+            }
             Some(path) => {
                 let name = path.display().to_string();
-                let identity = fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
+                let identity =
+                    fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
                 if identity.is_some() && identity == source.identity {
                     return Err(format!("{name}: is the input").into());
                 }
@@ -266,7 +288,8 @@ impl Sink {
     }
 }
 
-/// What passed one end of the queue: two ends agree when the same messages passed both in the same order.
+/// What passed one end of the queue: two ends agree when the same messages passed both in the same
+/// order.
 #[derive(Default)]
 struct Tally {
     messages: u64,
@@ -316,7 +339,12 @@ struct Shared {
 }
 
 /// Puts lines in until this half is over.
-fn put_in(queue: &mmq::Queue, half: Half, source: &mut Source, shared: &Shared) -> Result<(), Failure> {
+fn put_in(
+    queue: &mmq::Queue,
+    half: Half,
+    source: &mut Source,
+    shared: &Shared,
+) -> Result<(), Failure> {
     let mut line = Vec::new();
     while !source.is_over(half) && !shared.stop.load(Relaxed) {
         source.next_line(&mut line)?;
@@ -329,11 +357,18 @@ fn put_in(queue: &mmq::Queue, half: Half, source: &mut Source, shared: &Shared) 
     Ok(())
 }
 
-/// Takes messages out and writes them until the input has ended and, in the second half, the queue is empty. In the
-/// first half the newest messages are left inside. False when nobody wants more output.
-fn take_out(queue: &mmq::Queue, half: Half, sink: &mut Sink, shared: &Shared) -> Result<bool, Failure> {
+/// Takes messages out and writes them until the input has ended and, in the second half, the queue
+/// is empty. In the first half the newest messages are left inside. False when nobody wants more
+/// output.
+fn take_out(
+    queue: &mmq::Queue,
+    half: Half,
+    sink: &mut Sink,
+    shared: &Shared,
+) -> Result<bool, Failure> {
     while !shared.stop.load(Relaxed) {
-        // Read before the queue is looked at: once the input has ended, an empty queue is empty for good.
+        // Read before the queue is looked at: once the input has ended, an empty queue is empty for
+        // good.
         let input_ended = shared.input_ended.load(Acquire);
         let message = match half {
             Half::First if input_ended => break,
@@ -403,7 +438,9 @@ impl Progress<'_> {
                 result
             });
             // Disconnected once both threads have let go of their senders.
-            while finished.recv_timeout(Duration::from_millis(100)) == Err(RecvTimeoutError::Timeout) {
+            while finished.recv_timeout(Duration::from_millis(100))
+                == Err(RecvTimeoutError::Timeout)
+            {
                 self.measure_disk();
                 self.draw(shared.bytes_out.load(Relaxed), queue.len());
             }
@@ -433,7 +470,10 @@ impl Progress<'_> {
             let full = (part * WIDTH as f64) as usize;
             line += &format!("[{:<30}] {:3.0} %  ", "#".repeat(full), part * 100.0);
         }
-        line += &format!("{megabytes:.1} MB out, {:.1} MB/s, {inside} messages inside\x1b[K", megabytes / seconds);
+        line += &format!(
+            "{megabytes:.1} MB out, {:.1} MB/s, {inside} messages inside\x1b[K",
+            megabytes / seconds
+        );
         self.drawn = io::stderr().write_all(line.as_bytes()).is_ok();
     }
 }

@@ -1,5 +1,6 @@
-//! Several producers and several consumers on one queue: every message reaches exactly one consumer, and each consumer
-//! sees the messages of one producer in the order in which that producer put them in.
+//! Several producers and several consumers on one queue: every message reaches exactly one
+//! consumer, and each consumer sees the messages of one producer in the order in which that
+//! producer put them in.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +29,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                 })
             })
             .collect();
-        let consumers: Vec<_> = (0..CONSUMERS).map(|_| scope.spawn(|| consume(&queue, MESSAGES, &passed))).collect();
+        let consumers: Vec<_> =
+            (0..CONSUMERS).map(|_| scope.spawn(|| consume(&queue, MESSAGES, &passed))).collect();
         for producer in producers {
             producer.join().expect("no producer panics")?;
         }
@@ -40,7 +42,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     check(&received)?;
     let seconds = start.elapsed().as_secs_f64();
-    println!("{MESSAGES} messages from {PRODUCERS} producers reached {CONSUMERS} consumers in {seconds:.3} s:");
+    println!(
+        "{MESSAGES} messages from {PRODUCERS} producers reached {CONSUMERS} consumers in {seconds:.3} s:"
+    );
     for (consumer, messages) in received.iter().enumerate() {
         println!("  consumer {consumer} took {}", messages.len());
     }
@@ -59,19 +63,29 @@ fn produce(queue: &mmq::Queue, producer: u64) -> mmq::Result<()> {
     Ok(())
 }
 
-/// Takes messages until all consumers together have come past `end` of them. One that is lost is told to one consumer, which
-/// goes on; what became of it `check` finds out.
-pub(crate) fn consume(queue: &mmq::Queue, end: u64, passed: &AtomicU64) -> mmq::Result<Vec<(u64, u64)>> {
+/// Takes messages until all consumers together have come past `end` of them. One that is lost is
+/// told to one consumer, which goes on; what became of it `check` finds out.
+pub(crate) fn consume(
+    queue: &mmq::Queue,
+    end: u64,
+    passed: &AtomicU64,
+) -> mmq::Result<Vec<(u64, u64)>> {
     let mut received = Vec::new();
     let tell = |gap: mmq::Gap| {
         eprintln!("{gap}");
         passed.fetch_add(gap.count(), Ordering::Relaxed);
     };
     while passed.load(Ordering::Relaxed) < end {
-        // The time-out only bounds how long a consumer sleeps after another one took the last message.
-        if let Some(message) = mmq::past_gaps(|| queue.dequeue_timeout(Duration::from_millis(10)), tell)? {
+        // The time-out only bounds how long a consumer sleeps after another one took the last
+        // message.
+        if let Some(message) =
+            mmq::past_gaps(|| queue.dequeue_timeout(Duration::from_millis(10)), tell)?
+        {
             passed.fetch_add(1, Ordering::Relaxed);
-            received.push((LittleEndian::read_u64(&message[..8]), LittleEndian::read_u64(&message[8..])));
+            received.push((
+                LittleEndian::read_u64(&message[..8]),
+                LittleEndian::read_u64(&message[8..]),
+            ));
         }
     }
     Ok(received)
@@ -83,13 +97,20 @@ fn check(received: &[Vec<(u64, u64)>]) -> Result<(), String> {
         for &(producer, number) in messages {
             let next = &mut next[producer as usize];
             if number < *next {
-                return Err(format!("consumer {consumer}: message {number} of producer {producer} is out of order"));
+                return Err(format!(
+                    "consumer {consumer}: message {number} of producer {producer} is out of order"
+                ));
             }
             *next = number + 1;
         }
     }
     let mut all: Vec<_> = received.concat();
     all.sort_unstable();
-    let expected = (0..PRODUCERS).flat_map(|producer| (0..MESSAGES_EACH).map(move |number| (producer, number)));
-    if all.into_iter().eq(expected) { Ok(()) } else { Err("messages were lost or came twice".into()) }
+    let expected = (0..PRODUCERS)
+        .flat_map(|producer| (0..MESSAGES_EACH).map(move |number| (producer, number)));
+    if all.into_iter().eq(expected) {
+        Ok(())
+    } else {
+        Err("messages were lost or came twice".into())
+    }
 }

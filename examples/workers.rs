@@ -1,7 +1,9 @@
-//! At-least-once work: several threads share a consumer; what fails comes again, what is done does not.
+//! At-least-once work: several threads share a consumer; what fails comes again, what is done does
+//! not.
 //!
-//! Usage: `workers [DIR]`. With a directory the queue is kept: stop it with Ctrl-C and start it again. Exit status 0 means that
-//! nothing is left to do; jobs whose bytes were damaged, or that a power cut took, are told, and the others done.
+//! Usage: `workers [DIR]`. With a directory the queue is kept: stop it with Ctrl-C and start it
+//! again. Exit status 0 means that nothing is left to do; jobs whose bytes were damaged, or that a
+//! power cut took, are told, and the others done.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};

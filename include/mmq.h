@@ -119,8 +119,9 @@
 
 
 /**
- * What a call answers. 0 is success, 1 to 15 are ordinary answers, 16 and above are errors. The numbers never change;
- * later versions may add some, so treat an unknown number from 16 on as an error.
+ * What a call answers. 0 is success, 1 to 15 are ordinary answers, 16 and above are errors. The
+ * numbers never change; later versions may add some, so treat an unknown number from 16 on as an
+ * error.
  */
 enum mmq_status
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -136,22 +137,25 @@ enum mmq_status
   /** No message came in time. */
   MMQ_TIMED_OUT = 3,
   /**
-   * Messages are missing here and will never come. Told once; the next read goes on behind them, so this is not the end of a
-   * loop that reads. See mmq_last_gap.
+   * Messages are missing here and will never come. Told once; the next read goes on behind them,
+   * so this is not the end of a loop that reads. See mmq_last_gap.
    */
   MMQ_GAP = 4,
   /**
-   * An argument cannot be: NULL where it is not allowed, a handle that is closed or of another kind, an unknown number for
-   * an enum, a bad consumer name.
+   * An argument cannot be: NULL where it is not allowed, a handle that is closed or of another
+   * kind, an unknown number for an enum, a bad consumer name.
    */
   MMQ_INVALID_ARGUMENT = 16,
-  /** An option has a value that cannot be; mmq_last_error names it. Options are checked when the queue is opened. */
+  /**
+   * An option has a value that cannot be; mmq_last_error names it. Options are checked when the
+   * queue is opened.
+   */
   MMQ_INVALID_OPTION = 17,
   /** The message is longer than this queue, or any queue, can hold. */
   MMQ_MESSAGE_TOO_LARGE = 18,
   /**
-   * There is no room: a limit of the queue is reached, or the disk is full. Nothing was changed; the call works again when
-   * there is space.
+   * There is no room: a limit of the queue is reached, or the disk is full. Nothing was changed;
+   * the call works again when there is space.
    */
   MMQ_FULL = 19,
   /** The queue is open already, in this process or in another. */
@@ -162,17 +166,23 @@ enum mmq_status
   MMQ_UNSUPPORTED_FORMAT = 22,
   /** The operating system refused a call; mmq_last_error says which, and on what file. */
   MMQ_IO = 23,
-  /** An earlier flush failed: writing is refused until the queue is opened again. Reading goes on. */
+  /**
+   * An earlier flush failed: writing is refused until the queue is opened again. Reading goes
+   * on.
+   */
   MMQ_POISONED = 24,
   /** The queue was closed: its consumers' handles can only be freed. */
   MMQ_CLOSED = 25,
   /** The queue was opened before a fork; a child process cannot use its parent's queue. */
   MMQ_FORKED = 26,
-  /** The directory holds files, and nothing of a queue. It was left as it is; mmq_last_error names a file. */
+  /**
+   * The directory holds files, and nothing of a queue. It was left as it is; mmq_last_error
+   * names a file.
+   */
   MMQ_NOT_A_QUEUE = 29,
   /**
-   * A bug in mmq: a panic, or something that was not as the library's own code has it. The queue may be used on; please report
-   * it with mmq_last_error's text.
+   * A bug in mmq: a panic, or something that was not as the library's own code has it. The queue
+   * may be used on; please report it with mmq_last_error's text.
    */
   MMQ_PANIC = 31,
 };
@@ -199,8 +209,9 @@ enum mmq_gap_cause
   /** They were older than the maximum age. */
   MMQ_GAP_EXPIRED = 4,
   /**
-   * No message is known to have had them: numbers that were reserved ahead of their use when the machine lost power. They stay
-   * unused, so that no number is given out twice. (A message that was enqueued right before the cut may have had one.)
+   * No message is known to have had them: numbers that were reserved ahead of their use when the
+   * machine lost power. They stay unused, so that no number is given out twice. (A message that
+   * was enqueued right before the cut may have had one.)
    */
   MMQ_GAP_RESERVED = 6,
 };
@@ -222,7 +233,10 @@ enum mmq_on_full
   MMQ_REJECT = 0,
   /** Wait until there is room. */
   MMQ_WAIT = 1,
-  /** Give up the oldest messages. Every consumer that had not read them is told by a gap of cause MMQ_GAP_DROPPED. */
+  /**
+   * Give up the oldest messages. Every consumer that had not read them is told by a gap of cause
+   * MMQ_GAP_DROPPED.
+   */
   MMQ_DROP_OLDEST = 2,
 };
 #ifndef __cplusplus
@@ -234,8 +248,8 @@ typedef int32_t mmq_on_full;
 #endif // __cplusplus
 
 /**
- * A consumer: a named, remembered place in a queue. Handles of the same consumer share its place: each message goes to
- * exactly one of them. Consumers of different names each see every message.
+ * A consumer: a named, remembered place in a queue. Handles of the same consumer share its place:
+ * each message goes to exactly one of them. Consumers of different names each see every message.
  */
 typedef struct mmq_consumer mmq_consumer;
 
@@ -245,10 +259,16 @@ typedef struct mmq_delivery mmq_delivery;
 /** A look ahead over the messages of a queue or a consumer, which consumes nothing. */
 typedef struct mmq_iter mmq_iter;
 
-/** A message taken or looked at. Its bytes are lent in place where that is possible; free it with mmq_message_free when done. */
+/**
+ * A message taken or looked at. Its bytes are lent in place where that is possible; free it with
+ * mmq_message_free when done.
+ */
 typedef struct mmq_message mmq_message;
 
-/** How a queue is opened: made by mmq_options_new, changed by mmq_options_set_..., given to mmq_open. */
+/**
+ * How a queue is opened: made by mmq_options_new, changed by mmq_options_set_..., given to
+ * mmq_open.
+ */
 typedef struct mmq_options mmq_options;
 
 /** An open queue. */
@@ -273,12 +293,16 @@ typedef struct mmq_gap {
 } mmq_gap;
 
 /**
- * Figures of a queue. They are read one by one while others go on: each is right at a moment of its own, and no message is
- * counted as taken that is not counted as enqueued. Totals count this opening of the queue only. Later versions append fields: set struct_size
- * to sizeof(mmq_stats) before every call of mmq_read_stats.
+ * Figures of a queue. They are read one by one while others go on: each is right at a moment of
+ * its own, and no message is counted as taken that is not counted as enqueued. Totals count this
+ * opening of the queue only. Later versions append fields: set struct_size to sizeof(mmq_stats)
+ * before every call of mmq_read_stats.
  */
 typedef struct mmq_stats {
-  /** In: sizeof(mmq_stats) of the caller. Out: how many bytes of it were filled; fields behind them are as they were. */
+  /**
+   * In: sizeof(mmq_stats) of the caller. Out: how many bytes of it were filled; fields behind
+   * them are as they were.
+   */
   size_t struct_size;
   /** Messages that wait for the default consumer (before it first reads: all that are held). */
   uint64_t messages;
@@ -293,9 +317,10 @@ typedef struct mmq_stats {
   /** Bytes mapped now, without the index file. */
   uint64_t mapped_bytes;
   /**
-   * Bytes of disk taken, every file counted. Also those of files that were removed while somebody still reads them (a message
-   * that is held, an iterator or a consumer that pauses there), until it lets go: so this may be above max_bytes, which is
-   * about the files in the directory.
+   * Bytes of disk taken, every file counted. Also those of files that were removed while
+   * somebody still reads them (a message that is held, an iterator or a consumer that pauses
+   * there), until it lets go: so this may be above max_bytes, which is about the files in the
+   * directory.
    */
   uint64_t disk_bytes;
   /** The sequence number the next message will get. */
@@ -326,14 +351,20 @@ typedef struct mmq_stats {
   uint64_t flushes;
   /** Time they took, in nanoseconds. */
   uint64_t flush_ns;
-  /** 1 when a flush has failed, so that writing is refused (mmq_flush then answers MMQ_POISONED with the reason); else 0. */
+  /**
+   * 1 when a flush has failed, so that writing is refused (mmq_flush then answers MMQ_POISONED
+   * with the reason); else 0.
+   */
   uint64_t poisoned;
   /**
-   * How long ago, at most, the oldest message that waits for the default consumer was enqueued, in milliseconds; 0 when none
-   * waits.
+   * How long ago, at most, the oldest message that waits for the default consumer was enqueued,
+   * in milliseconds; 0 when none waits.
    */
   uint64_t oldest_age_ms;
-  /** Sequence numbers in the gaps that were only reserved before a power cut: probably no message ever had them. */
+  /**
+   * Sequence numbers in the gaps that were only reserved before a power cut: probably no message
+   * ever had them.
+   */
   uint64_t reserved_numbers;
 } mmq_stats;
 
@@ -342,8 +373,8 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * The version of the library that is running, as "MAJOR.MINOR.PATCH". MMQ_VERSION_MAJOR, _MINOR and _PATCH say what the
- * program was compiled with.
+ * The version of the library that is running, as "MAJOR.MINOR.PATCH". MMQ_VERSION_MAJOR, _MINOR
+ * and _PATCH say what the program was compiled with.
  *
  * @return Static text, never NULL.
  */
@@ -352,25 +383,25 @@ const char *mmq_version(void);
 /**
  * What a status means, in a few words. mmq_last_error says more about a particular failure.
  *
- * @param status Any number; unknown ones have a text too.
- * @return Static text, never NULL.
+ * @param status Any number; unknown ones have a text too. @return Static text, never NULL.
  */
 const char *mmq_status_message(mmq_status status);
 
 /**
- * The last error of this thread in full: what was tried, on which file, what the system said. UTF-8. The text is that of the
- * latest call of this thread that answered MMQ_GAP or an error (16 and above), or that has no status and was given no live
- * handle; calls that succeed leave it as it is, like errno. Empty when there was none. At most 5120 bytes are kept.
+ * The last error of this thread in full: what was tried, on which file, what the system said.
+ * UTF-8. The text is that of the latest call of this thread that answered MMQ_GAP or an error (16
+ * and above), or that has no status and was given no live handle; calls that succeed leave it as
+ * it is, like errno. Empty when there was none. At most 5120 bytes are kept.
  *
- * @param buf Where the text goes, cut off where it does not fit, and always ended by a zero byte. NULL to ask for the length.
- * @param cap Size of buf in bytes.
- * @return Length of the whole text in bytes, without the zero byte.
+ * @param buf Where the text goes, cut off where it does not fit, and always ended by a zero byte.
+ * NULL to ask for the length. @param cap Size of buf in bytes. @return Length of the whole text in
+ * bytes, without the zero byte.
  */
-size_t mmq_last_error(char *buf,
-                      size_t cap);
+size_t mmq_last_error(char *buf, size_t cap);
 
 /**
- * The default options, as a new object. Free it with mmq_options_free; a queue that was opened with it does not need it.
+ * The default options, as a new object. Free it with mmq_options_free; a queue that was opened
+ * with it does not need it.
  *
  * @return The options; NULL only after a bug in mmq (see MMQ_PANIC).
  */
@@ -384,163 +415,144 @@ struct mmq_options *mmq_options_new(void);
 void mmq_options_free(struct mmq_options *options);
 
 /**
- * Size of an arena, the unit of mapping and of the memory cap. Default 134217728 (128 MiB). It may differ at every opening.
+ * Size of an arena, the unit of mapping and of the memory cap. Default 134217728 (128 MiB). It may
+ * differ at every opening.
  *
- * @param options Not NULL.
- * @param bytes A multiple of the OS page, 4096 to 1073741824 (checked by mmq_open).
- * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ * @param options Not NULL. @param bytes A multiple of the OS page, 4096 to 1073741824 (checked by
+ * mmq_open). @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_options_set_arena_size(struct mmq_options *options,
-                                      uint64_t bytes);
+mmq_status mmq_options_set_arena_size(struct mmq_options *options, uint64_t bytes);
 
 /**
- * How many arenas may be mapped at a time. Default 3. Mapped memory stays within this times the arena size, whatever the
- * backlog.
+ * How many arenas may be mapped at a time. Default 3. Mapped memory stays within this times the
+ * arena size, whatever the backlog.
  *
- * @param options Not NULL.
- * @param arenas At least 3, or 0 for no cap (checked by mmq_open).
+ * @param options Not NULL. @param arenas At least 3, or 0 for no cap (checked by mmq_open).
  * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_options_set_max_mapped_arenas(struct mmq_options *options,
-                                             uint32_t arenas);
+mmq_status mmq_options_set_max_mapped_arenas(struct mmq_options *options, uint32_t arenas);
 
 /**
- * Flush after every so many operations (messages in, messages out). Default 0, off. The operation that completes the number
- * returns once the flush is done: mmq_enqueue and mmq_delivery_ack with its error; what takes a message hands it over all the
- * same, and the next call that writes answers MMQ_POISONED. With 1, every message is durable when mmq_enqueue returns, and consumers
+ * Flush after every so many operations (messages in, messages out). Default 0, off. The operation
+ * that completes the number returns once the flush is done: mmq_enqueue and mmq_delivery_ack with
+ * its error; what takes a message hands it over all the same, and the next call that writes
+ * answers MMQ_POISONED. With 1, every message is durable when mmq_enqueue returns, and consumers
  * see it only then; threads that wait at the same time share one flush.
  *
- * @param options Not NULL.
- * @param operations A number of operations; 0 turns it off.
+ * @param options Not NULL. @param operations A number of operations; 0 turns it off.
  * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_options_set_flush_every_ops(struct mmq_options *options,
-                                           uint64_t operations);
+mmq_status mmq_options_set_flush_every_ops(struct mmq_options *options, uint64_t operations);
 
 /**
- * Flush so often, from a thread of the library's own. Default 0, off. A failed flush is told to the next call that writes.
+ * Flush so often, from a thread of the library's own. Default 0, off. A failed flush is told to
+ * the next call that writes.
  *
- * @param options Not NULL.
- * @param ms Milliseconds; 0 turns it off.
- * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ * @param options Not NULL. @param ms Milliseconds; 0 turns it off. @return MMQ_OK,
+ * MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_options_set_flush_every_ms(struct mmq_options *options,
-                                          uint64_t ms);
+mmq_status mmq_options_set_flush_every_ms(struct mmq_options *options, uint64_t ms);
 
 /**
- * The most disk the queue may take, every file counted: messages, index, space allocated ahead. Default 0, no limit.
+ * The most disk the queue may take, every file counted: messages, index, space allocated ahead.
+ * Default 0, no limit.
  *
- * @param options Not NULL.
- * @param bytes At least 65536, or 0 for no limit (checked by mmq_open).
+ * @param options Not NULL. @param bytes At least 65536, or 0 for no limit (checked by mmq_open).
  * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_options_set_max_bytes(struct mmq_options *options,
-                                     uint64_t bytes);
+mmq_status mmq_options_set_max_bytes(struct mmq_options *options, uint64_t bytes);
 
 /**
  * Space of the file system that the queue leaves free for others. Default 0.
  *
- * @param options Not NULL.
- * @param bytes Bytes.
- * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ * @param options Not NULL. @param bytes Bytes. @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_options_set_min_free_bytes(struct mmq_options *options, uint64_t bytes);
 
 /**
  * What becomes of a message when there is no room. Default MMQ_REJECT.
  *
- * @param options Not NULL.
- * @param policy MMQ_REJECT, MMQ_WAIT or MMQ_DROP_OLDEST.
- * @param wait_ms For MMQ_WAIT: how long to wait, in milliseconds, before answering MMQ_FULL; below 0: for ever. Otherwise
- * not looked at.
- * @return MMQ_OK, MMQ_INVALID_ARGUMENT (also for an unknown policy).
+ * @param options Not NULL. @param policy MMQ_REJECT, MMQ_WAIT or MMQ_DROP_OLDEST. @param wait_ms
+ * For MMQ_WAIT: how long to wait, in milliseconds, before answering MMQ_FULL; below 0: for ever.
+ * Otherwise not looked at. @return MMQ_OK, MMQ_INVALID_ARGUMENT (also for an unknown policy).
  */
 mmq_status mmq_options_set_on_full(struct mmq_options *options,
                                    mmq_on_full policy,
                                    int64_t wait_ms);
 
 /**
- * Messages older than that are given up, and told as a gap of cause MMQ_GAP_EXPIRED to each consumer that had not read them.
- * Default 0, never.
+ * Messages older than that are given up, and told as a gap of cause MMQ_GAP_EXPIRED to each
+ * consumer that had not read them. Default 0, never.
  *
- * A message lives at least so long, and at most an eighth longer and until the next look: a thread of the queue looks every
- * eighth of the age (at least every 30 s, at most every 20 ms), and opening looks, too. Where there is no room on the disk for
- * another segment, what is in the last one lives longer. A delivery in flight stays with who has it; given back after its time it
- * is told to be missing.
+ * A message lives at least so long, and at most an eighth longer and until the next look: a thread
+ * of the queue looks every eighth of the age (at least every 30 s, at most every 20 ms), and
+ * opening looks, too. Where there is no room on the disk for another segment, what is in the last
+ * one lives longer. A delivery in flight stays with who has it; given back after its time it is
+ * told to be missing.
  *
- * Ages are told by the time of day. Where that is set forward, messages may be given up earlier, by no more than it was set.
- * Where it is set back they may stay longer, by no more than it was set; never for ever.
+ * Ages are told by the time of day. Where that is set forward, messages may be given up earlier,
+ * by no more than it was set. Where it is set back they may stay longer, by no more than it was
+ * set; never for ever.
  *
- * @param options Not NULL.
- * @param ms Milliseconds; 0 for no limit.
- * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ * @param options Not NULL. @param ms Milliseconds; 0 for no limit. @return MMQ_OK,
+ * MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_options_set_max_age_ms(struct mmq_options *options,
-                                      uint64_t ms);
+mmq_status mmq_options_set_max_age_ms(struct mmq_options *options, uint64_t ms);
 
 /**
- * Whether a queue that does not exist is created, with its directory and the directories above it. Default true; with
- * false, opening it answers MMQ_NOT_FOUND.
+ * Whether a queue that does not exist is created, with its directory and the directories above it.
+ * Default true; with false, opening it answers MMQ_NOT_FOUND.
  *
- * @param options Not NULL.
- * @param create True or false.
- * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ * @param options Not NULL. @param create True or false. @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_options_set_create(struct mmq_options *options,
-                                  bool create);
+mmq_status mmq_options_set_create(struct mmq_options *options, bool create);
 
 /**
- * Opens the queue in a directory, creating what is missing (see mmq_options_set_create). It takes milliseconds whatever the
- * backlog, also after a crash: see "What survives what" at the top.
+ * Opens the queue in a directory, creating what is missing (see mmq_options_set_create). It takes
+ * milliseconds whatever the backlog, also after a crash: see "What survives what" at the top.
  *
- * @param dir Path of the directory: not NULL, not empty, any bytes a path may have. The directory belongs to the queue.
- * @param options How; NULL for the defaults. Not needed any more afterwards.
- * @param out Where the queue goes. Not NULL. Close it with mmq_close.
- * @return MMQ_OK, MMQ_INVALID_OPTION, MMQ_LOCKED (mmq_last_error names the holder's process), MMQ_NOT_FOUND (only when nothing
- * is to be created), MMQ_NOT_A_QUEUE (the directory holds files, and nothing of a queue: it was left as it is),
- * MMQ_UNSUPPORTED_FORMAT, MMQ_FULL, MMQ_IO, MMQ_INVALID_ARGUMENT.
+ * @param dir Path of the directory: not NULL, not empty, any bytes a path may have. The directory
+ * belongs to the queue. @param options How; NULL for the defaults. Not needed any more afterwards.
+ * @param out Where the queue goes. Not NULL. Close it with mmq_close. @return MMQ_OK,
+ * MMQ_INVALID_OPTION, MMQ_LOCKED (mmq_last_error names the holder's process), MMQ_NOT_FOUND (only
+ * when nothing is to be created), MMQ_NOT_A_QUEUE (the directory holds files, and nothing of a
+ * queue: it was left as it is), MMQ_UNSUPPORTED_FORMAT, MMQ_FULL, MMQ_IO, MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_open(const char *dir,
-                    const struct mmq_options *options,
-                    struct mmq_queue **out);
+mmq_status mmq_open(const char *dir, const struct mmq_options *options, struct mmq_queue **out);
 
 /**
- * Makes everything durable, lets go of the files and frees the handle: it is gone whatever is returned. Threads that wait in
- * a call of a consumer of this queue get MMQ_CLOSED; no other thread may be in a call with this very handle. Messages
- * stay readable until they are freed; consumers' handles can only be freed.
+ * Makes everything durable, lets go of the files and frees the handle: it is gone whatever is
+ * returned. Threads that wait in a call of a consumer of this queue get MMQ_CLOSED; no other
+ * thread may be in a call with this very handle. Messages stay readable until they are freed;
+ * consumers' handles can only be freed.
  *
- * @param queue The queue, or NULL.
- * @return MMQ_OK; MMQ_IO or MMQ_FULL (see "Full disk" at the top) when the last flush failed, MMQ_POISONED when an earlier one
- * had: what was enqueued survives the process all the same; MMQ_INVALID_ARGUMENT when it is not a live handle.
+ * @param queue The queue, or NULL. @return MMQ_OK; MMQ_IO or MMQ_FULL (see "Full disk" at the top)
+ * when the last flush failed, MMQ_POISONED when an earlier one had: what was enqueued survives the
+ * process all the same; MMQ_INVALID_ARGUMENT when it is not a live handle.
  */
 mmq_status mmq_close(struct mmq_queue *queue);
 
 /**
- * Puts a message at the tail. When it returns MMQ_OK, the message survives the death of the process; a power cut, once a
- * flush has covered it.
+ * Puts a message at the tail. When it returns MMQ_OK, the message survives the death of the
+ * process; a power cut, once a flush has covered it.
  *
- * @param queue Not NULL.
- * @param data The bytes, which are copied. May be NULL when len is 0: a message of no bytes is a message.
- * @param len Bytes; at most 4294967295.
- * @param seq_out Where the sequence number goes. May be NULL.
- * @return MMQ_OK; MMQ_FULL (also after waiting, with MMQ_WAIT), MMQ_MESSAGE_TOO_LARGE, MMQ_POISONED, MMQ_IO, MMQ_FORKED,
- * MMQ_INVALID_ARGUMENT: nothing was changed. With mmq_options_set_flush_every_ops MMQ_IO may come from the flush instead: then
- * the message is in the queue, and the queue MMQ_POISONED.
+ * @param queue Not NULL. @param data The bytes, which are copied. May be NULL when len is 0: a
+ * message of no bytes is a message. @param len Bytes; at most 4294967295. @param seq_out Where the
+ * sequence number goes. May be NULL. @return MMQ_OK; MMQ_FULL (also after waiting, with MMQ_WAIT),
+ * MMQ_MESSAGE_TOO_LARGE, MMQ_POISONED, MMQ_IO, MMQ_FORKED, MMQ_INVALID_ARGUMENT: nothing was
+ * changed. With mmq_options_set_flush_every_ops MMQ_IO may come from the flush instead: then the
+ * message is in the queue, and the queue MMQ_POISONED.
  */
-mmq_status mmq_enqueue(struct mmq_queue *queue,
-                       const void *data,
-                       size_t len,
-                       uint64_t *seq_out);
+mmq_status mmq_enqueue(struct mmq_queue *queue, const void *data, size_t len, uint64_t *seq_out);
 
 /**
  * Puts several messages at the tail, or none, also across a crash.
  *
- * @param queue Not NULL.
- * @param messages The messages, whose bytes are copied. May be NULL when count is 0.
- * @param count How many.
- * @param first_seq_out Where the sequence number of the first goes (the others follow without a gap); with no messages, the
- * number the next message will get. May be NULL.
- * @return As mmq_enqueue, for all messages together: none is in the queue, or, as when a flush failed, all are.
+ * @param queue Not NULL. @param messages The messages, whose bytes are copied. May be NULL when
+ * count is 0. @param count How many. @param first_seq_out Where the sequence number of the first
+ * goes (the others follow without a gap); with no messages, the number the next message will get.
+ * May be NULL. @return As mmq_enqueue, for all messages together: none is in the queue, or, as
+ * when a flush failed, all are.
  */
 mmq_status mmq_enqueue_batch(struct mmq_queue *queue,
                              const struct mmq_slice *messages,
@@ -550,11 +562,10 @@ mmq_status mmq_enqueue_batch(struct mmq_queue *queue,
 /**
  * Puts one message at the tail that lies in several buffers, one behind the other.
  *
- * @param queue Not NULL.
- * @param parts The buffers, whose bytes are copied. May be NULL when count is 0 (a message of no bytes).
- * @param count How many.
- * @param seq_out Where the sequence number goes. May be NULL.
- * @return As mmq_enqueue; MMQ_MESSAGE_TOO_LARGE also when the parts are too long together.
+ * @param queue Not NULL. @param parts The buffers, whose bytes are copied. May be NULL when count
+ * is 0 (a message of no bytes). @param count How many. @param seq_out Where the sequence number
+ * goes. May be NULL. @return As mmq_enqueue; MMQ_MESSAGE_TOO_LARGE also when the parts are too
+ * long together.
  */
 mmq_status mmq_enqueue_parts(struct mmq_queue *queue,
                              const struct mmq_slice *parts,
@@ -562,36 +573,32 @@ mmq_status mmq_enqueue_parts(struct mmq_queue *queue,
                              uint64_t *seq_out);
 
 /**
- * Looks at the next message, which stays in the queue. The queue's own (default) consumer comes into being with its first read,
- * at the oldest message held.
+ * Looks at the next message, which stays in the queue. The queue's own (default) consumer comes
+ * into being with its first read, at the oldest message held.
  *
- * @param queue Not NULL.
- * @param out Where the message goes; free it with mmq_message_free. Not NULL.
- * @return MMQ_OK, MMQ_EMPTY, MMQ_GAP, MMQ_FULL (only from the very first read: no room for the queue's own consumer), MMQ_IO,
- * MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL. @param out Where the message goes; free it with mmq_message_free. Not
+ * NULL. @return MMQ_OK, MMQ_EMPTY, MMQ_GAP, MMQ_FULL (only from the very first read: no room for
+ * the queue's own consumer), MMQ_IO, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_peek(struct mmq_queue *queue,
-                    struct mmq_message **out);
+mmq_status mmq_peek(struct mmq_queue *queue, struct mmq_message **out);
 
 /**
- * Takes the next message. Once it has returned, the message does not come again after the death of the process; after a
- * power cut those may that were taken since the last flush. MMQ_IO means that it was not taken: when a flush that the options
- * ask for fails behind it, the message is handed over all the same, and the next call that writes answers MMQ_POISONED.
+ * Takes the next message. Once it has returned, the message does not come again after the death of
+ * the process; after a power cut those may that were taken since the last flush. MMQ_IO means that
+ * it was not taken: when a flush that the options ask for fails behind it, the message is handed
+ * over all the same, and the next call that writes answers MMQ_POISONED.
  *
- * @param queue Not NULL.
- * @param out Where the message goes; free it with mmq_message_free. Not NULL.
- * @return As mmq_peek.
+ * @param queue Not NULL. @param out Where the message goes; free it with mmq_message_free. Not
+ * NULL. @return As mmq_peek.
  */
-mmq_status mmq_dequeue(struct mmq_queue *queue,
-                       struct mmq_message **out);
+mmq_status mmq_dequeue(struct mmq_queue *queue, struct mmq_message **out);
 
 /**
  * Takes the next message, waiting for one. Does not poll.
  *
- * @param queue Not NULL.
- * @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
- * @param out Where the message goes; free it with mmq_message_free. Not NULL.
- * @return As mmq_dequeue, but MMQ_TIMED_OUT where that answers MMQ_EMPTY.
+ * @param queue Not NULL. @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
+ * @param out Where the message goes; free it with mmq_message_free. Not NULL. @return As
+ * mmq_dequeue, but MMQ_TIMED_OUT where that answers MMQ_EMPTY.
  */
 mmq_status mmq_dequeue_timeout(struct mmq_queue *queue,
                                int64_t timeout_ms,
@@ -600,12 +607,10 @@ mmq_status mmq_dequeue_timeout(struct mmq_queue *queue,
 /**
  * Looks at the next message, which stays in the queue, and copies it.
  *
- * @param queue Not NULL.
- * @param buf Where the bytes go; with a status that tells of an error, MMQ_BUFFER_TOO_SMALL apart, its content says nothing.
- *     May be NULL when cap is 0.
- * @param cap Size of buf in bytes.
- * @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
- * @param seq_out Where the sequence number goes. May be NULL.
+ * @param queue Not NULL. @param buf Where the bytes go; with a status that tells of an error,
+ * MMQ_BUFFER_TOO_SMALL apart, its content says nothing. May be NULL when cap is 0. @param cap Size
+ * of buf in bytes. @param len_out Where the length of the message goes, also with
+ * MMQ_BUFFER_TOO_SMALL. Not NULL. @param seq_out Where the sequence number goes. May be NULL.
  * @return As mmq_peek; MMQ_BUFFER_TOO_SMALL (buf is as it was).
  */
 mmq_status mmq_peek_into(struct mmq_queue *queue,
@@ -615,15 +620,13 @@ mmq_status mmq_peek_into(struct mmq_queue *queue,
                          uint64_t *seq_out);
 
 /**
- * Takes the next message and copies it. A message that does not fit is not taken: its length is written to len_out, and it
- * comes with the next call.
+ * Takes the next message and copies it. A message that does not fit is not taken: its length is
+ * written to len_out, and it comes with the next call.
  *
- * @param queue Not NULL.
- * @param buf Where the bytes go; with a status that tells of an error, MMQ_BUFFER_TOO_SMALL apart, its content says nothing.
- *     May be NULL when cap is 0.
- * @param cap Size of buf in bytes.
- * @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
- * @param seq_out Where the sequence number goes. May be NULL.
+ * @param queue Not NULL. @param buf Where the bytes go; with a status that tells of an error,
+ * MMQ_BUFFER_TOO_SMALL apart, its content says nothing. May be NULL when cap is 0. @param cap Size
+ * of buf in bytes. @param len_out Where the length of the message goes, also with
+ * MMQ_BUFFER_TOO_SMALL. Not NULL. @param seq_out Where the sequence number goes. May be NULL.
  * @return As mmq_dequeue; MMQ_BUFFER_TOO_SMALL (nothing was consumed, buf is as it was).
  */
 mmq_status mmq_dequeue_into(struct mmq_queue *queue,
@@ -635,12 +638,11 @@ mmq_status mmq_dequeue_into(struct mmq_queue *queue,
 /**
  * Takes several messages: as many as there are, up to a number.
  *
- * @param queue Not NULL.
- * @param out An array of max places, where the messages go; free each with mmq_message_free. May be NULL when max is 0.
- * @param max How many to take at most.
- * @param count_out Where their number goes. Not NULL.
- * @return As mmq_dequeue; MMQ_OK means at least one message, unless max is 0. A gap or an error that is met behind the first
- * message comes with the next call.
+ * @param queue Not NULL. @param out An array of max places, where the messages go; free each with
+ * mmq_message_free. May be NULL when max is 0. @param max How many to take at most. @param
+ * count_out Where their number goes. Not NULL. @return As mmq_dequeue; MMQ_OK means at least one
+ * message, unless max is 0. A gap or an error that is met behind the first message comes with the
+ * next call.
  */
 mmq_status mmq_dequeue_batch(struct mmq_queue *queue,
                              struct mmq_message **out,
@@ -650,183 +652,170 @@ mmq_status mmq_dequeue_batch(struct mmq_queue *queue,
 /**
  * Takes the next message without delivering it. Its bytes are not read, nor checked.
  *
- * @param queue Not NULL.
- * @param seq_out Where the sequence number goes. May be NULL.
- * @return As mmq_dequeue.
+ * @param queue Not NULL. @param seq_out Where the sequence number goes. May be NULL. @return As
+ * mmq_dequeue.
  */
 mmq_status mmq_skip(struct mmq_queue *queue, uint64_t *seq_out);
 
 /**
- * The gap behind the latest MMQ_GAP that a read through this handle answered: to this thread, or, if there was none, to any.
+ * The gap behind the latest MMQ_GAP that a read through this handle answered: to this thread, or,
+ * if there was none, to any.
  *
- * @param queue Not NULL.
- * @param out Where the gap goes. Not NULL.
- * @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL. @param out Where the gap goes. Not NULL. @return MMQ_OK, MMQ_EMPTY when
+ * there was none, MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_last_gap(struct mmq_queue *queue,
-                        struct mmq_gap *out);
+mmq_status mmq_last_gap(struct mmq_queue *queue, struct mmq_gap *out);
 
 /**
  * The directory of a queue, as it was given to mmq_open.
  *
- * @param queue Not NULL.
- * @return Text, valid until mmq_close. NULL when queue is not a live handle.
+ * @param queue Not NULL. @return Text, valid until mmq_close. NULL when queue is not a live
+ * handle.
  */
 const char *mmq_path(const struct mmq_queue *queue);
 
 /**
- * How many messages wait for the queue's own (default) consumer, those in flight included; before it first reads, all that
- * are held.
+ * How many messages wait for the queue's own (default) consumer, those in flight included; before
+ * it first reads, all that are held.
  *
- * @param queue Not NULL.
- * @param out Where the number goes. Not NULL.
- * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL. @param out Where the number goes. Not NULL. @return MMQ_OK,
+ * MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_len(const struct mmq_queue *queue,
-                   uint64_t *out);
+mmq_status mmq_len(const struct mmq_queue *queue, uint64_t *out);
 
 /**
  * Whether no message waits for the queue's own (default) consumer.
  *
- * @param queue Not NULL.
- * @param out Where the answer goes. Not NULL.
- * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL. @param out Where the answer goes. Not NULL. @return MMQ_OK,
+ * MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_is_empty(const struct mmq_queue *queue, bool *out);
 
 /**
- * Makes everything durable that was enqueued and taken before the call: when it returns MMQ_OK, that survives a power cut.
- * Threads that flush at the same time share one sync.
+ * Makes everything durable that was enqueued and taken before the call: when it returns MMQ_OK,
+ * that survives a power cut. Threads that flush at the same time share one sync.
  *
- * @param queue Not NULL.
- * @return MMQ_OK; MMQ_IO: then all writing answers MMQ_POISONED until the queue is opened again; MMQ_FULL (on file systems that copy
- * what is overwritten: see "Full disk" at the top), and the next mmq_flush tries again; MMQ_POISONED (mmq_last_error has the
- * reason), MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL. @return MMQ_OK; MMQ_IO: then all writing answers MMQ_POISONED until the
+ * queue is opened again; MMQ_FULL (on file systems that copy what is overwritten: see "Full disk"
+ * at the top), and the next mmq_flush tries again; MMQ_POISONED (mmq_last_error has the reason),
+ * MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_flush(struct mmq_queue *queue);
 
 /**
  * The first sequence number not yet known to be durable.
  *
- * @param queue Not NULL.
- * @param out Where the number goes. Not NULL.
- * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL. @param out Where the number goes. Not NULL. @return MMQ_OK,
+ * MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_durable_seq(const struct mmq_queue *queue, uint64_t *out);
 
 /**
- * Returns once a message is durable, flushing when it is not. Threads that wait at the same time share one sync.
+ * Returns once a message is durable, flushing when it is not. Threads that wait at the same time
+ * share one sync.
  *
- * @param queue Not NULL.
- * @param seq The message's sequence number.
- * @return As mmq_flush, but MMQ_OK for what is durable already; MMQ_NOT_FOUND for a number that was not given out yet.
+ * @param queue Not NULL. @param seq The message's sequence number. @return As mmq_flush, but
+ * MMQ_OK for what is durable already; MMQ_NOT_FOUND for a number that was not given out yet.
  */
-mmq_status mmq_wait_durable(struct mmq_queue *queue,
-                            uint64_t seq);
+mmq_status mmq_wait_durable(struct mmq_queue *queue, uint64_t seq);
 
 /**
- * The bytes of a message. They stay where they are, unchanged, until mmq_message_free, whatever else is done to the queue. In a
- * child of a fork they may change at any time: it must not read them.
+ * The bytes of a message. They stay where they are, unchanged, until mmq_message_free, whatever
+ * else is done to the queue. In a child of a fork they may change at any time: it must not read
+ * them.
  *
- * @param message Not NULL.
- * @return The first byte; not to be read when the length is 0. NULL when message is not a live handle.
+ * @param message Not NULL. @return The first byte; not to be read when the length is 0. NULL when
+ * message is not a live handle.
  */
 const uint8_t *mmq_message_data(const struct mmq_message *message);
 
 /**
  * The length of a message.
  *
- * @param message Not NULL.
- * @return Bytes. 0 when message is not a live handle.
+ * @param message Not NULL. @return Bytes. 0 when message is not a live handle.
  */
 size_t mmq_message_len(const struct mmq_message *message);
 
 /**
- * The sequence number of a message: what mmq_enqueue gave it, its identity, never used twice in the life of a queue.
+ * The sequence number of a message: what mmq_enqueue gave it, its identity, never used twice in
+ * the life of a queue.
  *
- * @param message Not NULL.
- * @return The number. UINT64_MAX, which no message has, when message is not a live handle.
+ * @param message Not NULL. @return The number. UINT64_MAX, which no message has, when message is
+ * not a live handle.
  */
 uint64_t mmq_message_seq(const struct mmq_message *message);
 
 /**
- * Gives a message back. Allowed from any thread, and after mmq_close. It does not consume: mmq_dequeue has done that, and
- * mmq_peek does not.
+ * Gives a message back. Allowed from any thread, and after mmq_close. It does not consume:
+ * mmq_dequeue has done that, and mmq_peek does not.
  *
  * @param message From mmq_peek, mmq_dequeue or the like, or NULL.
  */
 void mmq_message_free(struct mmq_message *message);
 
 /**
- * The consumer of that name. It comes into being when first asked for, at the oldest message still held, and is remembered:
- * space is given back when every consumer that exists has passed it.
+ * The consumer of that name. It comes into being when first asked for, at the oldest message still
+ * held, and is remembered: space is given back when every consumer that exists has passed it.
  *
- * @param queue Not NULL.
- * @param name 1 to 255 bytes of UTF-8. Not NULL.
- * @param out Where the handle goes; free it with mmq_consumer_free. Not NULL.
- * @return MMQ_OK, MMQ_INVALID_ARGUMENT, MMQ_FULL or MMQ_IO when there is no room for another consumer, MMQ_FORKED.
+ * @param queue Not NULL. @param name 1 to 255 bytes of UTF-8. Not NULL. @param out Where the
+ * handle goes; free it with mmq_consumer_free. Not NULL. @return MMQ_OK, MMQ_INVALID_ARGUMENT,
+ * MMQ_FULL or MMQ_IO when there is no room for another consumer, MMQ_FORKED.
  */
-mmq_status mmq_consumer_open(struct mmq_queue *queue,
-                             const char *name,
-                             struct mmq_consumer **out);
+mmq_status mmq_consumer_open(struct mmq_queue *queue, const char *name, struct mmq_consumer **out);
 
 /**
  * A new consumer at the place of another one.
  *
- * @param consumer Not NULL.
- * @param name Of the new one: 1 to 255 bytes of UTF-8, not taken yet. Not NULL.
- * @param out Where the handle goes; free it with mmq_consumer_free. Not NULL.
- * @return MMQ_OK, MMQ_INVALID_ARGUMENT (also for a name that is taken), MMQ_FULL or MMQ_IO when there is no room for another
- * consumer, MMQ_CLOSED once the queue was closed, MMQ_FORKED.
+ * @param consumer Not NULL. @param name Of the new one: 1 to 255 bytes of UTF-8, not taken yet.
+ * Not NULL. @param out Where the handle goes; free it with mmq_consumer_free. Not NULL. @return
+ * MMQ_OK, MMQ_INVALID_ARGUMENT (also for a name that is taken), MMQ_FULL or MMQ_IO when there is
+ * no room for another consumer, MMQ_CLOSED once the queue was closed, MMQ_FORKED.
  */
 mmq_status mmq_consumer_fork(const struct mmq_consumer *consumer,
                              const char *name,
                              struct mmq_consumer **out);
 
 /**
- * Gives a handle back. The consumer goes on existing: see mmq_consumer_remove. Allowed after mmq_close.
+ * Gives a handle back. The consumer goes on existing: see mmq_consumer_remove. Allowed after
+ * mmq_close.
  *
  * @param consumer From mmq_consumer_open or mmq_consumer_fork, or NULL.
  */
 void mmq_consumer_free(struct mmq_consumer *consumer);
 
 /**
- * Forgets a consumer: nothing is kept for it any more. Its handles answer MMQ_NOT_FOUND from now on and are freed as usual.
+ * Forgets a consumer: nothing is kept for it any more. Its handles answer MMQ_NOT_FOUND from now
+ * on and are freed as usual.
  *
- * @param queue Not NULL.
- * @param name Its name. Not NULL.
- * @return MMQ_OK, MMQ_NOT_FOUND when there is none of that name, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL. @param name Its name. Not NULL. @return MMQ_OK, MMQ_NOT_FOUND when there
+ * is none of that name, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_consumer_remove(struct mmq_queue *queue,
-                               const char *name);
+mmq_status mmq_consumer_remove(struct mmq_queue *queue, const char *name);
 
 /**
  * As mmq_peek, for this consumer.
  *
- * @param consumer Not NULL.
- * @param out Where the message goes; free it with mmq_message_free. Not NULL.
- * @return As mmq_peek; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed.
+ * @param consumer Not NULL. @param out Where the message goes; free it with mmq_message_free. Not
+ * NULL. @return As mmq_peek; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
+ * queue was closed.
  */
-mmq_status mmq_consumer_peek(struct mmq_consumer *consumer,
-                             struct mmq_message **out);
+mmq_status mmq_consumer_peek(struct mmq_consumer *consumer, struct mmq_message **out);
 
 /**
  * As mmq_dequeue, for this consumer.
  *
- * @param consumer Not NULL.
- * @param out Where the message goes; free it with mmq_message_free. Not NULL.
- * @return As mmq_dequeue; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed.
+ * @param consumer Not NULL. @param out Where the message goes; free it with mmq_message_free. Not
+ * NULL. @return As mmq_dequeue; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
+ * queue was closed.
  */
-mmq_status mmq_consumer_dequeue(struct mmq_consumer *consumer,
-                                struct mmq_message **out);
+mmq_status mmq_consumer_dequeue(struct mmq_consumer *consumer, struct mmq_message **out);
 
 /**
  * As mmq_dequeue_timeout, for this consumer.
  *
- * @param consumer Not NULL.
- * @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
- * @param out Where the message goes; free it with mmq_message_free. Not NULL.
- * @return As mmq_dequeue_timeout; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was
+ * @param consumer Not NULL. @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for
+ * ever. @param out Where the message goes; free it with mmq_message_free. Not NULL. @return As
+ * mmq_dequeue_timeout; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was
  * closed, also to a call that waits.
  */
 mmq_status mmq_consumer_dequeue_timeout(struct mmq_consumer *consumer,
@@ -836,12 +825,11 @@ mmq_status mmq_consumer_dequeue_timeout(struct mmq_consumer *consumer,
 /**
  * As mmq_peek_into, for this consumer.
  *
- * @param consumer Not NULL.
- * @param buf Where the bytes go. May be NULL when cap is 0.
- * @param cap Size of buf in bytes.
- * @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
- * @param seq_out Where the sequence number goes. May be NULL.
- * @return As mmq_peek_into; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed.
+ * @param consumer Not NULL. @param buf Where the bytes go. May be NULL when cap is 0. @param cap
+ * Size of buf in bytes. @param len_out Where the length of the message goes, also with
+ * MMQ_BUFFER_TOO_SMALL. Not NULL. @param seq_out Where the sequence number goes. May be NULL.
+ * @return As mmq_peek_into; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue
+ * was closed.
  */
 mmq_status mmq_consumer_peek_into(struct mmq_consumer *consumer,
                                   void *buf,
@@ -852,12 +840,11 @@ mmq_status mmq_consumer_peek_into(struct mmq_consumer *consumer,
 /**
  * As mmq_dequeue_into, for this consumer.
  *
- * @param consumer Not NULL.
- * @param buf Where the bytes go. May be NULL when cap is 0.
- * @param cap Size of buf in bytes.
- * @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
- * @param seq_out Where the sequence number goes. May be NULL.
- * @return As mmq_dequeue_into; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed.
+ * @param consumer Not NULL. @param buf Where the bytes go. May be NULL when cap is 0. @param cap
+ * Size of buf in bytes. @param len_out Where the length of the message goes, also with
+ * MMQ_BUFFER_TOO_SMALL. Not NULL. @param seq_out Where the sequence number goes. May be NULL.
+ * @return As mmq_dequeue_into; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
+ * queue was closed.
  */
 mmq_status mmq_consumer_dequeue_into(struct mmq_consumer *consumer,
                                      void *buf,
@@ -868,30 +855,26 @@ mmq_status mmq_consumer_dequeue_into(struct mmq_consumer *consumer,
 /**
  * As mmq_skip, for this consumer.
  *
- * @param consumer Not NULL.
- * @param seq_out Where the sequence number goes. May be NULL.
- * @return As mmq_skip; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed.
+ * @param consumer Not NULL. @param seq_out Where the sequence number goes. May be NULL. @return As
+ * mmq_skip; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed.
  */
-mmq_status mmq_consumer_skip(struct mmq_consumer *consumer,
-                             uint64_t *seq_out);
+mmq_status mmq_consumer_skip(struct mmq_consumer *consumer, uint64_t *seq_out);
 
 /**
  * As mmq_last_gap, for this consumer's handle.
  *
- * @param consumer Not NULL.
- * @param out Where the gap goes. Not NULL.
- * @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
+ * @param consumer Not NULL. @param out Where the gap goes. Not NULL. @return MMQ_OK, MMQ_EMPTY
+ * when there was none, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_consumer_last_gap(struct mmq_consumer *consumer, struct mmq_gap *out);
 
 /**
  * As mmq_dequeue_batch, for this consumer.
  *
- * @param consumer Not NULL.
- * @param out An array of max places, where the messages go; free each with mmq_message_free. May be NULL when max is 0.
- * @param max How many to take at most.
- * @param count_out Where their number goes. Not NULL.
- * @return As mmq_dequeue_batch; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed.
+ * @param consumer Not NULL. @param out An array of max places, where the messages go; free each
+ * with mmq_message_free. May be NULL when max is 0. @param max How many to take at most. @param
+ * count_out Where their number goes. Not NULL. @return As mmq_dequeue_batch; MMQ_NOT_FOUND once
+ * the consumer was removed, MMQ_CLOSED once the queue was closed.
  */
 mmq_status mmq_consumer_dequeue_batch(struct mmq_consumer *consumer,
                                       struct mmq_message **out,
@@ -901,94 +884,85 @@ mmq_status mmq_consumer_dequeue_batch(struct mmq_consumer *consumer,
 /**
  * The name of a consumer.
  *
- * @param consumer Not NULL.
- * @return UTF-8 text, valid until mmq_consumer_free. NULL when consumer is not a live handle.
+ * @param consumer Not NULL. @return UTF-8 text, valid until mmq_consumer_free. NULL when consumer
+ * is not a live handle.
  */
 const char *mmq_consumer_name(const struct mmq_consumer *consumer);
 
 /**
- * The names of all consumers that exist, in the order of their bytes. The queue's own (default) consumer has none. (A name with a
- * zero byte in it, which only a Rust program can have given, is left out.)
+ * The names of all consumers that exist, in the order of their bytes. The queue's own (default)
+ * consumer has none. (A name with a zero byte in it, which only a Rust program can have given, is
+ * left out.)
  *
- * @param queue Not NULL.
- * @param buf Where the names go, one behind the other, each ended by a zero byte. May be NULL when cap is 0.
- * @param cap Size of buf in bytes.
- * @param len_out Where the length of all names together goes, in bytes with the zero bytes, also with
- * MMQ_BUFFER_TOO_SMALL. Not NULL.
- * @return MMQ_OK, MMQ_BUFFER_TOO_SMALL (buf is as it was), MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL. @param buf Where the names go, one behind the other, each ended by a zero
+ * byte. May be NULL when cap is 0. @param cap Size of buf in bytes. @param len_out Where the
+ * length of all names together goes, in bytes with the zero bytes, also with MMQ_BUFFER_TOO_SMALL.
+ * Not NULL. @return MMQ_OK, MMQ_BUFFER_TOO_SMALL (buf is as it was), MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_consumers(const struct mmq_queue *queue,
-                         char *buf,
-                         size_t cap,
-                         size_t *len_out);
+mmq_status mmq_consumers(const struct mmq_queue *queue, char *buf, size_t cap, size_t *len_out);
 
 /**
  * How many messages wait for this consumer, those in flight included.
  *
- * @param consumer Not NULL.
- * @param out Where the number goes. Not NULL.
- * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ * @param consumer Not NULL. @param out Where the number goes. Not NULL. @return MMQ_OK,
+ * MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_consumer_len(const struct mmq_consumer *consumer, uint64_t *out);
 
 /**
  * Whether no message waits for this consumer, and none is in flight.
  *
- * @param consumer Not NULL.
- * @param out Where the answer goes. Not NULL.
- * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ * @param consumer Not NULL. @param out Where the answer goes. Not NULL. @return MMQ_OK,
+ * MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_consumer_is_empty(const struct mmq_consumer *consumer, bool *out);
 
 /**
- * Moves a consumer to a message, back or forward. The number after the last one is the end of the queue; a number within a
- * gap leads to the gap. What was received before is called off: to acknowledge it or to give it back changes nothing any more.
+ * Moves a consumer to a message, back or forward. The number after the last one is the end of the
+ * queue; a number within a gap leads to the gap. What was received before is called off: to
+ * acknowledge it or to give it back changes nothing any more.
  *
- * @param consumer Not NULL.
- * @param seq The message's sequence number.
- * @return MMQ_OK, MMQ_NOT_FOUND when the queue does not hold that message (any more; the place stays) or the consumer was removed,
- * MMQ_IO (the place stays, but what was acknowledged beyond it may come again after the next opening), MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * @param consumer Not NULL. @param seq The message's sequence number. @return MMQ_OK,
+ * MMQ_NOT_FOUND when the queue does not hold that message (any more; the place stays) or the
+ * consumer was removed, MMQ_IO (the place stays, but what was acknowledged beyond it may come
+ * again after the next opening), MMQ_CLOSED once the queue was closed, MMQ_FORKED,
+ * MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_consumer_seek(struct mmq_consumer *consumer,
-                             uint64_t seq);
+mmq_status mmq_consumer_seek(struct mmq_consumer *consumer, uint64_t seq);
 
 /**
- * Begins to look at the messages that wait for the queue's own (default) consumer, from the next one on. Nothing is consumed,
- * and nothing is held back: what is taken meanwhile is passed over.
+ * Begins to look at the messages that wait for the queue's own (default) consumer, from the next
+ * one on. Nothing is consumed, and nothing is held back: what is taken meanwhile is passed over.
  *
- * @param queue Not NULL.
- * @param out Where the iterator goes; free it with mmq_iter_free. Not NULL.
- * @return MMQ_OK, MMQ_FULL or MMQ_IO when there is no room for the queue's own consumer, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL. @param out Where the iterator goes; free it with mmq_iter_free. Not NULL.
+ * @return MMQ_OK, MMQ_FULL or MMQ_IO when there is no room for the queue's own consumer,
+ * MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_iter_open(struct mmq_queue *queue,
-                         struct mmq_iter **out);
+mmq_status mmq_iter_open(struct mmq_queue *queue, struct mmq_iter **out);
 
 /**
  * As mmq_iter_open, for this consumer.
  *
- * @param consumer Not NULL.
- * @param out Where the iterator goes; free it with mmq_iter_free. Not NULL.
- * @return MMQ_OK, MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * @param consumer Not NULL. @param out Where the iterator goes; free it with mmq_iter_free. Not
+ * NULL. @return MMQ_OK, MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_consumer_iter_open(struct mmq_consumer *consumer, struct mmq_iter **out);
 
 /**
- * Hands out the next message for work that may fail. The consumer's stored place does not pass it before it is acknowledged by
- * mmq_delivery_ack; mmq_delivery_nack, freeing it, or the death of the process gives it back. Messages given back come first.
- * Several threads may receive at the same time: each message is in one hand at a time.
+ * Hands out the next message for work that may fail. The consumer's stored place does not pass it
+ * before it is acknowledged by mmq_delivery_ack; mmq_delivery_nack, freeing it, or the death of
+ * the process gives it back. Messages given back come first. Several threads may receive at the
+ * same time: each message is in one hand at a time.
  *
- * @param queue Not NULL.
- * @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
- * @return As mmq_peek; MMQ_EMPTY also when as many as allowed are in flight.
+ * @param queue Not NULL. @param out Where the delivery goes; end it with mmq_delivery_ack, _nack
+ * or _free. Not NULL. @return As mmq_peek; MMQ_EMPTY also when as many as allowed are in flight.
  */
-mmq_status mmq_receive(struct mmq_queue *queue,
-                       struct mmq_delivery **out);
+mmq_status mmq_receive(struct mmq_queue *queue, struct mmq_delivery **out);
 
 /**
  * As mmq_receive, waiting for a message. Does not poll.
  *
- * @param queue Not NULL.
- * @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
+ * @param queue Not NULL. @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
  * @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
  * @return As mmq_receive, but MMQ_TIMED_OUT where that answers MMQ_EMPTY.
  */
@@ -997,56 +971,51 @@ mmq_status mmq_receive_timeout(struct mmq_queue *queue,
                                struct mmq_delivery **out);
 
 /**
- * How many messages may be in flight (received, neither acknowledged nor given back) at a time. Not stored: every opening
- * begins without a limit.
+ * How many messages may be in flight (received, neither acknowledged nor given back) at a time.
+ * Not stored: every opening begins without a limit.
  *
- * @param queue Not NULL.
- * @param messages At least 1, or 0 for no limit.
- * @return MMQ_OK, MMQ_FULL or MMQ_IO when there is no room for the queue's own consumer, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL. @param messages At least 1, or 0 for no limit. @return MMQ_OK, MMQ_FULL
+ * or MMQ_IO when there is no room for the queue's own consumer, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_set_max_in_flight(struct mmq_queue *queue,
-                                 uint32_t messages);
+mmq_status mmq_set_max_in_flight(struct mmq_queue *queue, uint32_t messages);
 
 /**
- * How many messages of the queue's own (default) consumer are in flight: received, neither acknowledged nor given back.
+ * How many messages of the queue's own (default) consumer are in flight: received, neither
+ * acknowledged nor given back.
  *
- * @param queue Not NULL.
- * @param out Where the number goes. Not NULL.
- * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL. @param out Where the number goes. Not NULL. @return MMQ_OK,
+ * MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_in_flight(const struct mmq_queue *queue,
-                         uint64_t *out);
+mmq_status mmq_in_flight(const struct mmq_queue *queue, uint64_t *out);
 
 /**
- * A descriptor that is readable while a message, or the news of a gap, waits for the queue's own (default) consumer, and once
- * the queue is closed: for poll, epoll or kqueue. Do not read from it, write to it or close it. Read the queue until
- * MMQ_EMPTY before waiting on it again.
+ * A descriptor that is readable while a message, or the news of a gap, waits for the queue's own
+ * (default) consumer, and once the queue is closed: for poll, epoll or kqueue. Do not read from
+ * it, write to it or close it. Read the queue until MMQ_EMPTY before waiting on it again.
  *
- * @param queue Not NULL.
- * @param out Where the descriptor goes. It is the library's, and valid until the queue is closed. Not NULL.
- * @return MMQ_OK, MMQ_IO when the system has no descriptor left, MMQ_FULL or MMQ_IO when there is no room for the queue's own
- * consumer, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL. @param out Where the descriptor goes. It is the library's, and valid
+ * until the queue is closed. Not NULL. @return MMQ_OK, MMQ_IO when the system has no descriptor
+ * left, MMQ_FULL or MMQ_IO when there is no room for the queue's own consumer, MMQ_FORKED,
+ * MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_ready_fd(struct mmq_queue *queue,
-                        int *out);
+mmq_status mmq_ready_fd(struct mmq_queue *queue, int *out);
 
 /**
  * As mmq_receive, for this consumer.
  *
- * @param consumer Not NULL.
- * @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
- * @return As mmq_receive; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed.
+ * @param consumer Not NULL. @param out Where the delivery goes; end it with mmq_delivery_ack,
+ * _nack or _free. Not NULL. @return As mmq_receive; MMQ_NOT_FOUND once the consumer was removed,
+ * MMQ_CLOSED once the queue was closed.
  */
-mmq_status mmq_consumer_receive(struct mmq_consumer *consumer,
-                                struct mmq_delivery **out);
+mmq_status mmq_consumer_receive(struct mmq_consumer *consumer, struct mmq_delivery **out);
 
 /**
  * As mmq_receive_timeout, for this consumer.
  *
- * @param consumer Not NULL.
- * @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
- * @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
- * @return As mmq_receive_timeout; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed.
+ * @param consumer Not NULL. @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for
+ * ever. @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not
+ * NULL. @return As mmq_receive_timeout; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED
+ * once the queue was closed.
  */
 mmq_status mmq_consumer_receive_timeout(struct mmq_consumer *consumer,
                                         int64_t timeout_ms,
@@ -1055,52 +1024,46 @@ mmq_status mmq_consumer_receive_timeout(struct mmq_consumer *consumer,
 /**
  * As mmq_set_max_in_flight, for this consumer.
  *
- * @param consumer Not NULL.
- * @param messages At least 1, or 0 for no limit.
- * @return MMQ_OK, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed, MMQ_FORKED,
+ * @param consumer Not NULL. @param messages At least 1, or 0 for no limit. @return MMQ_OK,
+ * MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed, MMQ_FORKED,
  * MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_consumer_set_max_in_flight(struct mmq_consumer *consumer,
-                                          uint32_t messages);
+mmq_status mmq_consumer_set_max_in_flight(struct mmq_consumer *consumer, uint32_t messages);
 
 /**
  * As mmq_ready_fd, for this consumer.
  *
- * @param consumer Not NULL.
- * @param out Where the descriptor goes. It is the library's, and valid until the queue is closed. Not NULL.
- * @return MMQ_OK, MMQ_IO when the system has no descriptor left, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once
- * the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * @param consumer Not NULL. @param out Where the descriptor goes. It is the library's, and valid
+ * until the queue is closed. Not NULL. @return MMQ_OK, MMQ_IO when the system has no descriptor
+ * left, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed,
+ * MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_consumer_ready_fd(struct mmq_consumer *consumer,
-                                 int *out);
+mmq_status mmq_consumer_ready_fd(struct mmq_consumer *consumer, int *out);
 
 /**
  * How many messages are in flight: received, neither acknowledged nor given back.
  *
- * @param consumer Not NULL.
- * @param out Where the number goes. Not NULL.
- * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ * @param consumer Not NULL. @param out Where the number goes. Not NULL. @return MMQ_OK,
+ * MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_consumer_in_flight(const struct mmq_consumer *consumer, uint64_t *out);
 
 /**
- * The next message ahead. At the end it answers MMQ_EMPTY, and goes on when it is asked again after new messages came. After an
- * error (16 and above) it is at its end for good.
+ * The next message ahead. At the end it answers MMQ_EMPTY, and goes on when it is asked again
+ * after new messages came. After an error (16 and above) it is at its end for good.
  *
- * @param iter Not NULL.
- * @param out Where the message goes; free it with mmq_message_free. Not NULL.
- * @return MMQ_OK, MMQ_EMPTY, MMQ_GAP (not counted in the figures: the consumer is told when it comes there), MMQ_IO, MMQ_NOT_FOUND
- * once the consumer was removed, MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * @param iter Not NULL. @param out Where the message goes; free it with mmq_message_free. Not
+ * NULL. @return MMQ_OK, MMQ_EMPTY, MMQ_GAP (not counted in the figures: the consumer is told when
+ * it comes there), MMQ_IO, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue
+ * was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
-mmq_status mmq_iter_next(struct mmq_iter *iter,
-                         struct mmq_message **out);
+mmq_status mmq_iter_next(struct mmq_iter *iter, struct mmq_message **out);
 
 /**
  * As mmq_last_gap, for this iterator.
  *
- * @param iter Not NULL.
- * @param out Where the gap goes. Not NULL.
- * @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
+ * @param iter Not NULL. @param out Where the gap goes. Not NULL. @return MMQ_OK, MMQ_EMPTY when
+ * there was none, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_iter_last_gap(struct mmq_iter *iter, struct mmq_gap *out);
 
@@ -1114,45 +1077,45 @@ void mmq_iter_free(struct mmq_iter *iter);
 /**
  * The bytes of a delivery. They stay where they are until it is acknowledged, given back or freed.
  *
- * @param delivery Not NULL.
- * @return The first byte; not to be read when the length is 0. NULL when delivery is not a live handle.
+ * @param delivery Not NULL. @return The first byte; not to be read when the length is 0. NULL when
+ * delivery is not a live handle.
  */
 const uint8_t *mmq_delivery_data(const struct mmq_delivery *delivery);
 
 /**
  * The length of a delivery.
  *
- * @param delivery Not NULL.
- * @return Bytes. 0 when delivery is not a live handle.
+ * @param delivery Not NULL. @return Bytes. 0 when delivery is not a live handle.
  */
 size_t mmq_delivery_len(const struct mmq_delivery *delivery);
 
 /**
  * The sequence number of a delivery.
  *
- * @param delivery Not NULL.
- * @return The number. UINT64_MAX, which no message has, when delivery is not a live handle.
+ * @param delivery Not NULL. @return The number. UINT64_MAX, which no message has, when delivery is
+ * not a live handle.
  */
 uint64_t mmq_delivery_seq(const struct mmq_delivery *delivery);
 
 /**
  * How often the message was handed out since the queue was opened, this time included.
  *
- * @param delivery Not NULL.
- * @return 1 the first time. 0 when delivery is not a live handle.
+ * @param delivery Not NULL. @return 1 the first time. 0 when delivery is not a live handle.
  */
 uint32_t mmq_delivery_attempts(const struct mmq_delivery *delivery);
 
 /**
- * The work is done: the message does not come again to this consumer. Frees the delivery, whatever is returned. Deliveries may
- * be acknowledged in any order and from any thread. That survives the death of the process, and, once flushed, a power cut. Of
- * numbers acknowledged before an older message is, at least 22 ranges (114 close together) are remembered for each consumer, the lowest first; those
- * in ranges beyond come again after a crash, also when they were flushed, and so do all of them of a consumer for which the index
- * file has no row (twelve consumers have one) and cannot grow.
+ * The work is done: the message does not come again to this consumer. Frees the delivery, whatever
+ * is returned. Deliveries may be acknowledged in any order and from any thread. That survives the
+ * death of the process, and, once flushed, a power cut. Of numbers acknowledged before an older
+ * message is, at least 22 ranges (114 close together) are remembered for each consumer, the lowest
+ * first; those in ranges beyond come again after a crash, also when they were flushed, and so do
+ * all of them of a consumer for which the index file has no row (twelve consumers have one) and
+ * cannot grow.
  *
- * @param delivery Not NULL.
- * @return MMQ_OK; MMQ_CLOSED when the queue was closed (the message comes again after the next opening), MMQ_NOT_FOUND when the
- * consumer was removed, MMQ_FORKED; MMQ_IO from a flush that the options ask for (it is acknowledged all the same);
+ * @param delivery Not NULL. @return MMQ_OK; MMQ_CLOSED when the queue was closed (the message
+ * comes again after the next opening), MMQ_NOT_FOUND when the consumer was removed, MMQ_FORKED;
+ * MMQ_IO from a flush that the options ask for (it is acknowledged all the same);
  * MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_delivery_ack(struct mmq_delivery *delivery);
@@ -1160,13 +1123,13 @@ mmq_status mmq_delivery_ack(struct mmq_delivery *delivery);
 /**
  * The work was not done: the message goes back to the front of the line. Frees the delivery.
  *
- * @param delivery Not NULL.
- * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ * @param delivery Not NULL. @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_delivery_nack(struct mmq_delivery *delivery);
 
 /**
- * As mmq_delivery_nack, but NULL is fine: what cleans up after an error can always call it. Allowed after mmq_close.
+ * As mmq_delivery_nack, but NULL is fine: what cleans up after an error can always call it.
+ * Allowed after mmq_close.
  *
  * @param delivery From mmq_receive or the like, or NULL.
  */
@@ -1175,8 +1138,7 @@ void mmq_delivery_free(struct mmq_delivery *delivery);
 /**
  * The figures, as they are now.
  *
- * @param queue Not NULL.
- * @param out Where they go; out->struct_size was set before. Not NULL.
+ * @param queue Not NULL. @param out Where they go; out->struct_size was set before. Not NULL.
  * @return MMQ_OK; MMQ_INVALID_ARGUMENT, also when struct_size was not set.
  */
 mmq_status mmq_read_stats(const struct mmq_queue *queue, struct mmq_stats *out);

@@ -18,11 +18,13 @@ use crate::storage::{FileStorage, Storage};
 
 /// A consumer with a name and a place of its own: [`Queue::consumer`](crate::Queue::consumer).
 ///
-/// Handles of the same consumer, in any number of threads, share its place: each message goes to exactly one of them.
-/// Consumers of different names each see every message. Space is given back when the slowest has passed it.
+/// Handles of the same consumer, in any number of threads, share its place: each message goes to
+/// exactly one of them. Consumers of different names each see every message. Space is given back
+/// when the slowest has passed it.
 ///
-/// A consumer is of use as long as its [`Queue`](crate::Queue) is open: when that is closed or dropped, every call on the
-/// consumer answers [`Error::Closed`], those that wait at that moment included. It does not keep the queue open.
+/// A consumer is of use as long as its [`Queue`](crate::Queue) is open: when that is closed or
+/// dropped, every call on the consumer answers [`Error::Closed`], those that wait at that moment
+/// included. It does not keep the queue open.
 ///
 /// ```
 /// # fn main() -> mmq::Result<()> {
@@ -43,7 +45,10 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    pub(crate) fn new(engine: Arc<Engine<FileStorage>>, standing: Arc<Standing<FileStorage>>) -> Consumer {
+    pub(crate) fn new(
+        engine: Arc<Engine<FileStorage>>,
+        standing: Arc<Standing<FileStorage>>,
+    ) -> Consumer {
         Consumer { engine, standing }
     }
 
@@ -76,7 +81,8 @@ impl Consumer {
     ///
     /// # Errors
     ///
-    /// As [`Queue::dequeue`](crate::Queue::dequeue); [`Error::NotFound`] once the consumer was removed.
+    /// As [`Queue::dequeue`](crate::Queue::dequeue); [`Error::NotFound`] once the consumer was
+    /// removed.
     #[inline]
     pub fn dequeue(&self) -> Result<Option<Message>> {
         reading::next(&self.engine, &self.standing, Read::Take)
@@ -130,19 +136,22 @@ impl Consumer {
         reading::skip(&self.engine, &self.standing)
     }
 
-    /// Hands out the next message, to be [acknowledged](Delivery::ack) when its work is done; `None` when there is none, or
-    /// when [as many as allowed](Self::set_max_in_flight) are in flight.
+    /// Hands out the next message, to be [acknowledged](Delivery::ack) when its work is done;
+    /// `None` when there is none, or when [as many as allowed](Self::set_max_in_flight) are in
+    /// flight.
     ///
-    /// Messages given back come first, the oldest before the others. The stored place stays before the first message
-    /// that is not acknowledged; the segments from there on are kept. A gap that is met counts as acknowledged once told.
+    /// Messages given back come first, the oldest before the others. The stored place stays before
+    /// the first message that is not acknowledged; the segments from there on are kept. A gap that
+    /// is met counts as acknowledged once told.
     ///
-    /// The other reading methods may be used beside it: `dequeue` is `receive` and `ack` at once (and needs no allowance),
-    /// `peek` and `skip` are about the message that `dequeue` would take. What is in flight they pass over.
+    /// The other reading methods may be used beside it: `dequeue` is `receive` and `ack` at once
+    /// (and needs no allowance), `peek` and `skip` are about the message that `dequeue` would take.
+    /// What is in flight they pass over.
     ///
     /// # Durability
     ///
-    /// Nothing is stored before the acknowledgement: a message in flight comes again when the process dies, or the
-    /// queue is closed, before it.
+    /// Nothing is stored before the acknowledgement: a message in flight comes again when the
+    /// process dies, or the queue is closed, before it.
     ///
     /// # Errors
     ///
@@ -152,22 +161,25 @@ impl Consumer {
         delivery::receive(&self.engine, &self.standing)
     }
 
-    /// Does `work` with each message there is, and acknowledges it when that returned `Ok`: at-least-once work until nothing is
-    /// left to hand out. Each gap goes to `on_gap`, in its place, and what lies behind it still comes.
+    /// Does `work` with each message there is, and acknowledges it when that returned `Ok`:
+    /// at-least-once work until nothing is left to hand out. Each gap goes to `on_gap`, in its
+    /// place, and what lies behind it still comes.
     ///
-    /// When `work` fails, or panics, its message goes back to the front of the line and its error is returned: the messages
-    /// before it are done, this one and those behind it still wait. One that fails every time is in the way until it is taken
-    /// out (by [`dequeue`](Self::dequeue) or [`skip`](Self::skip), or by a `work` that looks at
-    /// [`attempts`](Delivery::attempts) and answers `Ok` in the end).
+    /// When `work` fails, or panics, its message goes back to the front of the line and its error
+    /// is returned: the messages before it are done, this one and those behind it still wait. One
+    /// that fails every time is in the way until it is taken out (by [`dequeue`](Self::dequeue) or
+    /// [`skip`](Self::skip), or by a `work` that looks at [`attempts`](Delivery::attempts) and
+    /// answers `Ok` in the end).
     ///
-    /// Several threads may run it for the same consumer, and share its messages. What others have in flight is theirs: it is
-    /// not waited for, nor for an allowance under [`set_max_in_flight`](Self::set_max_in_flight). To wait for messages, or to
-    /// acknowledge later, [`receive_timeout`](Self::receive_timeout) with [`past_gaps`](crate::past_gaps).
+    /// Several threads may run it for the same consumer, and share its messages. What others have
+    /// in flight is theirs: it is not waited for, nor for an allowance under
+    /// [`set_max_in_flight`](Self::set_max_in_flight). To wait for messages, or to acknowledge
+    /// later, [`receive_timeout`](Self::receive_timeout) with [`past_gaps`](crate::past_gaps).
     ///
     /// # Errors
     ///
-    /// Those of `work`; those of [`receive`](Self::receive) but [`Error::Gap`], and of [`ack`](Delivery::ack), made into its
-    /// error type.
+    /// Those of `work`; those of [`receive`](Self::receive) but [`Error::Gap`], and of
+    /// [`ack`](Delivery::ack), made into its error type.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -197,7 +209,8 @@ impl Consumer {
         delivery::for_each(&self.engine, &self.standing, work, on_gap)
     }
 
-    /// As [`receive`](Self::receive), waiting up to `timeout` for a message (and for an allowance). Does not poll.
+    /// As [`receive`](Self::receive), waiting up to `timeout` for a message (and for an allowance).
+    /// Does not poll.
     ///
     /// # Errors
     ///
@@ -206,12 +219,13 @@ impl Consumer {
         delivery::receive_waiting(&self.engine, &self.standing, timeout)
     }
 
-    /// How many messages may be in flight (received, neither acknowledged nor given back) at a time, over all handles of
-    /// this consumer. `None`, where every opening begins: no limit.
+    /// How many messages may be in flight (received, neither acknowledged nor given back) at a
+    /// time, over all handles of this consumer. `None`, where every opening begins: no limit.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for 0, [`Error::NotFound`] once the consumer was removed, [`Error::Closed`].
+    /// [`Error::InvalidArgument`] for 0, [`Error::NotFound`] once the consumer was removed,
+    /// [`Error::Closed`].
     pub fn set_max_in_flight(&self, messages: impl Into<Option<u32>>) -> Result<()> {
         self.engine.set_max_in_flight(&self.standing, messages.into())
     }
@@ -222,8 +236,9 @@ impl Consumer {
         self.standing.in_flight(&self.engine.core)
     }
 
-    /// A descriptor that is readable while a message, or the news of a gap, waits for this consumer, and once the queue is
-    /// closed: for `poll`, `epoll`, `kqueue`. Made when first asked for; do not read from it or write to it.
+    /// A descriptor that is readable while a message, or the news of a gap, waits for this
+    /// consumer, and once the queue is closed: for `poll`, `epoll`, `kqueue`. Made when first asked
+    /// for; do not read from it or write to it.
     ///
     /// # Errors
     ///
@@ -232,13 +247,15 @@ impl Consumer {
         self.engine.ready_fd(&self.standing)
     }
 
-    /// A future of the next message, which it takes: waits for it without a thread, on any executor.
+    /// A future of the next message, which it takes: waits for it without a thread, on any
+    /// executor.
     ///
     /// Dropping the future before it is done changes nothing.
     ///
     /// # Errors
     ///
-    /// It yields those of [`dequeue`](Self::dequeue), and [`Error::Closed`] when the queue is closed meanwhile.
+    /// It yields those of [`dequeue`](Self::dequeue), and [`Error::Closed`] when the queue is
+    /// closed meanwhile.
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn recv(&self) -> crate::Recv {
@@ -268,7 +285,8 @@ impl Consumer {
         Iter::new(Ahead::new(&self.engine, &self.standing))
     }
 
-    /// Messages that wait for this consumer, those in flight included: what it has not taken or acknowledged.
+    /// Messages that wait for this consumer, those in flight included: what it has not taken or
+    /// acknowledged.
     ///
     /// As exact as [`Queue::len`](crate::Queue::len).
     #[must_use]
@@ -282,26 +300,29 @@ impl Consumer {
         self.len() == 0
     }
 
-    /// Moves to the message `seq`, back or forward. The number after the last one is the end of the queue. A number within a
-    /// gap leads to the gap.
+    /// Moves to the message `seq`, back or forward. The number after the last one is the end of the
+    /// queue. A number within a gap leads to the gap.
     ///
-    /// What was received before is called off: to acknowledge it or to give it back changes nothing any more.
+    /// What was received before is called off: to acknowledge it or to give it back changes nothing
+    /// any more.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] when the queue does not hold that message (any more); the place stays. [`Error::Io`] or
-    /// [`Error::Poisoned`] when a consumer that has acknowledged messages behind its place cannot have that forgotten on the
-    /// disk: the place stays, and what was acknowledged.
+    /// [`Error::NotFound`] when the queue does not hold that message (any more); the place stays.
+    /// [`Error::Io`] or [`Error::Poisoned`] when a consumer that has acknowledged messages behind
+    /// its place cannot have that forgotten on the disk: the place stays, and what was
+    /// acknowledged.
     pub fn seek(&self, seq: u64) -> Result<()> {
         self.engine.seek(&self.standing, seq)
     }
 
-    /// A new consumer called `name` at this one's place. What this one has not acknowledged comes to the new one too.
+    /// A new consumer called `name` at this one's place. What this one has not acknowledged comes
+    /// to the new one too.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for a bad name or one that is taken, [`Error::Io`] when there is no room for another
-    /// consumer.
+    /// [`Error::InvalidArgument`] for a bad name or one that is taken, [`Error::Io`] when there is
+    /// no room for another consumer.
     #[doc(alias = "FromConsumer")]
     pub fn fork(&self, name: &str) -> Result<Consumer> {
         check_name(self.engine.core.storage.path(), name)?;

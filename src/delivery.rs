@@ -13,13 +13,15 @@ use crate::error::{Error, Gap, Result, past_gaps};
 use crate::message::Message;
 use crate::storage::FileStorage;
 
-/// A message handed out by [`Consumer::receive`](crate::Consumer::receive): the consumer's stored place does not pass it before
-/// it is [acknowledged](Self::ack).
+/// A message handed out by [`Consumer::receive`](crate::Consumer::receive): the consumer's stored
+/// place does not pass it before it is [acknowledged](Self::ack).
 ///
-/// Dropping it unacknowledged, in a panic too, [gives it back](Self::nack): it comes again, before any other message. When
-/// the process dies, all that was not acknowledged comes again after the next opening.
+/// Dropping it unacknowledged, in a panic too, [gives it back](Self::nack): it comes again, before
+/// any other message. When the process dies, all that was not acknowledged comes again after the
+/// next opening.
 ///
-/// It may be acknowledged in any order and from any thread. As a [`Message`], it pins its arena and no lock.
+/// It may be acknowledged in any order and from any thread. As a [`Message`], it pins its arena and
+/// no lock.
 ///
 /// ```
 /// # fn main() -> mmq::Result<()> {
@@ -71,7 +73,8 @@ impl Delivery {
         self.message.seq()
     }
 
-    /// How often the message was handed out since the queue was opened, this time included: 1 is the first time.
+    /// How often the message was handed out since the queue was opened, this time included: 1 is
+    /// the first time.
     #[inline]
     #[must_use]
     pub fn attempts(&self) -> u32 {
@@ -89,24 +92,28 @@ impl Delivery {
 
     /// The work is done: the message does not come again to this consumer.
     ///
-    /// After a [`seek`](crate::Consumer::seek) that was made since it was handed out, this changes nothing: what comes again
-    /// was asked for. Nor does it when the message was dropped or has expired meanwhile.
+    /// After a [`seek`](crate::Consumer::seek) that was made since it was handed out, this changes
+    /// nothing: what comes again was asked for. Nor does it when the message was dropped or has
+    /// expired meanwhile.
     ///
     /// # Durability
     ///
-    /// As a [dequeue](crate::Queue::dequeue): when it returns, that survives the death of the process, and once flushed, of
-    /// the machine. It needs no disk space.
+    /// As a [dequeue](crate::Queue::dequeue): when it returns, that survives the death of the
+    /// process, and once flushed, of the machine. It needs no disk space.
     ///
-    /// Numbers acknowledged before an older message is are remembered as ranges, at least 22 for each consumer (114 where they
-    /// lie close together), the lowest first. Those in ranges beyond come again after a crash, also when they were flushed; so do all of them of a consumer for
-    /// which the index file has no row (twelve consumers have one) and cannot grow, because the disk or `max_bytes` leaves no room.
+    /// Numbers acknowledged before an older message is are remembered as ranges, at least 22 for
+    /// each consumer (114 where they lie close together), the lowest first. Those in ranges beyond
+    /// come again after a crash, also when they were flushed; so do all of them of a consumer for
+    /// which the index file has no row (twelve consumers have one) and cannot grow, because the
+    /// disk or `max_bytes` leaves no room.
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`](crate::Error::Closed) when the queue was closed: the message comes again after the next opening.
-    /// [`Error::NotFound`](crate::Error::NotFound) when the consumer was removed. Those of a flush that
-    /// [`flush_every_ops`](crate::Options::flush_every_ops) asks for; the message is acknowledged all the same. From within
-    /// the closure of [`enqueue_with`](crate::Queue::enqueue_with) it is refused, and the message comes again.
+    /// [`Error::Closed`](crate::Error::Closed) when the queue was closed: the message comes again
+    /// after the next opening. [`Error::NotFound`](crate::Error::NotFound) when the consumer was
+    /// removed. Those of a flush that [`flush_every_ops`](crate::Options::flush_every_ops) asks
+    /// for; the message is acknowledged all the same. From within the closure of
+    /// [`enqueue_with`](crate::Queue::enqueue_with) it is refused, and the message comes again.
     pub fn ack(mut self) -> Result<()> {
         if let Some(holder) = &self.holder {
             // Else it would be neither acknowledged nor given back.
@@ -121,7 +128,8 @@ impl Delivery {
         }
     }
 
-    /// The work was not done: the message goes back to the front of the line. Dropping the delivery does the same.
+    /// The work was not done: the message goes back to the front of the line. Dropping the delivery
+    /// does the same.
     pub fn nack(self) {
         drop(self);
     }
@@ -168,7 +176,9 @@ pub(crate) fn receive(
     standing: &Arc<Standing<FileStorage>>,
 ) -> Result<Option<Delivery>> {
     let received = engine.receive(standing, AsMessage)?;
-    Ok(received.map(|(message, handed)| Delivery::new(message, handed, Arc::clone(engine), Arc::clone(standing))))
+    Ok(received.map(|(message, handed)| {
+        Delivery::new(message, handed, Arc::clone(engine), Arc::clone(standing))
+    }))
 }
 
 pub(crate) fn receive_waiting(

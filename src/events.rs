@@ -1,18 +1,20 @@
-//! What is told to `tracing` (feature `tracing`; target `mmq`). Without the feature every function here is empty.
+//! What is told to `tracing` (feature `tracing`; target `mmq`). Without the feature every function
+//! here is empty.
 //!
-//! A subscriber is somebody else's code, and may call the queue that tells it something. So nothing is told while a lock of
-//! the queue is held: what happens is noted, and told by the same thread where its call holds no lock any more, at the latest
-//! when it returns ([`at_end`]).
+//! A subscriber is somebody else's code, and may call the queue that tells it something. So nothing
+//! is told while a lock of the queue is held: what happens is noted, and told by the same thread
+//! where its call holds no lock any more, at the latest when it returns ([`at_end`]).
 //!
-//! What happens in calls that a subscriber makes while it is told something is not told: one that puts what it is told into a
-//! queue that is full would never come to an end.
+//! What happens in calls that a subscriber makes while it is told something is not told: one that
+//! puts what it is told into a queue that is full would never come to an end.
 
 use std::io;
 use std::path::Path;
 
 use crate::error::{Error, Gap};
 
-/// When this is dropped what was noted is told. It is made before the first lock is taken, and so dropped after the last one.
+/// When this is dropped what was noted is told. It is made before the first lock is taken, and so
+/// dropped after the last one.
 #[must_use]
 pub(crate) struct AtEnd(());
 
@@ -30,7 +32,8 @@ impl Drop for AtEnd {
     }
 }
 
-/// While this lives nothing is told by the calling thread: it holds a lock in the middle of somebody else's code.
+/// While this lives nothing is told by the calling thread: it holds a lock in the middle of
+/// somebody else's code.
 #[must_use]
 pub(crate) struct Held(());
 
@@ -108,7 +111,14 @@ macro_rules! note {
 
 /// A queue was opened: with what, and what its recovery found.
 #[inline]
-pub(crate) fn opened(path: &Path, next_seq: u64, oldest_seq: u64, segments: usize, clean: bool, missing: usize) {
+pub(crate) fn opened(
+    path: &Path,
+    next_seq: u64,
+    oldest_seq: u64,
+    segments: usize,
+    clean: bool,
+    missing: usize,
+) {
     #[cfg(feature = "tracing")]
     {
         note!(info, path, next_seq, oldest_seq, segments, "queue opened");

@@ -19,7 +19,11 @@ use crate::threads::waiting::{Signal, Ticket};
 
 /// For whoever polls a future that could not begin, and has said so.
 fn polled_again() -> Error {
-    Error::InvalidArgument { path: None, what: "future", reason: "polled again after it gave its error".into() }
+    Error::InvalidArgument {
+        path: None,
+        what: "future",
+        reason: "polled again after it gave its error".into(),
+    }
 }
 
 /// A queue and one of its consumers.
@@ -93,13 +97,16 @@ impl Drop for Place {
     }
 }
 
-/// A future of the next message: [`Queue::recv`](crate::Queue::recv), [`Consumer::recv`](crate::Consumer::recv).
+/// A future of the next message: [`Queue::recv`](crate::Queue::recv),
+/// [`Consumer::recv`](crate::Consumer::recv).
 ///
-/// Nothing is taken before the poll that returns it: one that is dropped earlier changes nothing. Those that wait are woken in
-/// the order in which they came; one that was woken has to be polled or dropped before those behind it learn of the message.
+/// Nothing is taken before the poll that returns it: one that is dropped earlier changes nothing.
+/// Those that wait are woken in the order in which they came; one that was woken has to be polled
+/// or dropped before those behind it learn of the message.
 ///
-/// Its waker is called by whichever thread brings the news, with none of the queue's locks held: it may call the queue. Should
-/// it panic, the next in line is woken in its stead, and the call that brought the news goes on.
+/// Its waker is called by whichever thread brings the news, with none of the queue's locks held: it
+/// may call the queue. Should it panic, the next in line is woken in its stead, and the call that
+/// brought the news goes on.
 #[must_use = "futures do nothing unless polled"]
 pub struct Recv(Place);
 
@@ -108,10 +115,12 @@ pub struct Recv(Place);
 #[must_use = "futures do nothing unless polled"]
 pub struct RecvDelivery(Place);
 
-/// A stream of messages: [`Queue::messages`](crate::Queue::messages), [`Consumer::messages`](crate::Consumer::messages).
+/// A stream of messages: [`Queue::messages`](crate::Queue::messages),
+/// [`Consumer::messages`](crate::Consumer::messages).
 ///
-/// It waits at the end of the queue and ends after [`Error::Closed`]. Gaps come as errors between the messages, and what lies behind
-/// them still comes: a loop that ends with `?` at the first one leaves the rest unread.
+/// It waits at the end of the queue and ends after [`Error::Closed`]. Gaps come as errors between
+/// the messages, and what lies behind them still comes: a loop that ends with `?` at the first one
+/// leaves the rest unread.
 ///
 /// ```
 /// use futures_core::Stream;
@@ -170,7 +179,10 @@ impl Messages {
     }
 }
 
-fn take(engine: &Arc<Engine<FileStorage>>, standing: &Arc<Standing<FileStorage>>) -> Result<Option<Message>> {
+fn take(
+    engine: &Arc<Engine<FileStorage>>,
+    standing: &Arc<Standing<FileStorage>>,
+) -> Result<Option<Message>> {
     reading::next(engine, standing, Read::Take)
 }
 
@@ -202,7 +214,10 @@ impl Stream for Messages {
             Poll::Ready(outcome) => {
                 // One that could not begin tells why, and that is all.
                 self.ended = self.place.of.is_err()
-                    || matches!(&outcome, Err(Error::Closed | Error::NotFound { .. } | Error::Forked));
+                    || matches!(
+                        &outcome,
+                        Err(Error::Closed | Error::NotFound { .. } | Error::Forked)
+                    );
                 Poll::Ready(Some(outcome))
             }
         }
@@ -223,6 +238,9 @@ impl fmt::Debug for RecvDelivery {
 
 impl fmt::Debug for Messages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Messages").field("waits", &self.place.ticket.is_some()).field("ended", &self.ended).finish()
+        f.debug_struct("Messages")
+            .field("waits", &self.place.ticket.is_some())
+            .field("ended", &self.ended)
+            .finish()
     }
 }

@@ -8,8 +8,9 @@ use crate::storage::FileStorage;
 /// Looks ahead over messages without consuming them: [`Queue::iter`](crate::Queue::iter),
 /// [`Consumer::iter`](crate::Consumer::iter).
 ///
-/// It ends at the end of the queue and goes on when asked again after new messages came. Gaps come as errors between the
-/// messages, and [`past_gaps`](Self::past_gaps) takes them out; after any other error it is at its end for good.
+/// It ends at the end of the queue and goes on when asked again after new messages came. Gaps come
+/// as errors between the messages, and [`past_gaps`](Self::past_gaps) takes them out; after any
+/// other error it is at its end for good.
 #[derive(Debug)]
 pub struct Iter {
     ahead: Result<Ahead<FileStorage>, Option<Error>>,
@@ -33,7 +34,10 @@ impl Iter {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn past_gaps(mut self, mut on_gap: impl FnMut(Gap)) -> impl Iterator<Item = Result<Message>> {
+    pub fn past_gaps(
+        mut self,
+        mut on_gap: impl FnMut(Gap),
+    ) -> impl Iterator<Item = Result<Message>> {
         std::iter::from_fn(move || past_gaps(|| self.next().transpose(), &mut on_gap).transpose())
     }
 }

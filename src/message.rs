@@ -8,11 +8,12 @@ use crate::memory::Window;
 
 /// A message taken or looked at.
 ///
-/// Its bytes are lent in place where they lie in one piece in mapped memory that may be kept, and copied otherwise;
-/// which of the two never shows. A message that lends pins its arena, never a lock: any call may be made while it is held,
-/// other messages included, and it outlives the queue. It does not outlive a `fork`: a child may drop it, and must not read
-/// it. A queue with a memory cap lends from `cap - 2` arenas at most and
-/// copies from then on, so holding messages for long costs copies, not memory.
+/// Its bytes are lent in place where they lie in one piece in mapped memory that may be kept, and
+/// copied otherwise; which of the two never shows. A message that lends pins its arena, never a
+/// lock: any call may be made while it is held, other messages included, and it outlives the queue.
+/// It does not outlive a `fork`: a child may drop it, and must not read it. A queue with a memory
+/// cap lends from `cap - 2` arenas at most and copies from then on, so holding messages for long
+/// costs copies, not memory.
 ///
 /// ```
 /// # fn main() -> mmq::Result<()> {
@@ -47,7 +48,8 @@ impl Message {
         Message { seq, body: Body::Owned(bytes) }
     }
 
-    /// The sequence number [`enqueue`](crate::Queue::enqueue) gave it: its identity, never used again in this queue.
+    /// The sequence number [`enqueue`](crate::Queue::enqueue) gave it: its identity, never used
+    /// again in this queue.
     #[inline]
     #[must_use]
     pub fn seq(&self) -> u64 {

@@ -1,4 +1,5 @@
-//! What the caller chooses. Setters only store; everything is validated once, in [`Options::open`](crate::Options::open).
+//! What the caller chooses. Setters only store; everything is validated once, in
+//! [`Options::open`](crate::Options::open).
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,8 +7,8 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::format;
 
-/// What to do with a new message when the queue has reached [`Options::max_bytes`] or [`Options::min_free_bytes`], or
-/// the disk is full.
+/// What to do with a new message when the queue has reached [`Options::max_bytes`] or
+/// [`Options::min_free_bytes`], or the disk is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OnFull {
@@ -16,18 +17,19 @@ pub enum OnFull {
     Reject,
     /// Wait until there is room, at most that long (`None`: for ever), then refuse it.
     Wait(Option<Duration>),
-    /// Give up the oldest messages, whole segments at a time; when there is one segment only, all that it holds. (A segment is
-    /// as long as an arena, or 4 MiB where arenas are shorter, and at most an eighth of [`Options::max_bytes`].) Every
-    /// consumer that had not read them is told by a [`Gap`](crate::Gap) with
-    /// [`GapCause::Dropped`](crate::GapCause::Dropped).
+    /// Give up the oldest messages, whole segments at a time; when there is one segment only, all
+    /// that it holds. (A segment is as long as an arena, or 4 MiB where arenas are shorter, and at
+    /// most an eighth of [`Options::max_bytes`].) Every consumer that had not read them is told by
+    /// a [`Gap`](crate::Gap) with [`GapCause::Dropped`](crate::GapCause::Dropped).
     ///
-    /// Where the disk itself is full, space that a [`Message`](crate::Message), a [`Delivery`](crate::Delivery) or an
-    /// [`Iter`](crate::Iter) still refers to comes back when that is dropped: until then a message may be refused although
-    /// all before it were dropped.
+    /// Where the disk itself is full, space that a [`Message`](crate::Message), a
+    /// [`Delivery`](crate::Delivery) or an [`Iter`](crate::Iter) still refers to comes back when
+    /// that is dropped: until then a message may be refused although all before it were dropped.
     DropOldest,
 }
 
-/// How a queue is opened. Options may differ at every opening; files that exist keep their own geometry.
+/// How a queue is opened. Options may differ at every opening; files that exist keep their own
+/// geometry.
 ///
 /// | option | default | unit, bounds |
 /// |---|---|---|
@@ -88,8 +90,9 @@ impl Options {
         }
     }
 
-    /// Size of an arena in bytes, the unit of mapping and of the memory cap: a multiple of the OS page, 4 KiB to 1 GiB.
-    /// Default 128 MiB. Arenas below 4 MiB are slices of a shared segment file of 4 MiB.
+    /// Size of an arena in bytes, the unit of mapping and of the memory cap: a multiple of the OS
+    /// page, 4 KiB to 1 GiB. Default 128 MiB. Arenas below 4 MiB are slices of a shared segment
+    /// file of 4 MiB.
     #[doc(alias = "SetArenaSize")]
     pub const fn arena_size(mut self, bytes: u64) -> Self {
         self.arena_size = bytes;
@@ -98,43 +101,46 @@ impl Options {
 
     /// How many arenas may be mapped at a time: at least 3, or `None` for no cap. Default 3.
     ///
-    /// Mapped memory stays within `max_mapped_arenas * arena_size` (plus the index file, at most a few hundred KiB),
-    /// whatever the backlog, the length of the messages, and the number of [`Message`](crate::Message)s held.
+    /// Mapped memory stays within `max_mapped_arenas * arena_size` (plus the index file, at most a
+    /// few hundred KiB), whatever the backlog, the length of the messages, and the number of
+    /// [`Message`](crate::Message)s held.
     #[doc(alias = "SetMaxInMemArenas")]
     pub fn max_mapped_arenas(mut self, arenas: impl Into<Option<u32>>) -> Self {
         self.max_mapped_arenas = arenas.into();
         self
     }
 
-    /// Flush after every so many operations (messages in, messages out). `None`, the default: never because of a count.
+    /// Flush after every so many operations (messages in, messages out). `None`, the default: never
+    /// because of a count.
     ///
-    /// The operation that completes the number does not return until the flush is done, and returns its error (a read that
-    /// took a message returns the message; the next call that writes answers [`Error::Poisoned`]). With 1,
-    /// every enqueue is durable when it returns, and consumers see a message only once it is durable; threads that wait
-    /// at the same time share one flush.
+    /// The operation that completes the number does not return until the flush is done, and returns
+    /// its error (a read that took a message returns the message; the next call that writes answers
+    /// [`Error::Poisoned`]). With 1, every enqueue is durable when it returns, and consumers see a
+    /// message only once it is durable; threads that wait at the same time share one flush.
     #[doc(alias = "SetPeriodicFlushOps")]
     pub fn flush_every_ops(mut self, operations: impl Into<Option<u64>>) -> Self {
         self.flush_every_ops = operations.into();
         self
     }
 
-    /// Flush so often from a thread of its own, whether or not there are operations. `None`, the default: no timer and
-    /// no thread. A failed flush reaches the next call that writes. Where that thread cannot be started, opening fails.
+    /// Flush so often from a thread of its own, whether or not there are operations. `None`, the
+    /// default: no timer and no thread. A failed flush reaches the next call that writes. Where
+    /// that thread cannot be started, opening fails.
     #[doc(alias = "SetPeriodicFlushDuration")]
     pub fn flush_every(mut self, period: impl Into<Option<Duration>>) -> Self {
         self.flush_every = period.into();
         self
     }
 
-    /// The most bytes of disk the queue may take, every file counted: index, messages, and space allocated ahead.
-    /// `None`, the default: no limit. At least 64 KiB.
+    /// The most bytes of disk the queue may take, every file counted: index, messages, and space
+    /// allocated ahead. `None`, the default: no limit. At least 64 KiB.
     pub fn max_bytes(mut self, bytes: impl Into<Option<u64>>) -> Self {
         self.max_bytes = bytes.into();
         self
     }
 
-    /// Bytes of the file system that the queue leaves free for others. Default 0. (btrfs says up to half a minute late what was
-    /// allocated.)
+    /// Bytes of the file system that the queue leaves free for others. Default 0. (btrfs says up to
+    /// half a minute late what was allocated.)
     pub const fn min_free_bytes(mut self, bytes: u64) -> Self {
         self.min_free_bytes = bytes;
         self
@@ -146,31 +152,36 @@ impl Options {
         self
     }
 
-    /// Messages older than that are given up, and each consumer that had not read them is told by a [`Gap`](crate::Gap) with
-    /// [`GapCause::Expired`](crate::GapCause::Expired). `None`, the default: messages never expire. At least 1 ms.
+    /// Messages older than that are given up, and each consumer that had not read them is told by a
+    /// [`Gap`](crate::Gap) with [`GapCause::Expired`](crate::GapCause::Expired). `None`, the
+    /// default: messages never expire. At least 1 ms.
     ///
-    /// A message lives at least so long, and at most an eighth longer and until the next look. A thread of the queue looks
-    /// every eighth of the age (at least every 30 s, at most every 20 ms), whether or not anybody reads or writes; opening
-    /// looks, too. Messages go by whole segments: with ages a segment takes messages for an eighth of the age, and what comes
-    /// later begins another one. Where there is no room on the disk for another one, messages go to the last one all the
-    /// same, and what is in it lives longer. A message counts as written when its call begins to write it; one that was
-    /// written without this option, when what follows it in the files was begun, or else when the queue was opened with it.
+    /// A message lives at least so long, and at most an eighth longer and until the next look. A
+    /// thread of the queue looks every eighth of the age (at least every 30 s, at most every 20
+    /// ms), whether or not anybody reads or writes; opening looks, too. Messages go by whole
+    /// segments: with ages a segment takes messages for an eighth of the age, and what comes later
+    /// begins another one. Where there is no room on the disk for another one, messages go to the
+    /// last one all the same, and what is in it lives longer. A message counts as written when its
+    /// call begins to write it; one that was written without this option, when what follows it in
+    /// the files was begun, or else when the queue was opened with it.
     ///
-    /// A delivery in flight stays with who has it; given back after its time it is told to be missing. Each enqueue reads the
-    /// clock, no read does. A consumer that comes into being is told of what expired before in this run when it is the
-    /// only one; else it begins at the oldest message still held.
+    /// A delivery in flight stays with who has it; given back after its time it is told to be
+    /// missing. Each enqueue reads the clock, no read does. A consumer that comes into being is
+    /// told of what expired before in this run when it is the only one; else it begins at the
+    /// oldest message still held.
     ///
     /// # The clock
     ///
-    /// Ages are told by the time of day, for messages outlive the process. Where that is set forward, messages may be given
-    /// up earlier, by no more than it was set. Where it is set back, messages may stay longer, by no more than it was set:
-    /// those that bear a time to come count as written when what follows them was begun, or else when this run first
-    /// looked at them, until the clock has come to the time that they bear.
+    /// Ages are told by the time of day, for messages outlive the process. Where that is set
+    /// forward, messages may be given up earlier, by no more than it was set. Where it is set back,
+    /// messages may stay longer, by no more than it was set: those that bear a time to come count
+    /// as written when what follows them was begun, or else when this run first looked at them,
+    /// until the clock has come to the time that they bear.
     ///
     /// # Errors
     ///
-    /// Opening the queue fails with [`Error::Io`] where its thread cannot be started, and with [`Error::InvalidOption`] for an
-    /// age below 1 ms.
+    /// Opening the queue fails with [`Error::Io`] where its thread cannot be started, and with
+    /// [`Error::InvalidOption`] for an age below 1 ms.
     ///
     /// ```
     /// use std::time::Duration;
@@ -183,8 +194,8 @@ impl Options {
         self
     }
 
-    /// Whether a queue that does not exist is created, with its directory and the directories above it. Default `true`;
-    /// with `false`, opening it gives [`Error::NotFound`].
+    /// Whether a queue that does not exist is created, with its directory and the directories above
+    /// it. Default `true`; with `false`, opening it gives [`Error::NotFound`].
     pub const fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
@@ -193,26 +204,41 @@ impl Options {
     /// Checks every value, for the queue in `dir`; the one place that does.
     pub(crate) fn validate(&self, dir: &Path) -> Result<()> {
         let page = crate::memory::page_size();
-        let invalid = |name, reason: String| Err(Error::InvalidOption { path: dir.to_owned(), name, reason });
+        let invalid =
+            |name, reason: String| Err(Error::InvalidOption { path: dir.to_owned(), name, reason });
         if !(format::MIN_ARENA..=format::MAX_ARENA).contains(&self.arena_size) {
             return invalid(
                 "arena_size",
-                format!("{} bytes is outside {} to {} bytes", self.arena_size, format::MIN_ARENA, format::MAX_ARENA),
+                format!(
+                    "{} bytes is outside {} to {} bytes",
+                    self.arena_size,
+                    format::MIN_ARENA,
+                    format::MAX_ARENA
+                ),
             );
         }
         if !self.arena_size.is_multiple_of(page) {
             return invalid(
                 "arena_size",
-                format!("{} bytes is not a multiple of the OS page ({page} bytes)", self.arena_size),
+                format!(
+                    "{} bytes is not a multiple of the OS page ({page} bytes)",
+                    self.arena_size
+                ),
             );
         }
         if let Some(arenas) = self.max_mapped_arenas
             && arenas < 3
         {
-            return invalid("max_mapped_arenas", format!("{arenas} is too few: at least 3 (head, tail, one more)"));
+            return invalid(
+                "max_mapped_arenas",
+                format!("{arenas} is too few: at least 3 (head, tail, one more)"),
+            );
         }
         if self.flush_every_ops == Some(0) {
-            return invalid("flush_every_ops", "0 operations: use None for no flush by count".into());
+            return invalid(
+                "flush_every_ops",
+                "0 operations: use None for no flush by count".into(),
+            );
         }
         if self.flush_every == Some(Duration::ZERO) {
             return invalid("flush_every", "zero time: use None for no timer".into());
@@ -220,7 +246,10 @@ impl Options {
         if let Some(bytes) = self.max_bytes
             && bytes < format::MIN_MAX_BYTES
         {
-            return invalid("max_bytes", format!("{bytes} bytes is below {}", format::MIN_MAX_BYTES));
+            return invalid(
+                "max_bytes",
+                format!("{bytes} bytes is below {}", format::MIN_MAX_BYTES),
+            );
         }
         if let Some(age) = self.max_age
             && age < Duration::from_millis(1)
@@ -261,9 +290,14 @@ mod tests {
 
     #[test]
     fn the_bounds_themselves_are_accepted() {
-        let smallest = Options::new().arena_size(4096.max(page_size())).max_mapped_arenas(3).max_bytes(65536);
+        let smallest =
+            Options::new().arena_size(4096.max(page_size())).max_mapped_arenas(3).max_bytes(65536);
         smallest.validate(Path::new("queue")).unwrap();
-        Options::new().arena_size(1 << 30).max_mapped_arenas(None).validate(Path::new("queue")).unwrap();
+        Options::new()
+            .arena_size(1 << 30)
+            .max_mapped_arenas(None)
+            .validate(Path::new("queue"))
+            .unwrap();
         Options::new().validate(Path::new("queue")).unwrap();
     }
 }

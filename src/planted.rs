@@ -1,4 +1,5 @@
-//! For tests alone: bugs planted in the product, a line each, and places at which a test has something happen.
+//! For tests alone: bugs planted in the product, a line each, and places at which a test has
+//! something happen.
 
 /// Whether that bug is planted, or one of those; never outside of tests.
 #[cfg(test)]

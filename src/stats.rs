@@ -7,12 +7,14 @@ use crate::error::GapCause;
 
 /// Figures of a queue: [`Queue::stats`](crate::Queue::stats).
 ///
-/// They are read one by one while others go on: each is right at a moment of its own, and no message is counted as taken that is
-/// not counted as enqueued. While nobody puts in or takes out they are all exact.
+/// They are read one by one while others go on: each is right at a moment of its own, and no
+/// message is counted as taken that is not counted as enqueued. While nobody puts in or takes out
+/// they are all exact.
 ///
-/// Counts are derived from sequence numbers and positions, never kept by adding and subtracting, so they are right at once
-/// after reopening, also after a crash; what no read has met yet (damage, say) is counted as held: see
-/// [`Queue::len`](crate::Queue::len). Totals count this opening of the queue only.
+/// Counts are derived from sequence numbers and positions, never kept by adding and subtracting, so
+/// they are right at once after reopening, also after a crash; what no read has met yet (damage,
+/// say) is counted as held: see [`Queue::len`](crate::Queue::len). Totals count this opening of the
+/// queue only.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -28,16 +30,17 @@ pub struct Stats {
     pub mapped_arenas: u64,
     /// Bytes mapped now, without the index file.
     pub mapped_bytes: u64,
-    /// Bytes of disk taken, every file counted. Also those of files that were removed while somebody still reads them (a message
-    /// that is held, an iterator or a consumer that pauses there), until it lets go: so this may be above [`max_bytes`](crate::Options::max_bytes), which is
-    /// about the files in the directory.
+    /// Bytes of disk taken, every file counted. Also those of files that were removed while
+    /// somebody still reads them (a message that is held, an iterator or a consumer that pauses
+    /// there), until it lets go: so this may be above [`max_bytes`](crate::Options::max_bytes),
+    /// which is about the files in the directory.
     pub disk_bytes: u64,
     /// The sequence number the next message will get.
     pub next_seq: u64,
     /// The first sequence number still held.
     pub oldest_seq: u64,
-    /// How long ago, at most, the oldest message that waits for the default consumer was enqueued: the time since its segment
-    /// was begun. `None` when none waits.
+    /// How long ago, at most, the oldest message that waits for the default consumer was enqueued:
+    /// the time since its segment was begun. `None` when none waits.
     pub oldest_age: Option<Duration>,
     /// The first sequence number not yet known to be durable.
     pub durable_seq: u64,
@@ -49,7 +52,8 @@ pub struct Stats {
     pub consumers: u64,
     /// Gaps told to consumers since the queue was opened.
     pub gaps: u64,
-    /// Sequence numbers in those gaps, but for those that were only [reserved](Self::reserved_numbers).
+    /// Sequence numbers in those gaps, but for those that were only
+    /// [reserved](Self::reserved_numbers).
     pub lost_messages: u64,
     /// Of these, those whose bytes were damaged.
     pub lost_damaged: u64,
@@ -59,7 +63,8 @@ pub struct Stats {
     pub lost_dropped: u64,
     /// Of these, those that were too old.
     pub lost_expired: u64,
-    /// Sequence numbers in those gaps that were only reserved before a power cut: probably no message ever had them.
+    /// Sequence numbers in those gaps that were only reserved before a power cut: probably no
+    /// message ever had them.
     pub reserved_numbers: u64,
     /// Flushes of messages since the queue was opened.
     pub flushes: u64,

@@ -1,11 +1,12 @@
-//! `max_age` with a real clock and real files: what is too old goes by itself, and everybody is told. How exact it is, and what
-//! a clock that jumps does, `src/tests/ages.rs` tests with a clock of its own.
+//! `max_age` with a real clock and real files: what is too old goes by itself, and everybody is
+//! told. How exact it is, and what a clock that jumps does, `src/tests/ages.rs` tests with a clock
+//! of its own.
 
 mod support;
 
 use std::time::Duration;
 
-use mmq::{Error, GapCause, OnFull, Options};
+use mmq::{Error, Gap, GapCause, OnFull, Options};
 use support::{Told, drain, eventually};
 
 fn options(age: Duration) -> Options {
@@ -31,7 +32,9 @@ fn old_messages_are_told_as_one_gap_and_young_ones_come() {
     let queue = options(LONG).open(dir.path()).unwrap();
     queue.enqueue("young").unwrap();
     match queue.dequeue() {
-        Err(Error::Gap(gap)) => assert_eq!((gap.first, gap.last, gap.cause), (0, 9, GapCause::Expired)),
+        Err(Error::Gap(gap)) => {
+            assert_eq!((gap.first, gap.last, gap.cause), (0, 9, GapCause::Expired))
+        }
         other => panic!("{other:?}"),
     }
     assert_eq!(queue.dequeue().unwrap().unwrap().as_str(), Ok("young"));
@@ -58,7 +61,9 @@ fn space_is_given_back_though_nobody_touches_the_queue() {
     let slow = queue.consumer("slow").unwrap();
     assert!(slow.is_empty() && queue.stats().oldest_seq == 300);
     match slow.dequeue() {
-        Err(Error::Gap(gap)) => assert_eq!((gap.first, gap.last, gap.cause), (1, 299, GapCause::Expired)),
+        Err(Error::Gap(gap)) => {
+            assert_eq!((gap.first, gap.last, gap.cause), (1, 299, GapCause::Expired))
+        }
         other => panic!("{other:?}"),
     }
     assert!(slow.dequeue().unwrap().is_none());
@@ -72,7 +77,9 @@ fn a_queue_that_nobody_read_yet_tells_its_first_reader() {
     queue.enqueue("old").unwrap();
     eventually("it is too old", || queue.is_empty());
     match queue.dequeue() {
-        Err(Error::Gap(gap)) => assert_eq!((gap.first, gap.last, gap.cause), (0, 0, GapCause::Expired)),
+        Err(Error::Gap(gap)) => {
+            assert_eq!((gap.first, gap.last, gap.cause), (0, 0, GapCause::Expired))
+        }
         other => panic!("{other:?}"),
     }
     assert!(queue.dequeue().unwrap().is_none());
@@ -91,7 +98,10 @@ fn the_iterator_is_told_what_the_reader_is() {
     let queue = options(LONG).open(dir.path()).unwrap();
     queue.enqueue("young").unwrap();
     let looked: Vec<_> = queue.iter().map(|looked| looked.map(|message| message.seq())).collect();
-    assert!(matches!(looked[0], Err(Error::Gap(gap)) if (gap.first, gap.last) == (0, 4)), "{looked:?}");
+    assert!(
+        matches!(looked[0], Err(Error::Gap(gap)) if (gap.first, gap.last) == (0, 4)),
+        "{looked:?}"
+    );
     assert!(matches!(looked[1], Ok(5)));
     assert_eq!(looked.len(), 2);
     let drained = drain(&queue, 10, |_, _| {});
@@ -103,23 +113,30 @@ fn the_iterator_is_told_what_the_reader_is() {
 #[test]
 fn a_producer_that_waits_for_room_goes_on_when_what_is_there_is_too_old() {
     let dir = tempfile::tempdir().unwrap();
-    let queue = options(Duration::from_millis(400)).on_full(OnFull::Wait(None)).open(dir.path()).unwrap();
+    let queue =
+        options(Duration::from_millis(400)).on_full(OnFull::Wait(None)).open(dir.path()).unwrap();
     let slow = queue.consumer("slow").unwrap();
     for _ in 0..1000 {
         queue.enqueue([1; 700]).unwrap();
     }
-    assert!(matches!(slow.dequeue(), Err(Error::Gap(gap)) if gap.first == 0 && gap.cause == GapCause::Expired));
+    assert!(matches!(
+        slow.dequeue(),
+        Err(Error::Gap(Gap { first: 0, cause: GapCause::Expired, .. }))
+    ));
 }
 
 /// So short that every message begins a segment, and as many threads as there may be look at them.
 #[test]
 fn every_number_is_told_once_whatever_expires_meanwhile() {
     let dir = tempfile::tempdir().unwrap();
-    let queue = options(Duration::from_millis(1)).on_full(OnFull::DropOldest).open(dir.path()).unwrap();
+    let queue =
+        options(Duration::from_millis(1)).on_full(OnFull::DropOldest).open(dir.path()).unwrap();
     let consumer = queue.consumer("c").unwrap();
     std::thread::scope(|scope| {
         for _ in 0..2 {
-            scope.spawn(|| (0..3000).for_each(|number| _ = queue.enqueue(&[2; 200][..number % 200]).unwrap()));
+            scope.spawn(|| {
+                (0..3000).for_each(|number| _ = queue.enqueue(&[2; 200][..number % 200]).unwrap())
+            });
         }
         let mut next = 0;
         while next < 6000 {

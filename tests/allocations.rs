@@ -1,4 +1,5 @@
-//! The steady path allocates nothing. A program of its own: it counts what its allocator is asked for.
+//! The steady path allocates nothing. A program of its own: it counts what its allocator is asked
+//! for.
 
 #![expect(unsafe_code, reason = "an allocator")]
 
@@ -84,9 +85,11 @@ fn pairs_of_enqueue_and_dequeue_allocate_only_where_a_segment_ends() {
                 some += u64::from(asked > 0);
                 most = most.max(asked);
             }
-            // Two or three segments end; the producer is the first to go on in the next one, then the consumer.
+            // Two or three segments end; the producer is the first to go on in the next one, then
+            // the consumer.
             assert!(some <= 6, "{some} of {pairs} pairs of {len} bytes allocate, way {way}");
-            // Names and rows, and those of a new file where the keeper had no time to hand a drained one back.
+            // Names and rows, and those of a new file where the keeper had no time to hand a
+            // drained one back.
             assert!(most <= 64, "{most} allocations in one pair of {len} bytes, way {way}");
         }
     }

@@ -1,4 +1,5 @@
-//! Named consumers: each has its own place, which survives; space is given back when the slowest has passed.
+//! Named consumers: each has its own place, which survives; space is given back when the slowest
+//! has passed.
 
 #![cfg(unix)]
 
@@ -56,7 +57,8 @@ fn each_consumer_has_its_own_place_and_it_survives() {
 fn any_name_of_1_to_255_bytes_is_kept_apart() {
     let (dir, queue) = filled(3);
     let long = "x".repeat(255);
-    let names = ["a", "A", " ", "a/b", "..", "\0", "ä", "a\u{308}", "消费者", "🦀", &long, &long[..254]];
+    let names =
+        ["a", "A", " ", "a/b", "..", "\0", "ä", "a\u{308}", "消费者", "🦀", &long, &long[..254]];
     for (n, name) in names.iter().enumerate() {
         take(&queue.consumer(name).unwrap(), 0, n as u64 % 4);
     }
@@ -203,7 +205,10 @@ fn several_threads_share_one_consumer_and_each_message_goes_to_one() {
                     let mut seqs = Vec::new();
                     while let Some(message) = consumer.dequeue().unwrap() {
                         messages().check(message.seq(), &message);
-                        assert!(seqs.last().is_none_or(|last| *last < message.seq()), "in order for each");
+                        assert!(
+                            seqs.last().is_none_or(|last| *last < message.seq()),
+                            "in order for each"
+                        );
                         seqs.push(message.seq());
                     }
                     seqs
@@ -282,7 +287,9 @@ fn the_handle_and_the_iterator_of_a_removed_consumer_say_so_once_and_take_nothin
     let mut ahead = gone.iter();
     assert_eq!(ahead.next().unwrap().unwrap().seq(), 0);
     queue.remove_consumer("gone").unwrap();
-    assert!(matches!(ahead.next(), Some(Err(Error::NotFound { what: "consumer", name, .. })) if name == "gone"));
+    assert!(
+        matches!(ahead.next(), Some(Err(Error::NotFound { what: "consumer", name, .. })) if name == "gone")
+    );
     assert!(ahead.next().is_none() && ahead.next().is_none(), "an iterator ends after an error");
     assert!(matches!(gone.iter().next(), Some(Err(Error::NotFound { .. }))));
     assert!(matches!(gone.dequeue(), Err(Error::NotFound { what: "consumer", .. })));
@@ -301,7 +308,10 @@ fn figures_agree_whatever_was_done() {
     let held = a.receive().unwrap().unwrap();
     a.receive().unwrap().unwrap().ack().unwrap();
     let stats = queue.stats();
-    assert_eq!((stats.messages, stats.enqueued, stats.dequeued, stats.next_seq), (200, 200, 51, 200));
+    assert_eq!(
+        (stats.messages, stats.enqueued, stats.dequeued, stats.next_seq),
+        (200, 200, 51, 200)
+    );
     assert_eq!((a.len(), stats.consumers, stats.oldest_seq), (149, 1, 0));
     assert!(stats.oldest_age.is_some_and(|age| age < Duration::from_secs(60)));
     assert_eq!(stats.to_string().lines().count(), 1);

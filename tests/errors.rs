@@ -1,5 +1,5 @@
-//! What errors say: each text in its exact form. Every one names the queue (or the file), the limit and the option it is about;
-//! none tells its cause twice.
+//! What errors say: each text in its exact form. Every one names the queue (or the file), the limit
+//! and the option it is about; none tells its cause twice.
 
 #![cfg(unix)]
 
@@ -25,24 +25,48 @@ fn every_text_has_this_form() {
     };
     let table = [
         (
-            Error::Io { op: "flush", path: path().join("index"), source: io::Error::from_raw_os_error(5) },
+            Error::Io {
+                op: "flush",
+                path: path().join("index"),
+                source: io::Error::from_raw_os_error(5),
+            },
             "cannot flush /var/q/index: Input/output error (os error 5)",
         ),
-        (Error::Gap(Gap { first: 3, last: 3, cause: GapCause::Damaged }), "message 3 will never come: damaged"),
+        (
+            Error::Gap(Gap { first: 3, last: 3, cause: GapCause::Damaged }),
+            "message 3 will never come: damaged",
+        ),
         (
             Error::Gap(Gap { first: 3, last: 7, cause: GapCause::Dropped }),
             "messages 3 to 7 will never come: dropped to make room",
         ),
         (
-            Error::MessageTooLarge { path: path(), len: 1 << 33, max: u64::from(u32::MAX), max_bytes: None },
+            Error::MessageTooLarge {
+                path: path(),
+                len: 1 << 33,
+                max: u64::from(u32::MAX),
+                max_bytes: None,
+            },
             "queue /var/q: a message of 8589934592 bytes is too large: no queue takes more than 4294967295 bytes",
         ),
         (
-            Error::MessageTooLarge { path: path(), len: 921_600, max: 785_472, max_bytes: Some(1 << 20) },
+            Error::MessageTooLarge {
+                path: path(),
+                len: 921_600,
+                max: 785_472,
+                max_bytes: Some(1 << 20),
+            },
             "queue /var/q: a message of 921600 bytes is too large: with max_bytes 1048576 at most 785472 bytes fit",
         ),
         (
-            Error::Full { path: path(), option: "max_bytes", used: 65_536, limit: 65_536, needed: 4096, free: None },
+            Error::Full {
+                path: path(),
+                option: "max_bytes",
+                used: 65_536,
+                limit: 65_536,
+                needed: 4096,
+                free: None,
+            },
             "queue /var/q is full: 4096 more bytes of disk would pass max_bytes 65536 (65536 bytes are used)",
         ),
         (
@@ -62,7 +86,11 @@ fn every_text_has_this_form() {
             "queue /var/q: option arena_size: odd",
         ),
         (
-            Error::InvalidArgument { path: Some(path()), what: "consumer name", reason: "odd".into() },
+            Error::InvalidArgument {
+                path: Some(path()),
+                what: "consumer name",
+                reason: "odd".into(),
+            },
             "queue /var/q: consumer name: odd",
         ),
         (Error::InvalidArgument { path: None, what: "out", reason: "NULL".into() }, "out: NULL"),
@@ -101,7 +129,10 @@ fn every_text_has_this_form() {
             Error::Forked,
             "the queue was opened before a fork; a child process cannot use its parent's queue: open it where it is used",
         ),
-        (Error::Internal { path: path(), what: "odd" }, "queue /var/q: a bug in mmq: odd; please report this text"),
+        (
+            Error::Internal { path: path(), what: "odd" },
+            "queue /var/q: a bug in mmq: odd; please report this text",
+        ),
     ];
     for (error, text) in table {
         assert_eq!(error.to_string(), text);
@@ -113,7 +144,10 @@ fn every_text_has_this_form() {
     for (seconds, text) in [(0, "(just now)"), (60, "(60 seconds ago)"), (150, "(2 minutes ago)")] {
         assert_eq!(ago(seconds), text);
     }
-    assert_eq!((ago(3 * 3600 + 9), ago(50 * 3600)), ("(3 hours ago)".into(), "(2 days ago)".into()));
+    assert_eq!(
+        (ago(3 * 3600 + 9), ago(50 * 3600)),
+        ("(3 hours ago)".into(), "(2 days ago)".into())
+    );
     // A time that is still to come says nothing of how long ago it was.
     for (seconds, date) in [
         (4_102_444_800, "2100-01-01 00:00:00"),
@@ -122,11 +156,17 @@ fn every_text_has_this_form() {
         (13_574_563_200, "2400-02-29 00:00:00"),
         (253_402_300_799, "9999-12-31 23:59:59"),
     ] {
-        let text = format!("queue /var/q is open already in process 7, which is this very one, since {date} UTC");
+        let text = format!(
+            "queue /var/q is open already in process 7, which is this very one, since {date} UTC"
+        );
         assert_eq!(locked(7, true, at(seconds)).to_string(), text);
     }
     for (seconds, date) in [(0, "1970-01-01 00:00:00"), (951_782_400, "2000-02-29 00:00:00")] {
-        assert!(locked(7, false, at(seconds)).to_string().contains(&format!(" in process 7 since {date} UTC (")));
+        assert!(
+            locked(7, false, at(seconds))
+                .to_string()
+                .contains(&format!(" in process 7 since {date} UTC ("))
+        );
     }
 }
 
@@ -147,12 +187,20 @@ fn what_a_full_queue_says_names_the_option_and_its_value() {
     assert_eq!(begins, "queue Q: a message of 921600 bytes is too large: with max_bytes 1048576");
     assert!(ends.ends_with(" bytes fit"), "{said}");
     let said = text(&path, (0..).try_for_each(|_| queue.enqueue([0; 4096]).map(|_| ())));
-    assert!(said.starts_with("queue Q is full: ") && said.contains(" would pass max_bytes 1048576 ("), "{said}");
+    assert!(
+        said.starts_with("queue Q is full: ") && said.contains(" would pass max_bytes 1048576 ("),
+        "{said}"
+    );
 
     let path = dir.path().join("modest");
-    let options = Options::new().min_free_bytes(u64::MAX).on_full(OnFull::Wait(Some(Duration::from_millis(1))));
+    let options = Options::new()
+        .min_free_bytes(u64::MAX)
+        .on_full(OnFull::Wait(Some(Duration::from_millis(1))));
     let said = text(&path, options.open(&path).unwrap().enqueue("a"));
-    assert!(said.contains(&format!(" would leave less than min_free_bytes {} free (", u64::MAX)), "{said}");
+    assert!(
+        said.contains(&format!(" would leave less than min_free_bytes {} free (", u64::MAX)),
+        "{said}"
+    );
 }
 
 #[test]
@@ -162,21 +210,29 @@ fn an_opening_that_is_refused_says_what_of_which_queue() {
     let page = rustix::param::page_size();
     assert_eq!(
         text(&path, Options::new().arena_size(5000).open(&path)),
-        format!("queue Q: option arena_size: 5000 bytes is not a multiple of the OS page ({page} bytes)")
+        format!(
+            "queue Q: option arena_size: 5000 bytes is not a multiple of the OS page ({page} bytes)"
+        )
     );
     assert_eq!(text(&path, Options::new().create(false).open(&path)), "queue Q does not exist");
     fs::create_dir(&path).unwrap();
     assert_eq!(text(&path, Options::new().create(false).open(&path)), "queue Q does not exist");
     assert_eq!(Queue::open("").unwrap_err().to_string(), "dir: the path is empty");
-    assert_eq!(Options::new().create(false).open("").unwrap_err().to_string(), "dir: the path is empty");
+    assert_eq!(
+        Options::new().create(false).open("").unwrap_err().to_string(),
+        "dir: the path is empty"
+    );
 
     let queue = Queue::open(&path).unwrap();
     let pid = std::process::id();
     let said = text(&path, Queue::open(&path));
-    let since =
-        said.strip_prefix(&format!("queue Q is open already in process {pid}, which is this very one, since 20"));
+    let since = said.strip_prefix(&format!(
+        "queue Q is open already in process {pid}, which is this very one, since 20"
+    ));
     assert!(
-        since.is_some_and(|since| since.ends_with(" UTC (just now)") || since.ends_with(" seconds ago)")),
+        since.is_some_and(
+            |since| since.ends_with(" UTC (just now)") || since.ends_with(" seconds ago)")
+        ),
         "{said}"
     );
     queue.close().unwrap();
@@ -185,7 +241,10 @@ fn an_opening_that_is_refused_says_what_of_which_queue() {
     if rustix::process::geteuid().is_root() {
         if cfg!(target_os = "linux") {
             let path = Path::new("/proc/mmq-cannot-be-here");
-            assert_eq!(text(path, Queue::open(path)), "cannot create Q: No such file or directory (os error 2)");
+            assert_eq!(
+                text(path, Queue::open(path)),
+                "cannot create Q: No such file or directory (os error 2)"
+            );
         }
         return;
     }
@@ -202,13 +261,22 @@ fn a_number_or_a_name_that_is_not_there_is_told_with_what_is() {
     let path = dir.path();
     let queue = Queue::open(path).unwrap();
     let consumer = queue.consumer("mail").unwrap();
-    assert_eq!(text(path, consumer.seek(7)), "queue Q holds no message 7: it is empty, and the next one will be 0");
+    assert_eq!(
+        text(path, consumer.seek(7)),
+        "queue Q holds no message 7: it is empty, and the next one will be 0"
+    );
     queue.enqueue_batch(["a", "b", "c"]).unwrap();
     assert_eq!(text(path, consumer.seek(7)), "queue Q holds no message 7: it holds 0 to 2");
     assert_eq!(text(path, queue.wait_durable(3)), "queue Q holds no message 3: it holds 0 to 2");
     assert_eq!(text(path, queue.remove_consumer("nobody")), "queue Q has no consumer \"nobody\"");
-    assert_eq!(text(path, queue.consumer("")), "queue Q: consumer name: 0 bytes long: 1 to 255 are allowed");
-    assert_eq!(text(path, consumer.fork("mail")), "queue Q: consumer name: \"mail\" exists already");
+    assert_eq!(
+        text(path, queue.consumer("")),
+        "queue Q: consumer name: 0 bytes long: 1 to 255 are allowed"
+    );
+    assert_eq!(
+        text(path, consumer.fork("mail")),
+        "queue Q: consumer name: \"mail\" exists already"
+    );
     queue.remove_consumer("mail").unwrap();
     assert_eq!(text(path, consumer.dequeue()), "queue Q has no consumer \"mail\"");
 }

@@ -1,5 +1,6 @@
-//! Figures, measured when asked for: `cargo test --release --test figures -- --ignored --nocapture`. And what an enqueue costs
-//! when nobody waits, counted in every run.
+//! Figures, measured when asked for:
+//! `cargo test --release --test figures -- --ignored --nocapture`. And what an enqueue costs when
+//! nobody waits, counted in every run.
 
 mod support;
 
@@ -12,7 +13,8 @@ const MESSAGES: u64 = 1_000_000;
 
 fn filled() -> (tempfile::TempDir, Queue) {
     let dir = tempfile::tempdir().unwrap();
-    let queue = Options::new().arena_size(32 << 20).max_mapped_arenas(None).open(dir.path()).unwrap();
+    let queue =
+        Options::new().arena_size(32 << 20).max_mapped_arenas(None).open(dir.path()).unwrap();
     queue.peek().unwrap();
     for _ in 0..MESSAGES {
         queue.enqueue([7; 128]).unwrap();
@@ -23,7 +25,10 @@ fn filled() -> (tempfile::TempDir, Queue) {
 fn nanos(what: &str, work: impl FnOnce()) {
     let begin = Instant::now();
     work();
-    println!("{what}: {:.1} ns per message of 128 bytes", begin.elapsed().as_nanos() as f64 / MESSAGES as f64);
+    println!(
+        "{what}: {:.1} ns per message of 128 bytes",
+        begin.elapsed().as_nanos() as f64 / MESSAGES as f64
+    );
 }
 
 #[test]
@@ -68,16 +73,21 @@ fn measure_ways_of_reading() {
         });
     }
     let dir = tempfile::tempdir().unwrap();
-    let queue = Options::new().arena_size(32 << 20).max_mapped_arenas(None).open(dir.path()).unwrap();
+    let queue =
+        Options::new().arena_size(32 << 20).max_mapped_arenas(None).open(dir.path()).unwrap();
     nanos("enqueue", || (0..MESSAGES).for_each(|_| _ = queue.enqueue([7; 128]).unwrap()));
     let other = queue.consumer("other").unwrap();
     other.seek(MESSAGES).unwrap();
     let _fd = other.ready_fd().unwrap();
-    nanos("enqueue with a descriptor to tell", || (0..MESSAGES).for_each(|_| _ = queue.enqueue([7; 128]).unwrap()));
+    nanos("enqueue with a descriptor to tell", || {
+        (0..MESSAGES).for_each(|_| _ = queue.enqueue([7; 128]).unwrap())
+    });
     let dir = tempfile::tempdir().unwrap();
     let options = Options::new().arena_size(32 << 20).max_mapped_arenas(None);
     let queue = options.max_age(std::time::Duration::from_secs(3600)).open(dir.path()).unwrap();
-    nanos("enqueue with max_age", || (0..MESSAGES).for_each(|_| _ = queue.enqueue([7; 128]).unwrap()));
+    nanos("enqueue with max_age", || {
+        (0..MESSAGES).for_each(|_| _ = queue.enqueue([7; 128]).unwrap())
+    });
 }
 
 /// How long opening takes with a backlog: `MMQ_BACKLOG_MIB=4,1024,4096`.
@@ -108,13 +118,17 @@ fn measure_opening() {
                 .collect();
             times.sort();
             let limited = if max_bytes.is_some() { ", max_bytes" } else { "" };
-            println!("{mib} MiB in 4 MiB arenas{limited}: opened in {:?} (best {:?})", times[20], times[0]);
+            println!(
+                "{mib} MiB in 4 MiB arenas{limited}: opened in {:?} (best {:?})",
+                times[20], times[0]
+            );
         }
     }
 }
 
 /// What came before the enqueues that are counted.
-const BEFORE: [&str; 3] = ["nothing", "a waiter that came and went", "a descriptor that says so already"];
+const BEFORE: [&str; 3] =
+    ["nothing", "a waiter that came and went", "a descriptor that says so already"];
 
 /// Nobody waits: no system call is made for waiting readers, whether there were any before or not.
 #[test]
@@ -124,7 +138,8 @@ fn enqueues_make_no_system_calls_when_nobody_waits() {
         return println!("SKIPPED: strace is not installed, or may not trace");
     }
     for before in BEFORE {
-        // Fresh space is allocated and faulted in, one call for each piece: measured 113, whatever came before.
+        // Fresh space is allocated and faulted in, one call for each piece: measured 113, whatever
+        // came before.
         let calls = system_calls(before, few + 100_000).saturating_sub(system_calls(before, few));
         println!("after {before}: {calls} system calls for 100,000 enqueues of 128 bytes");
         assert!(calls < 1000, "after {before}: {calls} for 100,000 enqueues");
@@ -148,7 +163,8 @@ fn a_hundred_thousand_pairs_make_hardly_any_system_calls() {
 }
 
 fn strace_works() -> bool {
-    let works = Command::new("strace").args(["-o", "/dev/null", "true"]).stderr(Stdio::null()).status();
+    let works =
+        Command::new("strace").args(["-o", "/dev/null", "true"]).stderr(Stdio::null()).status();
     works.is_ok_and(|status| status.success())
 }
 
@@ -159,7 +175,8 @@ fn system_calls(before: &str, messages: u64) -> u64 {
     command.args(["-f", "-c", "-o"]).arg(&table);
     enqueue_in_a_child(command, before, messages);
     let table = std::fs::read_to_string(table).unwrap();
-    let total = table.lines().find(|line| line.ends_with("total")).unwrap_or_else(|| panic!("{table}"));
+    let total =
+        table.lines().find(|line| line.ends_with("total")).unwrap_or_else(|| panic!("{table}"));
     // % time, seconds, usecs/call, calls, errors.
     total.split_whitespace().nth(3).unwrap().parse().unwrap()
 }
@@ -181,12 +198,16 @@ fn measure_instructions_of_an_enqueue() {
     };
     for before in BEFORE {
         let (few, all) = (instructions(before, 20_000), instructions(before, 120_000));
-        println!("after {before}: {} instructions for each enqueue of 128 bytes", (all - few) / 100_000);
+        println!(
+            "after {before}: {} instructions for each enqueue of 128 bytes",
+            (all - few) / 100_000
+        );
     }
 }
 
 fn enqueue_in_a_child(mut command: Command, before: &str, messages: u64) {
-    let child = command.arg(std::env::current_exe().unwrap()).args(["--exact", "the_child_that_enqueues"]);
+    let child =
+        command.arg(std::env::current_exe().unwrap()).args(["--exact", "the_child_that_enqueues"]);
     child.env("MMQ_CHILD_BEFORE", before).env("MMQ_CHILD_MESSAGES", messages.to_string());
     let output = child.output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -196,7 +217,8 @@ fn enqueue_in_a_child(mut command: Command, before: &str, messages: u64) {
 fn the_child_that_enqueues() {
     let Ok(before) = std::env::var("MMQ_CHILD_BEFORE") else { return };
     let dir = tempfile::tempdir().unwrap();
-    let queue = Options::new().arena_size(4 << 20).max_mapped_arenas(None).open(dir.path()).unwrap();
+    let queue =
+        Options::new().arena_size(4 << 20).max_mapped_arenas(None).open(dir.path()).unwrap();
     let consumer = queue.consumer("waits").unwrap();
     if before == BEFORE[1] {
         assert!(consumer.dequeue_timeout(Duration::from_millis(1)).unwrap().is_none());

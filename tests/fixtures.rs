@@ -1,5 +1,6 @@
-//! Queues as files that are checked in: `tests/fixtures/NAME/` with what it holds in `NAME.txt`. A copy of each is opened and must
-//! hold exactly that; and their bytes are looked at with the tables of docs/format.md, not with the code that wrote them.
+//! Queues as files that are checked in: `tests/fixtures/NAME/` with what it holds in `NAME.txt`. A
+//! copy of each is opened and must hold exactly that; and their bytes are looked at with the tables
+//! of docs/format.md, not with the code that wrote them.
 //!
 //! `MMQ_BLESS=1 cargo test --test fixtures` makes the directories anew, never the texts.
 
@@ -16,8 +17,13 @@ use support::{copy_directory, names, segments};
 type Make = fn(&Path);
 
 /// Every state, and how it is made in a directory that is not there yet.
-const STATES: [(&str, Make); 5] =
-    [("closed", closed), ("worked", worked), ("killed", killed), ("damaged", damaged), ("index_lost", index_lost)];
+const STATES: [(&str, Make); 5] = [
+    ("closed", closed),
+    ("worked", worked),
+    ("killed", killed),
+    ("damaged", damaged),
+    ("index_lost", index_lost),
+];
 
 /// The shortest segments there are: two pages.
 fn options() -> Options {
@@ -36,8 +42,8 @@ fn closed(dir: &Path) {
     options().open(dir).unwrap().close().unwrap();
 }
 
-/// Messages in one piece, a batch, one over two segments; the default consumer has taken two, `worker` has acknowledged one
-/// behind the next. Closed.
+/// Messages in one piece, a batch, one over two segments; the default consumer has taken two,
+/// `worker` has acknowledged one behind the next. Closed.
 fn worked(dir: &Path) {
     let queue = options().open(dir).unwrap();
     let worker = queue.consumer("worker").unwrap();
@@ -118,9 +124,16 @@ fn told(queue: &Queue, dir: &Path) -> String {
                 Ok(None) => break,
                 Ok(Some(message)) if message.len() > 40 => {
                     let crc = !crc32c(u32::MAX, &message);
-                    let _ = writeln!(told, "  {}: {} bytes, crc32c {crc:08x}", message.seq(), message.len());
+                    let _ = writeln!(
+                        told,
+                        "  {}: {} bytes, crc32c {crc:08x}",
+                        message.seq(),
+                        message.len()
+                    );
                 }
-                Ok(Some(message)) => _ = writeln!(told, "  {}: {:?}", message.seq(), message.as_str().unwrap()),
+                Ok(Some(message)) => {
+                    _ = writeln!(told, "  {}: {:?}", message.seq(), message.as_str().unwrap())
+                }
                 Err(Error::Gap(gap)) => {
                     _ = writeln!(told, "  {} to {}: gap, {:?}", gap.first, gap.last, gap.cause);
                 }
@@ -200,7 +213,8 @@ impl<'a> Part<'a> {
 /// Offset and length of a field, as the table below that heading has it.
 #[track_caller]
 fn row(heading: &str, name: &str) -> (usize, usize) {
-    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/format.md")).unwrap();
+    let page =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/format.md")).unwrap();
     let (_, section) = page.split_once(&format!("\n## {heading}\n")).expect(heading);
     let section = section.split("\n## ").next().unwrap();
     let rows = section.lines().filter(|line| line.starts_with('|'));
@@ -215,7 +229,10 @@ fn the_bytes_lie_where_the_page_says() {
     let dir = fixtures().join("worked");
     let index = fs::read(dir.join("index")).unwrap();
     let header = Part::of(&index, row("Index file `index`", "INDEX_HEADER").0, "Index header");
-    assert_eq!((header.field("INDEX_MAGIC"), header.number("VERSION")), (b"mmqindex".as_slice(), 1));
+    assert_eq!(
+        (header.field("INDEX_MAGIC"), header.number("VERSION")),
+        (b"mmqindex".as_slice(), 1)
+    );
     header.check("INDEX_CRC", &[]);
     let id = header.field("QUEUE_ID");
     // The newer checkpoint is the one of the end.
@@ -234,13 +251,20 @@ fn the_bytes_lie_where_the_page_says() {
         let (at, len) = row("Index file `index`", reserved);
         assert!(index[at..at + len].iter().all(|byte| *byte == 0), "{reserved}");
     }
-    // Segments: their headers, one behind the other.
-    let files = segments(&dir);
+    look_at_segments(&dir, &index, id, tail);
+}
+
+/// Segments: their headers, one behind the other.
+fn look_at_segments(dir: &Path, index: &[u8], id: &[u8], tail: u64) {
+    let files = segments(dir);
     let files: Vec<Vec<u8>> = files.iter().map(|path| fs::read(path).unwrap()).collect();
     let mut bases = Vec::new();
     for file in &files {
         let segment = Part::of(file, 0, "Segment file `segment-NNNNNNNN`");
-        assert_eq!((segment.field("SEGMENT_MAGIC"), segment.number("VERSION")), (b"mmqsegmt".as_slice(), 1));
+        assert_eq!(
+            (segment.field("SEGMENT_MAGIC"), segment.number("VERSION")),
+            (b"mmqsegmt".as_slice(), 1)
+        );
         assert_eq!((segment.field("QUEUE_ID"), segment.number("STATE")), (id, 1));
         segment.check("HEADER_CRC", &[]);
         bases.push((segment.number("BASE"), segment.number("LENGTH")));
@@ -260,8 +284,12 @@ fn the_bytes_lie_where_the_page_says() {
         let mut at = 128;
         while at + 16 <= file.len() && base + (at as u64 - 128) < tail {
             let fragment = Part::of(file, at, "Fragment");
-            let (len, kind) = (fragment.number("FRAGMENT_LEN") as usize, fragment.number("FRAGMENT_KIND"));
-            let words = [(at as u64 - 128) << 32 | len as u64, fragment.number("FRAGMENT_SEQ") | kind << 40];
+            let (len, kind) =
+                (fragment.number("FRAGMENT_LEN") as usize, fragment.number("FRAGMENT_KIND"));
+            let words = [
+                (at as u64 - 128) << 32 | len as u64,
+                fragment.number("FRAGMENT_SEQ") | kind << 40,
+            ];
             let state = words.iter().fold(seed, |state, word| crc32c(state, &word.to_le_bytes()));
             assert_eq!(fragment.number("FRAGMENT_CHECK"), u64::from((state ^ state >> 16) as u16));
             if kind & 7 == 1 {
@@ -288,15 +316,16 @@ fn the_bytes_lie_where_the_page_says() {
     assert_eq!(seen, whole);
     // The place of the consumer in the second row.
     let (consumers, _) = row("Index file `index`", "first extent of consumers");
-    let name = Part::of(&index, consumers + 256, "Name of a consumer");
+    let name = Part::of(index, consumers + 256, "Name of a consumer");
     assert_eq!((name.number("NAME_LEN"), &name.field("NAME")[..6]), (6, b"worker".as_slice()));
 }
 
 #[test]
 fn a_later_version_is_refused_and_no_byte_is_changed() {
-    for (file, heading, crc) in
-        [("index", "Index header", "INDEX_CRC"), ("segment-00000000", "Segment file `segment-NNNNNNNN`", "HEADER_CRC")]
-    {
+    for (file, heading, crc) in [
+        ("index", "Index header", "INDEX_CRC"),
+        ("segment-00000000", "Segment file `segment-NNNNNNNN`", "HEADER_CRC"),
+    ] {
         let home = tempfile::tempdir().unwrap();
         let dir = home.path().join("queue");
         copy_directory(&fixtures().join("worked"), &dir);
@@ -307,10 +336,14 @@ fn a_later_version_is_refused_and_no_byte_is_changed() {
         let sum = !crc32c(u32::MAX, &bytes[..at]);
         bytes[at..at + len].copy_from_slice(&sum.to_le_bytes());
         fs::write(dir.join(file), bytes).unwrap();
-        let all = |dir: &Path| names(dir).into_iter().map(|name| fs::read(dir.join(name)).unwrap()).collect::<Vec<_>>();
+        let all = |dir: &Path| {
+            names(dir).into_iter().map(|name| fs::read(dir.join(name)).unwrap()).collect::<Vec<_>>()
+        };
         let before = all(&dir);
         match options().open(&dir) {
-            Err(Error::UnsupportedFormat { path, found: 2, supported: 1 }) => assert_eq!(path, dir.join(file)),
+            Err(Error::UnsupportedFormat { path, found: 2, supported: 1 }) => {
+                assert_eq!(path, dir.join(file))
+            }
             other => panic!("{file}: {other:?}"),
         }
         assert!(all(&dir) == before, "{file}: bytes were changed");

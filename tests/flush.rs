@@ -1,6 +1,6 @@
-//! What is durable and when: `flush`, `flush_every_ops`, `flush_every`, `durable_seq`, `wait_durable`. That the bytes
-//! themselves survive a power cut is shown on the simulated disk (`src`); here, that the calls keep their word about
-//! when they flush, on a real one.
+//! What is durable and when: `flush`, `flush_every_ops`, `flush_every`, `durable_seq`,
+//! `wait_durable`. That the bytes themselves survive a power cut is shown on the simulated disk
+//! (`src`); here, that the calls keep their word about when they flush, on a real one.
 
 mod support;
 
@@ -160,7 +160,10 @@ fn many_threads_with_a_flush_at_every_operation_are_each_durable_on_return() {
                     together.wait();
                     for _ in 0..each {
                         let seq = queue.enqueue([7; 300]).unwrap();
-                        assert!(queue.durable_seq() > seq, "{seq} was acknowledged before it was durable");
+                        assert!(
+                            queue.durable_seq() > seq,
+                            "{seq} was acknowledged before it was durable"
+                        );
                     }
                 });
             }
@@ -273,8 +276,16 @@ fn the_timer_of_an_hour_delays_neither_close_nor_drop() {
 fn a_timer_thread_is_there_only_when_asked_for_and_gone_after_close() {
     // A process of its own: other tests start and end threads too.
     if std::env::var_os("MMQ_TIMER_CHILD").is_none() {
-        let mut child = support::itself("a_timer_thread_is_there_only_when_asked_for_and_gone_after_close");
-        assert!(child.env("MMQ_TIMER_CHILD", "1").stdout(std::process::Stdio::null()).status().unwrap().success());
+        let mut child =
+            support::itself("a_timer_thread_is_there_only_when_asked_for_and_gone_after_close");
+        assert!(
+            child
+                .env("MMQ_TIMER_CHILD", "1")
+                .stdout(std::process::Stdio::null())
+                .status()
+                .unwrap()
+                .success()
+        );
         return;
     }
     let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();

@@ -1,4 +1,5 @@
-//! The fuzz targets' bodies over the checked-in corpus and over inputs made from a seed, without a fuzzer.
+//! The fuzz targets' bodies over the checked-in corpus and over inputs made from a seed, without a
+//! fuzzer.
 
 #[path = "support/fuzz_bodies.rs"]
 mod fuzz_bodies;

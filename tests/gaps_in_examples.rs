@@ -1,5 +1,6 @@
-//! The examples on a queue of 4,000 messages with six flipped bytes: each tells the six and reads all the others. (Those in C
-//! and C++, and the programs of the README and of `mmq.h`: `tests/c_api/gaps.rs`.)
+//! The examples on a queue of 4,000 messages with six flipped bytes: each tells the six and reads
+//! all the others. (Those in C and C++, and the programs of the README and of `mmq.h`:
+//! `tests/c_api/gaps.rs`.)
 
 #![cfg(unix)]
 
@@ -73,7 +74,10 @@ fn hello_reads_all_that_is_left() {
 #[test]
 fn producer_consumer_reads_all_that_is_left() {
     let (_dir, queue) = damaged(job);
-    assert_eq!(producer_consumer::consume(&queue, MESSAGES).unwrap(), (WHOLE, WHOLE as usize * job(0).len()));
+    assert_eq!(
+        producer_consumer::consume(&queue, MESSAGES).unwrap(),
+        (WHOLE, WHOLE as usize * job(0).len())
+    );
     read_to_the_end(&queue);
 }
 
@@ -81,15 +85,22 @@ fn producer_consumer_reads_all_that_is_left() {
 fn threads_reads_all_that_is_left() {
     let payload = |number: u64| [(number % 4).to_le_bytes(), (number / 4).to_le_bytes()].concat();
     // What comes behind those sixteen bytes makes each message one of its kind.
-    let unique =
-        |number: u64| [payload(number), (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes().into()].concat();
+    let unique = |number: u64| {
+        [payload(number), (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes().into()]
+            .concat()
+    };
     let (_dir, queue) = damaged(unique);
     let passed = AtomicU64::new(0);
     let received = std::thread::scope(|scope| {
-        let consumers: Vec<_> = (0..3).map(|_| scope.spawn(|| threads::consume(&queue, MESSAGES, &passed))).collect();
-        consumers.into_iter().flat_map(|consumer| consumer.join().unwrap().unwrap()).collect::<Vec<_>>()
+        let consumers: Vec<_> =
+            (0..3).map(|_| scope.spawn(|| threads::consume(&queue, MESSAGES, &passed))).collect();
+        consumers
+            .into_iter()
+            .flat_map(|consumer| consumer.join().unwrap().unwrap())
+            .collect::<Vec<_>>()
     });
-    let mut numbers: Vec<u64> = received.into_iter().map(|(producer, number)| 4 * number + producer).collect();
+    let mut numbers: Vec<u64> =
+        received.into_iter().map(|(producer, number)| 4 * number + producer).collect();
     numbers.sort_unstable();
     assert!(numbers.into_iter().eq((0..MESSAGES).filter(|number| !DAMAGED.contains(number))));
     read_to_the_end(&queue);
@@ -97,12 +108,16 @@ fn threads_reads_all_that_is_left() {
 
 #[test]
 fn recovery_reads_all_that_is_left_and_says_what_was_lost() {
-    let (_dir, queue) = damaged(|number| format!("round long enough to be found once, message {number}").into());
+    let (_dir, queue) =
+        damaged(|number| format!("round long enough to be found once, message {number}").into());
     // What is lost is no success, were there as many as were acknowledged or not.
     let error = recovery::examine(&queue, "long enough to be found once", WHOLE).unwrap_err();
     assert_eq!(
         error.to_string(),
-        format!("{WHOLE} messages were acknowledged, {WHOLE} are there, {} are lost", DAMAGED.len())
+        format!(
+            "{WHOLE} messages were acknowledged, {WHOLE} are there, {} are lost",
+            DAMAGED.len()
+        )
     );
     read_to_the_end(&queue);
 }
@@ -155,7 +170,10 @@ fn spool_tells_what_was_lost_gives_all_else_and_fails() {
     let refused = spool(&[keep, &dir.path().join("left"), to, &output]).wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(1), "{said}");
-    assert!(said.contains("holds 4000 messages of an earlier run: name another directory"), "{said}");
+    assert!(
+        said.contains("holds 4000 messages of an earlier run: name another directory"),
+        "{said}"
+    );
     assert_eq!(Queue::open(dir.path().join("left")).unwrap().len(), MESSAGES);
 }
 
@@ -182,7 +200,8 @@ fn workers_do_all_that_is_left() {
     let workers = queue.consumer("workers").unwrap();
     let workers::Outcome { done, failed, lost } = workers::work(&workers).unwrap();
     // Every tenth fails once: of 3, 13, 23, ... all but the one that is damaged.
-    let tenth = (0..MESSAGES).filter(|number| number % 10 == 3 && !DAMAGED.contains(number)).count() as u64;
+    let tenth =
+        (0..MESSAGES).filter(|number| number % 10 == 3 && !DAMAGED.contains(number)).count() as u64;
     assert_eq!((done, failed, lost), (WHOLE, tenth, DAMAGED.len() as u64));
     assert_eq!((workers.len(), workers.in_flight()), (0, 0));
     read_to_the_end(&queue);
@@ -211,17 +230,22 @@ fn every_way_to_read_goes_on_behind_gaps_and_tells_each_number_once() {
     };
 
     let (one, two, three, four) = (consumer("1"), consumer("2"), consumer("3"), consumer("4"));
-    check(&mut |told| Ok(past_gaps(|| one.dequeue(), |gap| told.extend(numbers(gap)))?.map(|m| vec![m.seq()])));
+    check(&mut |told| {
+        Ok(past_gaps(|| one.dequeue(), |gap| told.extend(numbers(gap)))?.map(|m| vec![m.seq()]))
+    });
     let mut buffer = Vec::new();
     check(&mut |told| {
-        Ok(past_gaps(|| two.dequeue_into(&mut buffer), |gap| told.extend(numbers(gap)))?.map(|seq| vec![seq]))
+        Ok(past_gaps(|| two.dequeue_into(&mut buffer), |gap| told.extend(numbers(gap)))?
+            .map(|seq| vec![seq]))
     });
     check(&mut |told| {
         let batch = past_gaps(|| three.dequeue_batch(50), |gap| told.extend(numbers(gap)))?;
         Ok((!batch.is_empty()).then(|| batch.iter().map(|message| message.seq()).collect()))
     });
     check(&mut |told| {
-        let Some(delivery) = past_gaps(|| four.receive(), |gap| told.extend(numbers(gap)))? else { return Ok(None) };
+        let Some(delivery) = past_gaps(|| four.receive(), |gap| told.extend(numbers(gap)))? else {
+            return Ok(None);
+        };
         let seq = delivery.seq();
         delivery.ack().map(|()| Some(vec![seq]))
     });

@@ -1,11 +1,13 @@
-//! `include/mmq.h` is made from `src/ffi/` and checked in. This test makes it anew and compares; `MMQ_BLESS=1 cargo test
-//! --test header` writes the new one.
+//! `include/mmq.h` is made from `src/ffi/` and checked in. This test makes it anew and compares;
+//! `MMQ_BLESS=1 cargo test --test header` writes the new one.
 
 use std::path::Path;
 
 /// In the order of the header.
-const SOURCES: [&str; 11] =
-    ["status", "errors", "options", "queue", "message", "gap", "consumer", "receive", "iter", "delivery", "stats"];
+const SOURCES: [&str; 11] = [
+    "status", "errors", "options", "queue", "message", "gap", "consumer", "receive", "iter",
+    "delivery", "stats",
+];
 
 /// The file whose program stands in the header.
 const EXAMPLE: &str = "tests/c/header_example.c";
@@ -16,8 +18,9 @@ fn version_macros() -> String {
         ("MINOR", env!("CARGO_PKG_VERSION_MINOR")),
         ("PATCH", env!("CARGO_PKG_VERSION_PATCH")),
     ];
-    let mut text =
-        String::from("/** The version this header belongs to. mmq_version tells the running library's. */\n");
+    let mut text = String::from(
+        "/** The version this header belongs to. mmq_version tells the running library's. */\n",
+    );
     for (name, number) in macros {
         text += &format!("#define MMQ_VERSION_{name} {number}\n");
     }
@@ -58,7 +61,9 @@ fn in_one_line(header: &str) -> String {
     let mut at = 0;
     while at < lines.len() {
         let comment = match lines[at..] {
-            [begin, middle, end, ..] if begin.trim() == "/**" && end.trim() == "*/" => middle.trim().strip_prefix("* "),
+            [begin, middle, end, ..] if begin.trim() == "/**" && end.trim() == "*/" => {
+                middle.trim().strip_prefix("* ")
+            }
             _ => None,
         };
         if let Some(comment) = comment {
@@ -83,13 +88,19 @@ fn the_header_is_current() {
         return;
     }
     let old = std::fs::read_to_string(&path).unwrap_or_default();
-    if let Some((line, (old, new))) = old.lines().zip(new.lines()).enumerate().find(|(_, (old, new))| old != new) {
+    if let Some((line, (old, new))) =
+        old.lines().zip(new.lines()).enumerate().find(|(_, (old, new))| old != new)
+    {
         panic!(
             "include/mmq.h is not current at line {}:\n  {old}\n  {new}\nrun MMQ_BLESS=1 cargo test --test header",
             line + 1
         );
     }
-    assert_eq!(old.len(), new.len(), "include/mmq.h is not current; run MMQ_BLESS=1 cargo test --test header");
+    assert_eq!(
+        old.len(),
+        new.len(),
+        "include/mmq.h is not current; run MMQ_BLESS=1 cargo test --test header"
+    );
 }
 
 #[test]
@@ -104,13 +115,20 @@ fn every_function_of_the_source_is_in_the_header_and_says_what_it_returns() {
             let (name, rest) = declaration["extern \"C\" fn ".len()..].split_once('(').unwrap();
             functions += 1;
             assert!(header.contains(&format!("{name}(")), "{name} is not in the header");
-            let comment = &before[before.rfind("\n\n").unwrap()..];
+            let comment = before[before.rfind("\n\n").unwrap()..].replace("\n///", "");
             let signature = &rest[..rest.find('{').unwrap()];
-            assert_eq!(signature.contains("->"), comment.contains("@return"), "{name}: what it returns");
+            assert_eq!(
+                signature.contains("->"),
+                comment.contains("@return"),
+                "{name}: what it returns"
+            );
             let (arguments, _) = signature.split_once(')').unwrap();
             for argument in arguments.split(',').filter_map(|argument| argument.split_once(':')) {
                 let argument = argument.0.trim();
-                assert!(comment.contains(&format!("@param {argument} ")), "{name}: nothing is said of {argument}");
+                assert!(
+                    comment.contains(&format!("@param {argument} ")),
+                    "{name}: nothing is said of {argument}"
+                );
             }
             assert!(text[at..].contains("guard"), "{name} has no guard");
         }

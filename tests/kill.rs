@@ -1,8 +1,10 @@
-//! Promise P1: nothing acknowledged is lost when the process dies at any instruction. A child works on a queue and
-//! tells its parent, through a pipe, what it is about to do and what was acknowledged; the parent kills it at a random
-//! moment, opens the queue and holds it to what was told.
+//! Promise P1: nothing acknowledged is lost when the process dies at any instruction. A child works
+//! on a queue and tells its parent, through a pipe, what it is about to do and what was
+//! acknowledged; the parent kills it at a random moment, opens the queue and holds it to what was
+//! told.
 //!
-//! `MMQ_KILL_ROUNDS` sets the rounds of each variant, `MMQ_SEED` replays the plan (not the moments of death).
+//! `MMQ_KILL_ROUNDS` sets the rounds of each variant, `MMQ_SEED` replays the plan (not the moments
+//! of death).
 
 #![cfg(unix)]
 
@@ -148,7 +150,9 @@ fn the_child_that_is_killed() {
         } else {
             Line::WillPut(1).tell();
             let given = match random.chance(3) {
-                true => queue.enqueue_with(messages.len_of(tail), |bytes| messages.write(tail, bytes)),
+                true => {
+                    queue.enqueue_with(messages.len_of(tail), |bytes| messages.write(tail, bytes))
+                }
                 false => queue.enqueue(messages.bytes(tail)),
             };
             let given = match given {
@@ -179,13 +183,16 @@ fn live_and_die(dir: &Path, variant: usize, seed: u64, mut known: Known, life: D
         .env("MMQ_KILL_DIR", dir)
         .env("MMQ_KILL_VARIANT", variant.to_string())
         .env("MMQ_KILL_SEED", seed.to_string());
-    command.env("MMQ_KILL_NEXT", known.next.to_string()).env("MMQ_KILL_PLACE", known.place.to_string());
+    command
+        .env("MMQ_KILL_NEXT", known.next.to_string())
+        .env("MMQ_KILL_PLACE", known.place.to_string());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap());
     let mut first = String::new();
     lines.read_line(&mut first).unwrap();
     assert_eq!(Line::parse(first.trim_end()), Some(Line::Open), "the child said {first:?}");
-    let reader = std::thread::spawn(move || lines.lines().map_while(Result::ok).collect::<Vec<String>>());
+    let reader =
+        std::thread::spawn(move || lines.lines().map_while(Result::ok).collect::<Vec<String>>());
     let begin = Instant::now();
     while begin.elapsed() < life {
         std::thread::sleep((life - begin.elapsed().min(life)).min(Duration::from_millis(5)));
@@ -193,7 +200,11 @@ fn live_and_die(dir: &Path, variant: usize, seed: u64, mut known: Known, life: D
     child.kill().unwrap();
     let status = child.wait().unwrap();
     let lines = reader.join().unwrap();
-    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "the child died by itself: {lines:?}");
+    assert_eq!(
+        std::os::unix::process::ExitStatusExt::signal(&status),
+        Some(9),
+        "the child died by itself: {lines:?}"
+    );
     for line in lines {
         match Line::parse(&line).unwrap_or_else(|| panic!("the child said {line:?}")) {
             Line::Open => panic!("opened twice"),
@@ -211,15 +222,23 @@ fn check(queue: &Queue, messages: &Messages, known: Known) -> (u64, u64) {
     let len = queue.len();
     let mut seqs = Vec::new();
     for message in queue.iter() {
-        let message = message.unwrap_or_else(|error| panic!("a mere process death loses nothing: {error}; {known:?}"));
+        let message = message.unwrap_or_else(|error| {
+            panic!("a mere process death loses nothing: {error}; {known:?}")
+        });
         messages.check(message.seq(), &message);
         seqs.push(message.seq());
     }
     assert_eq!(len, seqs.len() as u64, "len is right at once; {known:?}");
     let next = queue.stats().next_seq;
     let place = seqs.first().copied().unwrap_or(next);
-    assert!(seqs.iter().copied().eq(place..next), "not every number from {place} to {next}: {seqs:?}; {known:?}");
-    assert!((known.place..=known.place + known.taking).contains(&place), "place {place} after {known:?}");
+    assert!(
+        seqs.iter().copied().eq(place..next),
+        "not every number from {place} to {next}: {seqs:?}; {known:?}"
+    );
+    assert!(
+        (known.place..=known.place + known.taking).contains(&place),
+        "place {place} after {known:?}"
+    );
     assert!(
         next == known.next || next == known.next + known.putting,
         "next number {next} after {known:?}: lost, or a part of a batch"
@@ -315,10 +334,12 @@ fn sigkill_while_the_queue_is_being_opened_loses_nothing() {
     drop(queue);
     let mut known = Known { place: 0, next: 200, ..Known::default() };
     for _ in 0..count("MMQ_KILL_ROUNDS", 20) {
-        // One child dies at work, so that the next opening has something to recover, and that one dies in the opening.
+        // One child dies at work, so that the next opening has something to recover, and that one
+        // dies in the opening.
         known = live_and_die(dir.path(), 2, seed, known, Duration::from_micros(random.below(3000)));
         let mut opening = itself("the_child_that_only_opens");
-        let opening = opening.env("MMQ_KILL_DIR", dir.path()).stdout(Stdio::null()).stderr(Stdio::null());
+        let opening =
+            opening.env("MMQ_KILL_DIR", dir.path()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = opening.spawn().unwrap();
         std::thread::sleep(Duration::from_micros(random.below(8000)));
         child.kill().unwrap();

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// From the bottom up. What stands in one row does not import from each other, but for the last two rows, which users see.
+/// From the bottom up. What stands in one row does not import from each other, but for the last two
+/// rows, which users see.
 const ROWS: &[&[&str]] = &[
     &["error"],
     &["events", "stats"],
@@ -41,8 +42,8 @@ fn row(folder: &str) -> usize {
     found.unwrap_or_else(|| panic!("`{folder}` stands in no row: add it to tests/layering.rs"))
 }
 
-/// Every product file under `src`, with the folder (or the file beside lib.rs) that it belongs to and the text without its
-/// tests and comments.
+/// Every product file under `src`, with the folder (or the file beside lib.rs) that it belongs to
+/// and the text without its tests and comments.
 fn product() -> Vec<(String, PathBuf, String)> {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut folders = vec![src.clone()];
@@ -51,7 +52,8 @@ fn product() -> Vec<(String, PathBuf, String)> {
         for listed in fs::read_dir(&folder).unwrap() {
             let path = listed.unwrap().path();
             let inside = path.strip_prefix(&src).unwrap().to_owned();
-            let first = inside.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_owned();
+            let first =
+                inside.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_owned();
             let name = path.file_stem().unwrap().to_str().unwrap();
             if ["lib", "planted", "tests"].contains(&first.as_str()) || name == "tests" {
                 continue;
@@ -62,7 +64,9 @@ fn product() -> Vec<(String, PathBuf, String)> {
             }
             let source = fs::read_to_string(&path).unwrap();
             let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
-            let lines = source.lines().map(|line| if line.trim_start().starts_with("//") { "" } else { line });
+            let lines = source
+                .lines()
+                .map(|line| if line.trim_start().starts_with("//") { "" } else { line });
             found.push((first, path, lines.collect::<Vec<_>>().join("\n")));
         }
     }
@@ -78,11 +82,16 @@ fn within_the_c_door_there_is_no_circle() {
         if folder != "ffi" || file == "mod" {
             continue;
         }
-        let from = row(&file).unwrap_or_else(|| panic!("`{file}` stands in no row: add it to tests/layering.rs"));
+        let from = row(&file)
+            .unwrap_or_else(|| panic!("`{file}` stands in no row: add it to tests/layering.rs"));
         for (at, _) in source.match_indices("super::") {
             let imported = word(&source[at + "super::".len()..]);
             let lower = row(imported).is_some_and(|to| to < from);
-            assert!(lower, "{}: imports from `{imported}`, which does not stand lower", path.display());
+            assert!(
+                lower,
+                "{}: imports from `{imported}`, which does not stand lower",
+                path.display()
+            );
         }
     }
 }
@@ -100,7 +109,8 @@ fn a_folder_imports_only_from_what_stands_lower() {
             for (at, _) in line.match_indices("crate::") {
                 let rest = &line[at + "crate::".len()..];
                 let imported = word(rest);
-                let is_module = rest[imported.len()..].starts_with("::") && imported.starts_with(char::is_lowercase);
+                let is_module = rest[imported.len()..].starts_with("::")
+                    && imported.starts_with(char::is_lowercase);
                 if !is_module || imported == folder || imported == "tests" {
                     continue;
                 }
@@ -118,8 +128,8 @@ fn a_folder_imports_only_from_what_stands_lower() {
     assert!(seen > 200, "only {seen} imports were found");
 }
 
-/// With this no call goes upwards that the imports do not show: a method of a type stands where the type does, or in a row
-/// that users see.
+/// With this no call goes upwards that the imports do not show: a method of a type stands where the
+/// type does, or in a row that users see.
 #[test]
 fn methods_stand_where_their_type_does() {
     let files = product();
@@ -127,7 +137,10 @@ fn methods_stand_where_their_type_does() {
     for (folder, _, source) in &files {
         for line in source.lines() {
             let line = line.trim_start();
-            let line = line.strip_prefix("pub(crate) ").or(line.strip_prefix("pub(super) ")).unwrap_or(line);
+            let line = line
+                .strip_prefix("pub(crate) ")
+                .or(line.strip_prefix("pub(super) "))
+                .unwrap_or(line);
             let line = line.strip_prefix("pub ").unwrap_or(line);
             for kind in ["struct ", "enum ", "trait ", "type "] {
                 if let Some(rest) = line.strip_prefix(kind) {
@@ -150,8 +163,9 @@ fn methods_stand_where_their_type_does() {
                 head = &generics[end.expect("generics end on their line") + 1..];
             }
             let head = head.trim_start().trim_start_matches('!');
-            let (first, second) =
-                head.split_once(" for ").map_or((head, None), |(first, second)| (first, Some(second)));
+            let (first, second) = head
+                .split_once(" for ")
+                .map_or((head, None), |(first, second)| (first, Some(second)));
             let last = |text: &str| {
                 let path = text.split(['<', ' ', '{']).next().unwrap_or("");
                 path.trim_start_matches('&').rsplit("::").next().unwrap_or("").to_owned()
@@ -161,14 +175,18 @@ fn methods_stand_where_their_type_does() {
                 home.get(name.as_str()).is_none_or(|homes| {
                     homes.contains(&folder.as_str())
                         || row(folder) == row(SEEN_BY_USERS)
-                            && homes.iter().any(|home| row(home) < row(folder) && *home == "options")
+                            && homes
+                                .iter()
+                                .any(|home| row(home) < row(folder) && *home == "options")
                 })
             };
             seen += 1;
             let fine = match second {
                 None => is_here(first) && home.contains_key(last(first).as_str()),
                 // A trait of another folder for a type of this one, or a trait of this one.
-                Some(second) => is_here(second) || is_here(first) && home.contains_key(last(first).as_str()),
+                Some(second) => {
+                    is_here(second) || is_here(first) && home.contains_key(last(first).as_str())
+                }
             };
             assert!(fine, "{}: `{line}` is an `impl` of another folder's type", path.display());
         }
@@ -179,7 +197,11 @@ fn methods_stand_where_their_type_does() {
 #[test]
 fn planted_bugs_take_one_line() {
     for (_, path, source) in product() {
-        assert!(!source.contains("Mutant::"), "{}: a bug is planted with `planted!`", path.display());
+        assert!(
+            !source.contains("Mutant::"),
+            "{}: a bug is planted with `planted!`",
+            path.display()
+        );
     }
 }
 

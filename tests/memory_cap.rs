@@ -1,5 +1,6 @@
-//! Promise P6 for memory: what is mapped stays within `max_mapped_arenas * arena_size`, by the kernel's own account,
-//! whatever the length of the messages, the backlog and the number of messages held.
+//! Promise P6 for memory: what is mapped stays within `max_mapped_arenas * arena_size`, by the
+//! kernel's own account, whatever the length of the messages, the backlog and the number of
+//! messages held.
 
 #![cfg(target_os = "linux")]
 
@@ -13,8 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use mmq::{Options, Queue};
 use support::{KIB, MIB, Messages, itself, mapped, mapped_beside, open_files};
 
-/// Descriptors a queue may hold: the directory, the index, the two ends' segments, and the spares kept while messages
-/// pass (how many there are at a moment depends on how far the keeper's thread has come).
+/// Descriptors a queue may hold: the directory, the index, the two ends' segments, and the spares
+/// kept while messages pass (how many there are at a moment depends on how far the keeper's thread
+/// has come).
 const MOST_OPEN: usize = 12;
 
 /// Holds a queue's mappings to its cap, sample by sample.
@@ -39,7 +41,12 @@ impl<'a> Cap<'a> {
         }
         self.most = self.most.max(now.bytes);
         self.samples += 1;
-        assert!(now.bytes <= self.bytes, "{now:?} after {} samples: more than {} bytes", self.samples, self.bytes);
+        assert!(
+            now.bytes <= self.bytes,
+            "{now:?} after {} samples: more than {} bytes",
+            self.samples,
+            self.bytes
+        );
     }
 }
 
@@ -47,11 +54,12 @@ fn capped(arena: usize, dir: &Path) -> Queue {
     Options::new().arena_size(arena as u64).max_mapped_arenas(3).open(dir).unwrap()
 }
 
-/// Sends messages of about 1 MB through arenas of `arena` bytes: a backlog, then alternately, then the rest, by every
-/// method, sampling between any two calls and inside the writing closure.
+/// Sends messages of about 1 MB through arenas of `arena` bytes: a backlog, then alternately, then
+/// the rest, by every method, sampling between any two calls and inside the writing closure.
 fn large_messages_through(arena: usize) {
     let dir = tempfile::tempdir().unwrap();
-    let messages = Messages::new(arena as u64, &[1_000_000..=1_000_000, MIB..=MIB, 900_000..=1_100_000]);
+    let messages =
+        Messages::new(arena as u64, &[1_000_000..=1_000_000, MIB..=MIB, 900_000..=1_100_000]);
     let queue = capped(arena, dir.path());
     let mut cap = Cap::new(dir.path(), arena);
     cap.sample();
@@ -99,7 +107,10 @@ fn large_messages_through(arena: usize) {
     }
     (0..24).for_each(|_| take(&mut cap));
     assert!(queue.is_empty());
-    println!("arenas of {arena}: {} samples, at most {} of {} bytes mapped", cap.samples, cap.most, cap.bytes);
+    println!(
+        "arenas of {arena}: {} samples, at most {} of {} bytes mapped",
+        cap.samples, cap.most, cap.bytes
+    );
     queue.close().unwrap();
     assert_eq!(mapped(dir.path()).count, 0, "close leaves nothing mapped");
     assert_eq!(open_files(dir.path()), 0, "close leaves nothing open");
@@ -225,11 +236,13 @@ fn figures_agree_with_the_kernel() {
 
 fn status(field: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = text.lines().find(|line| line.starts_with(field)).expect("a line of /proc/self/status");
+    let line =
+        text.lines().find(|line| line.starts_with(field)).expect("a line of /proc/self/status");
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// 4 GiB on disk under a cap of 12 MiB, in a process of its own so that the peak is this queue's alone.
+/// 4 GiB on disk under a cap of 12 MiB, in a process of its own so that the peak is this queue's
+/// alone.
 #[test]
 #[ignore = "takes 4 GiB of disk and a minute: run with --ignored"]
 fn a_backlog_of_4_gib_takes_constant_memory() {
@@ -268,6 +281,10 @@ fn a_backlog_of_4_gib_takes_constant_memory() {
         }
     }
     let grown = status("VmHWM:") - before;
-    println!("peak resident memory grew by {} KiB, mapped at most {} KiB", grown >> 10, cap.most >> 10);
+    println!(
+        "peak resident memory grew by {} KiB, mapped at most {} KiB",
+        grown >> 10,
+        cap.most >> 10
+    );
     assert!(grown <= (12 + 8) << 20, "peak resident memory grew by {grown} bytes");
 }

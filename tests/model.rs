@@ -42,7 +42,10 @@ struct Geometry {
 
 impl Geometry {
     fn options(self) -> Options {
-        Options::new().arena_size(self.arena).max_mapped_arenas(self.cap).flush_every_ops(self.flush_every_ops)
+        Options::new()
+            .arena_size(self.arena)
+            .max_mapped_arenas(self.cap)
+            .flush_every_ops(self.flush_every_ops)
     }
 }
 
@@ -78,10 +81,19 @@ fn size() -> impl Strategy<Value = Size> {
 }
 
 fn geometry() -> impl Strategy<Value = Geometry> {
-    let arena = prop_oneof![4 => Just(4u64 << 10), 2 => Just(8 << 10), 2 => Just(64 << 10), 1 => Just(4 << 20)];
+    let arena = prop_oneof![
+        4 => Just(4u64 << 10),
+        2 => Just(8 << 10),
+        2 => Just(64 << 10),
+        1 => Just(4 << 20),
+    ];
     let cap = prop_oneof![Just(Some(3)), Just(Some(10)), Just(None)];
     let flush = prop_oneof![4 => Just(None), 1 => Just(Some(1)), 1 => Just(Some(7))];
-    (arena, cap, flush).prop_map(|(arena, cap, flush_every_ops)| Geometry { arena, cap, flush_every_ops })
+    (arena, cap, flush).prop_map(|(arena, cap, flush_every_ops)| Geometry {
+        arena,
+        cap,
+        flush_every_ops,
+    })
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
@@ -173,7 +185,8 @@ impl Case<'_> {
                 self.put(bytes);
             }
             Operation::EnqueueBatch(sizes) => {
-                let batch: Vec<_> = (0..).zip(sizes).map(|(ahead, size)| self.make(ahead, *size)).collect();
+                let batch: Vec<_> =
+                    (0..).zip(sizes).map(|(ahead, size)| self.make(ahead, *size)).collect();
                 let given = self.queue().enqueue_batch(&batch).unwrap();
                 if !batch.is_empty() {
                     prop_assert_eq!(given.start, self.model.next);
@@ -183,7 +196,10 @@ impl Case<'_> {
             }
             Operation::EnqueueWith(size) => {
                 let bytes = self.make(0, *size);
-                let given = self.queue().enqueue_with(bytes.len(), |place| place.copy_from_slice(&bytes)).unwrap();
+                let given = self
+                    .queue()
+                    .enqueue_with(bytes.len(), |place| place.copy_from_slice(&bytes))
+                    .unwrap();
                 prop_assert_eq!(given, self.model.next);
                 self.put(bytes);
             }
@@ -279,7 +295,11 @@ impl Case<'_> {
         prop_assert_eq!(queue.len(), model.messages.len() as u64);
         prop_assert_eq!(queue.is_empty(), model.messages.is_empty());
         let durable = queue.durable_seq();
-        prop_assert!((model.durable..=model.next).contains(&durable), "durable_seq {} went back or ahead", durable);
+        prop_assert!(
+            (model.durable..=model.next).contains(&durable),
+            "durable_seq {} went back or ahead",
+            durable
+        );
         if self.geometry.flush_every_ops == Some(1) {
             prop_assert_eq!(durable, model.next, "flush_every_ops(1)");
         }
@@ -327,9 +347,12 @@ fn the_queue_agrees_with_a_vec_deque_whatever_is_done() {
         max_shrink_iters: 2000,
         ..Config::default()
     };
-    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let mut runner =
+        TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let cases = (geometry(), prop::collection::vec(operation(), 1..120), any::<u64>());
-    if let Err(failure) = runner.run(&cases, |(first, operations, key)| run(first, &operations, key)) {
+    if let Err(failure) =
+        runner.run(&cases, |(first, operations, key)| run(first, &operations, key))
+    {
         panic!("MMQ_SEED={seed}: {failure}");
     }
 }

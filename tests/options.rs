@@ -1,7 +1,8 @@
 //! What `open` accepts and refuses, and promise P7: one owner, by a lock that dies with its holder.
 //!
-//! Fork itself is tried in C (`tests/c/fork.c`): every way to it from Rust (`CommandExt::pre_exec`, `rustix::runtime`) is an
-//! unsafe call, and unsafe code has its few places in `src`. What a child started by `Command` inherits is tried below.
+//! Fork itself is tried in C (`tests/c/fork.c`): every way to it from Rust (`CommandExt::pre_exec`,
+//! `rustix::runtime`) is an unsafe call, and unsafe code has its few places in `src`. What a child
+//! started by `Command` inherits is tried below.
 
 #![cfg(unix)]
 
@@ -55,8 +56,16 @@ fn every_value_that_cannot_be_is_refused_by_its_name() {
 fn the_extremes_that_can_be_are_accepted() {
     let extremes = [
         Options::new().arena_size(4096).max_mapped_arenas(3).max_bytes(65536).flush_every_ops(1),
-        Options::new().arena_size(1 << 30).max_mapped_arenas(u32::MAX).max_bytes(u64::MAX).flush_every_ops(u64::MAX),
-        Options::new().max_mapped_arenas(None).flush_every(Duration::MAX).flush_every_ops(None).max_bytes(None),
+        Options::new()
+            .arena_size(1 << 30)
+            .max_mapped_arenas(u32::MAX)
+            .max_bytes(u64::MAX)
+            .flush_every_ops(u64::MAX),
+        Options::new()
+            .max_mapped_arenas(None)
+            .flush_every(Duration::MAX)
+            .flush_every_ops(None)
+            .max_bytes(None),
     ];
     for options in extremes {
         let dir = tempfile::tempdir().unwrap();
@@ -86,7 +95,8 @@ fn the_directory_and_those_above_it_are_made() {
     assert_eq!(Queue::open(&path).unwrap().len(), 1);
     // The same by name alone, without a directory before it.
     let mut child = itself("the_child_with_a_relative_path");
-    let status = child.current_dir(&path).env("MMQ_RELATIVE", "1").stdout(Stdio::null()).status().unwrap();
+    let status =
+        child.current_dir(&path).env("MMQ_RELATIVE", "1").stdout(Stdio::null()).status().unwrap();
     assert!(status.success());
     assert_eq!(Queue::open(path.join("relative")).unwrap().len(), 1);
 }
@@ -124,7 +134,9 @@ fn refused_path(path: &Path, mentioned: &str) {
     for options in [Options::new(), Options::new().create(false)] {
         match options.open(path) {
             Ok(_) => panic!("{path:?} was opened"),
-            Err(error) => assert!(error.to_string().contains(mentioned), "{error} does not name {mentioned}"),
+            Err(error) => {
+                assert!(error.to_string().contains(mentioned), "{error} does not name {mentioned}")
+            }
         }
     }
 }
@@ -160,7 +172,8 @@ fn a_directory_without_permission_is_refused_and_named() {
     for mode in [0o000, 0o555] {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         let error = Queue::open(&path).unwrap_err();
-        assert!(matches!(&error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied));
+        assert!(matches!(&error, Error::Io { source, .. }
+                if source.kind() == std::io::ErrorKind::PermissionDenied));
         assert!(error.to_string().contains("closed"), "{error}");
     }
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -169,7 +182,16 @@ fn a_directory_without_permission_is_refused_and_named() {
 #[test]
 fn foreign_files_in_the_directory_are_left_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let foreign = ["notes.txt", ".hidden", "index.bak", "segment", "segment-", "segment-0000001x", "lock", "00000001"];
+    let foreign = [
+        "notes.txt",
+        ".hidden",
+        "index.bak",
+        "segment",
+        "segment-",
+        "segment-0000001x",
+        "lock",
+        "00000001",
+    ];
     Queue::open(dir.path()).unwrap().close().unwrap();
     for name in foreign {
         fs::write(dir.path().join(name), name.repeat(1000)).unwrap();
@@ -186,7 +208,11 @@ fn foreign_files_in_the_directory_are_left_alone() {
         assert_eq!((queue.stats().gaps, queue.stats().lost_messages), (0, 0));
     }
     for name in foreign {
-        assert_eq!(fs::read(dir.path().join(name)).unwrap(), name.repeat(1000).as_bytes(), "{name}");
+        assert_eq!(
+            fs::read(dir.path().join(name)).unwrap(),
+            name.repeat(1000).as_bytes(),
+            "{name}"
+        );
     }
     assert_eq!(fs::read(dir.path().join("below/file")).unwrap(), b"below");
     assert_eq!(fs::read_link(dir.path().join("link")).unwrap(), Path::new("notes.txt"));
@@ -213,7 +239,15 @@ fn a_directory_that_is_no_queue_is_refused_and_left_alone() {
     let folder = |name: &str| (name.to_owned(), None);
     // Each with the name that the error is to give.
     let directories = [
-        (vec![folder("index"), text("index/page.html"), text("segment-00000000"), text("about.txt")], "index"),
+        (
+            vec![
+                folder("index"),
+                text("index/page.html"),
+                text("segment-00000000"),
+                text("about.txt"),
+            ],
+            "index",
+        ),
         (vec![text("segment-00000000"), text("about.txt")], "segment-00000000"),
         (vec![text("notes.txt"), text(".hidden")], "notes.txt"),
         (vec![text("index")], "index"),
@@ -235,9 +269,13 @@ fn a_directory_that_is_no_queue_is_refused_and_left_alone() {
         for create in [true, false] {
             match Options::new().create(create).open(dir.path()) {
                 Err(error @ Error::NotAQueue { .. }) => {
-                    assert!(matches!(&error, Error::NotAQueue { path, file } if path == dir.path() && file == named));
+                    assert!(matches!(&error, Error::NotAQueue { path, file }
+                            if path == dir.path() && file == named));
                     let text = error.to_string();
-                    assert!(text.contains(dir.path().to_str().unwrap()) && text.contains(named), "{text}");
+                    assert!(
+                        text.contains(dir.path().to_str().unwrap()) && text.contains(named),
+                        "{text}"
+                    );
                 }
                 other => panic!("{made:?}: {other:?}"),
             }
@@ -300,8 +338,14 @@ fn locked_by(path: &Path, holder: u32) {
                 // As the test's own clock has it, give or take what the two readings are apart.
                 let since = since.expect("the holder said since when");
                 let began = *BEGAN.get_or_init(SystemTime::now) - Duration::from_secs(5);
-                assert!(since >= began && since <= SystemTime::now() + Duration::from_secs(5), "{since:?}");
-                assert!(error.to_string().contains(&format!(" is open already in process {holder}")), "{error}");
+                assert!(
+                    since >= began && since <= SystemTime::now() + Duration::from_secs(5),
+                    "{since:?}"
+                );
+                assert!(
+                    error.to_string().contains(&format!(" is open already in process {holder}")),
+                    "{error}"
+                );
             }
             Err(error) => panic!("another error: {error}"),
             Ok(_) => panic!("a second opener was let in"),
@@ -345,7 +389,11 @@ fn the_child_that_holds_a_queue() {
 
 fn holder(dir: &Path) -> Child {
     let mut command = itself("the_child_that_holds_a_queue");
-    let command = command.env("MMQ_HOLD_DIR", dir).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let command = command
+        .env("MMQ_HOLD_DIR", dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -380,7 +428,10 @@ fn a_program_started_while_the_queue_is_open_inherits_neither_lock_nor_files() {
     if let Ok(descriptors) = fs::read_dir(format!("/proc/{}/fd", sleeper.id())) {
         for descriptor in descriptors.flatten() {
             let target = fs::read_link(descriptor.path()).unwrap_or_default();
-            assert!(!target.starts_with(dir.path().canonicalize().unwrap()), "inherited {target:?}");
+            assert!(
+                !target.starts_with(dir.path().canonicalize().unwrap()),
+                "inherited {target:?}"
+            );
         }
     }
     queue.close().unwrap();
@@ -394,8 +445,9 @@ fn a_program_started_while_the_queue_is_open_inherits_neither_lock_nor_files() {
 fn a_closed_queue_is_free_at_once_although_programs_are_being_started() {
     let dir = tempfile::tempdir().unwrap();
     let done = std::sync::atomic::AtomicBool::new(false);
-    // Between its fork and its exec a program being started holds copies of all descriptors, the lock's too: the lock
-    // must be given up by closing, and not merely die with the last descriptor.
+    // Between its fork and its exec a program being started holds copies of all descriptors, the
+    // lock's too: the lock must be given up by closing, and not merely die with the last
+    // descriptor.
     let refused = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(std::sync::atomic::Ordering::Relaxed) {

@@ -1,4 +1,5 @@
-//! Promise P2 across openings: the same messages, order, place and numbers, whatever the options of each opening.
+//! Promise P2 across openings: the same messages, order, place and numbers, whatever the options of
+//! each opening.
 
 mod support;
 
@@ -41,7 +42,11 @@ fn messages_order_place_and_numbers_survive_every_change_of_options() {
         let (mut head, mut tail) = (0, 0);
         for options in variety().iter().chain(variety().iter().rev()) {
             let queue = options.clone().open(dir.path()).unwrap();
-            assert_eq!(queue.len(), tail - head, "len is right before anything is read ({how:?}, {options:?})");
+            assert_eq!(
+                queue.len(),
+                tail - head,
+                "len is right before anything is read ({how:?}, {options:?})"
+            );
             assert_eq!(queue.is_empty(), tail == head);
             assert_eq!(queue.stats().next_seq, tail);
             if head < tail {
@@ -86,7 +91,9 @@ fn reopening_without_doing_anything_changes_nothing() {
         queue.skip().unwrap();
     }
     drop(queue);
-    for (how, options) in [End::Close, End::Drop].into_iter().cycle().zip(variety().iter().cycle().take(24)) {
+    for (how, options) in
+        [End::Close, End::Drop].into_iter().cycle().zip(variety().iter().cycle().take(24))
+    {
         let queue = options.clone().open(dir.path()).unwrap();
         assert_eq!(queue.len(), 5000 - 1234);
         end(queue, how);
@@ -140,7 +147,10 @@ fn a_panic_while_writing_in_place_leaves_no_trace_after_reopening_either() {
         }
     }
     let queue = Queue::open(dir.path()).unwrap();
-    assert_eq!(queue.dequeue_batch(9).unwrap().iter().map(|message| message[0]).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(
+        queue.dequeue_batch(9).unwrap().iter().map(|message| message[0]).collect::<Vec<_>>(),
+        [0, 1, 2]
+    );
     assert!(queue.dequeue().unwrap().is_none());
 }
 

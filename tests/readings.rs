@@ -1,5 +1,6 @@
-//! Promise P4, by every way of reading: whoever mixes them is told of the same messages and the same gaps as whoever takes one
-//! message after the other, and is never handed a byte of what is damaged.
+//! Promise P4, by every way of reading: whoever mixes them is told of the same messages and the
+//! same gaps as whoever takes one message after the other, and is never handed a byte of what is
+//! damaged.
 //!
 //! `MMQ_READING_CASES` sets the number of damaged queues, `MMQ_SEED` replays them.
 
@@ -33,7 +34,8 @@ fn damage(random: &mut Random, dir: &Path) {
     }
 }
 
-/// Arenas and caps of all kinds: records in one window, in several pieces, read ahead; and now and then an age.
+/// Arenas and caps of all kinds: records in one window, in several pieces, read ahead; and now and
+/// then an age.
 fn options(random: &mut Random) -> Options {
     let options = Queue::options()
         .arena_size(*random.pick(&[4096, 16_384, 65_536]))
@@ -85,7 +87,10 @@ fn any_mixture_of_reads_is_told_what_reading_one_by_one_is_told() {
     let mut random = Random::new(seed("readings"));
     let (mut damaged, mut intact) = (0, 0);
     for case in 0..count("MMQ_READING_CASES", 60) {
-        let messages = Messages::new(case, &[0..=200, 0..=200, 0..=200, 1000..=2200, 1000..=2200, 0..=20 * KIB]);
+        let messages = Messages::new(
+            case,
+            &[0..=200, 0..=200, 0..=200, 1000..=2200, 1000..=2200, 0..=20 * KIB],
+        );
         let base = tempfile::tempdir().unwrap();
         let (plain, mixed) = (base.path().join("plain"), base.path().join("mixed"));
         let queue = options(&mut random).open(&plain).unwrap();
@@ -99,7 +104,8 @@ fn any_mixture_of_reads_is_told_what_reading_one_by_one_is_told() {
         let queue = Queue::open(&plain).unwrap();
         let drained = drain(&queue, 4 * written, |seq, bytes| messages.check(seq, bytes));
         assert_eq!(drained.span(), Some((0, written)));
-        let lost: BTreeSet<u64> = drained.gaps().iter().flat_map(|gap| gap.first..=gap.last).collect();
+        let lost: BTreeSet<u64> =
+            drained.gaps().iter().flat_map(|gap| gap.first..=gap.last).collect();
         damaged += lost.len();
         intact += drained.messages().len();
         drop(queue);

@@ -13,17 +13,23 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-const DOCUMENTS: [&str; 5] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/format.md", "docs/figures.md"];
+const DOCUMENTS: [&str; 5] =
+    ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/format.md", "docs/figures.md"];
 
 /// All files below a folder with one of these endings.
 fn files(folder: &str, endings: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for listed in fs::read_dir(root().join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}")) {
+    for listed in
+        fs::read_dir(root().join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}"))
+    {
         let path = listed.unwrap().path();
         let inside = path.strip_prefix(root()).unwrap().to_owned();
         if path.is_dir() {
             found.extend(files(inside.to_str().unwrap(), endings));
-        } else if path.extension().is_some_and(|ending| endings.iter().any(|wanted| ending == *wanted)) {
+        } else if path
+            .extension()
+            .is_some_and(|ending| endings.iter().any(|wanted| ending == *wanted))
+        {
             found.push(inside);
         }
     }
@@ -39,27 +45,36 @@ fn every_test_the_documents_point_to_exists() {
                 continue;
             };
             let source = read(format!("{file}.rs"));
-            assert!(source.contains(&format!("fn {test}(")), "{document}: {file}.rs has no test {test}");
+            assert!(
+                source.contains(&format!("fn {test}(")),
+                "{document}: {file}.rs has no test {test}"
+            );
             seen += 1;
         }
         assert!(seen >= least, "{document} names only {seen} tests");
     }
 }
 
-/// `folder::name` in ARCHITECTURE.md is a function, a type or a constant of that folder of `src`, or of the file of that name.
+/// `folder::name` in ARCHITECTURE.md is a function, a type or a constant of that folder of `src`,
+/// or of the file of that name.
 #[test]
 fn every_name_in_the_architecture_exists() {
     let mut seen = 0;
     for quoted in read("ARCHITECTURE.md").split('`').skip(1).step_by(2) {
-        let Some((folder, name)) = quoted.split_once("::").filter(|(folder, _)| !folder.contains('.')) else {
+        let Some((folder, name)) =
+            quoted.split_once("::").filter(|(folder, _)| !folder.contains('.'))
+        else {
             continue;
         };
         if (folder, name) == ("folder", "name") {
             continue;
         }
         let is_folder = root().join("src").join(folder).is_dir();
-        let sources =
-            if is_folder { files(&format!("src/{folder}"), &["rs"]) } else { vec![format!("src/{folder}.rs").into()] };
+        let sources = if is_folder {
+            files(&format!("src/{folder}"), &["rs"])
+        } else {
+            vec![format!("src/{folder}.rs").into()]
+        };
         let there = ["fn ", "struct ", "enum ", "trait ", "const ", "type "].iter().any(|kind| {
             let head = format!("{kind}{name}");
             sources.iter().map(read).any(|source| {
@@ -95,14 +110,15 @@ fn every_link_leads_somewhere() {
     assert!(seen > 15, "only {seen} links were found");
 }
 
-/// The table of knobs names each variable that anything reads, and none besides. Those by which a test tells its own child what
-/// to do are nobody's to set; the C names begin alike.
+/// The table of knobs names each variable that anything reads, and none besides. Those by which a
+/// test tells its own child what to do are nobody's to set; the C names begin alike.
 #[test]
 fn every_knob_is_in_the_table() {
     let guide = read("CONTRIBUTING.md");
     let (_, table) = guide.split_once("| variable |").expect("the table of knobs");
     let (table, _) = table.split_once("\n\n").expect("its end");
-    let cells = table.lines().skip(2).map(|row| row.split('`').nth(1).expect("a variable in each row"));
+    let cells =
+        table.lines().skip(2).map(|row| row.split('`').nth(1).expect("a variable in each row"));
     let told: BTreeSet<&str> = cells.collect();
     let mut found = BTreeSet::new();
     for folder in ["src", "tests", "benches", "examples"] {
@@ -119,12 +135,25 @@ fn every_knob_is_in_the_table() {
         }
     }
     let own = |name: &str| {
-        ["_CHILD", "_CHILD_", "_DIR", "_VARIANT", "_NEXT", "_PLACE", "_WORK_", "_RELATIVE", "MMQ_KILL_SEED"]
-            .iter()
-            .any(|part| name.contains(part))
+        [
+            "_CHILD",
+            "_CHILD_",
+            "_DIR",
+            "_VARIANT",
+            "_NEXT",
+            "_PLACE",
+            "_WORK_",
+            "_RELATIVE",
+            "MMQ_KILL_SEED",
+        ]
+        .iter()
+        .any(|part| name.contains(part))
     };
-    let wanted: BTreeSet<&str> =
-        found.iter().map(String::as_str).filter(|name| !own(name) || *name == "MMQ_BENCH_DIR").collect();
+    let wanted: BTreeSet<&str> = found
+        .iter()
+        .map(String::as_str)
+        .filter(|name| !own(name) || *name == "MMQ_BENCH_DIR")
+        .collect();
     assert_eq!(told, wanted, "CONTRIBUTING.md and what is read");
 }
 
@@ -132,20 +161,27 @@ fn every_knob_is_in_the_table() {
 fn every_cell_of_the_guarantees_points_to_a_test_that_is_named() {
     let readme = read("README.md");
     let (_, rest) = readme.split_once("| call | visible when |").expect("the table of guarantees");
-    let (table, rest) = rest.split_once("The tests that show it: ").expect("the tests that show them");
+    let (table, rest) =
+        rest.split_once("The tests that show it: ").expect("the tests that show them");
     let (tests, _) = rest.split_once("\n\n").unwrap();
     let named = |number: usize| tests.contains(&format!("{number} `"));
     let last = (1..).take_while(|number| named(*number)).count();
     let mut cited = Vec::new();
     for row in table.lines().filter(|line| line.starts_with("| `") || line.starts_with("| any")) {
         for cell in row.split('|').skip(2).map(str::trim).filter(|cell| !cell.is_empty()) {
-            let numbers = cell.split('[').skip(1).map(|rest| rest.split(']').next().unwrap().parse::<usize>().unwrap());
+            let numbers = cell
+                .split('[')
+                .skip(1)
+                .map(|rest| rest.split(']').next().unwrap().parse::<usize>().unwrap());
             let numbers: Vec<usize> = numbers.collect();
             let says_nothing = ["at once", "changes nothing"].contains(&cell);
             assert!(says_nothing || !numbers.is_empty(), "no test is given for: {cell}");
             cited.extend(numbers);
         }
     }
-    assert!(last >= 15 && cited.iter().all(|number| (1..=last).contains(number)), "{last} tests, {cited:?}");
+    assert!(
+        last >= 15 && cited.iter().all(|number| (1..=last).contains(number)),
+        "{last} tests, {cited:?}"
+    );
     assert!((1..=last).all(|number| cited.contains(&number)), "a test that nothing points to");
 }

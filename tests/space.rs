@@ -1,4 +1,5 @@
-//! Promise P6 for disk, descriptors and mappings: little for an empty queue, given back after a drain, flat for ever.
+//! Promise P6 for disk, descriptors and mappings: little for an empty queue, given back after a
+//! drain, flat for ever.
 
 #![cfg(target_os = "linux")]
 
@@ -7,17 +8,22 @@ mod support;
 use std::path::Path;
 
 use mmq::{Options, Queue};
-use support::{KIB, MIB, Messages, disk, eventually, fill_queue, mapped, names, open_files, segments};
+use support::{
+    KIB, MIB, Messages, disk, eventually, fill_queue, mapped, names, open_files, segments,
+};
 
 /// One active segment and the spares kept for use again.
 const MOST_SEGMENTS: usize = 4;
-/// While messages pass: those at the two ends, and six that are drained or free again; how many at a moment depends on how
-/// far the keeper's thread has come. A new file is made only when none is free and fewer than six are drained.
+/// While messages pass: those at the two ends, and six that are drained or free again; how many at
+/// a moment depends on how far the keeper's thread has come. A new file is made only when none is
+/// free and fewer than six are drained.
 const MOST_BUSY: usize = 9;
 
 #[test]
 fn an_empty_new_queue_takes_less_than_one_mib_of_disk() {
-    for options in [Options::new(), Options::new().arena_size(4096), Options::new().arena_size(1 << 30)] {
+    for options in
+        [Options::new(), Options::new().arena_size(4096), Options::new().arena_size(1 << 30)]
+    {
         let dir = tempfile::tempdir().unwrap();
         let queue = options.open(dir.path()).unwrap();
         assert!(disk(dir.path()) < MIB as u64, "{} bytes while open", disk(dir.path()));
@@ -136,7 +142,8 @@ fn cycling_10_000_segments_leaves_descriptors_mappings_and_files_flat() {
         }
     }
     println!("first half {first_half:?}, second half {second_half:?}");
-    // Bounds, not a comparison of the halves: within them the counts depend on how far the keeper's thread has come.
+    // Bounds, not a comparison of the halves: within them the counts depend on how far the keeper's
+    // thread has come.
     for most in [first_half, second_half] {
         assert!(most.descriptors <= 12 && most.mappings <= 12 && most.files <= 12, "{most:?}");
     }
@@ -160,7 +167,10 @@ fn cycling_ordinary_segments_leaves_everything_flat_too() {
             most.sample(dir.path());
         }
         println!("arenas of {arena}: {most:?}");
-        assert!(most.descriptors <= 12 && most.mappings <= 12 && most.files <= MOST_BUSY + 1, "{most:?}");
+        assert!(
+            most.descriptors <= 12 && most.mappings <= 12 && most.files <= MOST_BUSY + 1,
+            "{most:?}"
+        );
         assert!(most.disk <= (MOST_BUSY * 4 * MIB + MIB) as u64, "{most:?}");
     }
 }
@@ -188,9 +198,12 @@ fn a_backlog_of_many_segments_needs_no_more_descriptors_and_mappings() {
 
 #[test]
 fn the_directory_never_takes_more_than_max_bytes() {
-    for (arena, limit) in [(4 * KIB, 64 << 10), (4 * KIB, 1 << 20), (64 * KIB, 3 << 20), (4 * MIB, 20 << 20)] {
+    for (arena, limit) in
+        [(4 * KIB, 64 << 10), (4 * KIB, 1 << 20), (64 * KIB, 3 << 20), (4 * MIB, 20 << 20)]
+    {
         let dir = tempfile::tempdir().unwrap();
-        let queue = Options::new().arena_size(arena as u64).max_bytes(limit).open(dir.path()).unwrap();
+        let queue =
+            Options::new().arena_size(arena as u64).max_bytes(limit).open(dir.path()).unwrap();
         let messages = Messages::new(4, &[0..=2000]);
         let (mut head, mut tail) = (0, 0);
         for _ in 0..4 {
@@ -206,7 +219,12 @@ fn the_directory_never_takes_more_than_max_bytes() {
                 assert!(tail < 1_000_000, "never full");
             };
             assert!(refused.is_full(), "{refused}");
-            assert!(disk(dir.path()) <= limit, "{} of {limit} bytes: {:?}", disk(dir.path()), queue.stats());
+            assert!(
+                disk(dir.path()) <= limit,
+                "{} of {limit} bytes: {:?}",
+                disk(dir.path()),
+                queue.stats()
+            );
             assert_eq!(queue.len(), tail - head, "a refused message changes nothing");
             while let Some(message) = queue.dequeue().unwrap() {
                 assert_eq!(message.seq(), head);

@@ -8,9 +8,14 @@ use std::time::Duration;
 use mmq::{Error, OnFull, Options, Queue, Stats};
 use support::within;
 
-/// Two producers and `consume`, which ends when it is told to; two threads that look at the figures until all is done.
-/// Returns how often they looked.
-fn looked_at(queue: &Queue, each: u64, consume: impl Fn(&AtomicBool) + Sync, judge: impl Fn(&Stats) + Sync) -> u64 {
+/// Two producers and `consume`, which ends when it is told to; two threads that look at the figures
+/// until all is done. Returns how often they looked.
+fn looked_at(
+    queue: &Queue,
+    each: u64,
+    consume: impl Fn(&AtomicBool) + Sync,
+    judge: impl Fn(&Stats) + Sync,
+) -> u64 {
     /// Says so also when it panics: nobody waits for what does not come.
     struct AtLast<'a>(&'a AtomicBool);
     impl Drop for AtLast<'_> {
@@ -42,8 +47,14 @@ fn looked_at(queue: &Queue, each: u64, consume: impl Fn(&AtomicBool) + Sync, jud
                             stats.enqueued >= last.enqueued && stats.dequeued >= last.dequeued,
                             "{last} then {stats}"
                         );
-                        assert!(stats.lost_messages >= last.lost_messages && stats.gaps >= last.gaps);
-                        assert!(stats.oldest_seq <= stats.next_seq && stats.durable_seq <= stats.next_seq, "{stats:?}");
+                        assert!(
+                            stats.lost_messages >= last.lost_messages && stats.gaps >= last.gaps
+                        );
+                        assert!(
+                            stats.oldest_seq <= stats.next_seq
+                                && stats.durable_seq <= stats.next_seq,
+                            "{stats:?}"
+                        );
                         assert_eq!(stats.messages == 0, stats.oldest_age.is_none(), "{stats:?}");
                         assert!(stats.messages > 0 || stats.bytes == 0, "{stats:?}");
                         (looks, last) = (looks + 1, stats);
@@ -85,7 +96,10 @@ fn no_message_is_both_waiting_and_taken_at_any_look() {
         });
         println!("{looks} looks");
         let stats = queue.stats();
-        assert_eq!((stats.messages, stats.enqueued, stats.dequeued, stats.bytes), (0, 300_000, 300_000, 0));
+        assert_eq!(
+            (stats.messages, stats.enqueued, stats.dequeued, stats.bytes),
+            (0, 300_000, 300_000, 0)
+        );
     });
 }
 
@@ -120,12 +134,14 @@ fn deliveries_out_of_order_are_counted_once_at_any_look() {
     });
 }
 
-/// What was taken, what was told to be missing and what still waits add up, with drops all the time.
+/// What was taken, what was told to be missing and what still waits add up, with drops all the
+/// time.
 #[test]
 fn what_was_dropped_is_lost_or_not_yet_told() {
     within(Duration::from_secs(120), || {
         let dir = tempfile::tempdir().unwrap();
-        let options = Options::new().arena_size(4096).max_bytes(128 << 10).on_full(OnFull::DropOldest);
+        let options =
+            Options::new().arena_size(4096).max_bytes(128 << 10).on_full(OnFull::DropOldest);
         let queue = options.open(dir.path()).unwrap();
         queue.peek().unwrap();
         let consume = |produced: &AtomicBool| {
@@ -167,10 +183,13 @@ fn several_consumers_are_counted_together() {
                         }
                     });
                 }
-                // The default one follows the others: of all that was taken a third at most is its own.
+                // The default one follows the others: of all that was taken a third at most is its
+                // own.
                 loop {
-                    let ending = produced.load(Ordering::Acquire) && named.iter().all(|consumer| consumer.is_empty());
-                    // Looked at before theirs: what is put in between the looks makes theirs longer, never its own.
+                    let ending = produced.load(Ordering::Acquire)
+                        && named.iter().all(|consumer| consumer.is_empty());
+                    // Looked at before theirs: what is put in between the looks makes theirs
+                    // longer, never its own.
                     let behind = |own: u64| named.iter().all(|consumer| consumer.len() < own);
                     while behind(queue.len()) {
                         queue.skip().unwrap();
@@ -193,7 +212,8 @@ fn several_consumers_are_counted_together() {
 fn with_every_message_durable_those_that_are_wait() {
     within(Duration::from_secs(120), || {
         let dir = tempfile::tempdir().unwrap();
-        let queue = Options::new().arena_size(256 << 10).flush_every_ops(1).open(dir.path()).unwrap();
+        let queue =
+            Options::new().arena_size(256 << 10).flush_every_ops(1).open(dir.path()).unwrap();
         queue.peek().unwrap();
         let consume = |_: &AtomicBool| {};
         looked_at(&queue, 150, consume, |stats| {
@@ -202,7 +222,8 @@ fn with_every_message_durable_those_that_are_wait() {
     });
 }
 
-/// The closure holds the producers' lock: looking from within must wait for nobody who waits for that.
+/// The closure holds the producers' lock: looking from within must wait for nobody who waits for
+/// that.
 #[test]
 fn figures_can_be_looked_at_while_a_message_is_filled() {
     within(Duration::from_secs(60), || {
@@ -217,7 +238,9 @@ fn figures_can_be_looked_at_while_a_message_is_filled() {
                     let mut n = 0;
                     while !stop.load(Ordering::Relaxed) {
                         n += 1;
-                        if let Some(delivery) = queue.receive_timeout(Duration::from_micros(100)).unwrap() {
+                        if let Some(delivery) =
+                            queue.receive_timeout(Duration::from_micros(100)).unwrap()
+                        {
                             delivery.ack().unwrap();
                         }
                         let name = format!("{thread} {}", n % 3);
@@ -241,7 +264,8 @@ fn figures_can_be_looked_at_while_a_message_is_filled() {
     });
 }
 
-/// Damage is counted until a read meets it: never fewer messages than come, and exact from the gap on.
+/// Damage is counted until a read meets it: never fewer messages than come, and exact from the gap
+/// on.
 #[test]
 fn what_no_read_has_met_is_counted_until_its_gap_is_told() {
     let dir = tempfile::tempdir().unwrap();
@@ -269,7 +293,11 @@ fn what_no_read_has_met_is_counted_until_its_gap_is_told() {
     loop {
         let left = 97 - came;
         let unmet = [3, 1, 0][gaps.len()];
-        assert_eq!((queue.len(), queue.stats().messages), (left + unmet, left + unmet), "after {came} and {gaps:?}");
+        assert_eq!(
+            (queue.len(), queue.stats().messages),
+            (left + unmet, left + unmet),
+            "after {came} and {gaps:?}"
+        );
         match queue.dequeue() {
             Ok(Some(_)) => came += 1,
             Ok(None) => break,
@@ -297,10 +325,19 @@ fn a_file_that_is_removed_while_it_is_read_is_counted_until_it_is_let_go_of() {
             iter
         })
         .collect();
-    let in_the_directory = || std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().metadata().unwrap());
-    let taken = || in_the_directory().map(|file| std::os::unix::fs::MetadataExt::blocks(&file) * 512).sum::<u64>();
+    let in_the_directory =
+        || std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().metadata().unwrap());
+    let taken = || {
+        in_the_directory()
+            .map(|file| std::os::unix::fs::MetadataExt::blocks(&file) * 512)
+            .sum::<u64>()
+    };
     let counted = queue.stats().disk_bytes;
-    assert!(counted > limit && taken() <= limit, "{counted} are counted, {} of them in the directory", taken());
+    assert!(
+        counted > limit && taken() <= limit,
+        "{counted} are counted, {} of them in the directory",
+        taken()
+    );
     drop(paused);
     let counted = queue.stats().disk_bytes;
     assert!(counted <= limit, "{counted} are counted");

@@ -1,5 +1,5 @@
-//! Promise P2 among threads: each message comes to exactly one reader, and the messages of one producer come to each
-//! reader in the order they were put in.
+//! Promise P2 among threads: each message comes to exactly one reader, and the messages of one
+//! producer come to each reader in the order they were put in.
 
 mod support;
 
@@ -13,7 +13,8 @@ use support::{KIB, MIB, Messages, Random, seed, within};
 
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// A message's key names its producer and its place among that producer's messages; its first eight bytes carry it.
+/// A message's key names its producer and its place among that producer's messages; its first eight
+/// bytes carry it.
 fn key(producer: u64, number: u64) -> u64 {
     producer << 32 | number
 }
@@ -39,14 +40,27 @@ struct Load {
 }
 
 /// What one reader took: number and key, in its order.
-fn take(queue: &Queue, messages: &Messages, taken: &AtomicU64, total: u64, seed: u64) -> Vec<(u64, u64)> {
+fn take(
+    queue: &Queue,
+    messages: &Messages,
+    taken: &AtomicU64,
+    total: u64,
+    seed: u64,
+) -> Vec<(u64, u64)> {
     let mut random = Random::new(seed);
     let (mut got, mut buffer) = (Vec::new(), Vec::new());
     while taken.load(Ordering::Relaxed) < total {
         let before = got.len();
         match random.below(3) {
-            0 => got.extend(queue.dequeue().unwrap().map(|message| (message.seq(), key_of(messages, &message)))),
-            1 => got.extend(queue.dequeue_into(&mut buffer).unwrap().map(|seq| (seq, key_of(messages, &buffer)))),
+            0 => got.extend(
+                queue.dequeue().unwrap().map(|message| (message.seq(), key_of(messages, &message))),
+            ),
+            1 => got.extend(
+                queue
+                    .dequeue_into(&mut buffer)
+                    .unwrap()
+                    .map(|seq| (seq, key_of(messages, &buffer))),
+            ),
             _ => {
                 let batch = queue.dequeue_batch(1 + random.below(6) as usize).unwrap();
                 got.extend(batch.iter().map(|message| (message.seq(), key_of(messages, message))));
@@ -70,8 +84,10 @@ fn put(queue: &Queue, messages: &Messages, producer: u64, each: u64, seed: u64) 
         match random.below(4) {
             0 => {
                 let count = (1 + random.below(5)).min(left);
-                let keys: Vec<u64> = (number..number + count).map(|number| key(producer, number)).collect();
-                let range = queue.enqueue_batch(keys.iter().map(|key| message(messages, *key))).unwrap();
+                let keys: Vec<u64> =
+                    (number..number + count).map(|number| key(producer, number)).collect();
+                let range =
+                    queue.enqueue_batch(keys.iter().map(|key| message(messages, *key))).unwrap();
                 assert_eq!(range.end - range.start, count);
                 given.extend(range.zip(keys));
                 number += count;
@@ -79,7 +95,8 @@ fn put(queue: &Queue, messages: &Messages, producer: u64, each: u64, seed: u64) 
             }
             1 => {
                 let bytes = message(messages, key(producer, number));
-                let seq = queue.enqueue_with(bytes.len(), |place| place.copy_from_slice(&bytes)).unwrap();
+                let seq =
+                    queue.enqueue_with(bytes.len(), |place| place.copy_from_slice(&bytes)).unwrap();
                 given.push((seq, key(producer, number)));
             }
             _ => {
@@ -103,17 +120,22 @@ fn run(name: &str, options: Options, sizes: &[RangeInclusive<usize>], load: Load
         let (put_in, taken_out) = std::thread::scope(|scope| {
             let (queue, messages, taken, done) = (&queue, &messages, &taken, &done);
             let producers: Vec<_> = (0..load.producers)
-                .map(|producer| scope.spawn(move || put(queue, messages, producer, load.each, seed ^ producer)))
+                .map(|producer| {
+                    scope.spawn(move || put(queue, messages, producer, load.each, seed ^ producer))
+                })
                 .collect();
             let consumers: Vec<_> = (0..load.consumers as u64)
-                .map(|reader| scope.spawn(move || take(queue, messages, taken, total, seed ^ reader << 8)))
+                .map(|reader| {
+                    scope.spawn(move || take(queue, messages, taken, total, seed ^ reader << 8))
+                })
                 .collect();
             for peeker in 0..load.peekers {
                 scope.spawn(move || look(queue, messages, done, peeker));
             }
             let put_in: Vec<_> = producers.into_iter().map(|thread| thread.join()).collect();
             let taken_out: Vec<_> = consumers.into_iter().map(|thread| thread.join()).collect();
-            // The peekers end before a panic is passed on, or the scope would wait for them for ever.
+            // The peekers end before a panic is passed on, or the scope would wait for them for
+            // ever.
             done.store(true, Ordering::Relaxed);
             let put_in: Vec<_> = put_in.into_iter().map(Result::unwrap).collect();
             let taken_out: Vec<_> = taken_out.into_iter().map(Result::unwrap).collect();
@@ -140,7 +162,8 @@ fn look(queue: &Queue, messages: &Messages, done: &AtomicBool, peeker: usize) {
             key_of(messages, &buffer);
         }
         if peeker % 2 == 1 {
-            let seen: Vec<u64> = queue.iter().take(5).map(|message| message.unwrap().seq()).collect();
+            let seen: Vec<u64> =
+                queue.iter().take(5).map(|message| message.unwrap().seq()).collect();
             assert!(seen.is_sorted_by(|a, b| a < b), "{seen:?}");
         }
         let _ = (queue.len(), queue.is_empty(), queue.stats(), queue.durable_seq());
@@ -160,7 +183,11 @@ fn judge(put_in: &[Vec<(u64, u64)>], taken_out: &[Vec<(u64, u64)>], total: u64) 
         assert!(stream.is_sorted_by(|a, b| a.0 < b.0), "one reader's numbers rise");
         let mut latest: HashMap<u64, u64> = HashMap::new();
         for &(seq, key) in stream {
-            assert_eq!(given.get(&seq), Some(&key), "message {seq} is the one enqueued under that number");
+            assert_eq!(
+                given.get(&seq),
+                Some(&key),
+                "message {seq} is the one enqueued under that number"
+            );
             assert_eq!(seen.insert(seq, key), None, "message {seq} came twice");
             if let Some(before) = latest.insert(key >> 32, key) {
                 assert!(before < key, "a producer's messages came out of order");
@@ -190,7 +217,12 @@ fn one_producer_and_one_reader_meet_at_the_empty_queue() {
 #[test]
 fn messages_larger_than_arenas_of_several_producers_come_once() {
     let load = Load { producers: 3, consumers: 3, each: 400, peekers: 0 };
-    run("large messages", small_arenas(), &[0..=100, 5 * KIB..=50 * KIB, 100 * KIB..=300 * KIB], load);
+    run(
+        "large messages",
+        small_arenas(),
+        &[0..=100, 5 * KIB..=50 * KIB, 100 * KIB..=300 * KIB],
+        load,
+    );
     let load = Load { producers: 2, consumers: 2, each: 20, peekers: 0 };
     run("messages larger than segments", small_arenas(), &[0..=100, MIB..=6 * MIB], load);
 }
@@ -199,7 +231,12 @@ fn messages_larger_than_arenas_of_several_producers_come_once() {
 fn two_producers_of_64_kib_messages_do_not_disturb_each_other() {
     let load = Load { producers: 2, consumers: 1, each: 1500, peekers: 0 };
     run("64 KiB", Options::new().arena_size(4 << 20), &[64 * KIB..=64 * KIB], load);
-    run("64 KiB, no cap", Options::new().arena_size(1 << 20).max_mapped_arenas(None), &[64 * KIB..=64 * KIB], load);
+    run(
+        "64 KiB, no cap",
+        Options::new().arena_size(1 << 20).max_mapped_arenas(None),
+        &[64 * KIB..=64 * KIB],
+        load,
+    );
 }
 
 #[test]
@@ -217,7 +254,10 @@ fn small_segments_are_recycled_under_readers_and_peekers() {
 
 #[test]
 fn flushing_beside_everything_else_disturbs_nobody() {
-    let options = Options::new().arena_size(64 << 10).flush_every_ops(500).flush_every(Duration::from_millis(5));
+    let options = Options::new()
+        .arena_size(64 << 10)
+        .flush_every_ops(500)
+        .flush_every(Duration::from_millis(5));
     let load = Load { producers: 3, consumers: 2, each: 2000, peekers: 1 };
     run("flushes beside", options, &[0..=100, 0..=9000], load);
 }
@@ -233,7 +273,9 @@ fn a_panic_in_one_producers_closure_does_not_stop_the_others() {
                 scope.spawn(move || {
                     for _ in 0..200 {
                         let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                            queue.enqueue_with(len, |_| std::panic::resume_unwind(Box::new("part of the test")))
+                            queue.enqueue_with(len, |_| {
+                                std::panic::resume_unwind(Box::new("part of the test"))
+                            })
                         }));
                         assert!(panic.is_err());
                     }
@@ -277,7 +319,11 @@ fn a_reader_that_begins_while_the_first_messages_come_in_misses_none() {
                                 None => std::thread::yield_now(),
                             }
                         };
-                        assert_eq!(message.seq(), seq, "the default consumer begins at the first message");
+                        assert_eq!(
+                            message.seq(),
+                            seq,
+                            "the default consumer begins at the first message"
+                        );
                     }
                 });
             });

@@ -26,8 +26,12 @@ fn told(call: impl FnOnce()) -> Vec<String> {
 fn opening_segments_gaps_and_a_full_queue_are_told() {
     let dir = tempfile::tempdir().unwrap();
     let lines = told(|| {
-        let queue =
-            Options::new().arena_size(4096).max_bytes(65536).on_full(OnFull::DropOldest).open(dir.path()).unwrap();
+        let queue = Options::new()
+            .arena_size(4096)
+            .max_bytes(65536)
+            .on_full(OnFull::DropOldest)
+            .open(dir.path())
+            .unwrap();
         queue.peek().unwrap();
         for _ in 0..100 {
             queue.enqueue([0; 1000]).unwrap();
@@ -38,8 +42,13 @@ fn opening_segments_gaps_and_a_full_queue_are_told() {
     for line in &lines {
         assert!(line.contains(&path), "{line} does not say which queue");
     }
-    let begun: Vec<_> = lines.iter().filter(|line| line.contains("message=segment begun")).collect();
-    assert!(begun[0].contains("slot=0 first_seq=0 reused=false"), "the first segment of a new queue: {}", begun[0]);
+    let begun: Vec<_> =
+        lines.iter().filter(|line| line.contains("message=segment begun")).collect();
+    assert!(
+        begun[0].contains("slot=0 first_seq=0 reused=false"),
+        "the first segment of a new queue: {}",
+        begun[0]
+    );
     for told in [
         "INFO message=queue opened",
         "DEBUG message=segment begun",
@@ -61,7 +70,8 @@ fn a_segment_in_the_space_of_a_drained_one_is_said_to_be_reused() {
             queue.dequeue_into(&mut buffer).unwrap();
         }
     });
-    let begun: Vec<_> = lines.iter().filter(|line| line.contains("message=segment begun")).collect();
+    let begun: Vec<_> =
+        lines.iter().filter(|line| line.contains("message=segment begun")).collect();
     assert!(begun.first().unwrap().contains("reused=false"), "{begun:#?}");
     assert!(begun.last().unwrap().contains("reused=true"), "{begun:#?}");
 }
@@ -84,7 +94,8 @@ fn a_subscriber_may_call_the_queue_that_tells_it_something() {
             }
         });
         tracing::subscriber::with_default(listener, || {
-            let options = Options::new().arena_size(4096).max_bytes(1 << 20).on_full(OnFull::DropOldest);
+            let options =
+                Options::new().arena_size(4096).max_bytes(1 << 20).on_full(OnFull::DropOldest);
             let queue = spool.get_or_init(|| options.open(dir.path()).unwrap());
             queue.consumer("slow").unwrap().peek().unwrap();
             for round in 0..300 {
@@ -108,8 +119,10 @@ fn a_subscriber_may_call_the_queue_that_tells_it_something() {
                 match slow.dequeue() {
                     Ok(Some(_)) if !replaced => {
                         replaced = true;
-                        let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
-                        let mut names = names.filter(|name| name.to_str().unwrap().contains("segment-"));
+                        let names =
+                            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+                        let mut names =
+                            names.filter(|name| name.to_str().unwrap().contains("segment-"));
                         let first = names.next().unwrap();
                         // Copies of one segment in the place of all others: they are set aside.
                         names.for_each(|name| {
@@ -126,7 +139,12 @@ fn a_subscriber_may_call_the_queue_that_tells_it_something() {
             assert!(gaps > 0);
         });
         let told = told.lock().unwrap();
-        for kind in ["segment begun", "queue is full", "messages are missing", "damaged or foreign file set aside"] {
+        for kind in [
+            "segment begun",
+            "queue is full",
+            "messages are missing",
+            "damaged or foreign file set aside",
+        ] {
             assert!(told.contains_key(kind), "{kind} was not told: {told:?}");
         }
     });

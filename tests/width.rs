@@ -1,9 +1,15 @@
-//! A line of code or comment has at most 100 columns. (`rustfmt` does not wrap comments.)
+//! A line of code or comment has at most 100 columns, but for one with a text in quotes and for a
+//! row of a table. (`rustfmt` does not wrap comments.)
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const WIDEST: usize = 100;
+
+fn is_too_wide(line: &str) -> bool {
+    let is_row = ["//! |", "/// |"].iter().any(|row| line.trim_start().starts_with(row));
+    line.chars().count() > WIDEST && !is_row && !line.contains('"')
+}
 
 fn sources(folder: PathBuf, found: &mut Vec<PathBuf>) {
     for listed in fs::read_dir(folder).unwrap() {
@@ -17,7 +23,6 @@ fn sources(folder: PathBuf, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-#[ignore = "some files are older than the rule"]
 fn no_line_is_wider_than_100_columns() {
     let mut found = Vec::new();
     for folder in ["src", "tests", "benches", "examples", "fuzz/fuzz_targets"] {
@@ -27,7 +32,7 @@ fn no_line_is_wider_than_100_columns() {
     let mut wide: Vec<(usize, PathBuf)> = Vec::new();
     for path in found {
         let source = fs::read_to_string(&path).unwrap();
-        let lines = source.lines().filter(|line| line.chars().count() > WIDEST).count();
+        let lines = source.lines().filter(|line| is_too_wide(line)).count();
         if lines > 0 {
             wide.push((lines, path));
         }

@@ -1,7 +1,9 @@
-//! What the C boundary costs: the calls of `calls.c` (and of `mmq.hpp`, by compiling it as C++) against the same Rust calls, in
-//! turns within one run; each figure is the least of its rounds, in processor time of the calling thread. `cargo bench --features capi --bench c`
+//! What the C boundary costs: the calls of `calls.c` (and of `mmq.hpp`, by compiling it as C++)
+//! against the same Rust calls, in turns within one run; each figure is the least of its rounds, in
+//! processor time of the calling thread. `cargo bench --features capi --bench c`
 //!
-//! The C programs use the shared library, as installed ones do; Rust's calls are compiled into this program.
+//! The C programs use the shared library, as installed ones do; Rust's calls are compiled into this
+//! program.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +26,15 @@ fn run(command: &mut Command) -> String {
 fn build(scratch: &Path) -> (PathBuf, PathBuf, PathBuf) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(root).args(["rustc", "--release", "--lib", "--features", "capi", "--crate-type", "cdylib"]);
+    cargo.current_dir(root).args([
+        "rustc",
+        "--release",
+        "--lib",
+        "--features",
+        "capi",
+        "--crate-type",
+        "cdylib",
+    ]);
     run(cargo.arg("--target-dir").arg(scratch));
     let lib = scratch.join("release");
     let soname = lib.join(concat!("libmmq.so.", env!("CARGO_PKG_VERSION_MAJOR")));
@@ -34,8 +44,17 @@ fn build(scratch: &Path) -> (PathBuf, PathBuf, PathBuf) {
     let compile = |compiler: &str, language: &str, standard: &str| {
         let program = scratch.join(format!("calls-{language}"));
         let mut command = Command::new(compiler);
-        command.args(["-O2", standard, "-x", language]).arg(root.join("benches/c/calls.c")).args(["-x", "none", "-I"]);
-        run(command.arg(root.join("include")).arg("-L").arg(&lib).arg("-lmmq").arg("-o").arg(&program));
+        command
+            .args(["-O2", standard, "-x", language])
+            .arg(root.join("benches/c/calls.c"))
+            .args(["-x", "none", "-I"]);
+        run(command
+            .arg(root.join("include"))
+            .arg("-L")
+            .arg(&lib)
+            .arg("-lmmq")
+            .arg("-o")
+            .arg(&program));
         program
     };
     let (c, cpp) = (compile("cc", "c", "-std=c11"), compile("c++", "c++", "-std=c++17"));
@@ -76,7 +95,9 @@ fn rust(dir: &Path) -> Figures {
     timed(&mut figures, "enqueue", enqueue);
     timed(&mut figures, "peek", || assert_eq!(queue.peek().unwrap().unwrap()[0], 7));
     let mut copy = Vec::with_capacity(128);
-    timed(&mut figures, "peek_into", || assert!(queue.peek_into(&mut copy).unwrap().is_some() && copy.len() == 128));
+    timed(&mut figures, "peek_into", || {
+        assert!(queue.peek_into(&mut copy).unwrap().is_some() && copy.len() == 128)
+    });
     timed(&mut figures, "dequeue_into", &mut dequeue_into);
     for _ in 0..CALLS {
         enqueue();
@@ -91,8 +112,11 @@ fn rust(dir: &Path) -> Figures {
 }
 
 fn program(lib: &Path, program: &Path, dir: &Path) -> Figures {
-    let said = run(Command::new(program).arg(dir).arg(CALLS.to_string()).env("LD_LIBRARY_PATH", lib));
-    let figure = |line: &str| line.split_once(' ').and_then(|(name, ns)| Some((name.to_owned(), ns.parse().ok()?)));
+    let said =
+        run(Command::new(program).arg(dir).arg(CALLS.to_string()).env("LD_LIBRARY_PATH", lib));
+    let figure = |line: &str| {
+        line.split_once(' ').and_then(|(name, ns)| Some((name.to_owned(), ns.parse().ok()?)))
+    };
     said.lines().filter_map(figure).collect()
 }
 
@@ -108,9 +132,16 @@ fn main() {
     let mut rounds: Vec<[Figures; 3]> = Vec::new();
     for _ in 0..ROUNDS {
         let dir = || tempfile::tempdir_in(&scratch).unwrap();
-        rounds.push([rust(dir().path()), program(&lib, &c, dir().path()), program(&lib, &cpp, dir().path())]);
+        rounds.push([
+            rust(dir().path()),
+            program(&lib, &c, dir().path()),
+            program(&lib, &cpp, dir().path()),
+        ]);
     }
-    println!("{:14}{:>10}{:>10}{:>10}{:>10}{:>10}", "ns per call", "Rust", "C", "C++", "C/Rust", "C++/C");
+    println!(
+        "{:14}{:>10}{:>10}{:>10}{:>10}{:>10}",
+        "ns per call", "Rust", "C", "C++", "C/Rust", "C++/C"
+    );
     for name in ["enqueue", "peek", "peek_into", "dequeue_into", "dequeue", "pair"] {
         let of = |which: usize| least(rounds.iter().map(|round| round[which][name]));
         let (rust, c, cpp) = (of(0), of(1), of(2));

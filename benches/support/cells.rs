@@ -11,22 +11,28 @@ pub struct Cell {
     pub message: u64,
     /// Arenas that may be mapped.
     pub cap: Option<u32>,
-    /// The cap's name. `MaxMem-256MB` at 128 MB arenas stands for three arenas, 384 MB in fact: the seeds' tables call
-    /// it so.
+    /// The cap's name. `MaxMem-256MB` at 128 MB arenas stands for three arenas, 384 MB in fact: the
+    /// seeds' tables call it so.
     pub max_mem: &'static str,
 }
 
 impl Cell {
     /// `ArenaSize-4KB/MessageSize-128B/MaxMem-12KB`
     pub fn id(&self) -> String {
-        format!("ArenaSize-{}/MessageSize-{}/MaxMem-{}", human(self.arena), human(self.message), self.max_mem)
+        format!(
+            "ArenaSize-{}/MessageSize-{}/MaxMem-{}",
+            human(self.arena),
+            human(self.message),
+            self.max_mem
+        )
     }
 
     pub fn options(&self) -> mmq::Options {
         mmq::Queue::options().arena_size(self.arena).max_mapped_arenas(self.cap)
     }
 
-    /// Messages that may lie in the queue at a time: 128 MiB of them, or three arenas where these are larger.
+    /// Messages that may lie in the queue at a time: 128 MiB of them, or three arenas where these
+    /// are larger.
     pub fn backlog(&self) -> u64 {
         (128 * MB).max(3 * self.arena) / (self.message + 16)
     }
@@ -39,7 +45,12 @@ const fn caps(arena: u64) -> [(&'static str, Option<u32>); 4] {
         0x40_0000 => ["12MB", "40MB", "1GB"],
         _ => ["256MB", "1.25GB", "1GB"],
     };
-    [(names[0], Some(3)), (names[1], Some(10)), (names[2], Some(((1 << 30) / arena) as u32)), ("NoLimit", None)]
+    [
+        (names[0], Some(3)),
+        (names[1], Some(10)),
+        (names[2], Some(((1 << 30) / arena) as u32)),
+        ("NoLimit", None),
+    ]
 }
 
 const THREE: usize = 0;
@@ -47,8 +58,9 @@ const TEN: usize = 1;
 const GB: usize = 2;
 const NONE: usize = 3;
 
-/// The rows of the seeds' tables (4 KB with 128 B, 128 KB with 4 KB, 4 MB with 128 KB, 128 MB with 4 MB, under every
-/// cap), and between them what shows where the arena or the message alone decides.
+/// The rows of the seeds' tables (4 KB with 128 B, 128 KB with 4 KB, 4 MB with 128 KB, 128 MB with
+/// 4 MB, under every cap), and between them what shows where the arena or the message alone
+/// decides.
 const ROWS: &[(u64, u64, &[usize])] = &[
     (4 * KB, 128, &[THREE, TEN, GB, NONE]),
     (4 * KB, 16 * KB, &[TEN, NONE]),
@@ -81,5 +93,11 @@ pub fn cells() -> Vec<Cell> {
 /// The arenas, each with the cap of three.
 pub fn arenas() -> Vec<Cell> {
     let rows = [(4 * KB, 128), (128 * KB, 4 * KB), (4 * MB, 128 * KB), (128 * MB, 4 * MB)];
-    rows.map(|(arena, message)| Cell { arena, message, cap: Some(3), max_mem: caps(arena)[THREE].0 }).to_vec()
+    rows.map(|(arena, message)| Cell {
+        arena,
+        message,
+        cap: Some(3),
+        max_mem: caps(arena)[THREE].0,
+    })
+    .to_vec()
 }

@@ -1,7 +1,8 @@
 //! The floors: what the same bytes cost without a queue around them.
 //!
-//! [`Ring`] is a plain memcpy plus the crate's own checksum, into a mapped, resident file that is written again and again;
-//! [`Fresh`] the cheapest ways to put bytes into space that a file has just been given.
+//! [`Ring`] is a plain memcpy plus the crate's own checksum, into a mapped, resident file that is
+//! written again and again; [`Fresh`] the cheapest ways to put bytes into space that a file has
+//! just been given.
 
 #![expect(unsafe_code, reason = "memmap2 maps files only so")]
 
@@ -24,12 +25,19 @@ fn map(file: &File, offset: u64, len: usize) -> MmapMut {
 }
 
 fn new_file(dir: &Path, name: &str, len: u64) -> File {
-    let file = File::options().read(true).write(true).create_new(true).open(dir.join(name)).expect("a new file");
-    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len).expect("room on the disk");
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(dir.join(name))
+        .expect("a new file");
+    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len)
+        .expect("room on the disk");
     file
 }
 
-/// One mapped, resident arena, used again and again. No lock, no atomic, no place: nobody else looks.
+/// One mapped, resident arena, used again and again. No lock, no atomic, no place: nobody else
+/// looks.
 #[derive(Debug)]
 pub struct Ring {
     map: MmapMut,
@@ -48,8 +56,8 @@ impl Ring {
         Ring { map, head: 0, tail: 0, seq: 0 }
     }
 
-    /// Long records begin on a cache line: memcpy falls to a twentieth where source and target lie a few bytes apart
-    /// modulo the page, and the floor is the good case.
+    /// Long records begin on a cache line: memcpy falls to a twentieth where source and target lie
+    /// a few bytes apart modulo the page, and the floor is the good case.
     #[inline]
     fn start(at: usize, len: usize) -> usize {
         if len > 2048 { (at + HEADER).next_multiple_of(64) - HEADER } else { at }
@@ -78,7 +86,9 @@ impl Ring {
         if at + HEADER + len > self.map.len() {
             at = Ring::start(0, len);
         }
-        let word = |at: usize| self.map[at..].first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let word = |at: usize| {
+            self.map[at..].first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        };
         (at, word(at), word(at + 8))
     }
 
@@ -87,7 +97,9 @@ impl Ring {
     pub fn dequeue_into(&mut self, len: usize, out: &mut Vec<u8>) -> bool {
         let (at, word, seq) = self.find(len);
         let payload = &self.map[at + HEADER..at + HEADER + len];
-        if word != u64::from(checksum::crc32c(checksum::crc32c_u64(0, seq), payload)) << 32 | len as u64 {
+        if word
+            != u64::from(checksum::crc32c(checksum::crc32c_u64(0, seq), payload)) << 32 | len as u64
+        {
             return false;
         }
         out.clear();
@@ -135,7 +147,8 @@ impl Fresh {
         }
     }
 
-    /// `count` times `payload` by write calls: one each where it is long, else gathered in a buffer of 1 MiB.
+    /// `count` times `payload` by write calls: one each where it is long, else gathered in a buffer
+    /// of 1 MiB.
     pub fn fill_written(&self, payload: &[u8], count: u64) {
         let mut at = 0;
         let mut write = |bytes: &[u8]| {
@@ -158,12 +171,14 @@ impl Fresh {
     }
 }
 
-/// The file calls that a new, empty queue cannot do without: its directory, one file with real space, a mapping of it.
+/// The file calls that a new, empty queue cannot do without: its directory, one file with real
+/// space, a mapping of it.
 pub fn bare_open(path: &Path) {
     use std::os::fd::AsFd;
     std::fs::create_dir(path).expect("a new directory");
     let directory = File::open(path).expect("the directory");
-    rustix::fs::flock(directory.as_fd(), rustix::fs::FlockOperation::NonBlockingLockExclusive).expect("unlocked");
+    rustix::fs::flock(directory.as_fd(), rustix::fs::FlockOperation::NonBlockingLockExclusive)
+        .expect("unlocked");
     let file = new_file(path, "index", 40 << 10);
     file.write_all_at(&[1; 64], 0).expect("allocated space takes a write");
     let mut map = map(&file, 0, 40 << 10);

@@ -1,6 +1,7 @@
 //! What the benchmarks share: where they write, the messages, the cells of the matrix, the floors.
 //!
-//! Files go below `MMQ_BENCH_DIR`, else below Cargo's target directory: it must be the disk that is meant, not a tmpfs.
+//! Files go below `MMQ_BENCH_DIR`, else below Cargo's target directory: it must be the disk that is
+//! meant, not a tmpfs.
 
 #![allow(dead_code, unreachable_pub, reason = "every benchmark uses a part")]
 
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant};
 
 /// A directory that is gone when the value is.
 pub fn scratch() -> tempfile::TempDir {
-    let root = std::env::var_os("MMQ_BENCH_DIR").map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), Into::into);
+    let root = std::env::var_os("MMQ_BENCH_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), Into::into);
     std::fs::create_dir_all(&root).expect("a directory for the benchmarks' files");
     tempfile::Builder::new().prefix("bench").tempdir_in(root).expect("a scratch directory")
 }
@@ -48,7 +50,8 @@ pub fn human(bytes: u64) -> String {
     format!("{}{name}", bytes as f64 / f64::from(unit))
 }
 
-/// Whether the benchmark is only to show that it works (`cargo test --benches`), or to be short (`--quick`).
+/// Whether the benchmark is only to show that it works (`cargo test --benches`), or to be short
+/// (`--quick`).
 pub fn asked_for(flag: &str) -> bool {
     std::env::args().any(|argument| argument == flag)
 }

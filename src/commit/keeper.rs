@@ -1,9 +1,9 @@
-//! The thread that keeps a queue in order behind its callers: flushes by time and when much is not durable, hands drained segments on, and makes the
-//! next segment ready.
+//! The thread that keeps a queue in order behind its callers: flushes by time and when much is not
+//! durable, hands drained segments on, and makes the next segment ready.
 //!
-//! It is started when the first of these is needed, never before: an idle queue without a timer and without ages has no thread.
-//! Where it cannot be started, opening with a timer or with ages is refused; everything else is done by the calls that need
-//! it.
+//! It is started when the first of these is needed, never before: an idle queue without a timer and
+//! without ages has no thread. Where it cannot be started, opening with a timer or with ages is
+//! refused; everything else is done by the calls that need it.
 
 use std::fmt;
 use std::io;
@@ -86,8 +86,8 @@ thread_local! {
     pub(crate) static NO_THREADS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Says that nobody answers the bell any more, however the thread ends: by a panic of a subscriber, too. Whoever rings does the
-/// work.
+/// Says that nobody answers the bell any more, however the thread ends: by a panic of a subscriber,
+/// too. Whoever rings does the work.
 pub(crate) struct Leaving<'a, S: Storage>(pub(crate) &'a Core<S>);
 
 impl<S: Storage> Drop for Leaving<'_, S> {
@@ -101,11 +101,18 @@ impl<S: Storage> Drop for Leaving<'_, S> {
 
 impl<S: Storage> Keeper<S> {
     pub(crate) fn new(core: &Arc<Core<S>>, period: Option<Duration>, look: Look<S>) -> Keeper<S> {
-        Keeper { hands: Arc::new(Hands { core: Arc::downgrade(core), period, look, thread: Mutex::default() }) }
+        Keeper {
+            hands: Arc::new(Hands {
+                core: Arc::downgrade(core),
+                period,
+                look,
+                thread: Mutex::default(),
+            }),
+        }
     }
 
-    /// From here on the thread may start. With a period, or when messages have an age, it starts at once: nobody else would do
-    /// its work in time, so there is no queue without it.
+    /// From here on the thread may start. With a period, or when messages have an age, it starts at
+    /// once: nobody else would do its work in time, so there is no queue without it.
     pub(crate) fn allow(&self, core: &Core<S>) -> Result<()> {
         let starter = Arc::clone(&self.hands);
         // Where it cannot start, whoever rings does the work.
@@ -137,7 +144,8 @@ const IDLE: Duration = Duration::from_millis(200);
 fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
     let bell = &*core.bell;
     // A period beyond what the clock can say never ends.
-    let due = |period: Option<Duration>| period.and_then(|period| Instant::now().checked_add(period));
+    let due =
+        |period: Option<Duration>| period.and_then(|period| Instant::now().checked_add(period));
     let mut next_flush = due(period);
     // Messages that are too old are given back though nobody reads or writes.
     let every = core.ages.map(|ages| ages.look_every());

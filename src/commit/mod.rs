@@ -1,5 +1,5 @@
-//! What makes messages count: the producers' lock, under which a record is committed, the flushes that begin with it, and the
-//! keeper's thread, which flushes by time and tidies up.
+//! What makes messages count: the producers' lock, under which a record is committed, the flushes
+//! that begin with it, and the keeper's thread, which flushes by time and tidies up.
 
 pub(crate) mod keeper;
 
@@ -16,7 +16,8 @@ use crate::storage::Storage;
 use crate::threads::padded::Padded;
 use crate::write::Writer;
 
-/// What every part of one open queue works on: its [`State`], and the writer under the producers' lock.
+/// What every part of one open queue works on: its [`State`], and the writer under the producers'
+/// lock.
 #[derive(Debug)]
 pub(crate) struct Core<S: Storage> {
     state: State<S>,
@@ -47,9 +48,9 @@ impl<S: Storage> Core<S> {
         self.writer.lock().committed()
     }
 
-    /// As [`committed_spot`](Self::committed_spot), for who may not wait for the producers' lock. The tail that is stored for
-    /// the next opening says of itself whether its words belong together; a producer that holds the lock for long is not
-    /// storing it.
+    /// As [`committed_spot`](Self::committed_spot), for who may not wait for the producers' lock.
+    /// The tail that is stored for the next opening says of itself whether its words belong
+    /// together; a producer that holds the lock for long is not storing it.
     pub(crate) fn committed_spot_at_once(&self) -> Spot {
         loop {
             if let Some(writer) = self.writer.try_lock() {
@@ -65,8 +66,8 @@ impl<S: Storage> Core<S> {
         }
     }
 
-    /// Gives up what is too old, the tail's segment as well unless somebody writes just now. True when there is something to
-    /// settle.
+    /// Gives up what is too old, the tail's segment as well unless somebody writes just now. True
+    /// when there is something to settle.
     pub(crate) fn expire(&self) -> bool {
         let expired = self.state.expire();
         self.writer.try_lock().is_some_and(|mut writer| self.expire_tail(&mut writer)) | expired
@@ -93,8 +94,14 @@ impl<S: Storage> Core<S> {
         true
     }
 
-    /// As [`Segments::drain_tail`](crate::segment::Segments::drain_tail); the next record begins another segment.
-    pub(crate) fn drain_tail(&self, writer: &mut Writer<S::File>, cause: GapCause, given_up: u64) -> bool {
+    /// As [`Segments::drain_tail`](crate::segment::Segments::drain_tail); the next record begins
+    /// another segment.
+    pub(crate) fn drain_tail(
+        &self,
+        writer: &mut Writer<S::File>,
+        cause: GapCause,
+        given_up: u64,
+    ) -> bool {
         if !writer.is_cleared(self) {
             return false;
         }
@@ -132,9 +139,13 @@ impl<S: Storage> Core<S> {
             let _ = self.write_clean_end(target);
         }
         if !self.writer.lock().has_begun() && self.durable.lock().spot.position >= target.position {
-            // No message came in, or was found that may exist in the page cache alone. Only places may have moved, and
-            // segments been given back.
-            return if *self.places.synced_moves.lock() < self.places.moves() { self.flush_places() } else { Ok(()) };
+            // No message came in, or was found that may exist in the page cache alone. Only places
+            // may have moved, and segments been given back.
+            return if *self.places.synced_moves.lock() < self.places.moves() {
+                self.flush_places()
+            } else {
+                Ok(())
+            };
         }
         self.flush_to(target)?;
         self.sync_directory()?;

@@ -1,10 +1,11 @@
 //! What a consumer has handed out and not yet seen acknowledged.
 //!
-//! Every number from the stored place up to the cursor is in exactly one of three states: *open* (handed out, or given
-//! back), *done* (acknowledged, taken, or told as a gap), or neither because it is passed over without being told
-//! (padding has no number). The stored place is the lowest open message; with none open it is the cursor's. Numbers that are
-//! done beyond the place are kept as ranges, whose count is bounded by the open messages between them. After
-//! a reopening ranges may lie beyond the cursor: what it finds there is passed over.
+//! Every number from the stored place up to the cursor is in exactly one of three states: *open*
+//! (handed out, or given back), *done* (acknowledged, taken, or told as a gap), or neither because
+//! it is passed over without being told (padding has no number). The stored place is the lowest
+//! open message; with none open it is the cursor's. Numbers that are done beyond the place are kept
+//! as ranges, whose count is bounded by the open messages between them. After a reopening ranges
+//! may lie beyond the cursor: what it finds there is passed over.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -127,8 +128,8 @@ impl<F: StorageFile> Ledger<F> {
         self.done.contains(seq)
     }
 
-    /// Those of the numbers given back that lie in the gap which begins at the lowest of them: they will never come. Told
-    /// as one gap as far as they follow each other.
+    /// Those of the numbers given back that lie in the gap which begins at the lowest of them: they
+    /// will never come. Told as one gap as far as they follow each other.
     pub(crate) fn lose_returned(&mut self, gap: &Gap) -> Gap {
         let mut last = gap.first;
         while last < gap.last && self.returned.contains(&(last + 1)) {
@@ -146,7 +147,8 @@ impl<F: StorageFile> Ledger<F> {
         pieces.map(|(first, last)| Gap { first, last, cause: gap.cause }).collect()
     }
 
-    /// A piece of a gap was told, and more of it is left: the place stays before it, and the piece is remembered.
+    /// A piece of a gap was told, and more of it is left: the place stays before it, and the piece
+    /// is remembered.
     pub(crate) fn note_piece_told(&mut self, piece: &Gap) {
         self.done.insert(piece.first, piece.last);
         self.changed = true;
@@ -154,7 +156,8 @@ impl<F: StorageFile> Ledger<F> {
 
     /// Numbers done within `from .. to`, with `weigh` applied to each range.
     pub(crate) fn done_within(&self, from: u64, to: u64, weigh: impl Fn(u64, u64) -> u64) -> u64 {
-        let ranges = self.done.0.iter().map(|(first, last)| ((*first).max(from), (last + 1).min(to)));
+        let ranges =
+            self.done.0.iter().map(|(first, last)| ((*first).max(from), (last + 1).min(to)));
         ranges.filter(|(first, end)| first < end).map(|(first, end)| weigh(first, end)).sum()
     }
 
@@ -181,7 +184,8 @@ impl<F: StorageFile> Ledger<F> {
         self.changed
     }
 
-    /// Stores what is done beyond the `place` that is stored. `make_room` is asked for a row when there is none.
+    /// Stores what is done beyond the `place` that is stored. `make_room` is asked for a row when
+    /// there is none.
     pub(crate) fn store(&mut self, place: Spot, make_room: impl FnOnce() -> Option<AcksRow<F>>) {
         if self.slot.is_none() && self.refused == 0 {
             self.slot = make_room();
@@ -208,7 +212,11 @@ struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
     fn range_of(&self, seq: u64) -> Option<(u64, u64)> {
-        self.0.range(..=seq).next_back().map(|(first, last)| (*first, *last)).filter(|(_, last)| *last >= seq)
+        self.0
+            .range(..=seq)
+            .next_back()
+            .map(|(first, last)| (*first, *last))
+            .filter(|(_, last)| *last >= seq)
     }
 
     fn contains(&self, seq: u64) -> bool {
@@ -221,7 +229,9 @@ impl Ranges {
             first = before;
             last = last.max(end);
         }
-        while let Some((other, end)) = self.0.range(first..=last.saturating_add(1)).next().map(|(a, b)| (*a, *b)) {
+        while let Some((other, end)) =
+            self.0.range(first..=last.saturating_add(1)).next().map(|(a, b)| (*a, *b))
+        {
             self.0.remove(&other);
             last = last.max(end);
         }
@@ -268,7 +278,9 @@ mod tests {
     fn ranges_are_the_numbers_that_were_put_in() {
         let mut progress = 1u64;
         let mut random = |bound: u64| {
-            progress = progress.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            progress = progress
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (progress >> 33) % bound
         };
         for _ in 0..200 {
@@ -283,12 +295,19 @@ mod tests {
                     ranges.insert(first, last);
                     numbers.extend(first..=last);
                 }
-                let held: BTreeSet<u64> = ranges.0.iter().flat_map(|(first, last)| *first..=*last).collect();
+                let held: BTreeSet<u64> =
+                    ranges.0.iter().flat_map(|(first, last)| *first..=*last).collect();
                 assert_eq!(held, numbers);
-                let apart = ranges.0.iter().zip(ranges.0.iter().skip(1)).all(|((_, end), (begin, _))| end + 1 < *begin);
+                let apart = ranges
+                    .0
+                    .iter()
+                    .zip(ranges.0.iter().skip(1))
+                    .all(|((_, end), (begin, _))| end + 1 < *begin);
                 assert!(apart, "{:?}", ranges.0);
-                let gaps: BTreeSet<u64> = ranges.gaps_within(20, 70).into_iter().flat_map(|(a, b)| a..=b).collect();
-                let wanted: BTreeSet<u64> = (20..=70).filter(|number| !numbers.contains(number)).collect();
+                let gaps: BTreeSet<u64> =
+                    ranges.gaps_within(20, 70).into_iter().flat_map(|(a, b)| a..=b).collect();
+                let wanted: BTreeSet<u64> =
+                    (20..=70).filter(|number| !numbers.contains(number)).collect();
                 assert_eq!(gaps, wanted);
             }
         }

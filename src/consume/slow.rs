@@ -1,11 +1,12 @@
 //! Reading the long way: for a consumer with deliveries or with a descriptor.
 //!
-//! What comes next is the oldest message that was given back, and then the next one at the cursor that is not done. Taking a
-//! message is receiving and acknowledging it at once.
+//! What comes next is the oldest message that was given back, and then the next one at the cursor
+//! that is not done. Taking a message is receiving and acknowledging it at once.
 //!
-//! A gap is told by the read that meets it, and by no other: what is not told of it at once (the rest of one that was told in
-//! part before, one behind messages that go to a batch) the cursor stays in front of, and so does
-//! the stored place. The next read meets it again, also after a close or a kill.
+//! A gap is told by the read that meets it, and by no other: what is not told of it at once (the
+//! rest of one that was told in part before, one behind messages that go to a batch) the cursor
+//! stays in front of, and so does the stored place. The next read meets it again, also after a
+//! close or a kill.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -45,7 +46,8 @@ enum Done {
 }
 
 impl<S: Storage> Standing<S> {
-    /// As [`step`](Self::step), the consumer's lock held. What was delivered and not `took` stays where it is.
+    /// As [`step`](Self::step), the consumer's lock held. What was delivered and not `took` stays
+    /// where it is.
     #[cold]
     #[inline(never)]
     pub(crate) fn step_specially<D: Deliver<S>>(
@@ -55,9 +57,13 @@ impl<S: Storage> Standing<S> {
         what: Read,
         mut delivery: D,
     ) -> (Step<D::Delivered>, Handed) {
-        // Before anything is changed or stored: the row of a consumer that was removed may be another one's by now.
+        // Before anything is changed or stored: the row of a consumer that was removed may be
+        // another one's by now.
         if let Err(error) = progress.check(core, self) {
-            return (Step { outcome: Err(error.into()), crossed: false, moved: false }, Handed::default());
+            return (
+                Step { outcome: Err(error.into()), crossed: false, moved: false },
+                Handed::default(),
+            );
         }
         let before = progress.ledger.as_ref().and_then(|ledger| ledger.lowest_segment_end());
         let mut handed = Handed::default();
@@ -85,8 +91,12 @@ impl<S: Storage> Standing<S> {
                     match what {
                         _ if !D::took(&delivered) => {}
                         Read::Look => {}
-                        Read::Take | Read::TakeMore | Read::Skip => moved = ledger.finish(record.seq),
-                        Read::Receive => handed = Handed { attempts: ledger.hand_out_again(record.seq), epoch },
+                        Read::Take | Read::TakeMore | Read::Skip => {
+                            moved = ledger.finish(record.seq)
+                        }
+                        Read::Receive => {
+                            handed = Handed { attempts: ledger.hand_out_again(record.seq), epoch }
+                        }
                     }
                     ledger.again.let_go();
                 }
@@ -117,7 +127,13 @@ impl<S: Storage> Standing<S> {
     }
 
     /// Stores what has changed, and counts what is done. True when the place left a segment behind.
-    fn store_progress(&self, progress: &mut Progress<S>, core: &Core<S>, before: Option<u64>, done: Done) -> bool {
+    fn store_progress(
+        &self,
+        progress: &mut Progress<S>,
+        core: &Core<S>,
+        before: Option<u64>,
+        done: Done,
+    ) -> bool {
         let cursor = progress.cursor.spot();
         let spot = match &progress.ledger {
             Some(ledger) => ledger.lowest().unwrap_or(cursor),
@@ -149,9 +165,16 @@ impl<S: Storage> Standing<S> {
     }
 
     /// Hands the next message out.
-    pub(crate) fn receive<D: Deliver<S>>(&self, core: &Core<S>, delivery: D) -> (Step<D::Delivered>, Handed) {
+    pub(crate) fn receive<D: Deliver<S>>(
+        &self,
+        core: &Core<S>,
+        delivery: D,
+    ) -> (Step<D::Delivered>, Handed) {
         if let Err(error) = core.check_readable() {
-            return (Step { outcome: Err(error.into()), crossed: false, moved: false }, Handed::default());
+            return (
+                Step { outcome: Err(error.into()), crossed: false, moved: false },
+                Handed::default(),
+            );
         }
         let mut progress = self.progress.lock();
         self.ledger(&mut progress, &[]);
@@ -159,7 +182,11 @@ impl<S: Storage> Standing<S> {
     }
 
     /// The ledger, which comes into being with these ranges done.
-    fn ledger<'a>(&self, progress: &'a mut Progress<S>, done: &[(u64, u64)]) -> &'a mut Ledger<S::File> {
+    fn ledger<'a>(
+        &self,
+        progress: &'a mut Progress<S>,
+        done: &[(u64, u64)],
+    ) -> &'a mut Ledger<S::File> {
         progress.special = true;
         self.has_ledger.store(true, Ordering::Release);
         progress.ledger.get_or_insert_with(|| Box::new(Ledger::new(done, None)))
@@ -172,8 +199,14 @@ impl<S: Storage> Standing<S> {
         self.store_progress(&mut progress, core, None, Done::Nothing);
     }
 
-    /// A delivery was acknowledged. Says whether a segment was left behind; `None` when nothing came of it.
-    pub(crate) fn acknowledge(&self, core: &Core<S>, seq: u64, handed: Handed) -> Result<Option<bool>> {
+    /// A delivery was acknowledged. Says whether a segment was left behind; `None` when nothing
+    /// came of it.
+    pub(crate) fn acknowledge(
+        &self,
+        core: &Core<S>,
+        seq: u64,
+        handed: Handed,
+    ) -> Result<Option<bool>> {
         core.check_readable()?;
         let mut progress = self.progress.lock();
         let progress = &mut *progress;
@@ -196,7 +229,9 @@ impl<S: Storage> Standing<S> {
         let mut progress = self.progress.lock();
         let progress = &mut *progress;
         let comes_again = match &mut progress.ledger {
-            Some(ledger) => ledger.epoch == handed.epoch && !progress.removed && ledger.give_back(seq),
+            Some(ledger) => {
+                ledger.epoch == handed.epoch && !progress.removed && ledger.give_back(seq)
+            }
             None => false,
         };
         if comes_again {
@@ -230,7 +265,8 @@ impl<S: Storage> Standing<S> {
         self.in_flight.store(in_flight, Ordering::Relaxed);
     }
 
-    /// Messages between the place and the end of what is visible, without those that are done or known to be missing.
+    /// Messages between the place and the end of what is visible, without those that are done or
+    /// known to be missing.
     pub(crate) fn len(&self, core: &Core<S>) -> u64 {
         if core.forked() {
             return 0;
@@ -239,9 +275,12 @@ impl<S: Storage> Standing<S> {
             return core.len_from(Some(self.seq()));
         }
         // The thread that fills a message in place may not wait for a reader, who may wait for it.
-        let progress = if core.is_filling() { self.progress.try_lock() } else { Some(self.progress.lock()) };
+        let progress =
+            if core.is_filling() { self.progress.try_lock() } else { Some(self.progress.lock()) };
         match progress {
-            Some(progress) => core.len_from(Some(progress.stored.seq)).saturating_sub(progress.done_beyond(core)),
+            Some(progress) => {
+                core.len_from(Some(progress.stored.seq)).saturating_sub(progress.done_beyond(core))
+            }
             None => core.len_from(Some(self.seq())),
         }
     }
@@ -265,8 +304,13 @@ impl<S: Storage> Progress<S> {
     }
 }
 
-/// What comes next. A gap is told when it is met, unless the caller has something to hand over first.
-fn find_specially<S: Storage>(progress: &mut Progress<S>, core: &Core<S>, what: Read) -> Result<Option<Found>> {
+/// What comes next. A gap is told when it is met, unless the caller has something to hand over
+/// first.
+fn find_specially<S: Storage>(
+    progress: &mut Progress<S>,
+    core: &Core<S>,
+    what: Read,
+) -> Result<Option<Found>> {
     loop {
         if let Some(ledger) = &mut progress.ledger {
             if what == Read::Receive && !ledger.may_hand_out() {
@@ -319,7 +363,10 @@ fn find_specially<S: Storage>(progress: &mut Progress<S>, core: &Core<S>, what: 
 }
 
 /// The oldest message that was given back, read anew.
-fn find_again<S: Storage>(ledger: &mut Ledger<S::File>, core: &Core<S>) -> Result<Option<Returned>> {
+fn find_again<S: Storage>(
+    ledger: &mut Ledger<S::File>,
+    core: &Core<S>,
+) -> Result<Option<Returned>> {
     let Some((seq, open)) = ledger.first_returned() else {
         return Ok(None);
     };

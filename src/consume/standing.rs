@@ -1,7 +1,8 @@
 //! A consumer's standing in the queue: its cursor and its stored place, under its own lock.
 //!
-//! As long as nothing else is asked of it, the place follows the cursor. A consumer with deliveries has a
-//! [`Ledger`] besides, and its place stays behind what is not acknowledged: see `deliveries.rs` for how such a one reads.
+//! As long as nothing else is asked of it, the place follows the cursor. A consumer with deliveries
+//! has a [`Ledger`] besides, and its place stays behind what is not acknowledged: see
+//! `deliveries.rs` for how such a one reads.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -26,8 +27,8 @@ pub(crate) enum Read {
     Look,
     /// Takes it.
     Take,
-    /// Takes it, to be handed over with others that were taken before it: stops in front of a gap as at the end of the queue, and
-    /// a later read tells of it.
+    /// Takes it, to be handed over with others that were taken before it: stops in front of a gap
+    /// as at the end of the queue, and a later read tells of it.
     TakeMore,
     /// Steps over it, unseen.
     Skip,
@@ -42,14 +43,18 @@ pub(crate) struct Handed {
     pub(crate) epoch: u64,
 }
 
-/// Hands the message that was found over to whoever reads. (Closures cannot be made to be compiled into the quick way.)
+/// Hands the message that was found over to whoever reads. (Closures cannot be made to be compiled
+/// into the quick way.)
 pub(crate) trait Deliver<S: Storage> {
     type Delivered;
 
-    /// `None` when the payload was not checked and does not hold what was written, or when this would rather know: it is looked
-    /// for again, and checked.
-    fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: &Record)
-    -> Result<Option<Self::Delivered>, Box<Error>>;
+    /// `None` when the payload was not checked and does not hold what was written, or when this
+    /// would rather know: it is looked for again, and checked.
+    fn deliver(
+        &mut self,
+        cursor: &mut Cursor<S::File>,
+        record: &Record,
+    ) -> Result<Option<Self::Delivered>, Box<Error>>;
 
     /// Whether the message was handed over. One that was not stays where it is, whatever the read.
     #[inline(always)]
@@ -139,8 +144,9 @@ impl<S: Storage> Standing<S> {
         self.cell.seq.load(Ordering::Acquire)
     }
 
-    /// Finds the next message and hands it to `delivery`; then steps over it if that is what is wanted and it succeeded.
-    /// With [`Check::Later`] its payload was not checked then, unless the cursor says so.
+    /// Finds the next message and hands it to `delivery`; then steps over it if that is what is
+    /// wanted and it succeeded. With [`Check::Later`] its payload was not checked then, unless the
+    /// cursor says so.
     #[inline(always)]
     pub(crate) fn step<D: Deliver<S>>(
         &self,
@@ -210,8 +216,8 @@ impl<S: Storage> Standing<S> {
         core.check_readable()?;
         let mut progress = self.progress.lock();
         progress.check(core, self)?;
-        // Before the place moves: the ranges that are done, of this run or of one before it, must not be believed of what
-        // comes again.
+        // Before the place moves: the ranges that are done, of this run or of one before it, must
+        // not be believed of what comes again.
         if let Err(error) = core.index.clear_acks(self.row, AcksRowIs::Kept) {
             let place = progress.stored;
             if let Some(ledger) = &mut progress.ledger {
@@ -231,7 +237,8 @@ impl<S: Storage> Standing<S> {
         Ok(())
     }
 
-    /// Lets go of what is mapped and open for it when its segment is no longer part of the queue, unless the consumer is busy.
+    /// Lets go of what is mapped and open for it when its segment is no longer part of the queue,
+    /// unless the consumer is busy.
     pub(crate) fn let_go_if_drained(&self, core: &Core<S>) {
         if let Some(mut progress) = self.progress.try_lock() {
             progress.let_go_if_drained(core);
@@ -243,7 +250,8 @@ impl<S: Storage> Standing<S> {
         self.progress.lock().let_go_if_drained(core);
     }
 
-    /// Lets go of the window when it has not moved since this was last asked of it. Never waits for a consumer that is busy.
+    /// Lets go of the window when it has not moved since this was last asked of it. Never waits for
+    /// a consumer that is busy.
     pub(crate) fn let_go_if_idle(&self) {
         let moves = self.cell.moves.load(Ordering::Acquire);
         if self.looked_at.swap(moves, Ordering::AcqRel) == moves
@@ -280,7 +288,8 @@ impl<S: Storage> Standing<S> {
         progress.note_ready(core);
     }
 
-    /// Takes the consumer out of the queue: its place holds nothing back any more. After an error it is gone all the same.
+    /// Takes the consumer out of the queue: its place holds nothing back any more. After an error
+    /// it is gone all the same.
     pub(crate) fn remove(&self, core: &Core<S>) -> Result<()> {
         {
             let mut progress = self.progress.lock();
@@ -322,7 +331,8 @@ impl<S: Storage> Progress<S> {
         }
     }
 
-    /// Publishes the place: in the index for the next opening, in the cell for everybody in this one.
+    /// Publishes the place: in the index for the next opening, in the cell for everybody in this
+    /// one.
     #[inline(always)]
     pub(crate) fn store(&mut self, cell: &PlaceCell, spot: Spot) {
         self.slot.store(spot.position, spot.seq);
@@ -331,7 +341,8 @@ impl<S: Storage> Progress<S> {
         cell.position.store(spot.position, Ordering::Release);
     }
 
-    /// Refuses a read or a change of the place: what is stored in the files is no longer this consumer's to change.
+    /// Refuses a read or a change of the place: what is stored in the files is no longer this
+    /// consumer's to change.
     pub(crate) fn check(&self, core: &Core<S>, standing: &Standing<S>) -> Result<()> {
         core.check_readable()?;
         if self.removed { Err(standing.unknown(core)) } else { Ok(()) }
@@ -349,7 +360,9 @@ impl<S: Storage> Progress<S> {
 
     /// Whether any read has something to tell.
     pub(crate) fn has_news(&self, core: &Core<S>) -> bool {
-        self.is_over(core) || self.ledger.as_ref().is_none_or(|ledger| ledger.may_hand_out()) && self.has_waiting(core)
+        self.is_over(core)
+            || self.ledger.as_ref().is_none_or(|ledger| ledger.may_hand_out())
+                && self.has_waiting(core)
     }
 
     /// Every read is refused.

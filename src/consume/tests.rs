@@ -24,7 +24,8 @@ impl Bench {
     /// A queue of messages 0 to 9, with the consumer `c`.
     fn new() -> Bench {
         let storage = SimStorage::new(5).with_file_capacity(4 << 20);
-        let engine = Engine::open_without_keeper(storage.clone(), &Options::new().arena_size(4096)).unwrap();
+        let engine =
+            Engine::open_without_keeper(storage.clone(), &Options::new().arena_size(4096)).unwrap();
         let standing = engine.consumer("c").unwrap();
         for number in 0..10u8 {
             engine.enqueue(&[number; 20]).unwrap();
@@ -63,7 +64,8 @@ impl Bench {
 
     /// The ranges that are done beyond the place.
     fn done(&self) -> Vec<(u64, u64)> {
-        let ledger = self.standing.with_progress(|progress| progress.ledger.as_ref().unwrap().ranges());
+        let ledger =
+            self.standing.with_progress(|progress| progress.ledger.as_ref().unwrap().ranges());
         // A power cut may leave an older place: what lies between is stated too.
         let mut acks = self.in_index().acks;
         let place = self.place();
@@ -101,7 +103,8 @@ fn the_place_is_stored_after_each_step_and_a_look_moves_nothing() {
 fn the_place_stays_before_the_lowest_open_message_and_what_is_done_behind_it_is_remembered() {
     let bench = Bench::new();
     let handed = bench.receive_all();
-    let ack = |number: u64| bench.engine.ack(&bench.standing, number, handed[number as usize]).unwrap();
+    let ack =
+        |number: u64| bench.engine.ack(&bench.standing, number, handed[number as usize]).unwrap();
     type Ranges<'a> = &'a [(u64, u64)];
     let expected: [(u64, u64, Ranges); 10] = [
         (3, 0, &[(3, 3)]),
@@ -117,7 +120,11 @@ fn the_place_stays_before_the_lowest_open_message_and_what_is_done_behind_it_is_
     ];
     for (nth, (number, place, done)) in expected.into_iter().enumerate() {
         ack(number);
-        assert_eq!((bench.place(), bench.done().as_slice()), (place, done), "{number} was acknowledged");
+        assert_eq!(
+            (bench.place(), bench.done().as_slice()),
+            (place, done),
+            "{number} was acknowledged"
+        );
         assert_eq!(bench.standing.in_flight(&bench.engine.core), 9 - nth as u64);
         assert_eq!(bench.standing.len(&bench.engine.core), 9 - nth as u64);
     }
@@ -128,11 +135,18 @@ fn an_acknowledgement_counts_once() {
     let bench = Bench::new();
     let handed = bench.receive_all();
     let acknowledge = |number: u64| {
-        bench.standing.acknowledge(&bench.engine.core, number, handed[number as usize]).unwrap().is_some()
+        bench
+            .standing
+            .acknowledge(&bench.engine.core, number, handed[number as usize])
+            .unwrap()
+            .is_some()
     };
     let taken = || bench.standing.cell.taken.load(Ordering::Relaxed);
     assert!(acknowledge(4) && !acknowledge(4));
-    assert_eq!((taken(), bench.standing.in_flight(&bench.engine.core), bench.done()), (1, 9, vec![(4, 4)]));
+    assert_eq!(
+        (taken(), bench.standing.in_flight(&bench.engine.core), bench.done()),
+        (1, 9, vec![(4, 4)])
+    );
     // One that was not handed out.
     assert!(bench.standing.acknowledge(&bench.engine.core, 77, handed[0]).unwrap().is_none());
     assert_eq!(taken(), 1);
@@ -174,7 +188,10 @@ fn a_seek_calls_off_what_is_in_flight_and_forgets_what_is_done() {
     let handed = bench.receive_all();
     bench.engine.ack(&bench.standing, 5, handed[5]).unwrap();
     bench.engine.seek(&bench.standing, 3).unwrap();
-    assert_eq!((bench.place(), bench.done(), bench.standing.in_flight(&bench.engine.core)), (3, vec![], 0));
+    assert_eq!(
+        (bench.place(), bench.done(), bench.standing.in_flight(&bench.engine.core)),
+        (3, vec![], 0)
+    );
     assert_eq!(in_index(&bench.storage.power_cut_losing_all()).map(|row| row.acks), Some(vec![]));
     let again: Vec<u64> = std::iter::from_fn(|| bench.receive().map(|(seq, _)| seq)).collect();
     assert_eq!(again, (3..10).collect::<Vec<_>>());
@@ -193,7 +210,10 @@ fn a_seek_that_cannot_be_made_durable_changes_nothing() {
     }
     bench.storage.fail_after(Call::SyncFile, 1, Errno::IO, false);
     assert!(bench.engine.seek(&bench.standing, 3).is_err());
-    assert_eq!((bench.place(), bench.done(), bench.standing.in_flight(&bench.engine.core)), (1, vec![(5, 5)], 8));
+    assert_eq!(
+        (bench.place(), bench.done(), bench.standing.in_flight(&bench.engine.core)),
+        (1, vec![(5, 5)], 8)
+    );
 }
 
 #[test]
@@ -215,7 +235,8 @@ fn a_removed_consumer_has_no_place_and_is_refused() {
 fn what_is_open_for_a_consumer_is_let_go_when_it_has_not_moved() {
     let bench = Bench::new();
     assert_eq!(bench.read(Read::Take), Some(0));
-    let holds = || bench.standing.with_progress(|progress| progress.cursor.segment_life().is_some());
+    let holds =
+        || bench.standing.with_progress(|progress| progress.cursor.segment_life().is_some());
     bench.standing.let_go_if_idle();
     assert!(holds(), "it has moved since this was asked last");
     bench.standing.let_go_if_idle();

@@ -30,7 +30,11 @@ pub(crate) struct Consumers<S: Storage> {
 
 impl<S: Storage> Consumers<S> {
     pub(super) fn new() -> Consumers<S> {
-        Consumers { by_name: Mutex::default(), default: OnceLock::new(), registry: Mutex::default() }
+        Consumers {
+            by_name: Mutex::default(),
+            default: OnceLock::new(),
+            registry: Mutex::default(),
+        }
     }
 }
 
@@ -46,8 +50,9 @@ impl<S: Storage> Engine<S> {
 
     /// The lock of whoever makes, moves or removes a consumer.
     ///
-    /// Asked before, for a lock that another thread held when this process was forked off is held for ever; and after, for
-    /// the queue may have been closed, and the files be another owner's, while this was waited for.
+    /// Asked before, for a lock that another thread held when this process was forked off is held
+    /// for ever; and after, for the queue may have been closed, and the files be another owner's,
+    /// while this was waited for.
     pub(super) fn registry(&self) -> Result<MutexGuard<'_, ()>> {
         self.core.check_readable()?;
         #[cfg(test)]
@@ -60,7 +65,12 @@ impl<S: Storage> Engine<S> {
     #[cold]
     fn begin_default(&self) -> Result<&Arc<Standing<S>>> {
         self.consumer(DEFAULT)?;
-        let missing = || Error::internal(self.core.storage.path(), "the default consumer was made and is not there");
+        let missing = || {
+            Error::internal(
+                self.core.storage.path(),
+                "the default consumer was made and is not there",
+            )
+        };
         self.consumers.default.get().ok_or_else(missing)
     }
 
@@ -81,7 +91,11 @@ impl<S: Storage> Engine<S> {
     }
 
     /// A new consumer at that place, or at the oldest message held.
-    pub(crate) fn begin_consumer(&self, name: &str, spot: Option<Spot>) -> Result<Arc<Standing<S>>> {
+    pub(crate) fn begin_consumer(
+        &self,
+        name: &str,
+        spot: Option<Spot>,
+    ) -> Result<Arc<Standing<S>>> {
         let _told = events::at_end();
         let _one_at_a_time = self.registry()?;
         if let Some(standing) = self.consumers.by_name.lock().get(name) {
@@ -115,7 +129,11 @@ impl<S: Storage> Engine<S> {
         let _one_at_a_time = self.registry()?;
         if self.consumers.by_name.lock().contains_key(name) {
             let path = self.core.storage.path();
-            return Err(Error::invalid_argument(path, "consumer name", format!("{name:?} exists already")));
+            return Err(Error::invalid_argument(
+                path,
+                "consumer name",
+                format!("{name:?} exists already"),
+            ));
         }
         // Under the lock of the other one its place holds the segments.
         let (made, done) = from.with_progress(|progress| {
@@ -138,7 +156,8 @@ impl<S: Storage> Engine<S> {
         let one_at_a_time = self.registry()?;
         standing.with_progress(|progress| progress.check(core, standing))?;
         let end = core.visible_end();
-        let not_found = || Error::no_message(core.storage.path(), seq, core.oldest(end).seq..end.seq);
+        let not_found =
+            || Error::no_message(core.storage.path(), seq, core.oldest(end).seq..end.seq);
         {
             // While the place is looked for and taken.
             let _nothing_goes = core.places.giving_back.write();
@@ -149,7 +168,9 @@ impl<S: Storage> Engine<S> {
                 std::cmp::Ordering::Equal => Spot::max(end, core.oldest(end)),
                 // The end of one whose beginning is gone is not held.
                 std::cmp::Ordering::Less if seq < core.oldest(end).seq => return Err(not_found()),
-                std::cmp::Ordering::Less => Cursor::seek(core, &rows, seq)?.ok_or_else(not_found)?,
+                std::cmp::Ordering::Less => {
+                    Cursor::seek(core, &rows, seq)?.ok_or_else(not_found)?
+                }
             };
             standing.move_to(core, spot)?;
         }
@@ -170,7 +191,8 @@ impl<S: Storage> Engine<S> {
     pub(crate) fn remove_consumer(&self, name: &str) -> Result<()> {
         let _told = events::at_end();
         let one_at_a_time = self.registry()?;
-        let removed = if name == DEFAULT { None } else { self.consumers.by_name.lock().remove(name) };
+        let removed =
+            if name == DEFAULT { None } else { self.consumers.by_name.lock().remove(name) };
         let Some(standing) = removed else {
             return Err(Error::no_consumer(self.core.storage.path(), name));
         };
@@ -194,8 +216,9 @@ impl<S: Storage> Engine<S> {
         room: u64,
     ) -> Result<Arc<Standing<S>>> {
         let core = &self.core;
-        let (row, slot) =
-            core.with_index_room(|left| core.index.add_consumer(&core.storage, known, name, place, left.max(room)))?;
+        let (row, slot) = core.with_index_room(|left| {
+            core.index.add_consumer(&core.storage, known, name, place, left.max(room))
+        })?;
         let cell = Arc::new(PlaceCell::default());
         cell.position.store(place.position, Ordering::Release);
         cell.seq.store(place.seq, Ordering::Release);
@@ -203,7 +226,8 @@ impl<S: Storage> Engine<S> {
         let spot = Spot { position: place.position, seq: place.seq };
         // With ranges beyond its place the consumer goes on where it was.
         let beyond: Vec<_> = acks.iter().copied().filter(|(_, last)| *last >= place.seq).collect();
-        let mut ledger = (!beyond.is_empty()).then(|| Ledger::new(&beyond, core.acks_row(row, name)));
+        let mut ledger =
+            (!beyond.is_empty()).then(|| Ledger::new(&beyond, core.acks_row(row, name)));
         if known.is_none()
             && let Some(ledger) = &mut ledger
         {

@@ -39,8 +39,8 @@ impl<S: Storage> Engine<S> {
             && let Err(error) = self.count_read()
             && !matches!(step.outcome, Ok(Some(_)))
         {
-            // A message that was taken is handed over: it would be lost with the error. The flush that failed has poisoned
-            // the queue, and the next call that writes says so.
+            // A message that was taken is handed over: it would be lost with the error. The flush
+            // that failed has poisoned the queue, and the next call that writes says so.
             return Err(Box::new(error));
         }
         step.outcome
@@ -91,7 +91,11 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    pub(crate) fn set_max_in_flight(&self, standing: &Standing<S>, limit: Option<u32>) -> Result<()> {
+    pub(crate) fn set_max_in_flight(
+        &self,
+        standing: &Standing<S>,
+        limit: Option<u32>,
+    ) -> Result<()> {
         standing.set_max_in_flight(&self.core, limit)?;
         self.core.wake_readers(u64::MAX);
         Ok(())

@@ -54,7 +54,11 @@ impl<S: Storage> Engine<S> {
     }
 
     #[inline(never)]
-    fn enqueue_slowly(&self, mut writer: MutexGuard<'_, Writer<S::File>>, payload: &[u8]) -> Result<u64> {
+    fn enqueue_slowly(
+        &self,
+        mut writer: MutexGuard<'_, Writer<S::File>>,
+        payload: &[u8],
+    ) -> Result<u64> {
         if writer.was_refused() {
             drop(writer);
             return self.enqueue_looking(payload);
@@ -92,7 +96,8 @@ impl<S: Storage> Engine<S> {
         Ok(range.0.start)
     }
 
-    /// Writes by `push` under the producers' lock and commits; when there is no room does what the options say.
+    /// Writes by `push` under the producers' lock and commits; when there is no room does what the
+    /// options say.
     pub(crate) fn write<R>(
         &self,
         count: u64,
@@ -109,7 +114,8 @@ impl<S: Storage> Engine<S> {
             let seen = *core.space.gate.lock();
             let passed = core.segments.passed();
             let first = writer.committed().seq;
-            let pushed = push(&mut writer, core).and_then(|result| writer.commit(core).map(|_| result));
+            let pushed =
+                push(&mut writer, core).and_then(|result| writer.commit(core).map(|_| result));
             let error = match pushed {
                 Ok(result) => {
                     let waiters = core.message_waiters.load(Ordering::Relaxed);
@@ -138,8 +144,9 @@ impl<S: Storage> Engine<S> {
                     };
                     drop(writer);
                     events::tell();
-                    let until =
-                        *deadline.get_or_insert_with(|| limit.and_then(|limit| Instant::now().checked_add(limit)));
+                    let until = *deadline.get_or_insert_with(|| {
+                        limit.and_then(|limit| Instant::now().checked_add(limit))
+                    });
                     if !core.wait_for_space(seen, until) {
                         return Err(error);
                     }
@@ -159,14 +166,16 @@ impl<S: Storage> Engine<S> {
         Ok(written.0)
     }
 
-    /// Has `fill` write a message under the producers' lock, in place where it can lie in one piece.
+    /// Has `fill` write a message under the producers' lock, in place where it can lie in one
+    /// piece.
     pub(crate) fn enqueue_with(&self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<u64> {
         let _later = DoLater(self);
         let mut fill = Some(fill);
         let mut bytes = Vec::new();
         let (range, ()) = self.write(1, |writer, core| {
             if fill.is_none() {
-                // It was written, and the disk has refused to take it into the room that was made: from here on it is as any.
+                // It was written, and the disk has refused to take it into the room that was made:
+                // from here on it is as any.
                 return writer.push(core, &bytes, Batch::default());
             }
             // Room is made for all of it before the closure runs, which can run only once.

@@ -9,8 +9,8 @@ use crate::stats::Stats;
 use crate::storage::Storage;
 
 impl<S: Storage> Engine<S> {
-    /// Each figure is right at a moment of its own. What is taken is read before what was put in, so no message is counted as
-    /// taken that is not counted as enqueued.
+    /// Each figure is right at a moment of its own. What is taken is read before what was put in,
+    /// so no message is counted as taken that is not counted as enqueued.
     pub(crate) fn stats(&self) -> Stats {
         let core = &*self.core;
         if core.forked() {
@@ -18,10 +18,17 @@ impl<S: Storage> Engine<S> {
         }
         let default = self.existing_default();
         // With a ledger the count of messages does not follow from the place alone.
-        let progress = default.filter(|standing| standing.has_ledger.load(Ordering::Acquire)).and_then(|standing| {
-            // The thread that fills a message in place may not wait for a reader, who may wait for it.
-            if core.is_filling() { standing.progress.try_lock() } else { Some(standing.progress.lock()) }
-        });
+        let progress = default
+            .filter(|standing| standing.has_ledger.load(Ordering::Acquire))
+            .and_then(|standing| {
+                // The thread that fills a message in place may not wait for a reader, who may wait
+                // for it.
+                if core.is_filling() {
+                    standing.progress.try_lock()
+                } else {
+                    Some(standing.progress.lock())
+                }
+            });
         let done = progress.as_ref().map_or(0, |progress| progress.done_beyond(core));
         let (consumers, dequeued) = core.places.count();
         let place = default.map(|standing| standing.cell.spot());
@@ -29,12 +36,14 @@ impl<S: Storage> Engine<S> {
         let list = core.segments.list();
         let end = core.visible.spot();
         let next_seq = core.committed.spot().seq;
-        // Who drops a segment takes it off the list first: the list, whose lock is held, is what the bytes are counted by.
+        // Who drops a segment takes it off the list first: the list, whose lock is held, is what
+        // the bytes are counted by.
         let listed = list.live.front().map_or(0, |row| row.header.first_seq.min(end.seq));
         let oldest_seq = core.oldest_seq.load(Ordering::Acquire).max(listed).min(next_seq);
         let from = place.map_or(0, |place| place.seq).max(oldest_seq);
         let held = end.seq.saturating_sub(from);
-        let held = if held == 0 { 0 } else { held.saturating_sub(core.gaps.known_missing(from, end.seq)) };
+        let held =
+            if held == 0 { 0 } else { held.saturating_sub(core.gaps.known_missing(from, end.seq)) };
         let mut stats = Stats {
             messages: held.saturating_sub(done),
             next_seq,

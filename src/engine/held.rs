@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
-/// When the queues were opened that this process has open: the pid alone does not say that a holder is this process, for in
-/// a container another one may have the same.
+/// When the queues were opened that this process has open: the pid alone does not say that a holder
+/// is this process, for in a container another one may have the same.
 static OPEN_HERE: Mutex<Vec<SystemTime>> = Mutex::new(Vec::new());
 
 /// An entry in [`OPEN_HERE`]: the milliseconds since 1970.

@@ -35,7 +35,8 @@ impl<S: Storage> Drop for DoLater<'_, S> {
 }
 
 impl<S: Storage> Engine<S> {
-    /// Does `what` now, or, when the calling thread is filling a message in place and so may not wait for locks, right after.
+    /// Does `what` now, or, when the calling thread is filling a message in place and so may not
+    /// wait for locks, right after.
     #[inline]
     pub(crate) fn now_or_later(&self, what: impl FnOnce(&Engine<S>) + Send + 'static) {
         if self.core.is_filling() {

@@ -1,4 +1,5 @@
-//! One open queue, whatever its files live in: what [`Queue`](crate::Queue) and [`Consumer`](crate::Consumer) call.
+//! One open queue, whatever its files live in: what [`Queue`](crate::Queue) and
+//! [`Consumer`](crate::Consumer) call.
 
 pub(crate) mod ahead;
 mod consumers;
@@ -45,7 +46,8 @@ pub(crate) struct Engine<S: Storage> {
     later: Later<S>,
     /// Until the queue is closed.
     held: Mutex<Option<OpenHere>>,
-    /// Calls that found the queue open and went on to wait for the registry's lock or the producers'.
+    /// Calls that found the queue open and went on to wait for the registry's lock or the
+    /// producers'.
     #[cfg(test)]
     pub(crate) came: AtomicU64,
 }
@@ -72,7 +74,11 @@ impl<S: Storage> Engine<S> {
         Engine::open_with(storage, options, Background::Calls)
     }
 
-    pub(crate) fn open_with(storage: S, options: &Options, background: Background) -> Result<Engine<S>> {
+    pub(crate) fn open_with(
+        storage: S,
+        options: &Options,
+        background: Background,
+    ) -> Result<Engine<S>> {
         let _told = events::at_end();
         let path = storage.path().to_path_buf();
         options.validate(&path)?;
@@ -95,16 +101,23 @@ impl<S: Storage> Engine<S> {
         recovered: Recovered<S>,
         held: OpenHere,
     ) -> Result<Engine<S>> {
-        let geometry = Geometry::new(options.arena_size, options.max_mapped_arenas, options.max_bytes, page_size());
+        let geometry = Geometry::new(
+            options.arena_size,
+            options.max_mapped_arenas,
+            options.max_bytes,
+            page_size(),
+        );
         let durable_only = options.flush_every_ops == Some(1);
         let small_flushes = options.flush_every_ops.is_some_and(|operations| operations < 10_000)
             || options.flush_every.is_some_and(|period| period.as_millis() < 100);
         let lease = (!durable_only).then_some(recovered.lease);
-        // What recovery found may be read at once. It must not be undone by a power cut where that was promised, nor may its
-        // numbers be given out again, which no lease keeps from it when the run before needed none (R4). After a power cut it
-        // holds what was flushed before.
-        let undurable = durable_only || recovered.found_anew || recovered.tail.seq > recovered.lease;
-        let oldest_seq = recovered.found.live.first().map_or(recovered.tail.seq, |row| row.header.first_seq);
+        // What recovery found may be read at once. It must not be undone by a power cut where that
+        // was promised, nor may its numbers be given out again, which no lease keeps from it when
+        // the run before needed none (R4). After a power cut it holds what was flushed before.
+        let undurable =
+            durable_only || recovered.found_anew || recovered.tail.seq > recovered.lease;
+        let oldest_seq =
+            recovered.found.live.first().map_or(recovered.tail.seq, |row| row.header.first_seq);
         let oldest_seq = oldest_seq.max(recovered.given_up.end()).min(recovered.tail.seq);
         let ages = options.max_age.map(Ages::new);
         let writer = Writer::new(recovered.tail, recovered.next, lease, ages);
@@ -118,7 +131,8 @@ impl<S: Storage> Engine<S> {
             tail: recovered.tail,
             durable: recovered.durable,
             // Only where there is such a thing: what this run writes need not be stored twice.
-            suspect: recovered.suspect || (undurable && recovered.durable.position < recovered.tail.position),
+            suspect: recovered.suspect
+                || (undurable && recovered.durable.position < recovered.tail.position),
             places_cached: recovered.places_cached,
             oldest_seq,
             known_gaps: recovered.known_gaps,
@@ -127,12 +141,20 @@ impl<S: Storage> Engine<S> {
             storage,
         });
         let core = Arc::new(Core::new(state, writer));
-        core.segments.note_found_unsynced(&core.storage, recovered.durable.position, recovered.tail.position);
+        core.segments.note_found_unsynced(
+            &core.storage,
+            recovered.durable.position,
+            recovered.tail.position,
+        );
         core.note_oldest();
         let consumers = Arc::new(Consumers::new());
         let theirs = Arc::clone(&consumers);
         let engine = Engine {
-            keeper: Keeper::new(&core, options.flush_every, Look(Arc::new(move |core| theirs.expire(core)))),
+            keeper: Keeper::new(
+                &core,
+                options.flush_every,
+                Look(Arc::new(move |core| theirs.expire(core))),
+            ),
             core,
             options: options.clone(),
             consumers,
@@ -152,7 +174,8 @@ impl<S: Storage> Engine<S> {
         );
         for row in recovered.consumers {
             let known = (row.row != u32::MAX).then_some(row.row);
-            // Its place was in an index that was set aside: it is kept, also where the limit leaves no room for another row.
+            // Its place was in an index that was set aside: it is kept, also where the limit leaves
+            // no room for another row.
             let room = if known.is_none() { u64::MAX } else { 0 };
             engine.take_up(known, &row.name, row.place, &row.acks, room)?;
         }
@@ -166,16 +189,19 @@ impl<S: Storage> Engine<S> {
         Ok(engine)
     }
 
-    /// Ends the run: wakes and refuses everybody, makes all durable, lets go of the files. Done once.
+    /// Ends the run: wakes and refuses everybody, makes all durable, lets go of the files. Done
+    /// once.
     pub(crate) fn close(&self) -> Result<()> {
         let _told = events::at_end();
         if self.core.forked() {
-            // The files belong to the process that opened them; and a lock that another of its threads held is held for ever.
+            // The files belong to the process that opened them; and a lock that another of its
+            // threads held is held for ever.
             return Ok(());
         }
         let core = &*self.core;
         let standings = {
-            // Whoever is within a write, or makes or moves a consumer, finishes it; nobody begins another.
+            // Whoever is within a write, or makes or moves a consumer, finishes it; nobody begins
+            // another.
             let _one_at_a_time = self.consumers.registry.lock();
             let mut writer = core.writer.lock();
             if !core.index.poison.close() {

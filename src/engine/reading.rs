@@ -1,4 +1,5 @@
-//! The read methods, written once: the queue's own (its default consumer's) and a named consumer's are the same.
+//! The read methods, written once: the queue's own (its default consumer's) and a named consumer's
+//! are the same.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +11,13 @@ use crate::message::Message;
 use crate::read::{Check, Cursor, Record, Then};
 use crate::storage::{Storage, StorageFile};
 
-/// The window that the record may be lent from, and where in it its payload lies; `None` where it must be copied. The one place
-/// where it is decided whether lending is sound.
+/// The window that the record may be lent from, and where in it its payload lies; `None` where it
+/// must be copied. The one place where it is decided whether lending is sound.
 #[inline(always)]
-pub(crate) fn lendable<'a, F>(cursor: &'a mut Cursor<F>, record: &Record) -> Option<(&'a mut Window, usize)>
+pub(crate) fn lendable<'a, F>(
+    cursor: &'a mut Cursor<F>,
+    record: &Record,
+) -> Option<(&'a mut Window, usize)>
 where
     F: StorageFile,
 {
@@ -21,7 +25,8 @@ where
     cursor.window().map(|window| (window, offset))
 }
 
-/// A message of its own or lent in place, whichever is sound now. `None` when it is to be looked for again.
+/// A message of its own or lent in place, whichever is sound now. `None` when it is to be looked
+/// for again.
 #[inline]
 pub(crate) fn message<F: StorageFile>(cursor: &mut Cursor<F>, record: &Record) -> Option<Message> {
     let len = record.len as usize;
@@ -36,7 +41,11 @@ pub(crate) fn message<F: StorageFile>(cursor: &mut Cursor<F>, record: &Record) -
 }
 
 #[inline]
-pub(crate) fn next<S: Storage>(engine: &Engine<S>, standing: &Standing<S>, what: Read) -> Result<Option<Message>> {
+pub(crate) fn next<S: Storage>(
+    engine: &Engine<S>,
+    standing: &Standing<S>,
+    what: Read,
+) -> Result<Option<Message>> {
     engine.read(standing, what, Check::Now, AsMessage)
 }
 
@@ -46,7 +55,11 @@ impl<S: Storage> Deliver<S> for AsMessage {
     type Delivered = Message;
 
     #[inline(always)]
-    fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: &Record) -> Result<Option<Message>, Box<Error>> {
+    fn deliver(
+        &mut self,
+        cursor: &mut Cursor<S::File>,
+        record: &Record,
+    ) -> Result<Option<Message>, Box<Error>> {
         Ok(message(cursor, record))
     }
 }
@@ -72,7 +85,11 @@ impl<S: Storage> Deliver<S> for IntoBuffer<'_> {
     type Delivered = u64;
 
     #[inline(always)]
-    fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: &Record) -> Result<Option<u64>, Box<Error>> {
+    fn deliver(
+        &mut self,
+        cursor: &mut Cursor<S::File>,
+        record: &Record,
+    ) -> Result<Option<u64>, Box<Error>> {
         Ok(cursor.copy_to(record, self.then, self.buffer).then_some(record.seq))
     }
 }
@@ -84,8 +101,8 @@ pub(crate) enum Fit {
     TooSmall { len: usize },
 }
 
-/// The next message into the place that `room` has for so many bytes; when it has none, nothing is consumed. `None` when there
-/// is no message.
+/// The next message into the place that `room` has for so many bytes; when it has none, nothing is
+/// consumed. `None` when there is no message.
 #[cfg(feature = "capi")]
 #[inline(always)]
 pub(crate) fn next_fitting<'a, S: Storage>(
@@ -107,10 +124,16 @@ impl<'a, S: Storage, R: Fn(usize) -> Option<&'a mut [u8]>> Deliver<S> for Fittin
     type Delivered = Fit;
 
     #[inline(always)]
-    fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: &Record) -> Result<Option<Fit>, Box<Error>> {
+    fn deliver(
+        &mut self,
+        cursor: &mut Cursor<S::File>,
+        record: &Record,
+    ) -> Result<Option<Fit>, Box<Error>> {
         let len = record.len as usize;
         match (self.room)(len) {
-            Some(out) => Ok(cursor.copy_into(record, out).then_some(Fit::Copied { seq: record.seq, len })),
+            Some(out) => {
+                Ok(cursor.copy_into(record, out).then_some(Fit::Copied { seq: record.seq, len }))
+            }
             // Nobody is asked for more room because of what turns out to be damaged.
             None if record.in_window.is_some() && !cursor.is_verified() => Ok(None),
             None => {
@@ -138,12 +161,20 @@ impl<S: Storage> Deliver<S> for Unseen {
     type Delivered = u64;
 
     #[inline(always)]
-    fn deliver(&mut self, _: &mut Cursor<S::File>, record: &Record) -> Result<Option<u64>, Box<Error>> {
+    fn deliver(
+        &mut self,
+        _: &mut Cursor<S::File>,
+        record: &Record,
+    ) -> Result<Option<u64>, Box<Error>> {
         Ok(Some(record.seq))
     }
 }
 
-pub(crate) fn batch<S: Storage>(engine: &Engine<S>, standing: &Standing<S>, max: usize) -> Result<Vec<Message>> {
+pub(crate) fn batch<S: Storage>(
+    engine: &Engine<S>,
+    standing: &Standing<S>,
+    max: usize,
+) -> Result<Vec<Message>> {
     let mut messages = Vec::new();
     while messages.len() < max {
         let what = if messages.is_empty() { Read::Take } else { Read::TakeMore };
@@ -164,5 +195,6 @@ pub(crate) fn next_waiting<S: Storage>(
     timeout: Duration,
 ) -> Result<Option<Message>> {
     // A timeout beyond what the clock can say is for ever.
-    engine.wait(standing, Instant::now().checked_add(timeout), || next(engine, standing, Read::Take))
+    engine
+        .wait(standing, Instant::now().checked_add(timeout), || next(engine, standing, Read::Take))
 }

@@ -1,4 +1,5 @@
-//! Space is given back: what everybody has read, what is too old, and what is dropped for new messages.
+//! Space is given back: what everybody has read, what is too old, and what is dropped for new
+//! messages.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +15,8 @@ use crate::write::Writer;
 /// What a write that finds no room has tried since there last was some.
 #[derive(Debug, Default)]
 pub(super) struct Search {
-    /// Somebody had removed segments open before the disk was asked: it had no space back from those.
+    /// Somebody had removed segments open before the disk was asked: it had no space back from
+    /// those.
     were_open: bool,
     /// Whoever had some open was waited for.
     has_waited: bool,
@@ -34,7 +36,11 @@ pub(super) enum Found {
 impl<S: Storage> Engine<S> {
     /// Before a record is tried when the last one was refused. The producers' lock is held.
     #[cold]
-    pub(super) fn begin_search(&self, writer: &mut Writer<S::File>, search: &mut Search) -> Result<()> {
+    pub(super) fn begin_search(
+        &self,
+        writer: &mut Writer<S::File>,
+        search: &mut Search,
+    ) -> Result<()> {
         // What would still fit behind all that was read would keep the space of that from what
         // comes next.
         self.find_room(writer)?;
@@ -74,8 +80,8 @@ impl<S: Storage> Engine<S> {
         Ok(Found::Nothing)
     }
 
-    /// Gives up the oldest segment, or the only one with all that it holds; false when nothing is held. The producers' lock is
-    /// held.
+    /// Gives up the oldest segment, or the only one with all that it holds; false when nothing is
+    /// held. The producers' lock is held.
     #[cold]
     fn drop_oldest(&self, writer: &mut Writer<S::File>) -> Result<bool> {
         match self.core.segments.drop_oldest(&self.core.context()) {
@@ -103,8 +109,9 @@ impl<S: Storage> Engine<S> {
         self.consumers.expire(&self.core);
     }
 
-    /// As [`let_go_if_drained`](Consumers::let_go_if_drained), and waits for those that are within a read, and for a flush that is
-    /// under way: they have segments open that are removed. No lock is held.
+    /// As [`let_go_if_drained`](Consumers::let_go_if_drained), and waits for those that are within
+    /// a read, and for a flush that is under way: they have segments open that are removed. No lock
+    /// is held.
     #[cold]
     pub(super) fn wait_for_dropped(&self) {
         let standings: Vec<_> = self.consumers.by_name.lock().values().cloned().collect();
@@ -115,11 +122,11 @@ impl<S: Storage> Engine<S> {
         self.core.pool.unmap_unwanted();
     }
 
-    /// Gives back at once what is too old, or what everybody has read; true when there was something. The producers' lock is
-    /// held.
+    /// Gives back at once what is too old, or what everybody has read; true when there was
+    /// something. The producers' lock is held.
     ///
-    /// The only segment stays as the tail although everybody has read it: where there is no other room it is given back too,
-    /// to be used again from its beginning, or for shorter ones.
+    /// The only segment stays as the tail although everybody has read it: where there is no other
+    /// room it is given back too, to be used again from its beginning, or for shorter ones.
     #[cold]
     fn find_room(&self, writer: &mut Writer<S::File>) -> Result<bool> {
         let core = &*self.core;
@@ -179,7 +186,8 @@ impl<S: Storage> Engine<S> {
 
     pub(crate) fn settle_soon(&self) {
         if !self.core.bell.ring(|wishes| wishes.settle = true) {
-            // No thread: here and now. A failed sync poisons the queue: the next call that writes is told.
+            // No thread: here and now. A failed sync poisons the queue: the next call that writes
+            // is told.
             let _ = self.core.settle();
             self.core.wake_writers();
         }
@@ -194,7 +202,8 @@ impl<S: Storage> Consumers<S> {
         }
     }
 
-    /// As [`Engine::expire`]. Who was busy the last time, and stands in what was given up then, is asked once more.
+    /// As [`Engine::expire`]. Who was busy the last time, and stands in what was given up then, is
+    /// asked once more.
     pub(super) fn expire(&self, core: &Core<S>) {
         if core.ages.is_some() && (core.expire() || core.segments.has_removed_open()) {
             self.let_go_if_drained(core);

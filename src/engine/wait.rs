@@ -23,19 +23,24 @@ impl<S: Storage> Engine<S> {
         standing.with_progress(|progress| progress.check(&self.core, standing))?;
         if standing.ready.get().is_none() {
             let path = self.core.storage.path();
-            let ready = Arc::new(Ready::new().map_err(|error| Error::io("make a descriptor for", path, error))?);
+            let ready = Arc::new(
+                Ready::new().map_err(|error| Error::io("make a descriptor for", path, error))?,
+            );
             self.core.waiters.add_ready(standing.row, &ready);
             // From here on producers tell it of news; what came before is seen when it is set.
             self.count_waiter();
             standing.set_ready(&self.core, ready);
         }
         let ready = standing.ready.get().map(|ready| ready.descriptor());
-        let missing = || Error::internal(self.core.storage.path(), "the descriptor was made and is not there");
+        let missing = || {
+            Error::internal(self.core.storage.path(), "the descriptor was made and is not there")
+        };
         ready.ok_or_else(missing)
     }
 
-    /// Makes producers tell of news. Counted under the locks that messages become visible under: whoever publishes later
-    /// sees the count, whoever published before is seen by the read that follows.
+    /// Makes producers tell of news. Counted under the locks that messages become visible under:
+    /// whoever publishes later sees the count, whoever published before is seen by the read that
+    /// follows.
     fn count_waiter(&self) {
         let _writer = self.core.writer.lock();
         let _durable = self.core.durable.lock();
@@ -59,8 +64,8 @@ impl<S: Storage> Engine<S> {
         self.pass_on(standing, None);
     }
 
-    /// One that waits for the consumer (with `after`, one that came later) is told when there is something to read: whoever asks
-    /// for this cannot use it.
+    /// One that waits for the consumer (with `after`, one that came later) is told when there is
+    /// something to read: whoever asks for this cannot use it.
     pub(crate) fn pass_on(&self, standing: &Standing<S>, after: Option<Ticket>) {
         let core = &*self.core;
         if core.message_waiters.load(Ordering::Relaxed) != 0

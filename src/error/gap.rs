@@ -4,10 +4,11 @@ use std::fmt;
 
 use crate::error::{Error, Result};
 
-/// Reads on behind gaps: calls `read` until it answers something else than [`Error::Gap`], and hands each gap to `on_gap`.
+/// Reads on behind gaps: calls `read` until it answers something else than [`Error::Gap`], and
+/// hands each gap to `on_gap`.
 ///
-/// A gap is told once, in the place of the messages that will never come, and those behind it still come. A loop that ends
-/// with `?` at the first one leaves them all unread; this one goes on:
+/// A gap is told once, in the place of the messages that will never come, and those behind it still
+/// come. A loop that ends with `?` at the first one leaves them all unread; this one goes on:
 ///
 /// ```
 /// # fn main() -> mmq::Result<()> {
@@ -21,9 +22,10 @@ use crate::error::{Error, Result};
 /// # }
 /// ```
 ///
-/// `read` may be any call that reads: [`receive`](crate::Consumer::receive), [`dequeue_into`](crate::Queue::dequeue_into),
-/// [`dequeue_batch`](crate::Queue::dequeue_batch), or [`dequeue_timeout`](crate::Queue::dequeue_timeout), which waits its whole
-/// time anew behind a gap. For all messages there are, see also [`Consumer::for_each`](crate::Consumer::for_each) and
+/// `read` may be any call that reads: [`receive`](crate::Consumer::receive),
+/// [`dequeue_into`](crate::Queue::dequeue_into), [`dequeue_batch`](crate::Queue::dequeue_batch), or
+/// [`dequeue_timeout`](crate::Queue::dequeue_timeout), which waits its whole time anew behind a
+/// gap. For all messages there are, see also [`Consumer::for_each`](crate::Consumer::for_each) and
 /// [`Iter::past_gaps`](crate::Iter::past_gaps).
 ///
 /// # Errors
@@ -41,7 +43,8 @@ pub fn past_gaps<T>(mut read: impl FnMut() -> Result<T>, mut on_gap: impl FnMut(
 
 /// A range of sequence numbers that will never come, and why.
 ///
-/// A read that comes to it answers [`Error::Gap`], once, and the next read goes on behind it: see [`past_gaps`].
+/// A read that comes to it answers [`Error::Gap`], once, and the next read goes on behind it: see
+/// [`past_gaps`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Gap {
     /// The first missing sequence number.
@@ -55,8 +58,9 @@ pub struct Gap {
 impl Gap {
     /// How many messages are missing.
     ///
-    /// For [`GapCause::Reserved`] these are numbers, and probably no messages: sequence numbers are reserved ahead so that none is
-    /// ever used twice, and after a power cut those that are not known to have been given out stay unused.
+    /// For [`GapCause::Reserved`] these are numbers, and probably no messages: sequence numbers are
+    /// reserved ahead so that none is ever used twice, and after a power cut those that are not
+    /// known to have been given out stay unused.
     #[must_use]
     pub fn count(&self) -> u64 {
         (self.last - self.first).saturating_add(1)
@@ -66,7 +70,11 @@ impl Gap {
 impl fmt::Display for Gap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.cause == GapCause::Reserved {
-            return write!(f, "numbers {} to {} will never come: {}", self.first, self.last, self.cause);
+            return write!(
+                f,
+                "numbers {} to {} will never come: {}",
+                self.first, self.last, self.cause
+            );
         }
         if self.first == self.last {
             write!(f, "message {} will never come: {}", self.first, self.cause)
@@ -88,15 +96,21 @@ pub enum GapCause {
     Dropped,
     /// They were older than [`Options::max_age`](crate::Options::max_age).
     Expired,
-    /// No message is known to have had them: numbers that were reserved ahead of their use when the machine lost power. They stay
-    /// unused, so that no number is given out twice. (A message that was enqueued right before the cut may have had one.)
+    /// No message is known to have had them: numbers that were reserved ahead of their use when the
+    /// machine lost power. They stay unused, so that no number is given out twice. (A message that
+    /// was enqueued right before the cut may have had one.)
     Reserved,
 }
 
 impl GapCause {
     /// Every cause, in the order of the numbers the files and the C header give them.
-    pub(crate) const ALL: [GapCause; 5] =
-        [GapCause::Damaged, GapCause::Unflushed, GapCause::Dropped, GapCause::Expired, GapCause::Reserved];
+    pub(crate) const ALL: [GapCause; 5] = [
+        GapCause::Damaged,
+        GapCause::Unflushed,
+        GapCause::Dropped,
+        GapCause::Expired,
+        GapCause::Reserved,
+    ];
 
     pub(crate) fn number(self) -> u8 {
         match self {
@@ -110,7 +124,10 @@ impl GapCause {
 
     /// An unknown number is damage: a later version's causes do not exist in this format version.
     pub(crate) fn from_number(number: u8) -> GapCause {
-        GapCause::ALL.into_iter().find(|cause| cause.number() == number).unwrap_or(GapCause::Damaged)
+        GapCause::ALL
+            .into_iter()
+            .find(|cause| cause.number() == number)
+            .unwrap_or(GapCause::Damaged)
     }
 }
 
@@ -121,7 +138,9 @@ impl fmt::Display for GapCause {
             GapCause::Unflushed => "not flushed before a power cut",
             GapCause::Dropped => "dropped to make room",
             GapCause::Expired => "older than the maximum age",
-            GapCause::Reserved => "only reserved before a power cut, and probably never given to a message",
+            GapCause::Reserved => {
+                "only reserved before a power cut, and probably never given to a message"
+            }
         })
     }
 }

@@ -24,13 +24,15 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// Empty is never an error: a read from an empty queue answers `Ok(None)`.
 ///
-/// After any error but [`Error::Poisoned`] and [`Error::Closed`] the queue goes on working: a call that failed changed
-/// nothing, but for what its own `# Errors` say of a flush that failed behind it, and [`Error::Gap`] has already been stepped
-/// over: see [`past_gaps`] for loops that go on behind it.
+/// After any error but [`Error::Poisoned`] and [`Error::Closed`] the queue goes on working: a call
+/// that failed changed nothing, but for what its own `# Errors` say of a flush that failed behind
+/// it, and [`Error::Gap`] has already been stepped over: see [`past_gaps`] for loops that go on
+/// behind it.
 ///
-/// The text of an error (its [`Display`](fmt::Display)) says all of it, the cause and the queue's path included (but for
-/// [`Gap`](Error::Gap), [`Closed`](Error::Closed) and [`Forked`](Error::Forked), which have no room for a path);
-/// [`source`](std::error::Error::source) gives none, so that no cause is printed twice. The system's own error is the field
+/// The text of an error (its [`Display`](fmt::Display)) says all of it, the cause and the queue's
+/// path included (but for [`Gap`](Error::Gap), [`Closed`](Error::Closed) and
+/// [`Forked`](Error::Forked), which have no room for a path); [`source`](std::error::Error::source)
+/// gives none, so that no cause is printed twice. The system's own error is the field
 /// [`source`](Error::Io::source) of [`Error::Io`].
 ///
 /// Match with `..`: variants may get more fields.
@@ -38,18 +40,21 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused a call. A full disk comes this way too (`source.kind()` is
-    /// [`io::ErrorKind::StorageFull`]); nothing was changed, and the call works again when there is space. With `op` `"flush"`
-    /// the messages of the call are in the queue: what failed is making them durable.
+    /// [`io::ErrorKind::StorageFull`]); nothing was changed, and the call works again when there is
+    /// space. With `op` `"flush"` the messages of the call are in the queue: what failed is making
+    /// them durable.
     #[error("cannot {op} {}: {source}", path.display())]
     Io {
         /// What was tried, as a verb: `"open"`, `"create"`, `"allocate"`, `"flush"`.
         op: &'static str,
         /// The file or directory it was tried on.
         path: PathBuf,
-        /// The system's answer. (`r#`: the text above tells it, so it is not the error's `source()` as well.)
+        /// The system's answer. (`r#`: the text above tells it, so it is not the error's `source()`
+        /// as well.)
         r#source: io::Error,
     },
-    /// Messages that will never come. Told once; the next read goes on behind them: see [`past_gaps`].
+    /// Messages that will never come. Told once; the next read goes on behind them: see
+    /// [`past_gaps`].
     #[error("{0}")]
     Gap(Gap),
     /// The message is longer than any queue, or this one, can hold.
@@ -61,8 +66,8 @@ pub enum Error {
         len: u64,
         /// The longest message in bytes that this queue takes.
         max: u64,
-        /// The value of [`max_bytes`](crate::Options::max_bytes) when it is what allows no longer ones; `None` when no queue
-        /// takes longer ones.
+        /// The value of [`max_bytes`](crate::Options::max_bytes) when it is what allows no longer
+        /// ones; `None` when no queue takes longer ones.
         max_bytes: Option<u64>,
     },
     /// The queue is as large as `max_bytes` or `min_free_bytes` allow and its policy is to refuse.
@@ -108,9 +113,11 @@ pub enum Error {
         path: PathBuf,
         /// The holder's process id; 0 when it could not be read.
         pid: u32,
-        /// The holder is this very process. (In a container another process may have the same number.)
+        /// The holder is this very process. (In a container another process may have the same
+        /// number.)
         here: bool,
-        /// When the holder opened it: a process that began later only has its number. `None` when it could not be read.
+        /// When the holder opened it: a process that began later only has its number. `None` when
+        /// it could not be read.
         since: Option<SystemTime>,
     },
     /// There is nothing of that name.
@@ -125,7 +132,8 @@ pub enum Error {
         /// For a message: the numbers that the queue held then.
         held: Option<Range<u64>>,
     },
-    /// The directory holds files, and nothing of a queue. It was left as it is: a queue wants a directory of its own.
+    /// The directory holds files, and nothing of a queue. It was left as it is: a queue wants a
+    /// directory of its own.
     #[error("{} is not a queue: it holds {file:?}, which is not mmq's; nothing was changed", path.display())]
     NotAQueue {
         /// The directory.
@@ -143,23 +151,25 @@ pub enum Error {
         /// The newest version this library reads.
         supported: u32,
     },
-    /// An earlier flush failed, so nothing can be promised for what is written now. Reading goes on; open the queue
-    /// again to write.
+    /// An earlier flush failed, so nothing can be promised for what is written now. Reading goes
+    /// on; open the queue again to write.
     #[error("writing is refused since a flush failed ({reason}); open the queue again")]
     Poisoned {
         /// The failure that poisoned the queue, with the path of the file.
         reason: String,
     },
-    /// The queue was closed while the call waited, or before it: what is left of its handles can only be dropped.
+    /// The queue was closed while the call waited, or before it: what is left of its handles can
+    /// only be dropped.
     #[error("the queue is closed; open it again to go on")]
     Closed,
-    /// The queue was opened in another process: this one is a fork of it and must open the queue for itself.
+    /// The queue was opened in another process: this one is a fork of it and must open the queue
+    /// for itself.
     #[error(
         "the queue was opened before a fork; a child process cannot use its parent's queue: open it where it is used"
     )]
     Forked,
-    /// A bug in mmq: something was not as the library's own code has it. The queue may be used on; please report it with this
-    /// text.
+    /// A bug in mmq: something was not as the library's own code has it. The queue may be used on;
+    /// please report it with this text.
     #[error("queue {}: a bug in mmq: {what}; please report this text", path.display())]
     Internal {
         /// The queue's directory.
@@ -169,7 +179,8 @@ pub enum Error {
     },
 }
 
-/// What a file of a later version is refused with, where no more is known of it than that it could not be opened.
+/// What a file of a later version is refused with, where no more is known of it than that it could
+/// not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("format version {found} is not supported")]
 pub(crate) struct LaterVersion {
@@ -180,8 +191,9 @@ pub(crate) struct LaterVersion {
 /// What the error of a failed sync says was tried.
 const FLUSH: &str = "flush";
 
-/// The answer of a sync that failed: what it was to make durable may never be, whatever a later sync says (rule R6). It is
-/// an [`Error`] only once somebody has seen to that: [`Index::heed`](crate::index::Index::heed) while the queue is open,
+/// The answer of a sync that failed: what it was to make durable may never be, whatever a later
+/// sync says (rule R6). It is an [`Error`] only once somebody has seen to that:
+/// [`Index::heed`](crate::index::Index::heed) while the queue is open,
 /// [`ends_opening`](Self::ends_opening) before.
 #[derive(Debug)]
 #[must_use]
@@ -193,21 +205,29 @@ impl SyncFailed {
         Error::Io { op: FLUSH, path: path.into(), source: self.0 }
     }
 
-    /// For an opening, which fails by it. The next one does not believe the page cache either, or finds it as this one did.
+    /// For an opening, which fails by it. The next one does not believe the page cache either, or
+    /// finds it as this one did.
     pub(crate) fn ends_opening(self, path: impl Into<PathBuf>) -> Error {
         self.heeded(path)
     }
 }
 
-/// Why bytes of the index are still in memory alone: nothing is lost, and they are written once that can be done.
+/// Why bytes of the index are still in memory alone: nothing is lost, and they are written once
+/// that can be done.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}; it is kept in memory until it can be written")]
 pub(crate) struct Unwritten(pub(crate) io::Error);
 
 impl Error {
     pub(crate) fn io(op: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
-        if let Some(LaterVersion { found, supported }) = source.get_ref().and_then(|inner| inner.downcast_ref()) {
-            return Error::UnsupportedFormat { path: path.into(), found: *found, supported: *supported };
+        if let Some(LaterVersion { found, supported }) =
+            source.get_ref().and_then(|inner| inner.downcast_ref())
+        {
+            return Error::UnsupportedFormat {
+                path: path.into(),
+                found: *found,
+                supported: *supported,
+            };
         }
         Error::Io { op, path: path.into(), source }
     }
@@ -215,24 +235,43 @@ impl Error {
     /// There is no message of that number: the queue holds those.
     #[cold]
     pub(crate) fn no_message(path: &Path, seq: u64, held: Range<u64>) -> Self {
-        Error::NotFound { path: path.to_owned(), what: "message", name: seq.to_string(), held: Some(held) }
+        Error::NotFound {
+            path: path.to_owned(),
+            what: "message",
+            name: seq.to_string(),
+            held: Some(held),
+        }
     }
 
     /// There is no consumer of that name.
     #[cold]
     pub(crate) fn no_consumer(path: &Path, name: &str) -> Self {
-        Error::NotFound { path: path.to_owned(), what: "consumer", name: name.to_owned(), held: None }
+        Error::NotFound {
+            path: path.to_owned(),
+            what: "consumer",
+            name: name.to_owned(),
+            held: None,
+        }
     }
 
     /// There is no queue.
     #[cold]
     pub(crate) fn no_queue(path: &Path) -> Self {
-        Error::NotFound { path: path.to_owned(), what: "queue", name: path.display().to_string(), held: None }
+        Error::NotFound {
+            path: path.to_owned(),
+            what: "queue",
+            name: path.display().to_string(),
+            held: None,
+        }
     }
 
     /// A call on the queue in `path` with an argument that cannot be.
     #[cold]
-    pub(crate) fn invalid_argument(path: &Path, what: &'static str, reason: impl Into<String>) -> Self {
+    pub(crate) fn invalid_argument(
+        path: &Path,
+        what: &'static str,
+        reason: impl Into<String>,
+    ) -> Self {
         Error::InvalidArgument { path: Some(path.to_owned()), what, reason: reason.into() }
     }
 
@@ -256,8 +295,9 @@ impl Error {
         Error::Internal { path: path.to_owned(), what }
     }
 
-    /// True for a refusal that space would cure: [`Error::Full`], or an [`Error::Io`] whose source is a full disk or an
-    /// exceeded quota. A flush that failed for want of space is none: what it was to make durable may be lost.
+    /// True for a refusal that space would cure: [`Error::Full`], or an [`Error::Io`] whose source
+    /// is a full disk or an exceeded quota. A flush that failed for want of space is none: what it
+    /// was to make durable may be lost.
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {
@@ -273,7 +313,8 @@ impl Error {
         matches!(self, Error::Full { option: "max_bytes", .. })
     }
 
-    /// What failed in a flush that a call did besides: no refusal, for what the call was asked for is done.
+    /// What failed in a flush that a call did besides: no refusal, for what the call was asked for
+    /// is done.
     pub(crate) fn of_flush(self) -> Self {
         match self {
             Error::Io { path, source, .. } => Error::Io { op: FLUSH, path, source },
@@ -284,7 +325,12 @@ impl Error {
     /// Part of the index could not be written, and is kept: no failure of what was written before.
     #[cfg(test)]
     pub(crate) fn is_unwritten(&self) -> bool {
-        matches!(self, Error::Io { source, .. } if source.get_ref().is_some_and(|inner| inner.is::<Unwritten>()))
+        match self {
+            Error::Io { source, .. } => {
+                source.get_ref().is_some_and(|inner| inner.is::<Unwritten>())
+            }
+            _ => false,
+        }
     }
 }
 
@@ -299,9 +345,9 @@ impl From<Error> for io::Error {
             Error::Io { source, .. } => source.kind(),
             Error::Full { .. } => io::ErrorKind::StorageFull,
             Error::Gap(_) => io::ErrorKind::InvalidData,
-            Error::MessageTooLarge { .. } | Error::InvalidOption { .. } | Error::InvalidArgument { .. } => {
-                io::ErrorKind::InvalidInput
-            }
+            Error::MessageTooLarge { .. }
+            | Error::InvalidOption { .. }
+            | Error::InvalidArgument { .. } => io::ErrorKind::InvalidInput,
             Error::Locked { .. } => io::ErrorKind::ResourceBusy,
             Error::NotFound { .. } => io::ErrorKind::NotFound,
             Error::NotAQueue { .. } => io::ErrorKind::InvalidData,

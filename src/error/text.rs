@@ -23,7 +23,9 @@ pub(super) struct Longest {
 impl fmt::Display for Longest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.max_bytes {
-            Some(max_bytes) => write!(f, "with max_bytes {max_bytes} at most {} bytes fit", self.max),
+            Some(max_bytes) => {
+                write!(f, "with max_bytes {max_bytes} at most {} bytes fit", self.max)
+            }
             None => write!(f, "no queue takes more than {} bytes", self.max),
         }
     }
@@ -42,7 +44,10 @@ impl fmt::Display for Passed<'_> {
         let Passed { option, used, limit, free } = self;
         match free {
             Some(free) => {
-                write!(f, "leave less than {option} {limit} free ({free} bytes are free, the queue takes {used})")
+                write!(
+                    f,
+                    "leave less than {option} {limit} free ({free} bytes are free, the queue takes {used})"
+                )
             }
             None => write!(f, "pass {option} {limit} ({used} bytes are used)"),
         }
@@ -88,8 +93,8 @@ impl fmt::Display for Since {
     }
 }
 
-/// Year, month and day of so many days after 1970-01-01, by the Gregorian calendar: in 400 years there are 146,097 days, and a
-/// year that begins in March has its leap day at its end.
+/// Year, month and day of so many days after 1970-01-01, by the Gregorian calendar: in 400 years
+/// there are 146,097 days, and a year that begins in March has its leap day at its end.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // since 0000-03-01
     let (era, day) = (days / 146_097, days % 146_097);
@@ -116,10 +121,19 @@ impl fmt::Display for Absent<'_> {
         match (*what, held) {
             ("queue", _) => write!(f, "queue {name} does not exist"),
             (_, Some(held)) if held.is_empty() => {
-                write!(f, "queue {path} holds no {what} {name}: it is empty, and the next one will be {}", held.end)
+                write!(
+                    f,
+                    "queue {path} holds no {what} {name}: it is empty, and the next one will be {}",
+                    held.end
+                )
             }
             (_, Some(held)) => {
-                write!(f, "queue {path} holds no {what} {name}: it holds {} to {}", held.start, held.end - 1)
+                write!(
+                    f,
+                    "queue {path} holds no {what} {name}: it holds {} to {}",
+                    held.start,
+                    held.end - 1
+                )
             }
             (_, None) => write!(f, "queue {path} has no {what} {name:?}"),
         }

@@ -19,7 +19,8 @@ pub(super) struct DeliveryBody {
     len: usize,
 }
 
-// SAFETY: the pointer leads into the delivery itself, which may go to another thread, and is only read through.
+// SAFETY: the pointer leads into the delivery itself, which may go to another thread, and is only
+// read through.
 unsafe impl Send for DeliveryBody {}
 
 impl Handle for mmq_delivery {
@@ -40,18 +41,19 @@ pub(super) fn give_delivery(delivery: Delivery) -> *mut mmq_delivery {
 
 /// The bytes of a delivery. They stay where they are until it is acknowledged, given back or freed.
 ///
-/// @param delivery Not NULL.
-/// @return The first byte; not to be read when the length is 0. NULL when delivery is not a live handle.
+/// @param delivery Not NULL. @return The first byte; not to be read when the length is 0. NULL when
+/// delivery is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_data(delivery: *const mmq_delivery) -> *const u8 {
-    // SAFETY: the contract: NULL or a handle given out, which nobody ends now.
-    guard_or(std::ptr::null(), || unsafe { body(delivery) }.map_or(std::ptr::null(), |body| body.data))
+    guard_or(std::ptr::null(), || {
+        // SAFETY: the contract: NULL or a handle given out, which nobody ends now.
+        unsafe { body(delivery) }.map_or(std::ptr::null(), |body| body.data)
+    })
 }
 
 /// The length of a delivery.
 ///
-/// @param delivery Not NULL.
-/// @return Bytes. 0 when delivery is not a live handle.
+/// @param delivery Not NULL. @return Bytes. 0 when delivery is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_len(delivery: *const mmq_delivery) -> usize {
     // SAFETY: the contract: NULL or a handle given out, which nobody ends now.
@@ -60,8 +62,8 @@ pub unsafe extern "C" fn mmq_delivery_len(delivery: *const mmq_delivery) -> usiz
 
 /// The sequence number of a delivery.
 ///
-/// @param delivery Not NULL.
-/// @return The number. UINT64_MAX, which no message has, when delivery is not a live handle.
+/// @param delivery Not NULL. @return The number. UINT64_MAX, which no message has, when delivery is
+/// not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_seq(delivery: *const mmq_delivery) -> u64 {
     // SAFETY: the contract: NULL or a handle given out, which nobody ends now.
@@ -70,23 +72,24 @@ pub unsafe extern "C" fn mmq_delivery_seq(delivery: *const mmq_delivery) -> u64 
 
 /// How often the message was handed out since the queue was opened, this time included.
 ///
-/// @param delivery Not NULL.
-/// @return 1 the first time. 0 when delivery is not a live handle.
+/// @param delivery Not NULL. @return 1 the first time. 0 when delivery is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_attempts(delivery: *const mmq_delivery) -> u32 {
     // SAFETY: the contract: NULL or a handle given out, which nobody ends now.
     guard_or(0, || unsafe { body(delivery) }.map_or(0, |body| body.delivery.attempts()))
 }
 
-/// The work is done: the message does not come again to this consumer. Frees the delivery, whatever is returned. Deliveries may
-/// be acknowledged in any order and from any thread. That survives the death of the process, and, once flushed, a power cut. Of
-/// numbers acknowledged before an older message is, at least 22 ranges (114 close together) are remembered for each consumer, the lowest first; those
-/// in ranges beyond come again after a crash, also when they were flushed, and so do all of them of a consumer for which the index
-/// file has no row (twelve consumers have one) and cannot grow.
+/// The work is done: the message does not come again to this consumer. Frees the delivery, whatever
+/// is returned. Deliveries may be acknowledged in any order and from any thread. That survives the
+/// death of the process, and, once flushed, a power cut. Of numbers acknowledged before an older
+/// message is, at least 22 ranges (114 close together) are remembered for each consumer, the lowest
+/// first; those in ranges beyond come again after a crash, also when they were flushed, and so do
+/// all of them of a consumer for which the index file has no row (twelve consumers have one) and
+/// cannot grow.
 ///
-/// @param delivery Not NULL.
-/// @return MMQ_OK; MMQ_CLOSED when the queue was closed (the message comes again after the next opening), MMQ_NOT_FOUND when the
-/// consumer was removed, MMQ_FORKED; MMQ_IO from a flush that the options ask for (it is acknowledged all the same);
+/// @param delivery Not NULL. @return MMQ_OK; MMQ_CLOSED when the queue was closed (the message
+/// comes again after the next opening), MMQ_NOT_FOUND when the consumer was removed, MMQ_FORKED;
+/// MMQ_IO from a flush that the options ask for (it is acknowledged all the same);
 /// MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_ack(delivery: *mut mmq_delivery) -> mmq_status {
@@ -99,8 +102,7 @@ pub unsafe extern "C" fn mmq_delivery_ack(delivery: *mut mmq_delivery) -> mmq_st
 
 /// The work was not done: the message goes back to the front of the line. Frees the delivery.
 ///
-/// @param delivery Not NULL.
-/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+/// @param delivery Not NULL. @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_nack(delivery: *mut mmq_delivery) -> mmq_status {
     guard(|| {
@@ -110,7 +112,8 @@ pub unsafe extern "C" fn mmq_delivery_nack(delivery: *mut mmq_delivery) -> mmq_s
     })
 }
 
-/// As mmq_delivery_nack, but NULL is fine: what cleans up after an error can always call it. Allowed after mmq_close.
+/// As mmq_delivery_nack, but NULL is fine: what cleans up after an error can always call it.
+/// Allowed after mmq_close.
 ///
 /// @param delivery From mmq_receive or the like, or NULL.
 #[unsafe(no_mangle)]

@@ -6,8 +6,8 @@ use super::guard::guard_or;
 use super::pointers::out_text;
 use super::status::{FloorCharBoundary, last_error, mmq_status, raw_status};
 
-/// The version of the library that is running, as "MAJOR.MINOR.PATCH". MMQ_VERSION_MAJOR, _MINOR and _PATCH say what the
-/// program was compiled with.
+/// The version of the library that is running, as "MAJOR.MINOR.PATCH". MMQ_VERSION_MAJOR, _MINOR
+/// and _PATCH say what the program was compiled with.
 ///
 /// @return Static text, never NULL.
 #[unsafe(no_mangle)]
@@ -17,8 +17,7 @@ pub extern "C" fn mmq_version() -> *const c_char {
 
 /// What a status means, in a few words. mmq_last_error says more about a particular failure.
 ///
-/// @param status Any number; unknown ones have a text too.
-/// @return Static text, never NULL.
+/// @param status Any number; unknown ones have a text too. @return Static text, never NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmq_status_message(status: raw_status) -> *const c_char {
     guard_or(c"".as_ptr(), || {
@@ -27,13 +26,14 @@ pub extern "C" fn mmq_status_message(status: raw_status) -> *const c_char {
     })
 }
 
-/// The last error of this thread in full: what was tried, on which file, what the system said. UTF-8. The text is that of the
-/// latest call of this thread that answered MMQ_GAP or an error (16 and above), or that has no status and was given no live
-/// handle; calls that succeed leave it as it is, like errno. Empty when there was none. At most 5120 bytes are kept.
+/// The last error of this thread in full: what was tried, on which file, what the system said.
+/// UTF-8. The text is that of the latest call of this thread that answered MMQ_GAP or an error (16
+/// and above), or that has no status and was given no live handle; calls that succeed leave it as
+/// it is, like errno. Empty when there was none. At most 5120 bytes are kept.
 ///
-/// @param buf Where the text goes, cut off where it does not fit, and always ended by a zero byte. NULL to ask for the length.
-/// @param cap Size of buf in bytes.
-/// @return Length of the whole text in bytes, without the zero byte.
+/// @param buf Where the text goes, cut off where it does not fit, and always ended by a zero byte.
+/// NULL to ask for the length. @param cap Size of buf in bytes. @return Length of the whole text in
+/// bytes, without the zero byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_last_error(buf: *mut c_char, cap: usize) -> usize {
     guard_or(0, || {

@@ -35,8 +35,9 @@ pub enum mmq_gap_cause {
     MMQ_GAP_DROPPED = 3,
     /// They were older than the maximum age.
     MMQ_GAP_EXPIRED = 4,
-    /// No message is known to have had them: numbers that were reserved ahead of their use when the machine lost power. They stay
-    /// unused, so that no number is given out twice. (A message that was enqueued right before the cut may have had one.)
+    /// No message is known to have had them: numbers that were reserved ahead of their use when the
+    /// machine lost power. They stay unused, so that no number is given out twice. (A message that
+    /// was enqueued right before the cut may have had one.)
     MMQ_GAP_RESERVED = 6,
 }
 
@@ -53,7 +54,8 @@ impl From<Gap> for mmq_gap {
     }
 }
 
-/// Gaps told through one handle. A thread that asks is told of its own latest one, or else of any thread's latest.
+/// Gaps told through one handle. A thread that asks is told of its own latest one, or else of any
+/// thread's latest.
 pub(super) struct Gaps {
     /// Never used twice: a new handle may lie where an old one did.
     number: u64,

@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::status::{mmq_status, remember};
 use crate::error::{Error, InFull};
 
-/// A failure that was told: by the time there is one, its text is this thread's last error. One word long, so that a call
-/// that succeeds moves no room for an [`Error`] about.
+/// A failure that was told: by the time there is one, its text is this thread's last error. One
+/// word long, so that a call that succeeds moves no room for an [`Error`] about.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Failed(mmq_status);
 
@@ -21,7 +21,8 @@ impl From<Error> for Failed {
         let text = InFull::of(&error);
         remember(&text);
         if matches!(error, Error::Internal { .. }) {
-            // As a panic does. Where standard error takes nothing, the text is still the last error.
+            // As a panic does. Where standard error takes nothing, the text is still the last
+            // error.
             let _ = writeln!(std::io::stderr(), "{text}");
         }
         Failed(mmq_status::of(&error))
@@ -36,7 +37,8 @@ impl From<Box<Error>> for Failed {
     }
 }
 
-/// Runs the body of an exported function: an error becomes its status and this thread's text, a panic `MMQ_PANIC`.
+/// Runs the body of an exported function: an error becomes its status and this thread's text, a
+/// panic `MMQ_PANIC`.
 #[inline]
 pub(super) fn guard(body: impl FnOnce() -> Answer) -> mmq_status {
     guard_or(mmq_status::MMQ_PANIC, || body().unwrap_or_else(|Failed(status)| status))
@@ -62,14 +64,15 @@ pub(super) fn guard_or<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
 #[inline(never)]
 fn caught(payload: Box<dyn std::any::Any + Send>) {
     let text = payload.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text");
+    let text =
+        text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text");
     remember(&format_args!("a bug in mmq: {text}"));
     // A payload may panic once more when it is dropped.
     std::mem::forget(payload);
 }
 
-/// A library built with `--cfg mmq_test_panic` panics in every call while the variable is set, so that a C program can see
-/// what becomes of it.
+/// A library built with `--cfg mmq_test_panic` panics in every call while the variable is set, so
+/// that a C program can see what becomes of it.
 #[inline]
 fn panic_when_tested() {
     #[cfg(mmq_test_panic)]

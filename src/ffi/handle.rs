@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::guard::{Answer, Failed, invalid};
 use super::status::mmq_status;
 
-/// The memory behind every handle. The magic word comes first, whatever the kind, so that a handle of another kind is told.
+/// The memory behind every handle. The magic word comes first, whatever the kind, so that a handle
+/// of another kind is told.
 #[repr(C)]
 pub(super) struct Shell<B> {
     magic: AtomicU64,
@@ -22,8 +23,9 @@ const MOST: usize = 64;
 /// So many are not used again: their words must stay what they are for a while.
 const LEAST: usize = 32;
 
-/// Shells of retired handles in a ring, oldest first. They are used again rather than freed, the oldest first, so that the
-/// word of a handle that was closed not long ago can still be read and refused, and a new handle costs no allocation.
+/// Shells of retired handles in a ring, oldest first. They are used again rather than freed, the
+/// oldest first, so that the word of a handle that was closed not long ago can still be read and
+/// refused, and a new handle costs no allocation.
 pub(super) struct Retired<B> {
     ring: [*mut Shell<B>; MOST],
     /// Where the next goes, and where the oldest is; both only grow.
@@ -78,16 +80,19 @@ impl<B> Drop for Retired<B> {
 pub(super) trait Handle: Sized {
     type Body;
     const MAGIC: u64;
-    /// Two threads that retire the same handle at the same time are told apart. It costs an atomic exchange.
+    /// Two threads that retire the same handle at the same time are told apart. It costs an atomic
+    /// exchange.
     const EXCHANGED: bool = true;
     /// What it is called in error texts.
     const NAME: &'static str;
 
-    /// Runs `with` on the retired shells of this kind; `None` when there are none any more (the thread ends).
+    /// Runs `with` on the retired shells of this kind; `None` when there are none any more (the
+    /// thread ends).
     fn retired<R>(with: impl FnOnce(&mut Retired<Self::Body>) -> R) -> Option<R>;
 }
 
-/// A shell without a body, for a handle that C is to get. To have it before the body is made spares moving the body about.
+/// A shell without a body, for a handle that C is to get. To have it before the body is made spares
+/// moving the body about.
 pub(super) struct Empty<H: Handle>(*mut Shell<H::Body>);
 
 impl<H: Handle> Empty<H> {
@@ -111,7 +116,8 @@ impl<H: Handle> Empty<H> {
     pub(super) fn fill(self, body: H::Body) -> *mut H {
         let shell = self.0;
         std::mem::forget(self);
-        // SAFETY: the shell is allocated, and nobody else's: it is new, or it was retired and left the list.
+        // SAFETY: the shell is allocated, and nobody else's: it is new, or it was retired and left
+        // the list.
         let shell_ref = unsafe { &*shell };
         // SAFETY: as above; its body is empty, so nothing is overwritten that had to be dropped.
         unsafe { (*shell_ref.body.get()).write(body) };
@@ -151,8 +157,8 @@ unsafe fn put_by<H: Handle>(shell: *mut Shell<H::Body>) {
 ///
 /// # Safety
 ///
-/// `handle` is NULL, or a handle of any kind that was given out; a retired one may have been freed after many others were,
-/// which is why the header calls this check a best effort.
+/// `handle` is NULL, or a handle of any kind that was given out; a retired one may have been freed
+/// after many others were, which is why the header calls this check a best effort.
 #[inline]
 unsafe fn word<'a, H: Handle>(handle: *const H) -> Answer<&'a AtomicU64> {
     if handle.is_null() {
@@ -178,7 +184,8 @@ pub(super) unsafe fn body<'a, H: Handle>(handle: *const H) -> Answer<&'a H::Body
     }
     // SAFETY: the word says that it is a live shell of this kind.
     let shell = unsafe { &*handle.cast::<Shell<H::Body>>() };
-    // SAFETY: the body of a live shell was written before its word, and is only shared until the handle is retired.
+    // SAFETY: the body of a live shell was written before its word, and is only shared until the
+    // handle is retired.
     Ok(unsafe { (*shell.body.get()).assume_init_ref() })
 }
 
@@ -211,7 +218,8 @@ unsafe fn retire<H: Handle>(handle: *mut H) -> Answer<*mut Shell<H::Body>> {
 pub(super) unsafe fn take<H: Handle>(handle: *mut H) -> Answer<H::Body> {
     // SAFETY: the caller's promise.
     let shell = unsafe { retire(handle) }?;
-    // SAFETY: it was live until now, so its body is there; it is retired, so nobody takes the body a second time.
+    // SAFETY: it was live until now, so its body is there; it is retired, so nobody takes the body
+    // a second time.
     let body = unsafe { (*(*shell).body.get()).assume_init_read() };
     // SAFETY: it is retired, and its body was taken.
     unsafe { put_by::<H>(shell) };
@@ -230,7 +238,8 @@ pub(super) unsafe fn free<H: Handle>(handle: *mut H) -> Answer {
     }
     // SAFETY: the caller's promise.
     let shell = unsafe { retire(handle) }?;
-    // SAFETY: it was live until now, so its body is there; it is retired, so nobody drops the body a second time.
+    // SAFETY: it was live until now, so its body is there; it is retired, so nobody drops the body
+    // a second time.
     unsafe { (*(*shell).body.get()).assume_init_drop() };
     // SAFETY: it is retired, and its body is gone.
     unsafe { put_by::<H>(shell) };

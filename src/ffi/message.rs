@@ -9,12 +9,14 @@ use crate::message::Message;
 use crate::read::{Cursor, Record};
 use crate::storage::StorageFile;
 
-/// A message taken or looked at. Its bytes are lent in place where that is possible; free it with mmq_message_free when done.
+/// A message taken or looked at. Its bytes are lent in place where that is possible; free it with
+/// mmq_message_free when done.
 pub struct mmq_message {
     _opaque: (),
 }
 
-/// The place of the bytes is worked out once: they do not move while the message lives, the queue's closing included.
+/// The place of the bytes is worked out once: they do not move while the message lives, the queue's
+/// closing included.
 pub(super) struct MessageBody {
     message: Message,
     data: *const u8,
@@ -45,7 +47,10 @@ pub(super) fn give_message(message: Message) -> *mut mmq_message {
 
 /// The message that was found, as a handle; `None` when it is to be looked for again.
 #[inline(always)]
-pub(super) fn give_found<F: StorageFile>(cursor: &mut Cursor<F>, record: &Record) -> Option<*mut mmq_message> {
+pub(super) fn give_found<F: StorageFile>(
+    cursor: &mut Cursor<F>,
+    record: &Record,
+) -> Option<*mut mmq_message> {
     // Its fields go straight to where they stay: moving the message costs more than finding it.
     let shell = Empty::new();
     if let Some((window, offset)) = reading::lendable(cursor, record) {
@@ -60,43 +65,49 @@ pub(super) fn give_found<F: StorageFile>(cursor: &mut Cursor<F>, record: &Record
 
 #[cold]
 #[inline(never)]
-fn give_copied<F: StorageFile>(cursor: &mut Cursor<F>, record: &Record) -> Option<*mut mmq_message> {
+fn give_copied<F: StorageFile>(
+    cursor: &mut Cursor<F>,
+    record: &Record,
+) -> Option<*mut mmq_message> {
     reading::message(cursor, record).map(give_message)
 }
 
-/// The bytes of a message. They stay where they are, unchanged, until mmq_message_free, whatever else is done to the queue. In a
-/// child of a fork they may change at any time: it must not read them.
+/// The bytes of a message. They stay where they are, unchanged, until mmq_message_free, whatever
+/// else is done to the queue. In a child of a fork they may change at any time: it must not read
+/// them.
 ///
-/// @param message Not NULL.
-/// @return The first byte; not to be read when the length is 0. NULL when message is not a live handle.
+/// @param message Not NULL. @return The first byte; not to be read when the length is 0. NULL when
+/// message is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_message_data(message: *const mmq_message) -> *const u8 {
-    // SAFETY: the contract: NULL or a handle given out, which nobody frees now.
-    guard_or(std::ptr::null(), || unsafe { body(message) }.map_or(std::ptr::null(), |body| body.data))
+    guard_or(std::ptr::null(), || {
+        // SAFETY: the contract: NULL or a handle given out, which nobody frees now.
+        unsafe { body(message) }.map_or(std::ptr::null(), |body| body.data)
+    })
 }
 
 /// The length of a message.
 ///
-/// @param message Not NULL.
-/// @return Bytes. 0 when message is not a live handle.
+/// @param message Not NULL. @return Bytes. 0 when message is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_message_len(message: *const mmq_message) -> usize {
     // SAFETY: the contract: NULL or a handle given out, which nobody frees now.
     guard_or(0, || unsafe { body(message) }.map_or(0, |body| body.len))
 }
 
-/// The sequence number of a message: what mmq_enqueue gave it, its identity, never used twice in the life of a queue.
+/// The sequence number of a message: what mmq_enqueue gave it, its identity, never used twice in
+/// the life of a queue.
 ///
-/// @param message Not NULL.
-/// @return The number. UINT64_MAX, which no message has, when message is not a live handle.
+/// @param message Not NULL. @return The number. UINT64_MAX, which no message has, when message is
+/// not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_message_seq(message: *const mmq_message) -> u64 {
     // SAFETY: the contract: NULL or a handle given out, which nobody frees now.
     guard_or(u64::MAX, || unsafe { body(message) }.map_or(u64::MAX, |body| body.message.seq()))
 }
 
-/// Gives a message back. Allowed from any thread, and after mmq_close. It does not consume: mmq_dequeue has done that, and
-/// mmq_peek does not.
+/// Gives a message back. Allowed from any thread, and after mmq_close. It does not consume:
+/// mmq_dequeue has done that, and mmq_peek does not.
 ///
 /// @param message From mmq_peek, mmq_dequeue or the like, or NULL.
 #[unsafe(no_mangle)]

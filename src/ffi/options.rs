@@ -10,7 +10,8 @@ use super::handle::{Handle, Retired, body, free, give};
 use super::status::mmq_status;
 use crate::options::{OnFull, Options};
 
-/// How a queue is opened: made by mmq_options_new, changed by mmq_options_set_..., given to mmq_open.
+/// How a queue is opened: made by mmq_options_new, changed by mmq_options_set_..., given to
+/// mmq_open.
 pub struct mmq_options {
     _opaque: (),
 }
@@ -34,7 +35,8 @@ pub enum mmq_on_full {
     MMQ_REJECT = 0,
     /// Wait until there is room.
     MMQ_WAIT = 1,
-    /// Give up the oldest messages. Every consumer that had not read them is told by a gap of cause MMQ_GAP_DROPPED.
+    /// Give up the oldest messages. Every consumer that had not read them is told by a gap of cause
+    /// MMQ_GAP_DROPPED.
     MMQ_DROP_OLDEST = 2,
 }
 
@@ -52,7 +54,8 @@ unsafe fn change(options: *mut mmq_options, how: impl FnOnce(Options) -> Options
     Ok(mmq_status::MMQ_OK)
 }
 
-/// The default options, as a new object. Free it with mmq_options_free; a queue that was opened with it does not need it.
+/// The default options, as a new object. Free it with mmq_options_free; a queue that was opened
+/// with it does not need it.
 ///
 /// @return The options; NULL only after a bug in mmq (see MMQ_PANIC).
 #[unsafe(no_mangle)]
@@ -69,84 +72,101 @@ pub unsafe extern "C" fn mmq_options_free(options: *mut mmq_options) {
     guard(|| unsafe { free(options) });
 }
 
-/// Size of an arena, the unit of mapping and of the memory cap. Default 134217728 (128 MiB). It may differ at every opening.
+/// Size of an arena, the unit of mapping and of the memory cap. Default 134217728 (128 MiB). It may
+/// differ at every opening.
 ///
-/// @param options Not NULL.
-/// @param bytes A multiple of the OS page, 4096 to 1073741824 (checked by mmq_open).
-/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+/// @param options Not NULL. @param bytes A multiple of the OS page, 4096 to 1073741824 (checked by
+/// mmq_open). @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_options_set_arena_size(options: *mut mmq_options, bytes: u64) -> mmq_status {
+pub unsafe extern "C" fn mmq_options_set_arena_size(
+    options: *mut mmq_options,
+    bytes: u64,
+) -> mmq_status {
     // SAFETY: the contract: NULL or a handle given out.
     guard(|| unsafe { change(options, |options| options.arena_size(bytes)) })
 }
 
-/// How many arenas may be mapped at a time. Default 3. Mapped memory stays within this times the arena size, whatever the
-/// backlog.
+/// How many arenas may be mapped at a time. Default 3. Mapped memory stays within this times the
+/// arena size, whatever the backlog.
 ///
-/// @param options Not NULL.
-/// @param arenas At least 3, or 0 for no cap (checked by mmq_open).
+/// @param options Not NULL. @param arenas At least 3, or 0 for no cap (checked by mmq_open).
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_options_set_max_mapped_arenas(options: *mut mmq_options, arenas: u32) -> mmq_status {
+pub unsafe extern "C" fn mmq_options_set_max_mapped_arenas(
+    options: *mut mmq_options,
+    arenas: u32,
+) -> mmq_status {
     // SAFETY: the contract: NULL or a handle given out.
-    guard(|| unsafe { change(options, |options| options.max_mapped_arenas((arenas != 0).then_some(arenas))) })
+    guard(|| unsafe {
+        change(options, |options| options.max_mapped_arenas((arenas != 0).then_some(arenas)))
+    })
 }
 
-/// Flush after every so many operations (messages in, messages out). Default 0, off. The operation that completes the number
-/// returns once the flush is done: mmq_enqueue and mmq_delivery_ack with its error; what takes a message hands it over all the
-/// same, and the next call that writes answers MMQ_POISONED. With 1, every message is durable when mmq_enqueue returns, and consumers
+/// Flush after every so many operations (messages in, messages out). Default 0, off. The operation
+/// that completes the number returns once the flush is done: mmq_enqueue and mmq_delivery_ack with
+/// its error; what takes a message hands it over all the same, and the next call that writes
+/// answers MMQ_POISONED. With 1, every message is durable when mmq_enqueue returns, and consumers
 /// see it only then; threads that wait at the same time share one flush.
 ///
-/// @param options Not NULL.
-/// @param operations A number of operations; 0 turns it off.
+/// @param options Not NULL. @param operations A number of operations; 0 turns it off.
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_options_set_flush_every_ops(options: *mut mmq_options, operations: u64) -> mmq_status {
+pub unsafe extern "C" fn mmq_options_set_flush_every_ops(
+    options: *mut mmq_options,
+    operations: u64,
+) -> mmq_status {
     // SAFETY: the contract: NULL or a handle given out.
-    guard(|| unsafe { change(options, |options| options.flush_every_ops((operations != 0).then_some(operations))) })
+    guard(|| unsafe {
+        change(options, |options| options.flush_every_ops((operations != 0).then_some(operations)))
+    })
 }
 
-/// Flush so often, from a thread of the library's own. Default 0, off. A failed flush is told to the next call that writes.
+/// Flush so often, from a thread of the library's own. Default 0, off. A failed flush is told to
+/// the next call that writes.
 ///
-/// @param options Not NULL.
-/// @param ms Milliseconds; 0 turns it off.
-/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+/// @param options Not NULL. @param ms Milliseconds; 0 turns it off. @return MMQ_OK,
+/// MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_options_set_flush_every_ms(options: *mut mmq_options, ms: u64) -> mmq_status {
+pub unsafe extern "C" fn mmq_options_set_flush_every_ms(
+    options: *mut mmq_options,
+    ms: u64,
+) -> mmq_status {
     let period = (ms != 0).then_some(Duration::from_millis(ms));
     // SAFETY: the contract: NULL or a handle given out.
     guard(|| unsafe { change(options, |options| options.flush_every(period)) })
 }
 
-/// The most disk the queue may take, every file counted: messages, index, space allocated ahead. Default 0, no limit.
+/// The most disk the queue may take, every file counted: messages, index, space allocated ahead.
+/// Default 0, no limit.
 ///
-/// @param options Not NULL.
-/// @param bytes At least 65536, or 0 for no limit (checked by mmq_open).
+/// @param options Not NULL. @param bytes At least 65536, or 0 for no limit (checked by mmq_open).
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_options_set_max_bytes(options: *mut mmq_options, bytes: u64) -> mmq_status {
+pub unsafe extern "C" fn mmq_options_set_max_bytes(
+    options: *mut mmq_options,
+    bytes: u64,
+) -> mmq_status {
     // SAFETY: the contract: NULL or a handle given out.
     guard(|| unsafe { change(options, |options| options.max_bytes((bytes != 0).then_some(bytes))) })
 }
 
 /// Space of the file system that the queue leaves free for others. Default 0.
 ///
-/// @param options Not NULL.
-/// @param bytes Bytes.
-/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+/// @param options Not NULL. @param bytes Bytes. @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_options_set_min_free_bytes(options: *mut mmq_options, bytes: u64) -> mmq_status {
+pub unsafe extern "C" fn mmq_options_set_min_free_bytes(
+    options: *mut mmq_options,
+    bytes: u64,
+) -> mmq_status {
     // SAFETY: the contract: NULL or a handle given out.
     guard(|| unsafe { change(options, |options| options.min_free_bytes(bytes)) })
 }
 
 /// What becomes of a message when there is no room. Default MMQ_REJECT.
 ///
-/// @param options Not NULL.
-/// @param policy MMQ_REJECT, MMQ_WAIT or MMQ_DROP_OLDEST.
-/// @param wait_ms For MMQ_WAIT: how long to wait, in milliseconds, before answering MMQ_FULL; below 0: for ever. Otherwise
-/// not looked at.
-/// @return MMQ_OK, MMQ_INVALID_ARGUMENT (also for an unknown policy).
+/// @param options Not NULL. @param policy MMQ_REJECT, MMQ_WAIT or MMQ_DROP_OLDEST. @param wait_ms
+/// For MMQ_WAIT: how long to wait, in milliseconds, before answering MMQ_FULL; below 0: for ever.
+/// Otherwise not looked at. @return MMQ_OK, MMQ_INVALID_ARGUMENT (also for an unknown policy).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_options_set_on_full(
     options: *mut mmq_options,
@@ -154,47 +174,57 @@ pub unsafe extern "C" fn mmq_options_set_on_full(
     wait_ms: i64,
 ) -> mmq_status {
     guard(|| {
-        let policies = [mmq_on_full::MMQ_REJECT, mmq_on_full::MMQ_WAIT, mmq_on_full::MMQ_DROP_OLDEST];
+        let policies =
+            [mmq_on_full::MMQ_REJECT, mmq_on_full::MMQ_WAIT, mmq_on_full::MMQ_DROP_OLDEST];
         let policy = match policies.into_iter().find(|known| *known as c_int == policy) {
             Some(mmq_on_full::MMQ_REJECT) => OnFull::Reject,
-            Some(mmq_on_full::MMQ_WAIT) => OnFull::Wait(u64::try_from(wait_ms).ok().map(Duration::from_millis)),
+            Some(mmq_on_full::MMQ_WAIT) => {
+                OnFull::Wait(u64::try_from(wait_ms).ok().map(Duration::from_millis))
+            }
             Some(mmq_on_full::MMQ_DROP_OLDEST) => OnFull::DropOldest,
-            None => return Err(invalid("policy", "not one of MMQ_REJECT, MMQ_WAIT, MMQ_DROP_OLDEST")),
+            None => {
+                return Err(invalid("policy", "not one of MMQ_REJECT, MMQ_WAIT, MMQ_DROP_OLDEST"));
+            }
         };
         // SAFETY: the contract: NULL or a handle given out.
         unsafe { change(options, |options| options.on_full(policy)) }
     })
 }
 
-/// Messages older than that are given up, and told as a gap of cause MMQ_GAP_EXPIRED to each consumer that had not read them.
-/// Default 0, never.
+/// Messages older than that are given up, and told as a gap of cause MMQ_GAP_EXPIRED to each
+/// consumer that had not read them. Default 0, never.
 ///
-/// A message lives at least so long, and at most an eighth longer and until the next look: a thread of the queue looks every
-/// eighth of the age (at least every 30 s, at most every 20 ms), and opening looks, too. Where there is no room on the disk for
-/// another segment, what is in the last one lives longer. A delivery in flight stays with who has it; given back after its time it
-/// is told to be missing.
+/// A message lives at least so long, and at most an eighth longer and until the next look: a thread
+/// of the queue looks every eighth of the age (at least every 30 s, at most every 20 ms), and
+/// opening looks, too. Where there is no room on the disk for another segment, what is in the last
+/// one lives longer. A delivery in flight stays with who has it; given back after its time it is
+/// told to be missing.
 ///
-/// Ages are told by the time of day. Where that is set forward, messages may be given up earlier, by no more than it was set.
-/// Where it is set back they may stay longer, by no more than it was set; never for ever.
+/// Ages are told by the time of day. Where that is set forward, messages may be given up earlier,
+/// by no more than it was set. Where it is set back they may stay longer, by no more than it was
+/// set; never for ever.
 ///
-/// @param options Not NULL.
-/// @param ms Milliseconds; 0 for no limit.
-/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+/// @param options Not NULL. @param ms Milliseconds; 0 for no limit. @return MMQ_OK,
+/// MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_options_set_max_age_ms(options: *mut mmq_options, ms: u64) -> mmq_status {
+pub unsafe extern "C" fn mmq_options_set_max_age_ms(
+    options: *mut mmq_options,
+    ms: u64,
+) -> mmq_status {
     let age = (ms != 0).then_some(Duration::from_millis(ms));
     // SAFETY: the contract: NULL or a handle given out.
     guard(|| unsafe { change(options, |options| options.max_age(age)) })
 }
 
-/// Whether a queue that does not exist is created, with its directory and the directories above it. Default true; with
-/// false, opening it answers MMQ_NOT_FOUND.
+/// Whether a queue that does not exist is created, with its directory and the directories above it.
+/// Default true; with false, opening it answers MMQ_NOT_FOUND.
 ///
-/// @param options Not NULL.
-/// @param create True or false.
-/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+/// @param options Not NULL. @param create True or false. @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_options_set_create(options: *mut mmq_options, create: bool) -> mmq_status {
+pub unsafe extern "C" fn mmq_options_set_create(
+    options: *mut mmq_options,
+    create: bool,
+) -> mmq_status {
     // SAFETY: the contract: NULL or a handle given out.
     guard(|| unsafe { change(options, |options| options.create(create)) })
 }

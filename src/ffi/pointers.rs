@@ -12,7 +12,10 @@ use crate::queue::Queue;
 ///
 /// `pointer` is NULL, or may be written to for as long as the reference is used.
 #[inline]
-pub(super) unsafe fn out<'a, T>(pointer: *mut T, what: &'static str) -> Answer<&'a mut MaybeUninit<T>> {
+pub(super) unsafe fn out<'a, T>(
+    pointer: *mut T,
+    what: &'static str,
+) -> Answer<&'a mut MaybeUninit<T>> {
     // SAFETY: the caller's promise.
     unsafe { out_or_null(pointer, what) }?.ok_or_else(|| invalid(what, "NULL"))
 }
@@ -23,14 +26,18 @@ pub(super) unsafe fn out<'a, T>(pointer: *mut T, what: &'static str) -> Answer<&
 ///
 /// As for [`out`].
 #[inline]
-pub(super) unsafe fn out_or_null<'a, T>(pointer: *mut T, what: &'static str) -> Answer<Option<&'a mut MaybeUninit<T>>> {
+pub(super) unsafe fn out_or_null<'a, T>(
+    pointer: *mut T,
+    what: &'static str,
+) -> Answer<Option<&'a mut MaybeUninit<T>>> {
     if pointer.is_null() {
         return Ok(None);
     }
     if !pointer.is_aligned() {
         return Err(invalid(what, "not aligned"));
     }
-    // SAFETY: not NULL, aligned, writable by the caller's promise; `MaybeUninit` asks nothing of what is there now.
+    // SAFETY: not NULL, aligned, writable by the caller's promise; `MaybeUninit` asks nothing of
+    // what is there now.
     Ok(Some(unsafe { &mut *pointer.cast::<MaybeUninit<T>>() }))
 }
 
@@ -48,7 +55,8 @@ pub(super) unsafe fn bytes<'a>(queue: &Queue, data: *const c_void, len: usize) -
         return Err(invalid("data", "NULL, but the length is not 0"));
     }
     queue.check_len(len as u64)?;
-    // SAFETY: not NULL, readable by the caller's promise, shorter than `isize::MAX`; bytes need no alignment.
+    // SAFETY: not NULL, readable by the caller's promise, shorter than `isize::MAX`; bytes need no
+    // alignment.
     Ok(unsafe { std::slice::from_raw_parts(data.cast(), len) })
 }
 
@@ -68,8 +76,8 @@ impl Buffer {
         Ok(Buffer { start: start.cast(), cap })
     }
 
-    /// The first `len` bytes, when there are so many. Not more are touched: callers who know that a message fits have been
-    /// seen to pass the largest number there is for the room.
+    /// The first `len` bytes, when there are so many. Not more are touched: callers who know that a
+    /// message fits have been seen to pass the largest number there is for the room.
     ///
     /// # Safety
     ///
@@ -111,7 +119,8 @@ impl<T> Array<T> {
     pub(super) unsafe fn fill(self, values: impl Iterator<Item = T>) -> usize {
         let mut count = 0;
         for value in values.take(self.max) {
-            // SAFETY: not NULL and aligned, for there is room; within the array, which is writable by the caller's promise.
+            // SAFETY: not NULL and aligned, for there is room; within the array, which is writable
+            // by the caller's promise.
             unsafe { self.start.add(count).write(value) };
             count += 1;
         }
@@ -125,7 +134,11 @@ impl<T> Array<T> {
 ///
 /// `items` is NULL, or `count` items can be read there for as long as the reference is used.
 #[inline]
-pub(super) unsafe fn array<'a, T>(items: *const T, count: usize, what: &'static str) -> Answer<&'a [T]> {
+pub(super) unsafe fn array<'a, T>(
+    items: *const T,
+    count: usize,
+    what: &'static str,
+) -> Answer<&'a [T]> {
     if count == 0 {
         return Ok(&[]);
     }
@@ -161,7 +174,8 @@ pub(super) unsafe fn out_text(buf: *mut c_char, cap: usize, text: &[u8]) {
     if buf.is_null() || cap == 0 || text.len() >= cap {
         return;
     }
-    // SAFETY: `text.len() + 1` bytes fit `cap`, which are writable by the caller's promise; `text` is this thread's.
+    // SAFETY: `text.len() + 1` bytes fit `cap`, which are writable by the caller's promise; `text`
+    // is this thread's.
     unsafe {
         std::ptr::copy_nonoverlapping(text.as_ptr().cast(), buf, text.len());
         buf.add(text.len()).write(0);
@@ -172,8 +186,15 @@ pub(super) unsafe fn out_text(buf: *mut c_char, cap: usize, text: &[u8]) {
 ///
 /// # Safety
 ///
-/// `pointer` is not NULL and has `len` writable bytes; `len` is at most the size of `T`, which has no padding.
+/// `pointer` is not NULL and has `len` writable bytes; `len` is at most the size of `T`, which has
+/// no padding.
 pub(super) unsafe fn out_prefix<T>(pointer: *mut T, value: &T, len: usize) {
     // SAFETY: the caller's promise; bytes are copied, so no alignment is needed.
-    unsafe { std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast::<u8>(), pointer.cast::<u8>(), len) };
+    unsafe {
+        std::ptr::copy_nonoverlapping(
+            std::ptr::from_ref(value).cast::<u8>(),
+            pointer.cast::<u8>(),
+            len,
+        )
+    };
 }

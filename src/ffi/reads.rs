@@ -1,4 +1,5 @@
-//! The reads, written once: a queue's own (its default consumer's) and a named consumer's are the same.
+//! The reads, written once: a queue's own (its default consumer's) and a named consumer's are the
+//! same.
 
 use std::ffi::{CString, c_int, c_void};
 use std::os::fd::AsRawFd;
@@ -94,7 +95,11 @@ impl Drop for Given {
 ///
 /// As [`body`] and [`out`].
 #[inline(always)]
-pub(super) unsafe fn next<H, R>(handle: *const H, what: Read, message: *mut *mut mmq_message) -> Answer
+pub(super) unsafe fn next<H, R>(
+    handle: *const H,
+    what: Read,
+    message: *mut *mut mmq_message,
+) -> Answer
 where
     H: Handle<Body = ReaderBody<R>>,
     R: Reader,
@@ -114,7 +119,11 @@ where
 /// # Safety
 ///
 /// As [`body`] and [`out`].
-pub(super) unsafe fn next_waiting<H, R>(handle: *const H, timeout_ms: i64, message: *mut *mut mmq_message) -> Answer
+pub(super) unsafe fn next_waiting<H, R>(
+    handle: *const H,
+    timeout_ms: i64,
+    message: *mut *mut mmq_message,
+) -> Answer
 where
     H: Handle<Body = ReaderBody<R>>,
     R: Reader,
@@ -122,7 +131,9 @@ where
     // SAFETY: the caller's promise.
     let (body, out) = unsafe { (body(handle)?, out(message, "out")?) };
     let (engine, standing) = body.reader.parts()?;
-    let Some(message) = body.gaps.note(reading::next_waiting(engine, standing, timeout(timeout_ms)))? else {
+    let Some(message) =
+        body.gaps.note(reading::next_waiting(engine, standing, timeout(timeout_ms)))?
+    else {
         return Ok(mmq_status::MMQ_TIMED_OUT);
     };
     out.write(give_message(message));

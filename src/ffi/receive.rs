@@ -1,4 +1,5 @@
-//! Deliveries and iterators are handed out, and descriptors for event loops: by a queue and by a consumer.
+//! Deliveries and iterators are handed out, and descriptors for event loops: by a queue and by a
+//! consumer.
 
 use std::ffi::c_int;
 
@@ -12,46 +13,53 @@ use super::queue::mmq_queue;
 use super::reads;
 use super::status::mmq_status;
 
-/// Begins to look at the messages that wait for the queue's own (default) consumer, from the next one on. Nothing is consumed,
-/// and nothing is held back: what is taken meanwhile is passed over.
+/// Begins to look at the messages that wait for the queue's own (default) consumer, from the next
+/// one on. Nothing is consumed, and nothing is held back: what is taken meanwhile is passed over.
 ///
-/// @param queue Not NULL.
-/// @param out Where the iterator goes; free it with mmq_iter_free. Not NULL.
-/// @return MMQ_OK, MMQ_FULL or MMQ_IO when there is no room for the queue's own consumer, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+/// @param queue Not NULL. @param out Where the iterator goes; free it with mmq_iter_free. Not NULL.
+/// @return MMQ_OK, MMQ_FULL or MMQ_IO when there is no room for the queue's own consumer,
+/// MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_iter_open(queue: *mut mmq_queue, out: *mut *mut mmq_iter) -> mmq_status {
+pub unsafe extern "C" fn mmq_iter_open(
+    queue: *mut mmq_queue,
+    out: *mut *mut mmq_iter,
+) -> mmq_status {
     // SAFETY: the contract: NULL, or as the header says.
     guard(|| unsafe { reads::iter(queue, out) })
 }
 
 /// As mmq_iter_open, for this consumer.
 ///
-/// @param consumer Not NULL.
-/// @param out Where the iterator goes; free it with mmq_iter_free. Not NULL.
-/// @return MMQ_OK, MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+/// @param consumer Not NULL. @param out Where the iterator goes; free it with mmq_iter_free. Not
+/// NULL. @return MMQ_OK, MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_consumer_iter_open(consumer: *mut mmq_consumer, out: *mut *mut mmq_iter) -> mmq_status {
+pub unsafe extern "C" fn mmq_consumer_iter_open(
+    consumer: *mut mmq_consumer,
+    out: *mut *mut mmq_iter,
+) -> mmq_status {
     // SAFETY: the contract: NULL, or as the header says.
     guard(|| unsafe { reads::iter(consumer, out) })
 }
 
-/// Hands out the next message for work that may fail. The consumer's stored place does not pass it before it is acknowledged by
-/// mmq_delivery_ack; mmq_delivery_nack, freeing it, or the death of the process gives it back. Messages given back come first.
-/// Several threads may receive at the same time: each message is in one hand at a time.
+/// Hands out the next message for work that may fail. The consumer's stored place does not pass it
+/// before it is acknowledged by mmq_delivery_ack; mmq_delivery_nack, freeing it, or the death of
+/// the process gives it back. Messages given back come first. Several threads may receive at the
+/// same time: each message is in one hand at a time.
 ///
-/// @param queue Not NULL.
-/// @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
-/// @return As mmq_peek; MMQ_EMPTY also when as many as allowed are in flight.
+/// @param queue Not NULL. @param out Where the delivery goes; end it with mmq_delivery_ack, _nack
+/// or _free. Not NULL. @return As mmq_peek; MMQ_EMPTY also when as many as allowed are in flight.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_receive(queue: *mut mmq_queue, out: *mut *mut mmq_delivery) -> mmq_status {
+pub unsafe extern "C" fn mmq_receive(
+    queue: *mut mmq_queue,
+    out: *mut *mut mmq_delivery,
+) -> mmq_status {
     // SAFETY: the contract: NULL, or as the header says.
     guard(|| unsafe { reads::receive(queue, out) })
 }
 
 /// As mmq_receive, waiting for a message. Does not poll.
 ///
-/// @param queue Not NULL.
-/// @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
+/// @param queue Not NULL. @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
 /// @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
 /// @return As mmq_receive, but MMQ_TIMED_OUT where that answers MMQ_EMPTY.
 #[unsafe(no_mangle)]
@@ -64,23 +72,22 @@ pub unsafe extern "C" fn mmq_receive_timeout(
     guard(|| unsafe { reads::receive_waiting(queue, timeout_ms, out) })
 }
 
-/// How many messages may be in flight (received, neither acknowledged nor given back) at a time. Not stored: every opening
-/// begins without a limit.
+/// How many messages may be in flight (received, neither acknowledged nor given back) at a time.
+/// Not stored: every opening begins without a limit.
 ///
-/// @param queue Not NULL.
-/// @param messages At least 1, or 0 for no limit.
-/// @return MMQ_OK, MMQ_FULL or MMQ_IO when there is no room for the queue's own consumer, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+/// @param queue Not NULL. @param messages At least 1, or 0 for no limit. @return MMQ_OK, MMQ_FULL
+/// or MMQ_IO when there is no room for the queue's own consumer, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_set_max_in_flight(queue: *mut mmq_queue, messages: u32) -> mmq_status {
     // SAFETY: the contract: NULL or a handle given out.
     guard(|| unsafe { reads::set_max_in_flight(queue, messages) })
 }
 
-/// How many messages of the queue's own (default) consumer are in flight: received, neither acknowledged nor given back.
+/// How many messages of the queue's own (default) consumer are in flight: received, neither
+/// acknowledged nor given back.
 ///
-/// @param queue Not NULL.
-/// @param out Where the number goes. Not NULL.
-/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+/// @param queue Not NULL. @param out Where the number goes. Not NULL. @return MMQ_OK,
+/// MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_in_flight(queue: *const mmq_queue, out: *mut u64) -> mmq_status {
     guard(|| {
@@ -91,14 +98,14 @@ pub unsafe extern "C" fn mmq_in_flight(queue: *const mmq_queue, out: *mut u64) -
     })
 }
 
-/// A descriptor that is readable while a message, or the news of a gap, waits for the queue's own (default) consumer, and once
-/// the queue is closed: for poll, epoll or kqueue. Do not read from it, write to it or close it. Read the queue until
-/// MMQ_EMPTY before waiting on it again.
+/// A descriptor that is readable while a message, or the news of a gap, waits for the queue's own
+/// (default) consumer, and once the queue is closed: for poll, epoll or kqueue. Do not read from
+/// it, write to it or close it. Read the queue until MMQ_EMPTY before waiting on it again.
 ///
-/// @param queue Not NULL.
-/// @param out Where the descriptor goes. It is the library's, and valid until the queue is closed. Not NULL.
-/// @return MMQ_OK, MMQ_IO when the system has no descriptor left, MMQ_FULL or MMQ_IO when there is no room for the queue's own
-/// consumer, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+/// @param queue Not NULL. @param out Where the descriptor goes. It is the library's, and valid
+/// until the queue is closed. Not NULL. @return MMQ_OK, MMQ_IO when the system has no descriptor
+/// left, MMQ_FULL or MMQ_IO when there is no room for the queue's own consumer, MMQ_FORKED,
+/// MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_ready_fd(queue: *mut mmq_queue, out: *mut c_int) -> mmq_status {
     // SAFETY: the contract: NULL, or as the header says.
@@ -107,21 +114,24 @@ pub unsafe extern "C" fn mmq_ready_fd(queue: *mut mmq_queue, out: *mut c_int) ->
 
 /// As mmq_receive, for this consumer.
 ///
-/// @param consumer Not NULL.
-/// @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
-/// @return As mmq_receive; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed.
+/// @param consumer Not NULL. @param out Where the delivery goes; end it with mmq_delivery_ack,
+/// _nack or _free. Not NULL. @return As mmq_receive; MMQ_NOT_FOUND once the consumer was removed,
+/// MMQ_CLOSED once the queue was closed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_consumer_receive(consumer: *mut mmq_consumer, out: *mut *mut mmq_delivery) -> mmq_status {
+pub unsafe extern "C" fn mmq_consumer_receive(
+    consumer: *mut mmq_consumer,
+    out: *mut *mut mmq_delivery,
+) -> mmq_status {
     // SAFETY: the contract: NULL, or as the header says.
     guard(|| unsafe { reads::receive(consumer, out) })
 }
 
 /// As mmq_receive_timeout, for this consumer.
 ///
-/// @param consumer Not NULL.
-/// @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
-/// @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
-/// @return As mmq_receive_timeout; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed.
+/// @param consumer Not NULL. @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for
+/// ever. @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not
+/// NULL. @return As mmq_receive_timeout; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED
+/// once the queue was closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_receive_timeout(
     consumer: *mut mmq_consumer,
@@ -134,35 +144,42 @@ pub unsafe extern "C" fn mmq_consumer_receive_timeout(
 
 /// As mmq_set_max_in_flight, for this consumer.
 ///
-/// @param consumer Not NULL.
-/// @param messages At least 1, or 0 for no limit.
-/// @return MMQ_OK, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed, MMQ_FORKED,
+/// @param consumer Not NULL. @param messages At least 1, or 0 for no limit. @return MMQ_OK,
+/// MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed, MMQ_FORKED,
 /// MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_consumer_set_max_in_flight(consumer: *mut mmq_consumer, messages: u32) -> mmq_status {
+pub unsafe extern "C" fn mmq_consumer_set_max_in_flight(
+    consumer: *mut mmq_consumer,
+    messages: u32,
+) -> mmq_status {
     // SAFETY: the contract: NULL or a handle given out.
     guard(|| unsafe { reads::set_max_in_flight(consumer, messages) })
 }
 
 /// As mmq_ready_fd, for this consumer.
 ///
-/// @param consumer Not NULL.
-/// @param out Where the descriptor goes. It is the library's, and valid until the queue is closed. Not NULL.
-/// @return MMQ_OK, MMQ_IO when the system has no descriptor left, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once
-/// the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+/// @param consumer Not NULL. @param out Where the descriptor goes. It is the library's, and valid
+/// until the queue is closed. Not NULL. @return MMQ_OK, MMQ_IO when the system has no descriptor
+/// left, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed,
+/// MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_consumer_ready_fd(consumer: *mut mmq_consumer, out: *mut c_int) -> mmq_status {
+pub unsafe extern "C" fn mmq_consumer_ready_fd(
+    consumer: *mut mmq_consumer,
+    out: *mut c_int,
+) -> mmq_status {
     // SAFETY: the contract: NULL, or as the header says.
     guard(|| unsafe { reads::ready_fd(consumer, out) })
 }
 
 /// How many messages are in flight: received, neither acknowledged nor given back.
 ///
-/// @param consumer Not NULL.
-/// @param out Where the number goes. Not NULL.
-/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+/// @param consumer Not NULL. @param out Where the number goes. Not NULL. @return MMQ_OK,
+/// MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_consumer_in_flight(consumer: *const mmq_consumer, out: *mut u64) -> mmq_status {
+pub unsafe extern "C" fn mmq_consumer_in_flight(
+    consumer: *const mmq_consumer,
+    out: *mut u64,
+) -> mmq_status {
     guard(|| {
         // SAFETY: the contract: NULL, or as the header says.
         let (consumer, out) = unsafe { (body(consumer)?, self::out(out, "out")?) };

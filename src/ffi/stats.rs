@@ -7,13 +7,15 @@ use super::queue::mmq_queue;
 use super::status::mmq_status;
 use crate::stats::Stats;
 
-/// Figures of a queue. They are read one by one while others go on: each is right at a moment of its own, and no message is
-/// counted as taken that is not counted as enqueued. Totals count this opening of the queue only. Later versions append fields: set struct_size
-/// to sizeof(mmq_stats) before every call of mmq_read_stats.
+/// Figures of a queue. They are read one by one while others go on: each is right at a moment of
+/// its own, and no message is counted as taken that is not counted as enqueued. Totals count this
+/// opening of the queue only. Later versions append fields: set struct_size to sizeof(mmq_stats)
+/// before every call of mmq_read_stats.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct mmq_stats {
-    /// In: sizeof(mmq_stats) of the caller. Out: how many bytes of it were filled; fields behind them are as they were.
+    /// In: sizeof(mmq_stats) of the caller. Out: how many bytes of it were filled; fields behind
+    /// them are as they were.
     pub struct_size: usize,
     /// Messages that wait for the default consumer (before it first reads: all that are held).
     pub messages: u64,
@@ -27,9 +29,10 @@ pub struct mmq_stats {
     pub mapped_arenas: u64,
     /// Bytes mapped now, without the index file.
     pub mapped_bytes: u64,
-    /// Bytes of disk taken, every file counted. Also those of files that were removed while somebody still reads them (a message
-    /// that is held, an iterator or a consumer that pauses there), until it lets go: so this may be above max_bytes, which is
-    /// about the files in the directory.
+    /// Bytes of disk taken, every file counted. Also those of files that were removed while
+    /// somebody still reads them (a message that is held, an iterator or a consumer that pauses
+    /// there), until it lets go: so this may be above max_bytes, which is about the files in the
+    /// directory.
     pub disk_bytes: u64,
     /// The sequence number the next message will get.
     pub next_seq: u64,
@@ -59,12 +62,14 @@ pub struct mmq_stats {
     pub flushes: u64,
     /// Time they took, in nanoseconds.
     pub flush_ns: u64,
-    /// 1 when a flush has failed, so that writing is refused (mmq_flush then answers MMQ_POISONED with the reason); else 0.
+    /// 1 when a flush has failed, so that writing is refused (mmq_flush then answers MMQ_POISONED
+    /// with the reason); else 0.
     pub poisoned: u64,
-    /// How long ago, at most, the oldest message that waits for the default consumer was enqueued, in milliseconds; 0 when none
-    /// waits.
+    /// How long ago, at most, the oldest message that waits for the default consumer was enqueued,
+    /// in milliseconds; 0 when none waits.
     pub oldest_age_ms: u64,
-    /// Sequence numbers in the gaps that were only reserved before a power cut: probably no message ever had them.
+    /// Sequence numbers in the gaps that were only reserved before a power cut: probably no message
+    /// ever had them.
     pub reserved_numbers: u64,
 }
 
@@ -98,32 +103,38 @@ impl From<Stats> for mmq_stats {
             flush_ns: u64::try_from(stats.flush_time.as_nanos()).unwrap_or(u64::MAX),
             poisoned: u64::from(stats.last_flush_error.is_some()),
             reserved_numbers: stats.reserved_numbers,
-            oldest_age_ms: stats.oldest_age.map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+            oldest_age_ms: stats
+                .oldest_age
+                .map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
         }
     }
 }
 
 /// The figures, as they are now.
 ///
-/// @param queue Not NULL.
-/// @param out Where they go; out->struct_size was set before. Not NULL.
+/// @param queue Not NULL. @param out Where they go; out->struct_size was set before. Not NULL.
 /// @return MMQ_OK; MMQ_INVALID_ARGUMENT, also when struct_size was not set.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmq_read_stats(queue: *const mmq_queue, out: *mut mmq_stats) -> mmq_status {
+pub unsafe extern "C" fn mmq_read_stats(
+    queue: *const mmq_queue,
+    out: *mut mmq_stats,
+) -> mmq_status {
     guard(|| {
         // SAFETY: the contract: NULL or a handle given out.
         let queue = unsafe { body(queue) }?;
         if out.is_null() || !out.is_aligned() {
             return Err(invalid("out", "NULL, or not aligned"));
         }
-        // SAFETY: not NULL, aligned; the contract says that the caller has set this field, its first.
+        // SAFETY: not NULL, aligned; the contract says that the caller has set this field, its
+        // first.
         let struct_size = unsafe { out.cast::<usize>().read() };
         if !(size_of::<usize>() + size_of::<u64>()..=LARGEST).contains(&struct_size) {
             return Err(invalid("out", "struct_size was not set to sizeof(mmq_stats)"));
         }
         let mut stats = mmq_stats::from(queue.reader.stats());
         stats.struct_size = struct_size.min(size_of::<mmq_stats>());
-        // SAFETY: so many bytes the caller has by its own word, and so many the struct has, all of them of its fields.
+        // SAFETY: so many bytes the caller has by its own word, and so many the struct has, all of
+        // them of its fields.
         unsafe { out_prefix(out, &stats, stats.struct_size) };
         Ok(mmq_status::MMQ_OK)
     })

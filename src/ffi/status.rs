@@ -6,8 +6,9 @@ use std::fmt::{self, Write};
 
 use crate::error::Error;
 
-/// What a call answers. 0 is success, 1 to 15 are ordinary answers, 16 and above are errors. The numbers never change;
-/// later versions may add some, so treat an unknown number from 16 on as an error.
+/// What a call answers. 0 is success, 1 to 15 are ordinary answers, 16 and above are errors. The
+/// numbers never change; later versions may add some, so treat an unknown number from 16 on as an
+/// error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum mmq_status {
@@ -19,18 +20,19 @@ pub enum mmq_status {
     MMQ_BUFFER_TOO_SMALL = 2,
     /// No message came in time.
     MMQ_TIMED_OUT = 3,
-    /// Messages are missing here and will never come. Told once; the next read goes on behind them, so this is not the end of a
-    /// loop that reads. See mmq_last_gap.
+    /// Messages are missing here and will never come. Told once; the next read goes on behind them,
+    /// so this is not the end of a loop that reads. See mmq_last_gap.
     MMQ_GAP = 4,
-    /// An argument cannot be: NULL where it is not allowed, a handle that is closed or of another kind, an unknown number for
-    /// an enum, a bad consumer name.
+    /// An argument cannot be: NULL where it is not allowed, a handle that is closed or of another
+    /// kind, an unknown number for an enum, a bad consumer name.
     MMQ_INVALID_ARGUMENT = 16,
-    /// An option has a value that cannot be; mmq_last_error names it. Options are checked when the queue is opened.
+    /// An option has a value that cannot be; mmq_last_error names it. Options are checked when the
+    /// queue is opened.
     MMQ_INVALID_OPTION = 17,
     /// The message is longer than this queue, or any queue, can hold.
     MMQ_MESSAGE_TOO_LARGE = 18,
-    /// There is no room: a limit of the queue is reached, or the disk is full. Nothing was changed; the call works again when
-    /// there is space.
+    /// There is no room: a limit of the queue is reached, or the disk is full. Nothing was changed;
+    /// the call works again when there is space.
     MMQ_FULL = 19,
     /// The queue is open already, in this process or in another.
     MMQ_LOCKED = 20,
@@ -40,16 +42,18 @@ pub enum mmq_status {
     MMQ_UNSUPPORTED_FORMAT = 22,
     /// The operating system refused a call; mmq_last_error says which, and on what file.
     MMQ_IO = 23,
-    /// An earlier flush failed: writing is refused until the queue is opened again. Reading goes on.
+    /// An earlier flush failed: writing is refused until the queue is opened again. Reading goes
+    /// on.
     MMQ_POISONED = 24,
     /// The queue was closed: its consumers' handles can only be freed.
     MMQ_CLOSED = 25,
     /// The queue was opened before a fork; a child process cannot use its parent's queue.
     MMQ_FORKED = 26,
-    /// The directory holds files, and nothing of a queue. It was left as it is; mmq_last_error names a file.
+    /// The directory holds files, and nothing of a queue. It was left as it is; mmq_last_error
+    /// names a file.
     MMQ_NOT_A_QUEUE = 29,
-    /// A bug in mmq: a panic, or something that was not as the library's own code has it. The queue may be used on; please report
-    /// it with mmq_last_error's text.
+    /// A bug in mmq: a panic, or something that was not as the library's own code has it. The queue
+    /// may be used on; please report it with mmq_last_error's text.
     MMQ_PANIC = 31,
 }
 
@@ -155,14 +159,16 @@ impl FloorCharBoundary for str {
 }
 
 thread_local! {
-    static LAST_ERROR: RefCell<Text> = const { RefCell::new(Text { len: 0, bytes: [0; TEXT_LEN] }) };
+    static LAST_ERROR: RefCell<Text> =
+        const { RefCell::new(Text { len: 0, bytes: [0; TEXT_LEN] }) };
 }
 
 /// Remembers what went wrong, for this thread.
 #[cold]
 pub(super) fn remember(what: &dyn fmt::Display) {
     LAST_ERROR.with(|text| {
-        // Not to be had only while this very text is written, by a `Display` that calls back: there is none.
+        // Not to be had only while this very text is written, by a `Display` that calls back: there
+        // is none.
         if let Ok(mut text) = text.try_borrow_mut() {
             text.len = 0;
             let _ = write!(text, "{what}");

@@ -66,7 +66,11 @@ fn a_bug_that_is_no_panic_prints_its_line_as_a_panic_does() {
     let output = again.args([name, "--exact", "--nocapture"]).env(AGAIN, "1").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
-    assert_eq!(said.matches("queue /var/q: a bug in mmq: on purpose; please report this text\n").count(), 1, "{said}");
+    assert_eq!(
+        said.matches("queue /var/q: a bug in mmq: on purpose; please report this text\n").count(),
+        1,
+        "{said}"
+    );
 }
 
 #[test]
@@ -79,7 +83,8 @@ fn a_text_is_cut_between_characters_and_always_ended() {
         // SAFETY: the buffer has at least that many bytes.
         assert_eq!(unsafe { mmq_last_error(text.as_mut_ptr(), cap) }, whole.len());
         // SAFETY: the text was ended by a zero byte.
-        let cut = unsafe { CStr::from_ptr(text.as_ptr()) }.to_str().expect("cut between characters");
+        let cut =
+            unsafe { CStr::from_ptr(text.as_ptr()) }.to_str().expect("cut between characters");
         assert!(whole.starts_with(cut) && cut.len() < cap && cut.len() + 2 >= cap);
         assert!(text[cap..].iter().all(|byte| *byte == 0x7f));
     }
@@ -144,8 +149,14 @@ fn a_handle_that_is_gone_is_told_until_32_others_are() {
     assert_eq!(unsafe { free(first) }, Ok(mmq_status::MMQ_OK));
     for number in 0..32 {
         // SAFETY: its shell is not used again before 32 others are retired.
-        assert!(unsafe { body(first) }.is_err() && unsafe { free(first) }.is_err() && unsafe { take(first) }.is_err());
-        assert_eq!(last_error(), "probe: not a live handle (closed or freed already, or of another kind)");
+        let (body, freed) = unsafe { (body(first).is_err(), free(first).is_err()) };
+        // SAFETY: as above.
+        let taken = unsafe { take(first) }.is_err();
+        assert!(body && freed && taken);
+        assert_eq!(
+            last_error(),
+            "probe: not a live handle (closed or freed already, or of another kind)"
+        );
         let next: *mut Probe = give(Rc::new(number));
         assert_ne!(next, first);
         // SAFETY: as above.
@@ -163,7 +174,8 @@ fn a_body_is_dropped_once_and_shells_are_not_kept_without_end() {
     assert_eq!(Rc::strong_count(&body), 201);
     for (index, handle) in handles.into_iter().enumerate() {
         // SAFETY: a handle that was given out.
-        let gone = unsafe { if index % 2 == 0 { free(handle).is_ok() } else { take(handle).is_ok() } };
+        let gone =
+            unsafe { if index % 2 == 0 { free(handle).is_ok() } else { take(handle).is_ok() } };
         assert!(gone && Rc::strong_count(&body) == 200 - index);
     }
     // SAFETY: NULL is fine.
@@ -196,7 +208,13 @@ fn damage_is_told_before_more_room_is_asked_for_it() {
         assert_eq!(mmq_open(path.as_ptr(), std::ptr::null(), &raw mut queue), mmq_status::MMQ_OK);
         let take = |room: usize| {
             let (mut buffer, mut len, mut seq) = (vec![9_u8; room], 0, 0);
-            let status = mmq_dequeue_into(queue, buffer.as_mut_ptr().cast(), room, &raw mut len, &raw mut seq);
+            let status = mmq_dequeue_into(
+                queue,
+                buffer.as_mut_ptr().cast(),
+                room,
+                &raw mut len,
+                &raw mut seq,
+            );
             (status, len, seq, buffer)
         };
         let small = take(10);
@@ -213,11 +231,16 @@ fn damage_is_told_before_more_room_is_asked_for_it() {
 #[test]
 fn a_message_gathered_from_parts_finds_room_for_all_of_it_where_the_oldest_are_dropped() {
     let dir = tempfile::tempdir().unwrap();
-    let options = crate::Options::new().arena_size(4096).max_bytes(1 << 20).on_full(crate::OnFull::DropOldest);
-    let queue = give::<mmq_queue>(ReaderBody::new(options.open(dir.path()).unwrap(), c"test".to_owned()));
+    let options = crate::Options::new()
+        .arena_size(4096)
+        .max_bytes(1 << 20)
+        .on_full(crate::OnFull::DropOldest);
+    let queue =
+        give::<mmq_queue>(ReaderBody::new(options.open(dir.path()).unwrap(), c"test".to_owned()));
     for round in 0..100u64 {
         let (one, two) = (vec![round as u8; 200 << 10], vec![!round as u8; 150 << 10]);
-        let parts = [&one, &two].map(|part| mmq_slice { data: part.as_ptr().cast(), len: part.len() });
+        let parts =
+            [&one, &two].map(|part| mmq_slice { data: part.as_ptr().cast(), len: part.len() });
         let mut seq = u64::MAX;
         // SAFETY: a live handle, and as many parts as are said, of the lengths that are said.
         let answer = unsafe { mmq_enqueue_parts(queue, parts.as_ptr(), parts.len(), &raw mut seq) };

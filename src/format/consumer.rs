@@ -115,10 +115,12 @@ impl Place {
             seq: LittleEndian::read_u64(&slot[place_at::PLACE_SEQ..]),
         };
         let crc = LittleEndian::read_u32(&slot[place_at::PLACE_CRC..]);
-        (crc == place.crc(seed) && (place.is_sound() || place.is_removed() && place.number < LIMIT)).then_some(place)
+        (crc == place.crc(seed) && (place.is_sound() || place.is_removed() && place.number < LIMIT))
+            .then_some(place)
     }
 
-    /// The state a place's checksum starts from: a place of another queue or another consumer never validates.
+    /// The state a place's checksum starts from: a place of another queue or another consumer never
+    /// validates.
     pub(crate) fn seed(queue_id: &[u8; 16], name: &[u8]) -> u32 {
         crc32c(crc32c(u32::MAX, queue_id), name)
     }
@@ -142,7 +144,8 @@ impl Place {
     }
 }
 
-/// Numbers that were acknowledged out of order: ranges `first ..= last`, ascending, apart from each other.
+/// Numbers that were acknowledged out of order: ranges `first ..= last`, ascending, apart from each
+/// other.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Acks {
     pub(crate) number: u64,
@@ -152,8 +155,8 @@ pub(crate) struct Acks {
 }
 
 impl Acks {
-    /// The slot for as many of the ranges as fit, the lowest first. What does not fit comes again after a crash. (Two of
-    /// them may touch.)
+    /// The slot for as many of the ranges as fit, the lowest first. What does not fit comes again
+    /// after a crash. (Two of them may touch.)
     pub(crate) fn encode(
         number: u64,
         owner: u32,
@@ -166,10 +169,14 @@ impl Acks {
         let mut bounds = None;
         for (first, last) in ranges {
             let (from, end) = bounds.unwrap_or((first, first));
-            let (Ok(distance), Ok(count)) = (u32::try_from(first - end), u32::try_from(last - first + 1)) else {
+            let (Ok(distance), Ok(count)) =
+                (u32::try_from(first - end), u32::try_from(last - first + 1))
+            else {
                 break;
             };
-            let Some(behind) = put_short(bytes, len, distance).and_then(|len| put_short(bytes, len, count)) else {
+            let Some(behind) =
+                put_short(bytes, len, distance).and_then(|len| put_short(bytes, len, count))
+            else {
                 break;
             };
             len = behind;
@@ -188,7 +195,8 @@ impl Acks {
     pub(crate) fn decode(bytes: &[u8], owner: u32, seed: u32) -> Option<Acks> {
         use acks_at as at;
         let bytes = bytes.get(..ACKS_SLOT_LEN)?;
-        let len = at::ACKS_RANGES.checked_add(LittleEndian::read_u32(&bytes[at::ACKS_LEN..]) as usize)?;
+        let len =
+            at::ACKS_RANGES.checked_add(LittleEndian::read_u32(&bytes[at::ACKS_LEN..]) as usize)?;
         if len > ACKS_SLOT_LEN || LittleEndian::read_u32(&bytes[at::ACKS_OWNER..]) != owner {
             return None;
         }
@@ -201,7 +209,8 @@ impl Acks {
         while !rest.is_empty() {
             let first = end.checked_add(take_short(&mut rest)?)?;
             end = first.checked_add(take_short(&mut rest)?)?;
-            ranges.push((first, end.checked_sub(1).filter(|last| *last >= first && *last < LIMIT)?));
+            ranges
+                .push((first, end.checked_sub(1).filter(|last| *last >= first && *last < LIMIT)?));
         }
         let number = LittleEndian::read_u64(&bytes[at::ACKS_NUMBER..]);
         (number < LIMIT).then_some(Acks { number, owner, ranges })

@@ -128,7 +128,8 @@ impl Fragment {
         header_state(seed, offset, self.len, self.tag())
     }
 
-    /// The two words of the header. `payload_state` is [`state`](Self::state) carried on over the payload.
+    /// The two words of the header. `payload_state` is [`state`](Self::state) carried on over the
+    /// payload.
     #[inline]
     pub(crate) fn encode(&self, header_state: u32, payload_state: u32) -> FragmentWords {
         FragmentWords(
@@ -137,7 +138,8 @@ impl Fragment {
         )
     }
 
-    /// The header in those words, when its own check holds at that offset; and the state its payload continues from.
+    /// The header in those words, when its own check holds at that offset; and the state its
+    /// payload continues from.
     #[inline]
     pub(crate) fn decode(words: FragmentWords, seed: u32, offset: u64) -> Option<(Fragment, u32)> {
         let len = (words.0 >> 32) as u32;
@@ -235,7 +237,8 @@ impl Batch {
     }
 }
 
-/// The bytes of a fragment that fills `from .. to` of a segment and holds nothing; none where nothing fits.
+/// The bytes of a fragment that fills `from .. to` of a segment and holds nothing; none where
+/// nothing fits.
 pub(crate) fn filler(
     segment: &SegmentHeader,
     kind: Kind,
@@ -246,7 +249,13 @@ pub(crate) fn filler(
     (from + FRAGMENT_HEADER_LEN <= to).then(|| filler_words(segment, kind, from, to, seq).bytes())
 }
 
-pub(crate) fn filler_words(segment: &SegmentHeader, kind: Kind, from: u64, to: u64, seq: u64) -> FragmentWords {
+pub(crate) fn filler_words(
+    segment: &SegmentHeader,
+    kind: Kind,
+    from: u64,
+    to: u64,
+    seq: u64,
+) -> FragmentWords {
     let len = (to - from - FRAGMENT_HEADER_LEN) as u32;
     let header = Fragment { kind, len, ..Fragment::whole(seq, 0, Batch::default()) };
     let state = header.state(segment.seed(), from - segment.base);

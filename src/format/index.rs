@@ -93,7 +93,8 @@ pub(crate) const RUN_LEN: usize = 128;
 pub(crate) const FLAG_CHANGING: u32 = 1;
 pub(crate) const FLAG_POISONED: u32 = 2;
 
-/// Tells a tail whose two words belong together, and to the queue with that key, from one that was cut between two stores.
+/// Tells a tail whose two words belong together, and to the queue with that key, from one that was
+/// cut between two stores.
 #[inline]
 pub(crate) fn tail_check(key: u64, position: u64, seq: u64) -> u64 {
     position.rotate_left(23) ^ seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key
@@ -101,7 +102,9 @@ pub(crate) fn tail_check(key: u64, position: u64, seq: u64) -> u64 {
 
 /// The key of a queue for [`tail_check`].
 pub(crate) fn tail_key(queue_id: &[u8; 16]) -> u64 {
-    LittleEndian::read_u64(queue_id).rotate_left(32) ^ LittleEndian::read_u64(&queue_id[8..]) ^ INDEX_MAGIC
+    LittleEndian::read_u64(queue_id).rotate_left(32)
+        ^ LittleEndian::read_u64(&queue_id[8..])
+        ^ INDEX_MAGIC
 }
 
 pub(crate) fn encode_index_header(queue_id: &[u8; 16], created: u64) -> [u8; INDEX_HEADER_LEN] {
@@ -124,7 +127,8 @@ pub(crate) fn index_id(bytes: &[u8]) -> Option<[u8; 16]> {
 pub(crate) fn decode_index_header(bytes: &[u8]) -> Result<[u8; 16], Invalid> {
     let bytes = bytes.get(..INDEX_HEADER_LEN).ok_or(Invalid::Damaged)?;
     if LittleEndian::read_u64(&bytes[header_at::INDEX_MAGIC..]) != INDEX_MAGIC
-        || LittleEndian::read_u32(&bytes[header_at::INDEX_CRC..]) != !crc32c(u32::MAX, &bytes[..header_at::INDEX_CRC])
+        || LittleEndian::read_u32(&bytes[header_at::INDEX_CRC..])
+            != !crc32c(u32::MAX, &bytes[..header_at::INDEX_CRC])
     {
         return Err(Invalid::Damaged);
     }
@@ -205,7 +209,9 @@ impl Checkpoint {
             cause: LittleEndian::read_u32(&bytes[at::DURABLE_CAUSE..]) as u8,
         };
         let Checkpoint { number, seq, lease, next_life, dropped_seq, expired_seq, .. } = checkpoint;
-        let sound = [number, seq, lease, next_life, dropped_seq, expired_seq].into_iter().all(|n| n < LIMIT)
+        let sound = [number, seq, lease, next_life, dropped_seq, expired_seq]
+            .into_iter()
+            .all(|n| n < LIMIT)
             && is_position(checkpoint.position)
             && checkpoint.gap <= seq
             && checkpoint.reserved <= checkpoint.gap
@@ -276,7 +282,8 @@ impl Extent {
 
     pub(crate) fn decode(bytes: &[u8], queue_id: &[u8; 16]) -> Option<Extent> {
         let bytes = bytes.get(..EXTENT_ROW_LEN)?;
-        if LittleEndian::read_u32(&bytes[12..]) != !crc32c(crc32c(u32::MAX, queue_id), &bytes[..12]) {
+        if LittleEndian::read_u32(&bytes[12..]) != !crc32c(crc32c(u32::MAX, queue_id), &bytes[..12])
+        {
             return None;
         }
         Some(Extent {

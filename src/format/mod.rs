@@ -30,8 +30,8 @@ pub(crate) const SHARED_SEGMENT_LEN: u64 = 4 << 20;
 /// The largest file that is taken for a segment, in bytes.
 pub(crate) const MAX_SEGMENT_LEN: u64 = MAX_ARENA;
 
-/// Slots are numbered below this; the lowest free one is always taken, so it bounds the number of segments (and what a
-/// file of an absurd name can make anybody allocate).
+/// Slots are numbered below this; the lowest free one is always taken, so it bounds the number of
+/// segments (and what a file of an absurd name can make anybody allocate).
 pub(crate) const MAX_SLOTS: u32 = 1 << 24;
 
 pub(crate) const INDEX_NAME: &str = "index";
@@ -49,8 +49,8 @@ pub(crate) const FRAGMENT_HEADER_LEN: u64 = 16;
 /// What the last fragment of a batch has behind its payload.
 pub(crate) const SEAL_LEN: u64 = 8;
 
-/// No number, position, life or time in any file is as high: those that say so are not ours, and no sum of two that are
-/// overflows.
+/// No number, position, life or time in any file is as high: those that say so are not ours, and no
+/// sum of two that are overflows.
 pub(crate) const LIMIT: u64 = 1 << 62;
 
 /// What a position may be.
@@ -81,7 +81,8 @@ pub(crate) const fn fragment_len(payload: u64) -> u64 {
     FRAGMENT_HEADER_LEN + align_up(payload)
 }
 
-/// What a disk writes whole or not at all: no part of a row of acknowledgements is newer than another.
+/// What a disk writes whole or not at all: no part of a row of acknowledgements is newer than
+/// another.
 pub(crate) const SECTOR: usize = 512;
 
 /// Why bytes are not what they should be.

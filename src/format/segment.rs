@@ -48,7 +48,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) reserved: u64,
     /// Everything below this number was given back when the header was written.
     pub(crate) held: u64,
-    /// When its first message was written: milliseconds since 1970. Later where there was no room for another segment.
+    /// When its first message was written: milliseconds since 1970. Later where there was no room
+    /// for another segment.
     pub(crate) created: u64,
     /// Its last message was written before that time; zero: nothing is known of that.
     pub(crate) until: u64,
@@ -86,12 +87,18 @@ impl SegmentHeader {
         self.first_seq.saturating_sub(self.gap_before)
     }
 
-    /// With what the index's row of the same segment says to be missing before it: its file could not be written then.
+    /// With what the index's row of the same segment says to be missing before it: its file could
+    /// not be written then.
     pub(crate) fn with_more_missing(self, row: &SegmentHeader) -> SegmentHeader {
         if row.gap_before <= self.gap_before {
             return self;
         }
-        SegmentHeader { gap_before: row.gap_before, reserved: row.reserved, cause: row.cause, ..self }
+        SegmentHeader {
+            gap_before: row.gap_before,
+            reserved: row.reserved,
+            cause: row.cause,
+            ..self
+        }
     }
 
     /// The checksum state every fragment of this segment starts from.
@@ -137,11 +144,14 @@ impl SegmentHeader {
     }
 
     /// Every number is checked before it is believed: no sum of them overflows afterwards.
-    pub(crate) fn decode(bytes: &[u8; SEGMENT_HEADER_LEN as usize]) -> Result<SegmentHeader, Invalid> {
+    pub(crate) fn decode(
+        bytes: &[u8; SEGMENT_HEADER_LEN as usize],
+    ) -> Result<SegmentHeader, Invalid> {
         use segment_at as at;
         let u64_at = |offset: usize| LittleEndian::read_u64(&bytes[offset..]);
         if u64_at(at::SEGMENT_MAGIC) != SEGMENT_MAGIC
-            || LittleEndian::read_u32(&bytes[at::HEADER_CRC..]) != !crc32c(u32::MAX, &bytes[..at::HEADER_CRC])
+            || LittleEndian::read_u32(&bytes[at::HEADER_CRC..])
+                != !crc32c(u32::MAX, &bytes[..at::HEADER_CRC])
         {
             return Err(Invalid::Damaged);
         }

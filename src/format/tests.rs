@@ -41,7 +41,10 @@ fn constants() -> BTreeMap<String, Vec<usize>> {
             && let Some((name, value)) = rest.split_once(": usize = ")
             && inside
         {
-            constants.entry(name.to_owned()).or_default().push(value.trim_end_matches(';').parse().unwrap());
+            constants
+                .entry(name.to_owned())
+                .or_default()
+                .push(value.trim_end_matches(';').parse().unwrap());
         }
     }
     constants
@@ -55,10 +58,14 @@ fn the_tables_say_what_the_code_does() {
     assert!(constants.len() > 40, "the constants were not found: {}", constants.len());
     for (name, offset, _) in rows.iter().filter(|(name, ..)| !name.is_empty()) {
         if let Some(values) = constants.get(name) {
-            assert!(values.contains(offset), "{name}: the table says {offset}, the code {values:?}");
+            assert!(
+                values.contains(offset),
+                "{name}: the table says {offset}, the code {values:?}"
+            );
         }
     }
-    // Every offset in the code stands in a table (the first extents' and the end are looked at below).
+    // Every offset in the code stands in a table (the first extents' and the end are looked at
+    // below).
     for (name, values) in &constants {
         if ["END", "CONSUMERS", "SEGMENTS", "ACKS"].contains(&name.as_str()) {
             continue;
@@ -74,7 +81,8 @@ fn the_tables_say_what_the_code_does() {
     assert!(extent(index_at::SEGMENTS, SEGMENT_ROWS * SEGMENT_ROW_LEN));
     assert!(extent(index_at::ACKS, ACKS_ROWS * ACKS_ROW_LEN));
     const { assert!(index_at::ACKS + ACKS_ROWS * ACKS_ROW_LEN <= index_at::CONSUMERS) };
-    // A row of acknowledgements is a sector, a pair of places lies in one; name, pair and copy lie in three.
+    // A row of acknowledgements is a sector, a pair of places lies in one; name, pair and copy lie
+    // in three.
     const { assert!(index_at::ACKS.is_multiple_of(SECTOR) && ACKS_ROW_LEN == SECTOR) };
     for row in 0..64 {
         let at = ConsumerAt::new(row, 64);
@@ -83,7 +91,8 @@ fn the_tables_say_what_the_code_does() {
         let name = sector(at.name + NAME_ROW_LEN - 1);
         assert!(name < first && first == second && second < copy, "row {row}");
         assert!(
-            copy < index_at::SEGMENTS / SECTOR && [at.pair, at.copy].iter().all(|at| at.is_multiple_of(PLACE_SLOT_LEN))
+            copy < index_at::SEGMENTS / SECTOR
+                && [at.pair, at.copy].iter().all(|at| at.is_multiple_of(PLACE_SLOT_LEN))
         );
     }
     assert!(extent(index_at::EXTENTS, EXTENT_ROWS * EXTENT_ROW_LEN));
@@ -156,10 +165,20 @@ fn the_bytes_of_version_1_are_these() {
     );
     assert_eq!(hex(&bytes[120..124]), "e2040000");
     assert_eq!(hex(&bytes[124..]), "47f76789");
-    let fragment = Fragment { kind: Kind::Whole, more: true, continues: false, sealed: false, len: 5, seq: 1001 };
+    let fragment = Fragment {
+        kind: Kind::Whole,
+        more: true,
+        continues: false,
+        sealed: false,
+        len: 5,
+        seq: 1001,
+    };
     let state = fragment.state(header().seed(), 64);
     let words = fragment.encode(state, crc32c(state, b"hello"));
-    assert_eq!(hex(&[words.0.to_le_bytes(), words.1.to_le_bytes()].concat()), "b295084105000000e90300000011be55");
+    assert_eq!(
+        hex(&[words.0.to_le_bytes(), words.1.to_le_bytes()].concat()),
+        "b295084105000000e90300000011be55"
+    );
     let checkpoint = Checkpoint {
         number: 3,
         nonce: 4,
@@ -184,14 +203,23 @@ fn the_bytes_of_version_1_are_these() {
 #[test]
 fn what_is_encoded_is_decoded() {
     assert_eq!(SegmentHeader::decode(&header().encode()), Ok(header()));
-    let fragment =
-        Fragment { kind: Kind::Last, more: false, continues: true, sealed: true, len: 123, seq: fragment::SEQ_MASK };
+    let fragment = Fragment {
+        kind: Kind::Last,
+        more: false,
+        continues: true,
+        sealed: true,
+        len: 123,
+        seq: fragment::SEQ_MASK,
+    };
     let state = fragment.state(99, 4096);
     let words = fragment.encode(state, state);
     assert_eq!(Fragment::decode(words, 99, 4096), Some((fragment, state)));
     assert!(Fragment::holds(words, state));
     assert_eq!(fragment.seq_from(fragment::SEQ_MASK - 3), fragment::SEQ_MASK);
-    assert_eq!(Fragment { seq: 2, ..fragment }.seq_from(fragment::SEQ_MASK), fragment::SEQ_MASK + 3);
+    assert_eq!(
+        Fragment { seq: 2, ..fragment }.seq_from(fragment::SEQ_MASK),
+        fragment::SEQ_MASK + 3
+    );
     let checkpoint = Checkpoint {
         number: 3,
         nonce: 4,
@@ -247,7 +275,8 @@ fn reserved_bytes_that_are_not_zero_are_no_damage() {
     assert_eq!(decode_index_header(&bytes), Ok(id));
 }
 
-/// Their checks hold, and yet they say something that this release does not know: they are none of its fragments.
+/// Their checks hold, and yet they say something that this release does not know: they are none of
+/// its fragments.
 #[test]
 fn a_fragment_of_an_unknown_kind_or_bit_does_not_validate() {
     let words = |kind: u8| {
@@ -279,7 +308,14 @@ fn every_flipped_bit_of_a_header_is_found() {
 
 #[test]
 fn a_fragment_moved_or_of_another_segment_does_not_validate() {
-    let fragment = Fragment { kind: Kind::Whole, more: false, continues: false, sealed: false, len: 8, seq: 1 };
+    let fragment = Fragment {
+        kind: Kind::Whole,
+        more: false,
+        continues: false,
+        sealed: false,
+        len: 8,
+        seq: 1,
+    };
     let seed = header().seed();
     let mut taken_for_valid = 0;
     for offset in (8..8192).step_by(8) {
@@ -315,9 +351,14 @@ fn a_later_version_is_told_from_damage() {
 fn names_are_exactly_those_we_make() {
     assert_eq!(segment_name(7), "segment-00000007");
     assert_eq!(segment_slot("segment-00000007"), Some(7));
-    for name in
-        ["segment-7", "segment-+0000007", "segment-00000007.damaged", "index", "segment-", "segment-99999999999"]
-    {
+    for name in [
+        "segment-7",
+        "segment-+0000007",
+        "segment-00000007.damaged",
+        "index",
+        "segment-",
+        "segment-99999999999",
+    ] {
         assert_eq!(segment_slot(name), None, "{name}");
     }
 }
@@ -328,7 +369,10 @@ fn acknowledged_ranges_come_back_as_they_were_and_never_as_anothers() {
     let mut bytes = [0; ACKS_SLOT_LEN];
     let ranges = [(5, 5), (9, 11), (13, 1000)];
     Acks::encode(7, 3, ranges.into_iter(), seed, &mut bytes);
-    assert_eq!(Acks::decode(&bytes, 3, seed), Some(Acks { number: 7, owner: 3, ranges: ranges.to_vec() }));
+    assert_eq!(
+        Acks::decode(&bytes, 3, seed),
+        Some(Acks { number: 7, owner: 3, ranges: ranges.to_vec() })
+    );
     assert_eq!(hex(&bytes[24..28]), "4a67b9a6");
     assert_eq!(Acks::decode(&bytes, 4, seed), None);
     assert_eq!(Acks::decode(&bytes, 3, Place::seed(b"0123456789abcdef", b"nama")), None);
@@ -349,7 +393,8 @@ fn acknowledged_ranges_come_back_as_they_were_and_never_as_anothers() {
 
 #[test]
 fn the_seal_of_a_batch_is_that_of_its_fragments_in_their_order() {
-    let fragment = Fragment { kind: Kind::Whole, more: false, continues: true, sealed: true, len: 5, seq: 2 };
+    let fragment =
+        Fragment { kind: Kind::Whole, more: false, continues: true, sealed: true, len: 5, seq: 2 };
     assert_eq!((fragment.total_len(), fragment.seal_at()), (16 + 8 + 8, Some(16 + 8)));
     let last = Fragment { kind: Kind::Middle, sealed: false, ..fragment };
     assert_eq!((last.total_len(), last.seal_at()), (16 + 8, None));

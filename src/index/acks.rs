@@ -13,8 +13,9 @@ use crate::storage::{Storage, StorageFile};
 
 /// Where one consumer's acknowledged ranges are stored. Owned by that consumer, under its lock.
 ///
-/// The place lies in another sector, and a power cut may leave one that is older than the ranges, back to the one of the last
-/// sync. So the slot states everything that is done from that one on: what a flush made durable is never left out of it.
+/// The place lies in another sector, and a power cut may leave one that is older than the ranges,
+/// back to the one of the last sync. So the slot states everything that is done from that one on:
+/// what a flush made durable is never left out of it.
 #[derive(Debug)]
 pub(crate) struct AcksRow<F> {
     sheet: Sheet<F>,
@@ -23,15 +24,16 @@ pub(crate) struct AcksRow<F> {
     owner: u32,
     number: u64,
     syncs: Arc<Syncs>,
-    /// From that number on everything done is stated; the place on the disk is not before it. `None` when nothing is stated.
+    /// From that number on everything done is stated; the place on the disk is not before it.
+    /// `None` when nothing is stated.
     from: Option<u64>,
     /// A later place, and the [mark](Syncs::mark) behind which it is on the disk.
     next_from: Option<(u64, u64)>,
 }
 
 impl<F: StorageFile> AcksRow<F> {
-    /// Stores the ranges, all of them behind the `place` that is stored, beside those before, which stay whole until these
-    /// are.
+    /// Stores the ranges, all of them behind the `place` that is stored, beside those before, which
+    /// stay whole until these are.
     pub(crate) fn store(&mut self, place: u64, ranges: impl Iterator<Item = (u64, u64)>) {
         let mut from = self.from.map_or(place, |from| from.min(place));
         match self.next_from {
@@ -46,7 +48,8 @@ impl<F: StorageFile> AcksRow<F> {
             self.next_from = Some((place, self.syncs.ticket()));
         }
         // No longer than a range can be told.
-        let passed = (from < place).then(|| (from.max(place.saturating_sub(u64::from(u32::MAX))), place - 1));
+        let passed = (from < place)
+            .then(|| (from.max(place.saturating_sub(u64::from(u32::MAX))), place - 1));
         self.number = self.number.wrapping_add(1);
         let mut bytes = [0; ACKS_SLOT_LEN];
         let ranges = passed.into_iter().chain(ranges);
@@ -71,13 +74,16 @@ pub(crate) enum AcksRowIs {
 }
 
 impl<S: Storage> Index<S> {
-    /// The row in which the consumer's acknowledgements are remembered: its own, or a free one. `None` when there is no
-    /// room for one.
+    /// The row in which the consumer's acknowledgements are remembered: its own, or a free one.
+    /// `None` when there is no room for one.
     pub(crate) fn acks_row(&self, row: u32, name: &str, room: u64) -> Option<AcksRow<S::File>> {
         let mut extents = self.extents.lock();
         let rows = rows_of(&extents.sheets, ExtentKind::Acks) as usize;
         extents.acks_rows.resize(rows, None);
-        let own = extents.acks_rows.iter().position(|owner| owner.is_some_and(|owner| owner.consumer == row));
+        let own = extents
+            .acks_rows
+            .iter()
+            .position(|owner| owner.is_some_and(|owner| owner.consumer == row));
         let at = match own.or_else(|| extents.acks_rows.iter().position(Option::is_none)) {
             Some(at) => at,
             None => {
@@ -87,7 +93,8 @@ impl<S: Storage> Index<S> {
         };
         let rows = rows_of(&extents.sheets, ExtentKind::Acks) as usize;
         extents.acks_rows.resize(rows, None);
-        let owner = extents.acks_rows[at].unwrap_or(AcksOwner { consumer: row, number: 0, from: None });
+        let owner =
+            extents.acks_rows[at].unwrap_or(AcksOwner { consumer: row, number: 0, from: None });
         let (sheet, offset) = row_of(&extents.sheets, ExtentKind::Acks, at as u32)?;
         let seed = Place::seed(&self.queue_id, name.as_bytes());
         if own.is_none() {
@@ -107,12 +114,15 @@ impl<S: Storage> Index<S> {
         Some(slot)
     }
 
-    /// Makes it durable that nothing is remembered for the consumer: what it is told from now on must not be taken for
-    /// what was acknowledged before.
+    /// Makes it durable that nothing is remembered for the consumer: what it is told from now on
+    /// must not be taken for what was acknowledged before.
     pub(crate) fn clear_acks(&self, row: u32, then: AcksRowIs) -> Result<()> {
         {
             let mut extents = self.extents.lock();
-            let own = extents.acks_rows.iter().position(|owner| owner.is_some_and(|owner| owner.consumer == row));
+            let own = extents
+                .acks_rows
+                .iter()
+                .position(|owner| owner.is_some_and(|owner| owner.consumer == row));
             let Some(at) = own else {
                 return Ok(());
             };

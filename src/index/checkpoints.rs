@@ -41,12 +41,14 @@ impl<S: Storage> Index<S> {
         (checkpoints.newest, checkpoints.newest_is_durable)
     }
 
-    /// Writes a checkpoint and makes it, and every place stored before, durable. What it names durable must be so.
+    /// Writes a checkpoint and makes it, and every place stored before, durable. What it names
+    /// durable must be so.
     pub(crate) fn write_checkpoint(&self, change: impl FnOnce(&mut Checkpoint)) -> Result<()> {
         let mut checkpoints = self.checkpoints.lock();
         if !checkpoints.newest_is_durable && !planted!(SlotOverwrittenWithoutR1) {
-            // R1: the half recovery chose may exist in the page cache alone. It is stored again (a page whose writing
-            // failed once counts as clean) and made durable before the other one is touched.
+            // R1: the half recovery chose may exist in the page cache alone. It is stored again (a
+            // page whose writing failed once counts as clean) and made durable before the other one
+            // is touched.
             let bytes = checkpoints.newest.encode(&self.queue_id);
             if checkpoints.newest.number > 0 {
                 self.sheet.copy_in(checkpoints.newest_in.offset(), &bytes);
@@ -74,13 +76,20 @@ impl<S: Storage> Index<S> {
         Ok(())
     }
 
-    /// Makes every place stored before durable, and that the last opening's end is no longer the end: what is done to the
-    /// segments now must not be missed by an opening that believes in a clean end.
+    /// Makes every place stored before durable, and that the last opening's end is no longer the
+    /// end: what is done to the segments now must not be missed by an opening that believes in a
+    /// clean end.
     ///
-    /// And where the durable part of the queue ends, `(position, seq)`, when that is news: what is held may begin in the middle
-    /// of a batch afterwards, whose rest counts because it is durable, and for no other reason. And what was given up, and the
-    /// first number that is `held` afterwards: what is missing from there on was lost.
-    pub(crate) fn sync_for_change(&self, durable: (u64, u64), given_up: &Mutex<GivenUp>, held: u64) -> Result<()> {
+    /// And where the durable part of the queue ends, `(position, seq)`, when that is news: what is
+    /// held may begin in the middle of a batch afterwards, whose rest counts because it is durable,
+    /// and for no other reason. And what was given up, and the first number that is `held`
+    /// afterwards: what is missing from there on was lost.
+    pub(crate) fn sync_for_change(
+        &self,
+        durable: (u64, u64),
+        given_up: &Mutex<GivenUp>,
+        held: u64,
+    ) -> Result<()> {
         if planted!(RecycledBeforePlacesAreSynced) {
             return Ok(());
         }

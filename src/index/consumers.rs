@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::format::{
-    self, ACKS_ROW_LEN, ACKS_SLOT_LEN, Acks, CONSUMER_ROWS, ConsumerAt, Extent, ExtentKind, INDEX_NAME, NAME_ROW_LEN,
-    PLACE_HALF_LEN, PLACE_SLOT_LEN, Place, place_at,
+    self, ACKS_ROW_LEN, ACKS_SLOT_LEN, Acks, CONSUMER_ROWS, ConsumerAt, Extent, ExtentKind,
+    INDEX_NAME, NAME_ROW_LEN, PLACE_HALF_LEN, PLACE_SLOT_LEN, Place, place_at,
 };
 use crate::index::Index;
 use crate::index::extents::{Extents, extent_of, row_of, rows_of};
@@ -23,8 +23,8 @@ pub(crate) struct PlaceRow<F> {
 const COPIED_EVERY: u64 = 64;
 
 impl<F: StorageFile> PlaceRow<F> {
-    /// Stores a new place beside the one before, which stays whole until this one is: a kill between two stores, or a
-    /// torn page, leaves one of the two.
+    /// Stores a new place beside the one before, which stays whole until this one is: a kill
+    /// between two stores, or a torn page, leaves one of the two.
     #[inline]
     pub(crate) fn store(&mut self, position: u64, seq: u64) {
         self.number += 1;
@@ -60,25 +60,37 @@ impl<S: Storage> Index<S> {
             None => {
                 // The first row is the default consumer's.
                 let free = |row: &u32| !extents.consumers.contains(row);
-                // One was removed from it, and the disk does not know yet: what is left there may be half of either.
-                let unknown = |row: &u32| extents.removed.get(row).is_some_and(|mark| !self.syncs.is_past(*mark));
+                // One was removed from it, and the disk does not know yet: what is left there may
+                // be half of either.
+                let unknown = |row: &u32| {
+                    extents.removed.get(row).is_some_and(|mark| !self.syncs.is_past(*mark))
+                };
                 let rows = rows_of(&extents.sheets, ExtentKind::Consumers);
                 let known = (1..rows).find(|row| free(row) && !unknown(row));
                 let row = known.or_else(|| (1..).find(free)).unwrap_or(u32::MAX);
                 if row >= rows_of(&extents.sheets, ExtentKind::Consumers) {
-                    self.add_extent(&mut extents, ExtentKind::Consumers, CONSUMER_ROWS as u32, room)
-                        .map_err(|error| Error::io("grow", storage.path().join(INDEX_NAME), error))?;
+                    self.add_extent(
+                        &mut extents,
+                        ExtentKind::Consumers,
+                        CONSUMER_ROWS as u32,
+                        room,
+                    )
+                    .map_err(|error| Error::io("grow", storage.path().join(INDEX_NAME), error))?;
                 }
                 row
             }
         };
         let Some((sheet, at)) = consumer_of(&extents.sheets, row) else {
-            return Err(Error::internal(&self.directory, "the index grew by consumers' rows, and has no row for one"));
+            return Err(Error::internal(
+                &self.directory,
+                "the index grew by consumers' rows, and has no row for one",
+            ));
         };
         let seed = Place::seed(&self.queue_id, name.as_bytes());
         let mut slot = PlaceRow { sheet: sheet.share(), at, seed, number: place.number };
         if known.is_none() {
-            // One of that name may have been removed from the row, and not all of that be on the disk.
+            // One of that name may have been removed from the row, and not all of that be on the
+            // disk.
             slot.number = newest_place(sheet, at, seed).map_or(0, |place| place.number);
             self.clear_former(&extents, row, seed, &mut slot)?;
             slot.store(place.position, place.seq);
@@ -103,9 +115,9 @@ impl<S: Storage> Index<S> {
         Ok((row, slot))
     }
 
-    /// One of that name may have been in the row whose place or acknowledgements reached the disk before a power cut, and whose name
-    /// or place did not: the new one has acknowledged nothing, and did not stand there. Durable before there is a name or a place
-    /// for it.
+    /// One of that name may have been in the row whose place or acknowledgements reached the disk
+    /// before a power cut, and whose name or place did not: the new one has acknowledged nothing,
+    /// and did not stand there. Durable before there is a name or a place for it.
     fn clear_former(
         &self,
         extents: &Extents<S::File>,
@@ -113,14 +125,17 @@ impl<S: Storage> Index<S> {
         seed: u32,
         slot: &mut PlaceRow<S::File>,
     ) -> Result<()> {
-        let mut was_used = newest_place(&slot.sheet, slot.at, seed).is_some_and(|place| !place.is_removed());
+        let mut was_used =
+            newest_place(&slot.sheet, slot.at, seed).is_some_and(|place| !place.is_removed());
         if was_used {
             let removed = Place::removed(0);
             slot.store(removed.position, removed.seq);
         }
         for at in 0..rows_of(&extents.sheets, ExtentKind::Acks) {
             let is_owned = extents.acks_rows.get(at as usize).is_some_and(Option::is_some);
-            let Some((sheet, offset)) = row_of(&extents.sheets, ExtentKind::Acks, at).filter(|_| !is_owned) else {
+            let Some((sheet, offset)) =
+                row_of(&extents.sheets, ExtentKind::Acks, at).filter(|_| !is_owned)
+            else {
                 continue;
             };
             let mut bytes = [0; ACKS_ROW_LEN];
@@ -133,13 +148,14 @@ impl<S: Storage> Index<S> {
         if was_used { self.sync() } else { Ok(()) }
     }
 
-    /// The consumer is gone. Its place says so, beside the one before: a power cut that undoes a part of this leaves it where
-    /// it was, or gone, and never where it was earlier.
+    /// The consumer is gone. Its place says so, beside the one before: a power cut that undoes a
+    /// part of this leaves it where it was, or gone, and never where it was earlier.
     pub(crate) fn remove_consumer(&self, row: u32, name: &str) {
         let mut extents = self.extents.lock();
         if let Some((sheet, at)) = consumer_of(&extents.sheets, row) {
             let seed = Place::seed(&self.queue_id, name.as_bytes());
-            let place = Place::removed(newest_place(sheet, at, seed).map_or(0, |place| place.number) + 1);
+            let place =
+                Place::removed(newest_place(sheet, at, seed).map_or(0, |place| place.number) + 1);
             let half = at.pair + (place.number & 1) as usize * PLACE_HALF_LEN;
             sheet.store_row(half, place.words(), place.crc(seed));
             sheet.copy_in(at.name, &[0; NAME_ROW_LEN]);
@@ -154,7 +170,10 @@ impl<S: Storage> Index<S> {
 fn consumer_of<F>(sheets: &[(Extent, Sheet<F>)], row: u32) -> Option<(&Sheet<F>, ConsumerAt)> {
     let (sheet, extent, offset, row) = extent_of(sheets, ExtentKind::Consumers, row)?;
     let at = ConsumerAt::new(row, extent.rows);
-    Some((sheet, ConsumerAt { name: offset + at.name, pair: offset + at.pair, copy: offset + at.copy }))
+    Some((
+        sheet,
+        ConsumerAt { name: offset + at.name, pair: offset + at.pair, copy: offset + at.copy },
+    ))
 }
 
 /// The newest of a consumer's places, which may say that it was removed.

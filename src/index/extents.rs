@@ -1,11 +1,13 @@
-//! The extents: where the rows of segments, consumers and acknowledgements lie, and how more of them come to be.
+//! The extents: where the rows of segments, consumers and acknowledgements lie, and how more of
+//! them come to be.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::Ordering;
 
 use crate::format::{
-    EXTENT_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind, SEGMENT_ROW_LEN, SEGMENT_ROWS, SegmentHeader, index_at,
+    EXTENT_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind, SEGMENT_ROW_LEN, SEGMENT_ROWS, SegmentHeader,
+    index_at,
 };
 use crate::index::Index;
 use crate::index::image::{AcksOwner, IndexImage, first_extents};
@@ -18,14 +20,19 @@ pub(super) struct Extents<F> {
     pub(super) file_len: u64,
     /// Rows of consumers that exist.
     pub(super) consumers: BTreeSet<u32>,
-    /// Rows that consumers were removed from, and the [mark](Syncs::mark) behind which the disk knows.
+    /// Rows that consumers were removed from, and the [mark](Syncs::mark) behind which the disk
+    /// knows.
     pub(super) removed: BTreeMap<u32, u64>,
     /// By row of acknowledgements: whose it is.
     pub(super) acks_rows: Vec<Option<AcksOwner>>,
 }
 
 impl<F> Extents<F> {
-    pub(super) fn of(image: &IndexImage, sheets: Vec<(Extent, Sheet<F>)>, file_len: u64) -> Extents<F> {
+    pub(super) fn of(
+        image: &IndexImage,
+        sheets: Vec<(Extent, Sheet<F>)>,
+        file_len: u64,
+    ) -> Extents<F> {
         Extents {
             sheets,
             file_len,
@@ -37,9 +44,14 @@ impl<F> Extents<F> {
 }
 
 impl<S: Storage> Index<S> {
-    /// Notes the segment in `slot`; `None` clears the row. The file may grow by `room` bytes. False when there is no row for it and none could be made:
-    /// then the rows must not be believed.
-    pub(crate) fn write_segment_row(&self, slot: u32, header: Option<&SegmentHeader>, room: u64) -> bool {
+    /// Notes the segment in `slot`; `None` clears the row. The file may grow by `room` bytes. False
+    /// when there is no row for it and none could be made: then the rows must not be believed.
+    pub(crate) fn write_segment_row(
+        &self,
+        slot: u32,
+        header: Option<&SegmentHeader>,
+        room: u64,
+    ) -> bool {
         let mut extents = self.extents.lock();
         if row_of(&extents.sheets, ExtentKind::Segments, slot).is_none() {
             if header.is_none() {
@@ -49,7 +61,8 @@ impl<S: Storage> Index<S> {
             if slot > 4 * rows_of(&extents.sheets, ExtentKind::Segments) {
                 return false;
             }
-            let rows = (slot + 1).next_multiple_of(SEGMENT_ROWS as u32).max(2 * SEGMENT_ROWS as u32);
+            let rows =
+                (slot + 1).next_multiple_of(SEGMENT_ROWS as u32).max(2 * SEGMENT_ROWS as u32);
             if self.add_extent(&mut extents, ExtentKind::Segments, rows, room).is_err() {
                 return false;
             }
@@ -62,8 +75,8 @@ impl<S: Storage> Index<S> {
         true
     }
 
-    /// Rows of `kind` are added behind the end of the file, in space that is allocated before it is noted.
-    /// At most `room` bytes may be added.
+    /// Rows of `kind` are added behind the end of the file, in space that is allocated before it is
+    /// noted. At most `room` bytes may be added.
     pub(super) fn add_extent(
         &self,
         extents: &mut Extents<S::File>,
@@ -73,7 +86,10 @@ impl<S: Storage> Index<S> {
     ) -> io::Result<()> {
         let added = extents.sheets.len() - first_extents().len();
         if added >= EXTENT_ROWS {
-            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "the index file has no row for another extent"));
+            return Err(io::Error::new(
+                io::ErrorKind::QuotaExceeded,
+                "the index file has no row for another extent",
+            ));
         }
         let have = rows_of(&extents.sheets, kind);
         let page = crate::memory::page_size();
@@ -107,8 +123,8 @@ pub(super) fn rows_of<F>(sheets: &[(Extent, Sheet<F>)], kind: ExtentKind) -> u32
     sheets.iter().filter(|(extent, _)| extent.kind == kind).map(|(extent, _)| extent.rows).sum()
 }
 
-/// The sheet that holds row `row` of `kind`, the row's extent, the extent's offset in the sheet, and the row's number in
-/// the extent.
+/// The sheet that holds row `row` of `kind`, the row's extent, the extent's offset in the sheet,
+/// and the row's number in the extent.
 pub(super) fn extent_of<F>(
     sheets: &[(Extent, Sheet<F>)],
     kind: ExtentKind,
@@ -119,7 +135,8 @@ pub(super) fn extent_of<F>(
             continue;
         }
         if row < extent.rows {
-            // The first extents lie in the sheet of the file's beginning, each other one has its own.
+            // The first extents lie in the sheet of the file's beginning, each other one has its
+            // own.
             let offset = extent.offset as usize;
             return Some((sheet, extent, if offset < index_at::END { offset } else { 0 }, row));
         }
@@ -129,7 +146,11 @@ pub(super) fn extent_of<F>(
 }
 
 /// The sheet that holds row `row` of `kind`, and the row's offset in it.
-pub(super) fn row_of<F>(sheets: &[(Extent, Sheet<F>)], kind: ExtentKind, row: u32) -> Option<(&Sheet<F>, usize)> {
+pub(super) fn row_of<F>(
+    sheets: &[(Extent, Sheet<F>)],
+    kind: ExtentKind,
+    row: u32,
+) -> Option<(&Sheet<F>, usize)> {
     let (sheet, extent, offset, row) = extent_of(sheets, kind, row)?;
     Some((sheet, offset + row as usize * extent.row_len()))
 }

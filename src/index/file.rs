@@ -43,8 +43,15 @@ impl<S: Storage> IndexFile<S> {
             let end = match header {
                 // How far the extents reach.
                 Ok(queue_id) => (0..EXTENT_ROWS)
-                    .map_while(|row| Extent::decode(bytes.get(index_at::EXTENTS + row * EXTENT_ROW_LEN..)?, &queue_id))
-                    .map(|extent| u64::from(extent.offset) + u64::from(extent.rows) * extent.row_len() as u64)
+                    .map_while(|row| {
+                        Extent::decode(
+                            bytes.get(index_at::EXTENTS + row * EXTENT_ROW_LEN..)?,
+                            &queue_id,
+                        )
+                    })
+                    .map(|extent| {
+                        u64::from(extent.offset) + u64::from(extent.rows) * extent.row_len() as u64
+                    })
                     .max()
                     .unwrap_or(0),
                 // Whose they are is not known yet.
@@ -60,8 +67,8 @@ impl<S: Storage> IndexFile<S> {
         Ok(Some(IndexFile { file, bytes, header, unreadable }))
     }
 
-    /// The queue whose index it is. Where the header is damaged the id in it counts all the same when anything that is seeded with
-    /// it validates.
+    /// The queue whose index it is. Where the header is damaged the id in it counts all the same
+    /// when anything that is seeded with it validates.
     pub(crate) fn queue_id(&self) -> Option<[u8; 16]> {
         self.header.ok().or_else(|| {
             let id = format::index_id(&self.bytes)?;
@@ -70,23 +77,32 @@ impl<S: Storage> IndexFile<S> {
         })
     }
 
-    /// The header was never written, or never reached the disk: it does with the first sync of the file, so nothing in it was ever
-    /// synced.
+    /// The header was never written, or never reached the disk: it does with the first sync of the
+    /// file, so nothing in it was ever synced.
     pub(crate) fn was_being_made(&self) -> bool {
         self.bytes.iter().take(format::INDEX_HEADER_LEN).all(|byte| *byte == 0)
     }
 
-    /// The file, with its header written again if that is damaged. Best effort: the next opening knows it as well.
+    /// The file, with its header written again if that is damaged. Best effort: the next opening
+    /// knows it as well.
     pub(crate) fn repaired(self, queue_id: &[u8; 16], now: u64) -> S::File {
         if self.header.is_err() {
-            let _ = self.file.write_at(&format::encode_index_header(queue_id, now), index_at::INDEX_HEADER as u64);
+            let _ = self.file.write_at(
+                &format::encode_index_header(queue_id, now),
+                index_at::INDEX_HEADER as u64,
+            );
         }
         self.file
     }
 }
 
 /// As [`read_full`], around what cannot be read: that is left as it is, and said.
-fn read_around<F: StorageFile>(file: &F, buf: &mut [u8], offset: u64, unreadable: &mut bool) -> usize {
+fn read_around<F: StorageFile>(
+    file: &F,
+    buf: &mut [u8],
+    offset: u64,
+    unreadable: &mut bool,
+) -> usize {
     match read_full(file, buf, offset) {
         Ok(read) => read,
         Err(_) if buf.len() <= SECTOR => {
@@ -109,5 +125,6 @@ fn read_around<F: StorageFile>(file: &F, buf: &mut [u8], offset: u64, unreadable
 /// What a disk cannot read is a multiple of so many bytes.
 const SECTOR: usize = 512;
 
-/// An index longer by more than this, and than twice what is used of it, was not left so by a queue.
+/// An index longer by more than this, and than twice what is used of it, was not left so by a
+/// queue.
 pub(super) const LARGEST_REST: u64 = 16 << 20;

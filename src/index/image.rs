@@ -1,12 +1,13 @@
 //! What the bytes of an index file say, whatever they are.
 //!
-//! Each part is read for itself: what does not validate is left out, and nothing is believed here that the caller has to decide
-//! about (the live part above all, which is true only while the storage says so).
+//! Each part is read for itself: what does not validate is left out, and nothing is believed here
+//! that the caller has to decide about (the live part above all, which is true only while the
+//! storage says so).
 
 use crate::format::{
-    self, ACKS_ROW_LEN, ACKS_ROWS, ACKS_SLOT_LEN, Acks, CONSUMER_ROWS, Checkpoint, ConsumerAt, EXTENT_ROW_LEN,
-    EXTENT_ROWS, Extent, ExtentKind, LIVE_LEN, NAME_ROW_LEN, PLACE_SLOT_LEN, Place, SEGMENT_ROW_LEN, SEGMENT_ROWS,
-    SegmentHeader, index_at, live_at, place_at,
+    self, ACKS_ROW_LEN, ACKS_ROWS, ACKS_SLOT_LEN, Acks, CONSUMER_ROWS, Checkpoint, ConsumerAt,
+    EXTENT_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind, LIVE_LEN, NAME_ROW_LEN, PLACE_SLOT_LEN, Place,
+    SEGMENT_ROW_LEN, SEGMENT_ROWS, SegmentHeader, index_at, live_at, place_at,
 };
 use crate::index::checkpoints::Half;
 use crate::index::run::Run;
@@ -19,7 +20,8 @@ pub(crate) struct Live {
     pub(crate) pid: u32,
     /// `None` when neither of its two copies is valid.
     pub(crate) run: Option<Run>,
-    /// Position and sequence number of the tail; `None` when a kill came between their stores, or they are damaged.
+    /// Position and sequence number of the tail; `None` when a kill came between their stores, or
+    /// they are damaged.
     pub(crate) tail: Option<(u64, u64)>,
     /// Position and sequence number before which everything is on disk, as far as a flush has said.
     pub(crate) synced: Option<(u64, u64)>,
@@ -65,21 +67,29 @@ pub(crate) struct AcksOwner {
     pub(crate) consumer: u32,
     /// Number of the newest slot.
     pub(crate) number: u64,
-    /// From that number on the newest slot states everything that is done; `None` when it states nothing.
+    /// From that number on the newest slot states everything that is done; `None` when it states
+    /// nothing.
     pub(crate) from: Option<u64>,
 }
 
 impl IndexImage {
-    /// Reads what is valid for the queue `queue_id` and leaves out the rest. Never fails, never allocates more than the
-    /// bytes there are.
+    /// Reads what is valid for the queue `queue_id` and leaves out the rest. Never fails, never
+    /// allocates more than the bytes there are.
     pub(crate) fn read(bytes: &[u8], queue_id: &[u8; 16]) -> IndexImage {
         let mut image = IndexImage::default();
-        let a = bytes.get(index_at::CHECKPOINT_A..).and_then(|slot| Checkpoint::decode(slot, queue_id));
-        let b = bytes.get(index_at::CHECKPOINT_B..).and_then(|slot| Checkpoint::decode(slot, queue_id));
+        let a =
+            bytes.get(index_at::CHECKPOINT_A..).and_then(|slot| Checkpoint::decode(slot, queue_id));
+        let b =
+            bytes.get(index_at::CHECKPOINT_B..).and_then(|slot| Checkpoint::decode(slot, queue_id));
         (image.newest_in, image.checkpoint) =
-            if b.map(|half| half.number) > a.map(|half| half.number) { (Half::B, b) } else { (Half::A, a) };
+            if b.map(|half| half.number) > a.map(|half| half.number) {
+                (Half::B, b)
+            } else {
+                (Half::A, a)
+            };
         for offset in [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B] {
-            // A torn slot's number may be anything: one absurdly high would end the numbering, so it is not followed.
+            // A torn slot's number may be anything: one absurdly high would end the numbering, so
+            // it is not followed.
             let number = u64_at(bytes, offset);
             if number < format::LIMIT {
                 image.slot_number = image.slot_number.max(number);
@@ -96,7 +106,12 @@ impl IndexImage {
                     ExtentKind::Consumers => {
                         let extent_bytes = bytes.get(extent.offset as usize..).unwrap_or(&[]);
                         let at = ConsumerAt::new(row, extent.rows);
-                        image.consumers.extend(read_consumer(extent_bytes, at, consumer_row, queue_id));
+                        image.consumers.extend(read_consumer(
+                            extent_bytes,
+                            at,
+                            consumer_row,
+                            queue_id,
+                        ));
                         consumer_row += 1;
                     }
                     ExtentKind::Segments => {
@@ -122,10 +137,11 @@ impl IndexImage {
         image
     }
 
-    /// A consumer was removed and made again in another row, and a power cut left both: the one farther back, which has
-    /// more to come, counts.
+    /// A consumer was removed and made again in another row, and a power cut left both: the one
+    /// farther back, which has more to come, counts.
     fn leave_out_doubles(&mut self) {
-        self.consumers.sort_by(|a, b| (&a.name, a.place.position).cmp(&(&b.name, b.place.position)));
+        self.consumers
+            .sort_by(|a, b| (&a.name, a.place.position).cmp(&(&b.name, b.place.position)));
         let doubles = &mut self.double_rows;
         self.consumers.dedup_by(|later, first| {
             let is_double = later.name == first.name;
@@ -141,11 +157,15 @@ impl IndexImage {
                 let offset = extent.offset as usize + row as usize * ACKS_ROW_LEN;
                 let owner = u32_at(bytes, offset + format::acks_at::ACKS_OWNER);
                 let other = u32_at(bytes, offset + ACKS_SLOT_LEN + format::acks_at::ACKS_OWNER);
-                let found = self.consumers.iter_mut().filter(|consumer| [owner, other].contains(&consumer.row));
+                let found = self
+                    .consumers
+                    .iter_mut()
+                    .filter(|consumer| [owner, other].contains(&consumer.row));
                 let found = found.filter_map(|consumer| {
                     let seed = Place::seed(queue_id, consumer.name.as_bytes());
                     let slots = [offset, offset + ACKS_SLOT_LEN].into_iter();
-                    let slots = slots.filter_map(|slot| Acks::decode(bytes.get(slot..)?, consumer.row, seed));
+                    let slots = slots
+                        .filter_map(|slot| Acks::decode(bytes.get(slot..)?, consumer.row, seed));
                     Some((slots.max_by_key(|slot| slot.number)?, consumer))
                 });
                 let newest = found.max_by_key(|(slot, _)| slot.number);
@@ -160,11 +180,15 @@ impl IndexImage {
 }
 
 pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
-    bytes.get(offset..offset + 8).map_or(0, <byteorder::LittleEndian as byteorder::ByteOrder>::read_u64)
+    bytes
+        .get(offset..offset + 8)
+        .map_or(0, <byteorder::LittleEndian as byteorder::ByteOrder>::read_u64)
 }
 
 pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
-    bytes.get(offset..offset + 4).map_or(0, <byteorder::LittleEndian as byteorder::ByteOrder>::read_u32)
+    bytes
+        .get(offset..offset + 4)
+        .map_or(0, <byteorder::LittleEndian as byteorder::ByteOrder>::read_u32)
 }
 
 fn read_live(bytes: &[u8], queue_id: &[u8; 16]) -> Live {
@@ -182,9 +206,14 @@ fn read_live(bytes: &[u8], queue_id: &[u8; 16]) -> Live {
     Live {
         token: CacheToken { place, mount: u64_at(bytes, live_at::MOUNT_TOKEN) },
         pid: u32_at(bytes, live_at::LIVE_PID),
-        run: [live_at::RUN_A, live_at::RUN_B].into_iter().find_map(|at| Run::decode(&bytes[at..], queue_id)),
+        run: [live_at::RUN_A, live_at::RUN_B]
+            .into_iter()
+            .find_map(|at| Run::decode(&bytes[at..], queue_id)),
         tail: spot(live_at::TAIL_POSITION, live_at::TAIL_SEQ, live_at::TAIL_CHECK),
-        synced: [live_at::SYNCED_A, live_at::SYNCED_B].into_iter().filter_map(|at| spot(at, at + 8, at + 16)).max(),
+        synced: [live_at::SYNCED_A, live_at::SYNCED_B]
+            .into_iter()
+            .filter_map(|at| spot(at, at + 8, at + 16))
+            .max(),
     }
 }
 
@@ -208,14 +237,28 @@ fn read_extents(bytes: &[u8], queue_id: &[u8; 16]) -> Vec<Extent> {
 pub(crate) fn first_extents() -> [Extent; 3] {
     [
         Extent { kind: ExtentKind::Acks, offset: index_at::ACKS as u32, rows: ACKS_ROWS as u32 },
-        Extent { kind: ExtentKind::Consumers, offset: index_at::CONSUMERS as u32, rows: CONSUMER_ROWS as u32 },
-        Extent { kind: ExtentKind::Segments, offset: index_at::SEGMENTS as u32, rows: SEGMENT_ROWS as u32 },
+        Extent {
+            kind: ExtentKind::Consumers,
+            offset: index_at::CONSUMERS as u32,
+            rows: CONSUMER_ROWS as u32,
+        },
+        Extent {
+            kind: ExtentKind::Segments,
+            offset: index_at::SEGMENTS as u32,
+            rows: SEGMENT_ROWS as u32,
+        },
     ]
 }
 
-/// The consumer whose parts lie there in its extent. Its name is the one under which one of its places validates: a name
-/// that was lost with its sector stands in the copy again, when it is short.
-fn read_consumer(extent: &[u8], at: ConsumerAt, row: u32, queue_id: &[u8; 16]) -> Option<ConsumerRow> {
+/// The consumer whose parts lie there in its extent. Its name is the one under which one of its
+/// places validates: a name that was lost with its sector stands in the copy again, when it is
+/// short.
+fn read_consumer(
+    extent: &[u8],
+    at: ConsumerAt,
+    row: u32,
+    queue_id: &[u8; 16],
+) -> Option<ConsumerRow> {
     let said = extent.get(at.name..at.name + NAME_ROW_LEN).and_then(format::decode_name);
     let copy = extent.get(at.copy..at.copy + PLACE_SLOT_LEN);
     let again = copy.and_then(|copy| format::decode_name(&copy[place_at::PLACE_NAME..]));
@@ -223,7 +266,8 @@ fn read_consumer(extent: &[u8], at: ConsumerAt, row: u32, queue_id: &[u8; 16]) -
     let names = if row == 0 { [Some(""), None] } else { names };
     names.into_iter().flatten().find_map(|name| {
         let seed = Place::seed(queue_id, name.as_bytes());
-        let places = at.places().into_iter().filter_map(|place| Place::decode(extent.get(place..)?, seed));
+        let places =
+            at.places().into_iter().filter_map(|place| Place::decode(extent.get(place..)?, seed));
         let place = places.max_by_key(|place| place.number).filter(|place| !place.is_removed())?;
         Some(ConsumerRow { row, name: name.to_owned(), place, acks: Vec::new() })
     })

@@ -1,5 +1,5 @@
-//! The live part: the words of the tail and of flushes, and the record of the run. Stored without a sync, believed after a mere
-//! process death.
+//! The live part: the words of the tail and of flushes, and the record of the run. Stored without a
+//! sync, believed after a mere process death.
 
 use std::io;
 use std::sync::atomic::{Ordering, fence};
@@ -13,11 +13,12 @@ use crate::index::run::{Next, Run};
 use crate::storage::{Storage, StorageFile, Stores, read_full};
 
 impl<S: Storage> Index<S> {
-    /// Publishes the tail for whoever opens the queue after this process died. The number goes first: see
-    /// `recovery` for what a kill between the stores leaves.
+    /// Publishes the tail for whoever opens the queue after this process died. The number goes
+    /// first: see `recovery` for what a kill between the stores leaves.
     #[inline]
     pub(crate) fn set_tail(&self, position: u64, seq: u64) {
-        self.sheet.store_words(index_at::LIVE + live_at::TAIL_SEQ, tail_words(self.key, position, seq));
+        self.sheet
+            .store_words(index_at::LIVE + live_at::TAIL_SEQ, tail_words(self.key, position, seq));
     }
 
     /// How its words are stored.
@@ -25,15 +26,18 @@ impl<S: Storage> Index<S> {
         self.sheets.file().stores()
     }
 
-    /// As [`set_tail`](Self::set_tail); an error leaves the tail as it was, which is `before`: a position and a number.
+    /// As [`set_tail`](Self::set_tail); an error leaves the tail as it was, which is `before`: a
+    /// position and a number.
     #[inline]
     pub(crate) fn move_tail(&self, position: u64, seq: u64, before: (u64, u64)) -> io::Result<()> {
         let words = tail_words(self.key, position, seq);
-        self.sheet
-            .try_store_words(index_at::LIVE + live_at::TAIL_SEQ, words, || tail_words(self.key, before.0, before.1))
+        self.sheet.try_store_words(index_at::LIVE + live_at::TAIL_SEQ, words, || {
+            tail_words(self.key, before.0, before.1)
+        })
     }
 
-    /// The tail as it was last published: `(position, seq)`; `None` when it is being published just now.
+    /// The tail as it was last published: `(position, seq)`; `None` when it is being published just
+    /// now.
     pub(crate) fn tail(&self) -> Option<(u64, u64)> {
         // What was stored before the check word is seen with it.
         let check = self.sheet.load_u64(index_at::LIVE + live_at::TAIL_CHECK);
@@ -42,12 +46,15 @@ impl<S: Storage> Index<S> {
         (check == format::tail_check(self.key, position, seq)).then_some((position, seq))
     }
 
-    /// Notes that everything before is on disk: the next opening must not know less, or it gives back what a flush has
-    /// promised. One of the two slots is whole at any time.
+    /// Notes that everything before is on disk: the next opening must not know less, or it gives
+    /// back what a flush has promised. One of the two slots is whole at any time.
     pub(crate) fn set_synced(&self, position: u64, seq: u64) {
         let word = |at| self.sheet.load_u64_relaxed(index_at::LIVE + at);
-        let older =
-            if word(live_at::SYNCED_A) <= word(live_at::SYNCED_B) { live_at::SYNCED_A } else { live_at::SYNCED_B };
+        let older = if word(live_at::SYNCED_A) <= word(live_at::SYNCED_B) {
+            live_at::SYNCED_A
+        } else {
+            live_at::SYNCED_B
+        };
         let at = index_at::LIVE + older;
         self.sheet.store_u64(at + 16, 0);
         self.sheet.store_u64(at + 8, seq);
@@ -59,9 +66,9 @@ impl<S: Storage> Index<S> {
     pub(crate) fn begin_run(&self, live: &Live) {
         let at = index_at::LIVE;
         let sheet = &self.sheet;
-        // Never believed while it is half written: the token goes last. Where the old part was believed, what is stored
-        // over it says the same, or what became true since, part by part: it stays believed, or a kill in this opening
-        // would count as a power cut.
+        // Never believed while it is half written: the token goes last. Where the old part was
+        // believed, what is stored over it says the same, or what became true since, part by part:
+        // it stays believed, or a kill in this opening would count as a power cut.
         let mut token = [0; 24];
         sheet.copy_out(at + live_at::CACHE_TOKEN, &mut token);
         let is_new = token != live.token.encode();
@@ -105,7 +112,8 @@ impl<S: Storage> Index<S> {
         self.sheet.copy_in(index_at::LIVE + live_at::RUN_B, &bytes);
     }
 
-    /// Changes what the next opening is told of this run, if cached bytes are kept until then. Stored on return.
+    /// Changes what the next opening is told of this run, if cached bytes are kept until then.
+    /// Stored on return.
     fn change_run(&self, change: impl FnOnce(&mut Run)) {
         let mut run = self.run.lock();
         let before = *run;
@@ -115,8 +123,9 @@ impl<S: Storage> Index<S> {
         }
     }
 
-    /// How the next segment begins, now that the last one takes no more records. Said until another one is to begin otherwise: until
-    /// it is durable, the segment that states it may be lost again.
+    /// How the next segment begins, now that the last one takes no more records. Said until another
+    /// one is to begin otherwise: until it is durable, the segment that states it may be lost
+    /// again.
     pub(crate) fn set_next(&self, next: Option<Next>) {
         self.change_run(|run| run.next = next);
     }
@@ -133,8 +142,9 @@ impl<S: Storage> Index<S> {
         self.change_run(|run| run.given_up = *given_up);
     }
 
-    /// Segments are about to be changed: until [`set_changing`](Self::set_changing) takes it back, the segment rows are not to be
-    /// believed. Where this cannot be written nothing may be changed.
+    /// Segments are about to be changed: until [`set_changing`](Self::set_changing) takes it back,
+    /// the segment rows are not to be believed. Where this cannot be written nothing may be
+    /// changed.
     pub(crate) fn begin_changing(&self) -> io::Result<()> {
         if planted!(ChangingNotSaid) {
             return Ok(());
@@ -159,10 +169,13 @@ impl<S: Storage> Index<S> {
     }
 }
 
-/// The process id of whoever holds the queue, and since when, as far as its index tells; 0 and `None` when it does not.
+/// The process id of whoever holds the queue, and since when, as far as its index tells; 0 and
+/// `None` when it does not.
 pub(crate) fn holder<S: Storage>(storage: &S) -> (u32, Option<SystemTime>) {
     let mut live = [0; format::LIVE_LEN];
-    let read = storage.open(INDEX_NAME).and_then(|file| read_full(&file, &mut live, index_at::LIVE as u64));
+    let read = storage
+        .open(INDEX_NAME)
+        .and_then(|file| read_full(&file, &mut live, index_at::LIVE as u64));
     if !matches!(read, Ok(format::LIVE_LEN)) {
         return (0, None);
     }

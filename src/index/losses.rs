@@ -1,10 +1,10 @@
 //! Why messages that are held no longer were given up: to make room, or because they were too old.
 //!
-//! Messages are given up from the oldest on, so the numbers that are gone fall into runs of one cause
-//! each. The end of the latest run of either cause is kept. A number's cause is that of the lowest mark
-//! above it, in whichever order the marks stand: so the last two runs are told as they were, and where
-//! causes changed more often, numbers of earlier runs are told with the cause of the one before the last.
-//! That each of them is gone is told in any case.
+//! Messages are given up from the oldest on, so the numbers that are gone fall into runs of one
+//! cause each. The end of the latest run of either cause is kept. A number's cause is that of the
+//! lowest mark above it, in whichever order the marks stand: so the last two runs are told as they
+//! were, and where causes changed more often, numbers of earlier runs are told with the cause of
+//! the one before the last. That each of them is gone is told in any case.
 
 use crate::error::GapCause;
 use crate::format::Checkpoint;
@@ -45,10 +45,12 @@ impl GivenUp {
         }
     }
 
-    /// Why `seq` was given up, and the first number that was not, or for another cause. `None` when it was not.
+    /// Why `seq` was given up, and the first number that was not, or for another cause. `None` when
+    /// it was not.
     pub(crate) fn cause_of(&self, seq: u64) -> Option<(GapCause, u64)> {
         let marks = [(self.dropped, GapCause::Dropped), (self.expired, GapCause::Expired)];
-        let (end, cause) = marks.into_iter().filter(|(mark, _)| seq < *mark).min_by_key(|(mark, _)| *mark)?;
+        let (end, cause) =
+            marks.into_iter().filter(|(mark, _)| seq < *mark).min_by_key(|(mark, _)| *mark)?;
         Some((cause, end))
     }
 }
@@ -70,7 +72,11 @@ mod tests {
             assert_eq!((given_up.end(), given_up.cause_of(10 * run)), (10 * run, None));
             assert_eq!(given_up.cause_of(10 * run - 1), Some((cause, 10 * run)));
             for seq in 0..10 * (run - 1) {
-                assert_eq!(given_up.cause_of(seq), Some((before, 10 * (run - 1))), "{seq} of {run} runs");
+                assert_eq!(
+                    given_up.cause_of(seq),
+                    Some((before, 10 * (run - 1))),
+                    "{seq} of {run} runs"
+                );
             }
         }
     }

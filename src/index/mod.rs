@@ -1,9 +1,9 @@
 //! The index file: a hint that makes opening quick, and where consumers' places are kept.
 //!
-//! It is mapped as a whole, or else kept in memory and written by calls (`sheet`). Everything in it is
-//! either checksummed, written to two slots in turn, or believed only while the storage says that cached
-//! bytes cannot have been lost (the live part). Lost or damaged, it is made anew from the segments; what
-//! is still valid in the old one (places above all) is carried over.
+//! It is mapped as a whole, or else kept in memory and written by calls (`sheet`). Everything in it
+//! is either checksummed, written to two slots in turn, or believed only while the storage says
+//! that cached bytes cannot have been lost (the live part). Lost or damaged, it is made anew from
+//! the segments; what is still valid in the old one (places above all) is carried over.
 
 mod acks;
 mod checkpoints;
@@ -60,7 +60,8 @@ pub(crate) struct Index<S: Storage> {
     /// The queue's directory, for the texts of errors.
     directory: PathBuf,
     pub(crate) poison: Poison,
-    /// The index is synced by one thread at a time: a failure is heeded before the next one can succeed.
+    /// The index is synced by one thread at a time: a failure is heeded before the next one can
+    /// succeed.
     syncing: Mutex<()>,
 }
 
@@ -72,7 +73,8 @@ impl<S: Storage> Index<S> {
             let mut bytes = vec![0; index_at::END];
             let header = format::encode_index_header(&queue_id, storage.now());
             bytes[index_at::INDEX_HEADER..][..header.len()].copy_from_slice(&header);
-            // Written as a whole: a file in one piece takes no block of its own for saying where its pieces are.
+            // Written as a whole: a file in one piece takes no block of its own for saying where
+            // its pieces are.
             file.write_at(&bytes, 0)
         });
         if let Err(error) = made {
@@ -96,10 +98,9 @@ impl<S: Storage> Index<S> {
         if len < index_at::END as u64 {
             file.allocate(0, index_at::END as u64)?;
         }
-        let ends = image
-            .extents
-            .iter()
-            .map(|extent| u64::from(extent.offset) + u64::from(extent.rows) * extent.row_len() as u64);
+        let ends = image.extents.iter().map(|extent| {
+            u64::from(extent.offset) + u64::from(extent.rows) * extent.row_len() as u64
+        });
         let used = ends.max().unwrap_or(0).max(index_at::END as u64);
         if len > 2 * used + LARGEST_REST && file.set_len(used).is_ok() {
             // Somebody made it longer: it would count against the limit of disk for ever.
@@ -147,13 +148,21 @@ impl<S: Storage> Index<S> {
         store_again(self.sheets.file(), 0, self.len())
     }
 
-    /// The one place where the answer of a sync is looked at while the queue is open: the first that fails poisons the
-    /// queue, and none is made after it. The caller is the only one to sync the file `name`, or the directory when there is
-    /// no name, until this returns.
-    pub(crate) fn heed(&self, name: &str, sync: impl FnOnce() -> Result<(), SyncFailed>) -> Result<()> {
+    /// The one place where the answer of a sync is looked at while the queue is open: the first
+    /// that fails poisons the queue, and none is made after it. The caller is the only one to sync
+    /// the file `name`, or the directory when there is no name, until this returns.
+    pub(crate) fn heed(
+        &self,
+        name: &str,
+        sync: impl FnOnce() -> Result<(), SyncFailed>,
+    ) -> Result<()> {
         self.poison.check()?;
         sync().map_err(|failed| {
-            let error = failed.heeded(if name.is_empty() { self.directory.clone() } else { self.directory.join(name) });
+            let error = failed.heeded(if name.is_empty() {
+                self.directory.clone()
+            } else {
+                self.directory.join(name)
+            });
             self.set_poisoned(&error);
             error
         })
@@ -168,12 +177,14 @@ impl<S: Storage> Index<S> {
         }
     }
 
-    /// Says for the next opening that the page cache may show what the disk does not hold, as a run before this one said.
+    /// Says for the next opening that the page cache may show what the disk does not hold, as a run
+    /// before this one said.
     pub(crate) fn stay_suspect(&self) {
         self.set_flag(FLAG_POISONED, true);
     }
 
-    /// Makes durable what was stored before. Where part of it cannot be written now nothing is lost, and nothing is synced.
+    /// Makes durable what was stored before. Where part of it cannot be written now nothing is
+    /// lost, and nothing is synced.
     pub(crate) fn sync(&self) -> Result<()> {
         let _one_at_a_time = self.syncing.lock();
         let number = self.syncs.begun.fetch_add(1, Ordering::SeqCst) + 1;

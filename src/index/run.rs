@@ -1,5 +1,6 @@
-//! What the index says of the run that is under way, and what a mere process death leaves true: the parts of it that change
-//! seldom. The tail, which changes with every message, is stored for itself.
+//! What the index says of the run that is under way, and what a mere process death leaves true: the
+//! parts of it that change seldom. The tail, which changes with every message, is stored for
+//! itself.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -73,14 +74,18 @@ impl Run {
             flags: LittleEndian::read_u32(&bytes[at::RUN_FLAGS..]),
             next_life: u64_at(at::RUN_NEXT_LIFE),
             lease: u64_at(at::RUN_LEASE),
-            given_up: GivenUp { dropped: u64_at(at::RUN_DROPPED_SEQ), expired: u64_at(at::RUN_EXPIRED_SEQ) },
+            given_up: GivenUp {
+                dropped: u64_at(at::RUN_DROPPED_SEQ),
+                expired: u64_at(at::RUN_EXPIRED_SEQ),
+            },
             next: (next.base != 0).then_some(next),
         };
         let GivenUp { dropped, expired } = run.given_up;
-        let sound = [run.next_life, run.lease, dropped, expired, next.seq].into_iter().all(|n| n < LIMIT)
-            && is_position(next.base)
-            && next.gap <= next.seq
-            && next.reserved <= next.gap;
+        let sound =
+            [run.next_life, run.lease, dropped, expired, next.seq].into_iter().all(|n| n < LIMIT)
+                && is_position(next.base)
+                && next.gap <= next.seq
+                && next.reserved <= next.gap;
         sound.then_some(run)
     }
 }

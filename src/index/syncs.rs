@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Counts the syncs of the index, so that whoever stored something in it can tell whether that is on the disk.
+/// Counts the syncs of the index, so that whoever stored something in it can tell whether that is
+/// on the disk.
 #[derive(Debug, Default)]
 pub(super) struct Syncs {
     pub(super) begun: AtomicU64,

@@ -1,4 +1,5 @@
-//! The index alone, on a simulated disk: what each of its parts leaves behind, whatever happens to the bytes of another.
+//! The index alone, on a simulated disk: what each of its parts leaves behind, whatever happens to
+//! the bytes of another.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,8 @@ use rustix::io::Errno;
 
 use super::*;
 use crate::format::{
-    CONSUMER_ROWS, Checkpoint, ConsumerAt, PLACE_HALF_LEN, Place, SEGMENT_ROWS, SegmentHeader, SegmentState, live_at,
+    CONSUMER_ROWS, Checkpoint, ConsumerAt, PLACE_HALF_LEN, Place, SEGMENT_ROWS, SegmentHeader,
+    SegmentState, live_at,
 };
 use crate::index::image::Live;
 use crate::storage::{CacheToken, Stores};
@@ -46,10 +48,15 @@ fn begin(number: u64) -> Place {
 
 /// The number of the place that the file says of each consumer, by name.
 fn places(storage: &SimStorage) -> BTreeMap<String, u64> {
-    image(storage).consumers.into_iter().map(|consumer| (consumer.name, consumer.place.seq)).collect()
+    image(storage)
+        .consumers
+        .into_iter()
+        .map(|consumer| (consumer.name, consumer.place.seq))
+        .collect()
 }
 
-/// Where the halves of a consumer's place lie in the file, the one first that `stores` stores have written last.
+/// Where the halves of a consumer's place lie in the file, the one first that `stores` stores have
+/// written last.
 fn halves(row: u32, stores: u64) -> [usize; 2] {
     let pair = index_at::CONSUMERS + ConsumerAt::new(row, CONSUMER_ROWS as u32).pair;
     [stores % 2, (stores + 1) % 2].map(|half| pair + half as usize * PLACE_HALF_LEN)
@@ -86,7 +93,8 @@ fn a_place_whose_halves_are_both_damaged_costs_at_most_64_moves() {
 #[test]
 fn what_a_call_refused_is_late_and_written_before_anything_later() {
     let (storage, index) = made(Stores::ByCall);
-    let mut slots = ["a", "b"].map(|name| index.add_consumer(&storage, None, name, begin(1), 0).unwrap().1);
+    let mut slots =
+        ["a", "b"].map(|name| index.add_consumer(&storage, None, name, begin(1), 0).unwrap().1);
     storage.fail_after(Call::Write, 1, Errno::NOSPC, false);
     slots[0].store(64 * 2, 2);
     assert_eq!(places(&storage)["a"], 1, "it was refused");
@@ -150,7 +158,10 @@ fn under_the_token_of_a_run_the_live_part_says_nothing_of_another_run() {
                 assert_eq!((live.tail, live.synced), (spot, spot), "call {nth}");
             }
             // The same token: no byte was lost, and no part may be missing while it is stored anew.
-            assert!(is_new || live.token == next && live.run.is_some() && live.synced.is_some(), "call {nth}");
+            assert!(
+                is_new || live.token == next && live.run.is_some() && live.synced.is_some(),
+                "call {nth}"
+            );
             if killed.is_none() {
                 assert_eq!(live.token, next, "after the last call");
                 break;
@@ -173,7 +184,10 @@ fn a_damaged_part_of_the_live_part_costs_no_other() {
     };
     assert_eq!(damaged(live_at::RUN_A).run.map(|run| run.lease), Some(3));
     assert_eq!(damaged(live_at::RUN_B).run.map(|run| run.lease), Some(3));
-    assert_eq!((damaged(live_at::TAIL_SEQ).tail, damaged(live_at::TAIL_SEQ).synced), (None, Some((32, 4))));
+    assert_eq!(
+        (damaged(live_at::TAIL_SEQ).tail, damaged(live_at::TAIL_SEQ).synced),
+        (None, Some((32, 4)))
+    );
     // The later of the two marks lies in one slot, the one before in the other.
     let mut marks = [live_at::SYNCED_A, live_at::SYNCED_B].map(|at| damaged(at).synced);
     marks.sort_unstable();
@@ -196,18 +210,28 @@ fn the_higher_valid_checkpoint_counts_and_the_other_slot_is_written_next() {
     let (storage, index) = made(Stores::ByMap);
     for number in 1..6u64 {
         write_checkpoint(&index, 8 * number).unwrap();
-        let newest = checkpoints(&storage).iter().position(|position| *position == Some(8 * number)).unwrap();
-        assert_eq!(image(&storage).checkpoint.map(|checkpoint| checkpoint.position), Some(8 * number));
+        let newest = checkpoints(&storage)
+            .iter()
+            .position(|position| *position == Some(8 * number))
+            .unwrap();
+        assert_eq!(
+            image(&storage).checkpoint.map(|checkpoint| checkpoint.position),
+            Some(8 * number)
+        );
         let damaged = storage.power_cut_losing_all();
         flip(&damaged, [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B][newest] + 20);
         let before = image(&damaged).checkpoint.map(|checkpoint| checkpoint.position);
         assert_eq!(before, (number > 1).then(|| 8 * (number - 1)), "{number}");
-        // The next one bears a higher number than the damaged slot (R9), and does not touch the one that counts.
+        // The next one bears a higher number than the damaged slot (R9), and does not touch the one
+        // that counts.
         write_checkpoint(&adopted(&damaged), 800).unwrap();
         let mut left = checkpoints(&damaged).into_iter().flatten().collect::<Vec<_>>();
         left.sort_unstable();
         assert_eq!(left, before.into_iter().chain([800]).collect::<Vec<_>>(), "{number}");
-        assert_eq!(image(&damaged).checkpoint.map(|checkpoint| checkpoint.number), Some(number + 1));
+        assert_eq!(
+            image(&damaged).checkpoint.map(|checkpoint| checkpoint.number),
+            Some(number + 1)
+        );
     }
 }
 
@@ -255,13 +279,18 @@ fn rows_of_segments_go_on_in_further_extents_while_there_is_room_for_those() {
     (0..first).for_each(|slot| assert!(index.write_segment_row(slot, Some(&header(slot)), 0)));
     let len = index.len();
     assert!(!index.write_segment_row(first, Some(&header(first)), 0), "there is no room");
-    assert!(!index.write_segment_row(9 * first, Some(&header(9 * first)), u64::MAX), "a far number");
+    assert!(
+        !index.write_segment_row(9 * first, Some(&header(9 * first)), u64::MAX),
+        "a far number"
+    );
     assert!(index.write_segment_row(first, None, 0), "what has no row needs none");
     assert_eq!((index.len(), storage.read_file(INDEX_NAME).len() as u64), (len, len));
-    (first..2 * first).for_each(|slot| assert!(index.write_segment_row(slot, Some(&header(slot)), u64::MAX)));
+    (first..2 * first)
+        .for_each(|slot| assert!(index.write_segment_row(slot, Some(&header(slot)), u64::MAX)));
     assert!(index.len() > len);
     index.write_segment_row(5, None, 0);
-    let noted: Vec<_> = (0..2 * first).filter(|slot| *slot != 5).map(|slot| (slot, header(slot))).collect();
+    let noted: Vec<_> =
+        (0..2 * first).filter(|slot| *slot != 5).map(|slot| (slot, header(slot))).collect();
     assert_eq!(image(&storage).segments, noted);
     // The next opening goes on with them.
     assert!(adopted(&storage).write_segment_row(2 * first - 1, None, 0));
@@ -286,7 +315,9 @@ fn acknowledged_ranges_state_all_that_is_done_from_the_place_on_the_disk_on() {
     let (storage, index) = made(Stores::ByMap);
     let (row, _) = index.add_consumer(&storage, None, "c", begin(1), 0).unwrap();
     let mut slot = index.acks_row(row, "c", 0).unwrap();
-    let acks = || image(&storage).consumers.into_iter().find(|consumer| consumer.name == "c").unwrap().acks;
+    let acks = || {
+        image(&storage).consumers.into_iter().find(|consumer| consumer.name == "c").unwrap().acks
+    };
     slot.store(1, [(3, 4)].into_iter());
     assert_eq!(acks(), [(3, 4)]);
     // The place goes on, and the disk may still have the one before.
@@ -294,7 +325,11 @@ fn acknowledged_ranges_state_all_that_is_done_from_the_place_on_the_disk_on() {
     assert_eq!(acks(), [(1, 4), (7, 7)]);
     index.sync().unwrap();
     slot.store(8, [(9, 9)].into_iter());
-    assert_eq!(acks(), [(1, 7), (9, 9)], "a place that was stored before that sync is known to be on the disk");
+    assert_eq!(
+        acks(),
+        [(1, 7), (9, 9)],
+        "a place that was stored before that sync is known to be on the disk"
+    );
     index.sync().unwrap();
     slot.store(8, [(9, 9)].into_iter());
     assert_eq!(acks(), [(9, 9)]);

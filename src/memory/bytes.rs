@@ -110,7 +110,13 @@ impl Window {
 
     /// [`append_to`](Self::append_to), and the raw CRC32C `state` continued over these bytes.
     #[inline(always)]
-    pub(crate) fn append_checked(&self, offset: usize, len: usize, state: u32, into: &mut Vec<u8>) -> u32 {
+    pub(crate) fn append_checked(
+        &self,
+        offset: usize,
+        len: usize,
+        state: u32,
+        into: &mut Vec<u8>,
+    ) -> u32 {
         let from = self.at(offset, len);
         into.reserve(len);
         // SAFETY: as in `append_to`.
@@ -158,7 +164,12 @@ impl Window {
     /// Lends the writer's own, uncommitted range for writing: the only `&mut [u8]` there is over a
     /// window. `fill` must not reach the same range through the window.
     #[inline]
-    pub(crate) fn with_mut<R>(&self, offset: usize, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
+    pub(crate) fn with_mut<R>(
+        &self,
+        offset: usize,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> R,
+    ) -> R {
         #[cfg(test)]
         self.before_store();
         let range = self.at(offset, len);
@@ -181,13 +192,21 @@ impl Window {
     /// sees all of it: the payload, then the second word, then the first. `header` makes the words
     /// from the raw CRC32C `state` continued over the payload, before they are stored.
     #[inline(always)]
-    pub(crate) fn put_fragment(&self, offset: usize, payload: &[u8], state: u32, header: impl FnOnce(u32) -> [u64; 2]) {
+    pub(crate) fn put_fragment(
+        &self,
+        offset: usize,
+        payload: &[u8],
+        state: u32,
+        header: impl FnOnce(u32) -> [u64; 2],
+    ) {
         let to = self.words_at(offset, 16 + payload.len());
         #[cfg(test)]
         self.store_half(offset + 16, payload);
         // SAFETY: the window has 16 bytes and the payload's from `to` on; for the rest as in
         // `copy_in`.
-        let state = unsafe { copy_checked(to.cast::<u8>().add(16), payload.as_ptr(), payload.len(), state) };
+        let state = unsafe {
+            copy_checked(to.cast::<u8>().add(16), payload.as_ptr(), payload.len(), state)
+        };
         let [first, second] = header(state);
         #[cfg(test)]
         self.before_store();

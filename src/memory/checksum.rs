@@ -1,11 +1,13 @@
 //! CRC32C (Castagnoli), the checksum of every record and every table in the files.
 //!
-//! Both functions work on the *raw* state: nothing is inverted, so that a checksum can be seeded with what ties a record
-//! to its place and continued over several windows. The usual value of `bytes` is `!crc32c(!0, bytes)`.
+//! Both functions work on the *raw* state: nothing is inverted, so that a checksum can be seeded
+//! with what ties a record to its place and continued over several windows. The usual value of
+//! `bytes` is `!crc32c(!0, bytes)`.
 //!
-//! The processor's CRC instruction takes eight bytes a cycle but answers three cycles later. So three stretches ("lanes")
-//! of the input run side by side, the later two from a zero state, and are joined at the end: a state is moved past
-//! `m` words by multiplying it with `x^(64 m)`, which carry-less multiplication does for any `m` with one constant.
+//! The processor's CRC instruction takes eight bytes a cycle but answers three cycles later. So
+//! three stretches ("lanes") of the input run side by side, the later two from a zero state, and
+//! are joined at the end: a state is moved past `m` words by multiplying it with `x^(64 m)`, which
+//! carry-less multiplication does for any `m` with one constant.
 
 #![expect(unsafe_code, reason = "instructions the processor must first be asked for")]
 
@@ -32,7 +34,9 @@ pub(crate) fn crc32c_words<const N: usize>(state: u32, words: [u64; N]) -> u32 {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     if hardware::available() {
         // SAFETY: the processor has the instruction, as just asked.
-        return words.iter().fold(state, |state, word| unsafe { hardware::word_inline(state, *word) });
+        return words
+            .iter()
+            .fold(state, |state, word| unsafe { hardware::word_inline(state, *word) });
     }
     words.iter().fold(state, |state, word| table::update(state, &word.to_le_bytes()))
 }
@@ -59,22 +63,25 @@ mod hardware {
     #[cfg(target_arch = "x86_64")]
     use self::x86_64::word;
 
-    /// From this many words on the lanes are cut to fit; their bounds take some nanoseconds to work out.
+    /// From this many words on the lanes are cut to fit; their bounds take some nanoseconds to work
+    /// out.
     const FITTED_FROM: usize = 32;
     /// Below that, lanes of fixed length, which the compiler unrolls: this many words...
     const BLOCK: usize = 16;
     /// ... in two lanes of this length and the rest in the third.
     const BLOCK_LANE: usize = 4;
-    /// Words by which the third lane is longer: it works on while the other two are being multiplied.
+    /// Words by which the third lane is longer: it works on while the other two are being
+    /// multiplied.
     const LEAD: usize = 3;
-    /// The longest lane; longer input goes round by round. Joining costs about ten cycles, a lane this long 256.
+    /// The longest lane; longer input goes round by round. Joining costs about ten cycles, a lane
+    /// this long 256.
     const LANE_MAX: usize = 256;
     /// The most words of one round.
     const ROUND: usize = 3 * LANE_MAX + LEAD;
 
-    /// `SHIFT[m]` is x^(64 m - 33): a state times this, taken as a word before which `m - 1` words have been read and
-    /// itself read as the m-th, has been moved past `m` words. (32 of the exponent are reading that word, one is the
-    /// reflected product's alignment.)
+    /// `SHIFT[m]` is x^(64 m - 33): a state times this, taken as a word before which `m - 1` words
+    /// have been read and itself read as the m-th, has been moved past `m` words. (32 of the
+    /// exponent are reading that word, one is the reflected product's alignment.)
     static SHIFT: [u32; 2 * LANE_MAX + LEAD + 3] = {
         let mut shift = [0; 2 * LANE_MAX + LEAD + 3];
         // x^31, which is x^(64 - 33)
@@ -97,7 +104,8 @@ mod hardware {
     const ABSENT: u8 = 2;
     static FOUND: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-    /// Whether the processor has the instructions; a constant where the build requires them, else one load.
+    /// Whether the processor has the instructions; a constant where the build requires them, else
+    /// one load.
     #[inline]
     pub(super) fn available() -> bool {
         if cfg!(miri) {
@@ -120,15 +128,18 @@ mod hardware {
     #[cold]
     fn ask() -> bool {
         #[cfg(target_arch = "x86_64")]
-        let present = std::arch::is_x86_feature_detected!("sse4.2") && std::arch::is_x86_feature_detected!("pclmulqdq");
+        let present = std::arch::is_x86_feature_detected!("sse4.2")
+            && std::arch::is_x86_feature_detected!("pclmulqdq");
         #[cfg(target_arch = "aarch64")]
-        let present = std::arch::is_aarch64_feature_detected!("crc") && std::arch::is_aarch64_feature_detected!("aes");
+        let present = std::arch::is_aarch64_feature_detected!("crc")
+            && std::arch::is_aarch64_feature_detected!("aes");
         FOUND.store(if present { PRESENT } else { ABSENT }, Ordering::Relaxed);
         present
     }
 
-    /// The CRC instruction on its own. The compiler's function for it can be inlined only where the whole caller is compiled for
-    /// processors that have it, and a call costs more than the two or three words that are most often asked for.
+    /// The CRC instruction on its own. The compiler's function for it can be inlined only where the
+    /// whole caller is compiled for processors that have it, and a call costs more than the two or
+    /// three words that are most often asked for.
     ///
     /// # Safety
     ///
@@ -138,7 +149,8 @@ mod hardware {
         #[cfg(target_arch = "x86_64")]
         {
             let mut next = u64::from(state);
-            // SAFETY: registers alone are read and written; the processor has it, as the caller promises.
+            // SAFETY: registers alone are read and written; the processor has it, as the caller
+            // promises.
             unsafe {
                 std::arch::asm!("crc32 {next}, {word}", next = inout(reg) next, word = in(reg) word,
                     options(pure, nomem, nostack, preserves_flags));
@@ -156,7 +168,11 @@ mod hardware {
     #[cfg_attr(target_arch = "aarch64", target_feature(enable = "crc,aes"))]
     pub(super) fn update(state: u32, bytes: &[u8]) -> u32 {
         let words = bytes.as_chunks::<8>().0;
-        if words.len() < FITTED_FROM { update_short(state, words, bytes) } else { update_long(state, words, bytes) }
+        if words.len() < FITTED_FROM {
+            update_short(state, words, bytes)
+        } else {
+            update_long(state, words, bytes)
+        }
     }
 
     /// On its own: what the loop needs of registers, short input would save and load for nothing.
@@ -188,8 +204,9 @@ mod hardware {
         if rest == 0 {
             return state;
         }
-        // Leading zero bytes leave a zero state zero. So the state is folded into the bytes it meets, and these are
-        // read as the end of one word; what of the state reaches beyond them moves down by as many bits.
+        // Leading zero bytes leave a zero state zero. So the state is folded into the bytes it
+        // meets, and these are read as the end of one word; what of the state reaches beyond them
+        // moves down by as many bits.
         let bits = 8 * rest as u32;
         let value = match bytes.last_chunk::<8>() {
             Some(last) => u64::from_le_bytes(*last) >> (64 - bits),
@@ -235,7 +252,9 @@ mod hardware {
 
     #[cfg(target_arch = "x86_64")]
     mod x86_64 {
-        use std::arch::x86_64::{_mm_clmulepi64_si128, _mm_crc32_u64, _mm_cvtsi32_si128, _mm_cvtsi128_si64};
+        use std::arch::x86_64::{
+            _mm_clmulepi64_si128, _mm_crc32_u64, _mm_cvtsi32_si128, _mm_cvtsi128_si64,
+        };
 
         #[target_feature(enable = "sse4.2")]
         #[inline]
@@ -247,7 +266,8 @@ mod hardware {
         #[target_feature(enable = "sse4.2,pclmulqdq")]
         #[inline]
         pub(super) fn multiply(a: u32, b: u32) -> u64 {
-            let product = _mm_clmulepi64_si128::<0>(_mm_cvtsi32_si128(a as i32), _mm_cvtsi32_si128(b as i32));
+            let product =
+                _mm_clmulepi64_si128::<0>(_mm_cvtsi32_si128(a as i32), _mm_cvtsi32_si128(b as i32));
             _mm_cvtsi128_si64(product) as u64
         }
     }
@@ -318,7 +338,9 @@ mod tests {
 
     /// Bit by bit, as the polynomial says.
     fn oracle(state: u32, bytes: &[u8]) -> u32 {
-        bytes.iter().fold(state, |state, &byte| (0..8).fold(state ^ u32::from(byte), |state, _| times_x(state)))
+        bytes.iter().fold(state, |state, &byte| {
+            (0..8).fold(state ^ u32::from(byte), |state, _| times_x(state))
+        })
     }
 
     fn pattern(len: usize) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! Copying, and copying with a checksum in the same pass.
 //!
-//! Measured for the copy and the checksum of one message (GB/s; AMD EPYC, two processors of a virtual machine, medians):
+//! Measured for the copy and the checksum of one message (GB/s; AMD EPYC, two processors of a
+//! virtual machine, medians):
 //!
 //! | bytes | one after the other, from the cache | in one pass | one after the other, from memory | in one pass, fetched ahead |
 //! |---|---|---|---|---|
@@ -14,12 +15,13 @@
 use crate::memory::checksum::crc32c;
 use std::ptr;
 
-/// From this length on the checksum goes along with the copy, piece by piece: each piece is in the first-level cache when it
-/// is read the second time.
+/// From this length on the checksum goes along with the copy, piece by piece: each piece is in the
+/// first-level cache when it is read the second time.
 const TOGETHER_FROM: usize = 1024;
 /// Three lanes of the checksum.
 const CHECKED_PIECE: usize = 1536;
-/// So far ahead of the piece the memory is asked for. What the processor fetches ahead by itself ends at each page.
+/// So far ahead of the piece the memory is asked for. What the processor fetches ahead by itself
+/// ends at each page.
 const FETCH_AHEAD: usize = 8192;
 
 /// Has the processor fetch `len` bytes from `from` on, which need not be there.
@@ -49,8 +51,8 @@ fn verify_long(state: u32, bytes: &[u8]) -> u32 {
     })
 }
 
-/// [`copy_bytes`], and the raw CRC32C `state` continued over what is copied. What lies behind the bytes at `from` may be fetched
-/// too.
+/// [`copy_bytes`], and the raw CRC32C `state` continued over what is copied. What lies behind the
+/// bytes at `from` may be fetched too.
 ///
 /// # Safety
 ///
@@ -86,19 +88,25 @@ unsafe fn copy_checked_long(to: *mut u8, from: *const u8, len: usize, mut state:
     state
 }
 
-/// Copies by memcpy, but for two cases: the shortest lengths, where the call is half the cost; and lengths with
-/// a distance at which some processors' string instructions (FSRM; Zen 3) fall to a twentieth of their speed, which
-/// a payload behind a header, copied from or to a malloc'd buffer, meets as a rule.
+/// Copies by memcpy, but for two cases: the shortest lengths, where the call is half the cost; and
+/// lengths with a distance at which some processors' string instructions (FSRM; Zen 3) fall to a
+/// twentieth of their speed, which a payload behind a header, copied from or to a malloc'd buffer,
+/// meets as a rule.
 ///
 /// # Safety
 ///
-/// `len` bytes readable at `from`, writable at `to`, not overlapping and not written by others meanwhile.
+/// `len` bytes readable at `from`, writable at `to`, not overlapping and not written by others
+/// meanwhile.
 #[inline(always)]
 pub(super) unsafe fn copy_bytes(to: *mut u8, from: *const u8, len: usize) {
     // SAFETY: passed on; `copy_ends::<N>` is reached with `N <= len <= 2 * N`.
     unsafe {
         if len > 128 {
-            if len <= PIECE { ptr::copy_nonoverlapping(from, to, len) } else { copy_long(to, from, len) }
+            if len <= PIECE {
+                ptr::copy_nonoverlapping(from, to, len)
+            } else {
+                copy_long(to, from, len)
+            }
         } else if len >= 64 {
             copy_ends::<64>(to, from, len);
         } else {
@@ -152,8 +160,9 @@ unsafe fn copy_long(to: *mut u8, from: *const u8, len: usize) {
                 }
                 return;
             }
-            // SAFETY: `len` is far above 128. The first 64 bytes, the last 64, and between them blocks that begin
-            // within the first and end before `len`, at addresses of `to` that are multiples of 64.
+            // SAFETY: `len` is far above 128. The first 64 bytes, the last 64, and between them
+            // blocks that begin within the first and end before `len`, at addresses of `to` that
+            // are multiples of 64.
             unsafe {
                 ptr::copy_nonoverlapping(from, to, 64);
                 let mut start = 64 - to.addr() % 64;

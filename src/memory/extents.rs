@@ -1,4 +1,5 @@
-//! Whether a file shares its bytes' place on the disk with another one. (The system answers through a pointer.)
+//! Whether a file shares its bytes' place on the disk with another one. (The system answers through
+//! a pointer.)
 
 use std::fs::File;
 use std::io;
@@ -40,16 +41,16 @@ const FS_IOC_FIEMAP: Opcode = opcode::read_write::<Head>(b'f', 11);
 const LAST: u32 = 1;
 const SHARED: u32 = 0x2000;
 
-/// Whether any byte from `offset` on lies in an extent that another file, or a snapshot, has too: a store there needs new
-/// space. An error where the filesystem does not tell.
+/// Whether any byte from `offset` on lies in an extent that another file, or a snapshot, has too: a
+/// store there needs new space. An error where the filesystem does not tell.
 pub(crate) fn shares_extents(file: &File, offset: u64) -> io::Result<bool> {
     let mut start = offset;
     loop {
         let head = Head { start, length: u64::MAX - start, count: 32, ..Head::default() };
         let mut map = Fiemap { head, extents: [Extent::default(); 32] };
         retry_on_intr(|| {
-            // SAFETY: the opcode reads and writes a `struct fiemap`, which `map` is: plain numbers, with room behind the head
-            // for as many extents as `count` says.
+            // SAFETY: the opcode reads and writes a `struct fiemap`, which `map` is: plain numbers,
+            // with room behind the head for as many extents as `count` says.
             unsafe { ioctl(file.as_fd(), Updater::<FS_IOC_FIEMAP, Fiemap>::new(&mut map)) }
         })?;
         let found = &map.extents[..map.extents.len().min(map.head.mapped as usize)];
@@ -57,7 +58,9 @@ pub(crate) fn shares_extents(file: &File, offset: u64) -> io::Result<bool> {
             return Ok(true);
         }
         match found.last() {
-            Some(last) if last.flags & LAST == 0 => start = last.logical.saturating_add(last.length.max(1)),
+            Some(last) if last.flags & LAST == 0 => {
+                start = last.logical.saturating_add(last.length.max(1))
+            }
             _ => return Ok(false),
         }
     }

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
 
-/// Tells the process it was made in from the children forked later, which share the queue's files but none of its
-/// threads and locks. A child that makes its own finds it whole.
+/// Tells the process it was made in from the children forked later, which share the queue's files
+/// but none of its threads and locks. A child that makes its own finds it whole.
 #[derive(Debug)]
 pub(crate) struct ForkGuard {
-    /// A word that is zero in every forked child until somebody there asks; none where the system cannot do that.
+    /// A word that is zero in every forked child until somebody there asks; none where the system
+    /// cannot do that.
     pub(super) word: Option<&'static AtomicU64>,
     /// The word's value here, or else the process id.
     pub(super) token: u64,
@@ -34,7 +35,8 @@ impl ForkGuard {
         ForkGuard { word, token }
     }
 
-    /// Whether this is a child forked from the guard's process; one load where the system wipes memory on fork.
+    /// Whether this is a child forked from the guard's process; one load where the system wipes
+    /// memory on fork.
     #[inline]
     pub(crate) fn forked(&self) -> bool {
         // Relaxed: within one process the word changes once, before there is a guard.
@@ -54,11 +56,12 @@ fn word_wiped_on_fork() -> Option<&'static AtomicU64> {
         use rustix::mm::{Advice, madvise};
         let map = MmapRaw::from(MmapOptions::new().len(size_of::<AtomicU64>()).map_anon().ok()?);
         let word = map.as_mut_ptr();
-        // SAFETY: the page belongs to `map`, is private and anonymous as the advice demands, and does not change in
-        // this process.
+        // SAFETY: the page belongs to `map`, is private and anonymous as the advice demands, and
+        // does not change in this process.
         unsafe { madvise(word.cast(), map.len(), Advice::LinuxWipeOnFork) }.ok()?;
         std::mem::forget(map);
-        // SAFETY: mapped at the start of a page, never unmapped from here on, and reached as this atomic only.
+        // SAFETY: mapped at the start of a page, never unmapped from here on, and reached as this
+        // atomic only.
         Some(unsafe { AtomicU64::from_ptr(word.cast()) })
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]

@@ -20,7 +20,8 @@ unsafe impl Sync for HeapMemory {}
 
 impl HeapMemory {
     fn layout(len: usize) -> std::alloc::Layout {
-        std::alloc::Layout::from_size_align(len.max(1), 4096).expect("a length that memory can have")
+        std::alloc::Layout::from_size_align(len.max(1), 4096)
+            .expect("a length that memory can have")
     }
 
     pub(crate) fn new(len: usize) -> Arc<HeapMemory> {
@@ -47,16 +48,19 @@ impl HeapMemory {
     pub(crate) fn read(&self, offset: usize, into: &mut [u8]) -> usize {
         let len = into.len().min(self.len.saturating_sub(offset));
         let from = self.at(offset.min(self.len), len).as_ptr();
-        // SAFETY: `len` bytes inside the allocation that nobody is writing (rules 1 and 2); `into` is elsewhere.
+        // SAFETY: `len` bytes inside the allocation that nobody is writing (rules 1 and 2); `into`
+        // is elsewhere.
         unsafe { copy_bytes(into.as_mut_ptr(), from, len) }
         len
     }
 
-    /// Like `pwrite` on a file that cannot grow: as many bytes as there is room for, and how many that was.
+    /// Like `pwrite` on a file that cannot grow: as many bytes as there is room for, and how many
+    /// that was.
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> usize {
         let len = bytes.len().min(self.len.saturating_sub(offset));
         let to = self.at(offset.min(self.len), len).as_ptr();
-        // SAFETY: `len` bytes inside the allocation, the writer's own (rule 1), so `bytes` are others.
+        // SAFETY: `len` bytes inside the allocation, the writer's own (rule 1), so `bytes` are
+        // others.
         unsafe { copy_bytes(to, bytes.as_ptr(), len) }
         len
     }

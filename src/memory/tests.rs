@@ -27,7 +27,8 @@ fn every_length_at_every_distance_is_copied_whole_and_nothing_beside_it() {
         let longer = [2047, 2048, 2049, 4095, 4096, 5000, 16_384, 16_385, 20_001, 65_537];
         (0..300).chain(longer).collect()
     };
-    let distances: &[usize] = if cfg!(miri) { &[0, 17] } else { &[0, 1, 8, 16, 31, 32, 63, 64, 65, 4080] };
+    let distances: &[usize] =
+        if cfg!(miri) { &[0, 17] } else { &[0, 1, 8, 16, 31, 32, 63, 64, 65, 4080] };
     // Less of everything where a byte takes a microsecond.
     let starts: &[usize] = if cfg!(miri) { &[3] } else { &[0, 3, 24] };
     let room = lengths.iter().max().unwrap() + 8192;
@@ -60,7 +61,8 @@ fn every_length_at_every_distance_is_copied_whole_and_nothing_beside_it() {
 #[test]
 fn what_was_written_is_read_by_every_way_of_reading() {
     let window = window(4096);
-    let lengths = [0, 1, 7, 8, 15, 16, 31, 32, 64, 65, 1000, 1023, 1024, 1535, 1536, 1537, 3071, 3073];
+    let lengths =
+        [0, 1, 7, 8, 15, 16, 31, 32, 64, 65, 1000, 1023, 1024, 1535, 1536, 1537, 3071, 3073];
     for len in lengths.into_iter().step_by(if cfg!(miri) { 3 } else { 1 }) {
         let bytes = pattern(len, 7);
         window.copy_in(100, &bytes);
@@ -100,7 +102,9 @@ fn words_are_little_endian_on_every_host() {
     assert_eq!(window.load_u64(8), 0x0807_0605_0403_0201);
     assert_eq!(window.load_u64_relaxed(16), 0x0c0b_0a09);
     assert_eq!((window.load_u64(24), window.load_u64(32)), (0x18, 0x19));
-    window.put_fragment(32, &[5, 6, 7], 9, |state| [1, u64::from(state == crc32c(9, &[5, 6, 7])) + 1]);
+    window.put_fragment(32, &[5, 6, 7], 9, |state| {
+        [1, u64::from(state == crc32c(9, &[5, 6, 7])) + 1]
+    });
     assert_eq!(window.load_pair(32), [1, 2]);
     assert_eq!((window.load_u64(32), window.load_u64(40), window.load_u64(48)), (1, 2, 0x07_0605));
 }
@@ -204,7 +208,9 @@ fn whoever_sees_the_first_word_sees_the_whole_fragment() {
         let mut window = window(256);
         let writer = window.share();
         thread::scope(|scope| {
-            scope.spawn(move || writer.put_fragment(16, &[round as u8; 100], 0, |_| [round, !round]));
+            scope.spawn(move || {
+                writer.put_fragment(16, &[round as u8; 100], 0, |_| [round, !round])
+            });
             while window.load_u64(16) != round {
                 std::hint::spin_loop();
             }
@@ -218,7 +224,10 @@ fn whoever_sees_the_first_word_sees_the_whole_fragment() {
 fn heap_memory_reads_and_writes_like_a_file_that_cannot_grow() {
     let memory = HeapMemory::new(10);
     assert_eq!(memory.len(), 10);
-    assert_eq!([memory.write(8, &[1, 2, 3]), memory.write(11, &[9]), memory.write(0, &[])], [2, 0, 0]);
+    assert_eq!(
+        [memory.write(8, &[1, 2, 3]), memory.write(11, &[9]), memory.write(0, &[])],
+        [2, 0, 0]
+    );
     let mut into = [7; 4];
     assert_eq!((memory.read(7, &mut into), into), (3, [0, 1, 2, 7]));
     assert_eq!((memory.read(10, &mut into), memory.read(usize::MAX, &mut into)), (0, 0));
@@ -275,8 +284,8 @@ fn a_forked_child_is_told_so_and_may_begin_anew() {
         Err(io::Error::from_raw_os_error(if told && !anew.forked() { 77 } else { 78 }))
     };
     let mut command = std::process::Command::new("/nonexistent");
-    // SAFETY: the closure makes no call that is unsafe after a fork: it allocates nothing and takes no lock (the
-    // guards' cells were filled above).
+    // SAFETY: the closure makes no call that is unsafe after a fork: it allocates nothing and takes
+    // no lock (the guards' cells were filled above).
     unsafe { command.pre_exec(in_child) };
     assert_eq!(command.spawn().unwrap_err().raw_os_error(), Some(77));
 }

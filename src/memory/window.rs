@@ -22,7 +22,10 @@ pub(super) const BULK: u64 = 1 << 16;
 /// Where it cannot, nothing is lent: a message may outlive the queue.
 pub(crate) const CAN_DETACH: bool = cfg!(target_os = "linux");
 
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "the memory is only kept there, for its end"))]
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "the memory is only kept there, for its end")
+)]
 struct Mapping {
     /// The weights of all references together; zero only when the last one is gone.
     references: AtomicU64,
@@ -32,7 +35,10 @@ struct Mapping {
     memory: Memory,
 }
 
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "the mapping is only kept there, for its end"))]
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "the mapping is only kept there, for its end")
+)]
 enum Memory {
     File(MmapRaw),
     #[cfg(test)]
@@ -101,7 +107,10 @@ impl Window {
     /// Called before every store.
     #[cfg(test)]
     pub(super) fn before_store(&self) {
-        assert!(self.mapping().writable, "mmq stored through a mapping of a file that is to be written by calls");
+        assert!(
+            self.mapping().writable,
+            "mmq stored through a mapping of a file that is to be written by calls"
+        );
         crate::tests::sim::before_store();
     }
 
@@ -252,6 +261,9 @@ impl Drop for Window {
 
 impl fmt::Debug for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Window").field("len", &self.len).field("weight", &self.weight).finish_non_exhaustive()
+        f.debug_struct("Window")
+            .field("len", &self.len)
+            .field("weight", &self.weight)
+            .finish_non_exhaustive()
     }
 }

@@ -21,7 +21,8 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// [`Error::Gap`] when messages are missing here, once: the next call goes on behind them. [`Error::Io`].
+    /// [`Error::Gap`] when messages are missing here, once: the next call goes on behind them.
+    /// [`Error::Io`].
     #[inline]
     #[doc(alias = "PeekString")]
     pub fn peek(&self) -> Result<Option<Message>> {
@@ -32,21 +33,23 @@ impl Queue {
     ///
     /// # Durability
     ///
-    /// A message that was returned does not come again after the process died. After a power cut those may that were taken
-    /// since the last flush.
+    /// A message that was returned does not come again after the process died. After a power cut
+    /// those may that were taken since the last flush.
     ///
     /// # Errors
     ///
-    /// [`Error::Gap`] when messages are missing here, once: the next call goes on behind them, so that `?` alone would leave the
-    /// rest unread. See [`past_gaps`](crate::past_gaps). [`Error::Io`].
+    /// [`Error::Gap`] when messages are missing here, once: the next call goes on behind them, so
+    /// that `?` alone would leave the rest unread. See [`past_gaps`](crate::past_gaps).
+    /// [`Error::Io`].
     #[inline]
     #[doc(alias = "DequeueString")]
     pub fn dequeue(&self) -> Result<Option<Message>> {
         reading::next(&self.engine, self.engine.default_consumer()?, Read::Take)
     }
 
-    /// As [`peek`](Self::peek), into a buffer whose content is replaced; returns the sequence number. No allocation once
-    /// the buffer is large enough. With an error the buffer may come back empty.
+    /// As [`peek`](Self::peek), into a buffer whose content is replaced; returns the sequence
+    /// number. No allocation once the buffer is large enough. With an error the buffer may come
+    /// back empty.
     ///
     /// # Errors
     ///
@@ -56,8 +59,9 @@ impl Queue {
         reading::next_into(&self.engine, self.engine.default_consumer()?, Read::Look, buffer)
     }
 
-    /// As [`dequeue`](Self::dequeue), into a buffer whose content is replaced; returns the sequence number. No allocation
-    /// once the buffer is large enough. With an error the buffer may come back empty.
+    /// As [`dequeue`](Self::dequeue), into a buffer whose content is replaced; returns the sequence
+    /// number. No allocation once the buffer is large enough. With an error the buffer may come
+    /// back empty.
     ///
     /// # Errors
     ///
@@ -71,13 +75,14 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As [`dequeue`](Self::dequeue), when nothing was taken before; an error met behind the first message comes with the
-    /// next call.
+    /// As [`dequeue`](Self::dequeue), when nothing was taken before; an error met behind the first
+    /// message comes with the next call.
     pub fn dequeue_batch(&self, max: usize) -> Result<Vec<Message>> {
         reading::batch(&self.engine, self.engine.default_consumer()?, max)
     }
 
-    /// Takes the next message, waiting for one up to `timeout`; `None` when none came. Does not poll.
+    /// Takes the next message, waiting for one up to `timeout`; `None` when none came. Does not
+    /// poll.
     ///
     /// # Errors
     ///
@@ -86,7 +91,8 @@ impl Queue {
         reading::next_waiting(&self.engine, self.engine.default_consumer()?, timeout)
     }
 
-    /// Takes the next message without delivering it and returns its sequence number. Its payload is not read, nor checked.
+    /// Takes the next message without delivering it and returns its sequence number. Its payload is
+    /// not read, nor checked.
     ///
     /// # Errors
     ///
@@ -97,7 +103,8 @@ impl Queue {
     }
 
     /// Hands out the next message, to be [acknowledged](Delivery::ack) when its work is done: see
-    /// [`Consumer::receive`](Consumer::receive), which this is for the queue's own (default) consumer.
+    /// [`Consumer::receive`](Consumer::receive), which this is for the queue's own (default)
+    /// consumer.
     ///
     /// # Errors
     ///
@@ -107,8 +114,9 @@ impl Queue {
         delivery::receive(&self.engine, self.engine.default_consumer()?)
     }
 
-    /// Does `work` with each message there is, and acknowledges it: see [`Consumer::for_each`](Consumer::for_each), which this is
-    /// for the queue's own (default) consumer.
+    /// Does `work` with each message there is, and acknowledges it: see
+    /// [`Consumer::for_each`](Consumer::for_each), which this is for the queue's own (default)
+    /// consumer.
     ///
     /// # Errors
     ///
@@ -155,14 +163,15 @@ impl Queue {
         self.engine.set_max_in_flight(self.engine.default_consumer()?, messages.into())
     }
 
-    /// Messages of the queue's own (default) consumer that were received and neither acknowledged nor given back.
+    /// Messages of the queue's own (default) consumer that were received and neither acknowledged
+    /// nor given back.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.engine.in_flight()
     }
 
-    /// A descriptor that is readable while a message, or the news of a gap, waits for the queue's own (default) consumer,
-    /// and once the queue is closed: see [`Consumer::ready_fd`].
+    /// A descriptor that is readable while a message, or the news of a gap, waits for the queue's
+    /// own (default) consumer, and once the queue is closed: see [`Consumer::ready_fd`].
     ///
     /// # Errors
     ///
@@ -171,13 +180,15 @@ impl Queue {
         self.engine.ready_fd(self.engine.default_consumer()?)
     }
 
-    /// A future of the next message, which it takes: waits for it without a thread, on any executor.
+    /// A future of the next message, which it takes: waits for it without a thread, on any
+    /// executor.
     ///
     /// Dropping the future before it is done changes nothing.
     ///
     /// # Errors
     ///
-    /// It yields those of [`dequeue`](Self::dequeue), and [`Error::Closed`] when the queue is closed meanwhile.
+    /// It yields those of [`dequeue`](Self::dequeue), and [`Error::Closed`] when the queue is
+    /// closed meanwhile.
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn recv(&self) -> crate::Recv {
@@ -202,14 +213,17 @@ impl Queue {
         crate::Messages::new(self.of_default())
     }
 
-    /// Looks at the messages from the next one on and consumes nothing. Ends at the end of the queue; goes on when asked
-    /// again after new ones came. Gaps come as errors between the messages; [`Iter::past_gaps`] takes them out.
+    /// Looks at the messages from the next one on and consumes nothing. Ends at the end of the
+    /// queue; goes on when asked again after new ones came. Gaps come as errors between the
+    /// messages; [`Iter::past_gaps`] takes them out.
     ///
     /// # Errors
     ///
     /// [`Error::Io`] when the default consumer cannot be made, [`Error::Closed`].
     pub fn iter(&self) -> Iter {
-        Iter::new(self.engine.default_consumer().and_then(|standing| Ahead::new(&self.engine, standing)))
+        Iter::new(
+            self.engine.default_consumer().and_then(|standing| Ahead::new(&self.engine, standing)),
+        )
     }
 
     #[cfg(feature = "async")]

@@ -8,7 +8,12 @@ use crate::state::Gaps;
 /// Moves `spot` to the number `seq`, telling of those between. Where no bytes state their cause,
 /// the marks of what was given up and the gaps that recovery found do; numbers that neither knows
 /// are damaged. Where the cause changes, the rest is told by the next read.
-pub(super) fn pass_to(spot: &mut Spot, gaps: &Gaps, seq: u64, stated: Option<GapCause>) -> Result<()> {
+pub(super) fn pass_to(
+    spot: &mut Spot,
+    gaps: &Gaps,
+    seq: u64,
+    stated: Option<GapCause>,
+) -> Result<()> {
     if seq <= spot.seq {
         return Ok(());
     }

@@ -154,7 +154,11 @@ struct Chain<'a, S: Storage> {
 impl<S: Storage> Chain<'_, S> {
     /// Steps over the next fragment, which is one of two kinds, and says which. With `into` its
     /// payload is checked, and put there behind that of the others. `None` when it is damaged.
-    fn next_fragment(&mut self, expected: [Kind; 2], into: Option<&mut Scratch>) -> Result<Option<Kind>> {
+    fn next_fragment(
+        &mut self,
+        expected: [Kind; 2],
+        into: Option<&mut Scratch>,
+    ) -> Result<Option<Kind>> {
         let segment = &*self.segment;
         let io = |error| failed("read", self.state, segment, error);
         let limit = self.limit.min(segment.header.end()).min(segment.allocated_end());

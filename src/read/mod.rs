@@ -110,11 +110,18 @@ impl<F: StorageFile> Cursor<F> {
     }
 
     /// The record at the spot by its header alone.
-    pub(crate) fn find_header<S: Storage<File = F>>(&mut self, core: &Core<S>) -> Result<Option<Record>> {
+    pub(crate) fn find_header<S: Storage<File = F>>(
+        &mut self,
+        core: &Core<S>,
+    ) -> Result<Option<Record>> {
         self.meet_and_remember(core, Check::Never)
     }
 
-    fn meet_and_remember<S: Storage<File = F>>(&mut self, core: &Core<S>, check: Check) -> Result<Option<Record>> {
+    fn meet_and_remember<S: Storage<File = F>>(
+        &mut self,
+        core: &Core<S>,
+        check: Check,
+    ) -> Result<Option<Record>> {
         let met = self.meet(core, check).map_err(|error| *error)?;
         self.found = met;
         Ok(met)
@@ -159,7 +166,11 @@ impl<F: StorageFile> Cursor<F> {
     /// A whole record that lies in the view. Anything else is left to
     /// [`find_slowly`](Self::find_slowly).
     #[inline(always)]
-    fn find_quickly<S: Storage<File = F>>(&mut self, core: &Core<S>, check: Check) -> Option<Record> {
+    fn find_quickly<S: Storage<File = F>>(
+        &mut self,
+        core: &Core<S>,
+        check: Check,
+    ) -> Option<Record> {
         if self.spot.position >= self.limit {
             self.limit = core.visible.position.load(Ordering::Acquire);
             if self.spot.position >= self.limit {

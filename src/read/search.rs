@@ -30,7 +30,11 @@ impl<F: StorageFile> Cursor<F> {
         Ok(self.found.is_some())
     }
 
-    fn search<S: Storage<File = F>>(&mut self, core: &Core<S>, check: Check) -> Result<Option<Record>> {
+    fn search<S: Storage<File = F>>(
+        &mut self,
+        core: &Core<S>,
+        check: Check,
+    ) -> Result<Option<Record>> {
         while self.see_more(core)? {
             let Some(segment) = self.enter_segment(core)? else {
                 self.pass_missing_segments(core)?;
@@ -104,7 +108,8 @@ impl<F: StorageFile> Cursor<F> {
         };
         let Spot { position, seq } = self.spot;
         let number = seen.fragment.seq_from(seq);
-        let is_rest = position == segment.header.base && seen.fragment.is_numbered(seq.wrapping_sub(1));
+        let is_rest =
+            position == segment.header.base && seen.fragment.is_numbered(seq.wrapping_sub(1));
         match seen.fragment.kind {
             Kind::Padding if number == seq && scan.payload_holds(&seen).map_err(io)? => {
                 self.spot.position = seen.end();
@@ -135,7 +140,11 @@ impl<F: StorageFile> Cursor<F> {
     /// What lies at the spot is damaged: goes to the next intact record of the segment, or behind
     /// the segment.
     #[cold]
-    fn resynchronise<S: Storage<File = F>>(&mut self, core: &Core<S>, segment: &Segment<F>) -> Result<()> {
+    fn resynchronise<S: Storage<File = F>>(
+        &mut self,
+        core: &Core<S>,
+        segment: &Segment<F>,
+    ) -> Result<()> {
         let below = core.visible.seq.load(Ordering::Acquire);
         let limit = self.limit.min(segment.allocated_end());
         let found = Scan::new(&segment.file, &segment.header, limit)
@@ -162,7 +171,11 @@ impl<F: StorageFile> Cursor<F> {
 
     /// The spot of the message `seq`, if it is still held: from the beginning of its segment over
     /// the headers.
-    pub(crate) fn seek<S: Storage<File = F>>(core: &Core<S>, rows: &[Row], seq: u64) -> Result<Option<Spot>> {
+    pub(crate) fn seek<S: Storage<File = F>>(
+        core: &Core<S>,
+        rows: &[Row],
+        seq: u64,
+    ) -> Result<Option<Spot>> {
         // A segment whose first number it is may begin with the end of the message, which itself
         // begins before.
         let at = rows.partition_point(|row| row.header.first_seq < seq);

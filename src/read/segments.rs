@@ -23,7 +23,10 @@ struct Entered<F> {
 impl<F: StorageFile> Cursor<F> {
     /// Opens the segment that contains the spot, or else the next one behind it; `None` when there
     /// is none. Tells of numbers missing before it.
-    pub(super) fn enter_segment<S: Storage<File = F>>(&mut self, core: &Core<S>) -> Result<Option<Arc<Segment<F>>>> {
+    pub(super) fn enter_segment<S: Storage<File = F>>(
+        &mut self,
+        core: &Core<S>,
+    ) -> Result<Option<Arc<Segment<F>>>> {
         if let Some(segment) = &self.segment {
             let end = segment.header.end();
             if self.spot.position < end {
@@ -94,7 +97,11 @@ impl<F: StorageFile> Cursor<F> {
     }
 
     /// Shows what lies at the spot, if it can be shown.
-    pub(super) fn look<S: Storage<File = F>>(&mut self, core: &Core<S>, segment: &Segment<F>) -> Result<()> {
+    pub(super) fn look<S: Storage<File = F>>(
+        &mut self,
+        core: &Core<S>,
+        segment: &Segment<F>,
+    ) -> Result<()> {
         if self.view.show(core, segment, self.spot.position, self.limit)? == Needs::Window {
             // The engine has others let go of theirs.
             core.window_wanted.store(true, Ordering::Relaxed);

@@ -112,7 +112,9 @@ fn quick_way_and_slow_way_find_the_same_records() {
         assert_eq!(quick.spot(), slow.spot());
     }
     assert!(quickly > 130 && in_pieces >= 2, "{quickly} quickly, {in_pieces} in pieces");
-    assert!(quick.find(&queue.core).unwrap().is_none() && slow.find(&queue.core).unwrap().is_none());
+    assert!(
+        quick.find(&queue.core).unwrap().is_none() && slow.find(&queue.core).unwrap().is_none()
+    );
 }
 
 #[test]
@@ -252,7 +254,8 @@ fn with_short_windows_a_backlog_is_read_ahead_and_its_buffer_used_again() {
         assert_eq!(copy(&mut cursor, &record).as_ref(), Some(bytes), "{seq}");
         cursor.advance();
     }
-    let (reads, maps) = (storage.call_count(Call::Read) - reads, storage.call_count(Call::Map) - maps);
+    let (reads, maps) =
+        (storage.call_count(Call::Read) - reads, storage.call_count(Call::Map) - maps);
     assert!(ahead > 90 && reads < 20 && maps <= 3, "{ahead} by {reads} reads, {maps} maps");
     assert!(cursor.find(&queue.core).unwrap().is_none());
 

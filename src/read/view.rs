@@ -49,7 +49,14 @@ pub(super) enum Needs {
 
 impl View {
     pub(super) fn new() -> View {
-        View { window: None, base: 0, end: 0, source: Source::Nothing, asked_at: u64::MAX, buffer: None }
+        View {
+            window: None,
+            base: 0,
+            end: 0,
+            source: Source::Nothing,
+            asked_at: u64::MAX,
+            buffer: None,
+        }
     }
 
     #[inline(always)]
@@ -180,7 +187,8 @@ impl View {
         let end = segment.header.end().min(limit).min(segment.allocated_end());
         let buffer = match self.buffer.take() {
             Some(buffer) => buffer,
-            None => Window::private(READ_AHEAD).map_err(|error| Error::io("map", state.storage.path(), error))?,
+            None => Window::private(READ_AHEAD)
+                .map_err(|error| Error::io("map", state.storage.path(), error))?,
         };
         let len = end.saturating_sub(position).min(buffer.len() as u64) as usize;
         let offset = segment.offset(position);

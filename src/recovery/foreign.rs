@@ -1,25 +1,27 @@
-//! Whether a directory may be a queue's. One that holds something and nothing of mmq's is refused and left as it is.
+//! Whether a directory may be a queue's. One that holds something and nothing of mmq's is refused
+//! and left as it is.
 //!
-//! Asked where the index has no valid header, which is what an ordinary opening begins with and ends this question. Of mmq's
-//! is a regular file that has the index's or a segment's name and
+//! Asked where the index has no valid header, which is what an ordinary opening begins with and
+//! ends this question. Of mmq's is a regular file that has the index's or a segment's name and
 //!
 //! - begins with the magic number of such a file, of whatever version; or
 //! - is empty, or all zero: a kill in the middle of its making leaves it so; or
-//! - has a length that mmq makes such files in (whole pages of 4 KiB): every header in it may be damaged; or
-//! - is an index of any length, one row of which still describes a segment. (A record in a segment proves nothing by itself:
-//!   its checksum is seeded with the segment's header, and where that is at hand, in the file or in such a row, it is proof
-//!   enough.)
+//! - has a length that mmq makes such files in (whole pages of 4 KiB): every header in it may be
+//!   damaged; or
+//! - is an index of any length, one row of which still describes a segment. (A record in a segment
+//!   proves nothing by itself: its checksum is seeded with the segment's header, and where that is
+//!   at hand, in the file or in such a row, it is proof enough.)
 //!
-//! So is a file that was set aside under the name that mmq gives it: an opening that set aside all there was may have been
-//! killed before it made a new index. Hidden files and `lost+found` are nobody's: a directory that holds nothing else is
-//! empty.
+//! So is a file that was set aside under the name that mmq gives it: an opening that set aside all
+//! there was may have been killed before it made a new index. Hidden files and `lost+found` are
+//! nobody's: a directory that holds nothing else is empty.
 
 use std::io;
 
 use crate::error::{Error, Result};
 use crate::format::{
-    self, ASIDE_SUFFIX, INDEX_MAGIC, INDEX_NAME, MAX_SEGMENT_LEN, SEGMENT_HEADER_LEN, SEGMENT_MAGIC, SegmentHeader,
-    index_at,
+    self, ASIDE_SUFFIX, INDEX_MAGIC, INDEX_NAME, MAX_SEGMENT_LEN, SEGMENT_HEADER_LEN,
+    SEGMENT_MAGIC, SegmentHeader, index_at,
 };
 use crate::storage::read_full;
 use crate::storage::{Storage, StorageFile};
@@ -84,7 +86,11 @@ fn is_ours<S: Storage>(storage: &S, name: &str) -> io::Result<bool> {
     };
     let file = match storage.open(name) {
         Ok(file) => file,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => return Ok(false),
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) =>
+        {
+            return Ok(false);
+        }
         Err(error) => return Err(error),
     };
     let len = file.len()?;

@@ -22,7 +22,9 @@ use crate::recovery::belief::{Belief, given_up, held_from};
 use crate::recovery::foreign::refuse_foreign;
 use crate::recovery::repair::{Holds, discard, repair, restate};
 use crate::recovery::rows::{Gathered, Rows, believe_rows_or_gather_headers};
-use crate::recovery::tail::{Stated, close_tail, leave_the_empty, pending, spot_of, state_lost_beginning};
+use crate::recovery::tail::{
+    Stated, close_tail, leave_the_empty, pending, spot_of, state_lost_beginning,
+};
 use crate::recovery::walk::{Look, Walked, start_of_walk, walk};
 use crate::segment::{Found, Row, set_aside};
 use crate::storage::{CacheToken, Storage};
@@ -40,7 +42,8 @@ pub(crate) struct Recovered<S: Storage> {
     pub(crate) given_up: GivenUp,
     /// The page cache may show what the disk does not hold.
     pub(crate) suspect: bool,
-    /// Cached bytes may have been lost since the queue was used last, and more is there than the checkpoint says.
+    /// Cached bytes may have been lost since the queue was used last, and more is there than the
+    /// checkpoint says.
     pub(crate) found_anew: bool,
     /// The queue was closed in order, or is new.
     pub(crate) clean: bool,
@@ -52,7 +55,8 @@ pub(crate) struct Recovered<S: Storage> {
 pub(crate) fn recover<S: Storage>(storage: &S, options: &Options) -> Result<Recovered<S>> {
     let nonce = random_u64(storage);
     let mut read = read_index(storage)?;
-    let gathered = believe_rows_or_gather_headers(storage, &read.image, read.queue_id, read.belief)?;
+    let gathered =
+        believe_rows_or_gather_headers(storage, &read.image, read.queue_id, read.belief)?;
     if read.belief.is_outdated(&read.image, &gathered.rows) {
         read.belief = Belief::Disk;
     }
@@ -116,7 +120,8 @@ fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
     Ok(ReadIndex { file, image, queue_id: Some(queue_id), may_adopt, token, belief })
 }
 
-/// What is known from the moment on that there is an index to write to. `belief` falls when what follows contradicts it.
+/// What is known from the moment on that there is an index to write to. `belief` falls when what
+/// follows contradicts it.
 struct Known<S: Storage> {
     index: Index<S>,
     image: IndexImage,
@@ -130,22 +135,34 @@ struct Known<S: Storage> {
     made_anew: bool,
 }
 
-/// Goes on with the index file, or makes a new one: then what is still valid in the old one is carried over.
-fn take_up_index<S: Storage>(storage: &S, nonce: u64, read: ReadIndex<S>, gathered: Gathered) -> Result<Known<S>> {
+/// Goes on with the index file, or makes a new one: then what is still valid in the old one is
+/// carried over.
+fn take_up_index<S: Storage>(
+    storage: &S,
+    nonce: u64,
+    read: ReadIndex<S>,
+    gathered: Gathered,
+) -> Result<Known<S>> {
     let ReadIndex { file, mut image, queue_id: known_id, may_adopt, token, belief } = read;
     let Gathered { rows, from_index: rows_from_index } = gathered;
     let queue_id = rows.queue_id.or(known_id).unwrap_or_else(|| storage.random());
     let made_anew = !may_adopt || known_id != Some(queue_id);
     let index = match file {
-        Some(file) if !made_anew => {
-            Index::adopt(storage.path(), file.repaired(&queue_id, storage.now()), queue_id, nonce, &image)
-        }
+        Some(file) if !made_anew => Index::adopt(
+            storage.path(),
+            file.repaired(&queue_id, storage.now()),
+            queue_id,
+            nonce,
+            &image,
+        ),
         Some(file) => {
-            // Damaged, or another queue's: out of the way, and whatever in it is still ours is carried over.
+            // Damaged, or another queue's: out of the way, and whatever in it is still ours is
+            // carried over.
             image = IndexImage::read(&file.bytes, &queue_id);
             image.extents.clear();
-            // Of a queue that never had a segment, what a kill or a power cut left of its making: there is nothing to
-            // be looked at, and set aside it would count in `max_bytes` for ever.
+            // Of a queue that never had a segment, what a kill or a power cut left of its making:
+            // there is nothing to be looked at, and set aside it would count in `max_bytes` for
+            // ever.
             let was_being_made = rows.is_empty() && file.was_being_made();
             drop(file);
             if !was_being_made || storage.remove(INDEX_NAME).is_err() {
@@ -172,8 +189,8 @@ struct End {
     reached: Spot,
 }
 
-/// Walks from the best place that is known to the end of what is there. Where that is not what the index states, the belief in it
-/// ends, and the rest is searched.
+/// Walks from the best place that is known to the end of what is there. Where that is not what the
+/// index states, the belief in it ends, and the rest is searched.
 fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
     let Known { image, rows, belief, .. } = known;
     rows.drop_outlived();
@@ -188,12 +205,14 @@ fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
     if !belief.is_met(image, &walked, reached, &stated) {
         // Something is damaged, or was lost with the mount: all that is left is looked for.
         if !look.search {
-            walked = walk(storage, &rows.live, start, Look { search: true, ..look }).map_err(read)?;
+            walked =
+                walk(storage, &rows.live, start, Look { search: true, ..look }).map_err(read)?;
             (next, reached) = pending(image, &rows.live, walked.tail, *belief);
         }
         *belief = Belief::Disk;
     }
-    // What begins behind the tail, or at it with another number, was begun for a record that never was.
+    // What begins behind the tail, or at it with another number, was begun for a record that never
+    // was.
     let tail = walked.tail;
     let is_behind = |row: &Row| {
         let base = Spot { position: row.header.base, seq: row.header.first_seq };
@@ -212,19 +231,25 @@ fn mend<S: Storage>(storage: &S, known: &mut Known<S>, end: &mut End) -> Result<
         let is_stated = rows.live.iter().any(|row| row.header.base == checkpoint.position);
         let gap = if is_stated { 0 } else { checkpoint.gap.min(checkpoint.seq) };
         let mark = Spot { position: checkpoint.position, seq: checkpoint.seq - gap };
-        let waiting = image.consumers.iter().any(|consumer| consumer.place.position < start.position);
+        let waiting =
+            image.consumers.iter().any(|consumer| consumer.place.position < start.position);
         if mark.position < start.position && mark.seq < start.seq && waiting {
-            // Segments lost behind the checkpoint, before the first one there is: told to whoever has not passed them.
+            // Segments lost behind the checkpoint, before the first one there is: told to whoever
+            // has not passed them.
             restate(storage, index, &mut rows.live, mark, *start)?;
         } else if gap > 0 && mark.position == start.position && walked.tail != *start {
             // The segment that was to say what is missing is lost: the next one says it.
-            let next = rows.live.iter().map(|row| row.header.base).find(|base| *base > mark.position);
+            let next =
+                rows.live.iter().map(|row| row.header.base).find(|base| *base > mark.position);
             let next = next.unwrap_or(mark.position);
             restate(storage, index, &mut rows.live, mark, Spot { position: next, seq: start.seq })?;
         }
     }
-    // What was on the disk and does not validate is damaged: whoever reads there finds that, and tells it as such (R7).
-    walked.holes.retain(|(_, to)| to.position > stated.durable.position || to.seq > stated.durable.seq);
+    // What was on the disk and does not validate is damaged: whoever reads there finds that, and
+    // tells it as such (R7).
+    walked
+        .holes
+        .retain(|(_, to)| to.position > stated.durable.position || to.seq > stated.durable.seq);
     for (from, to) in &walked.holes {
         repair(storage, &rows.live, *from, *to)?;
         restate(storage, index, &mut rows.live, *from, *to)?;
@@ -246,7 +271,8 @@ impl Tail {
     }
 }
 
-/// Power may have been cut: the last segment ends at the tail, and the next one states what is missing behind it.
+/// Power may have been cut: the last segment ends at the tail, and the next one states what is
+/// missing behind it.
 fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Result<Tail> {
     let Known { index, image, rows, belief, .. } = known;
     let End { walked, stated, reached, .. } = end;
@@ -255,15 +281,22 @@ fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Resul
     let next = close_tail(storage, &rows.live, walked.tail, stated.position, end.next, missing)?;
     let tail = Tail { spot: walked.tail, next: None }.with(next);
     // Who stands there has yet to be told of what is missing.
-    let closed_end = tail.spot.position - if tail.spot.seq > walked.tail.seq { format::ALIGN } else { 0 };
+    let closed_end =
+        tail.spot.position - if tail.spot.seq > walked.tail.seq { format::ALIGN } else { 0 };
     let closed = (walked.tail, Spot { position: closed_end, seq: walked.tail.seq });
     let empty: Vec<_> = walked.holes.iter().chain(&walked.empty).copied().chain([closed]).collect();
     leave_the_empty(storage, index, &mut image.consumers, &empty)?;
     Ok(tail)
 }
 
-/// Lets go of the segments that hold nothing for anybody. What comes before the first one that stays is stated.
-fn discard_unused<S: Storage>(storage: &S, known: &mut Known<S>, stated: &Stated, mut tail: Tail) -> Result<Tail> {
+/// Lets go of the segments that hold nothing for anybody. What comes before the first one that
+/// stays is stated.
+fn discard_unused<S: Storage>(
+    storage: &S,
+    known: &mut Known<S>,
+    stated: &Stated,
+    mut tail: Tail,
+) -> Result<Tail> {
     let Known { index, image, rows, belief, .. } = known;
     if let Some(next) = tail.next {
         // One that begins where the next is to begin was begun for a record that never was, too.
@@ -271,10 +304,15 @@ fn discard_unused<S: Storage>(storage: &S, known: &mut Known<S>, stated: &Stated
         rows.stale.extend(rows.live.drain(kept..));
     }
     if !belief.is_trusted() && !rows.stale.is_empty() {
-        // They must not come back behind what is written from now on (R2): gone before the first append.
+        // They must not come back behind what is written from now on (R2): gone before the first
+        // append.
         for row in rows.stale.drain(..) {
             let kept = {
-                let holds = if row.header.base < stated.durable.position { Holds::Messages } else { Holds::Nothing };
+                let holds = if row.header.base < stated.durable.position {
+                    Holds::Messages
+                } else {
+                    Holds::Nothing
+                };
                 discard(storage, &row, holds)?
             };
             index.write_segment_row(row.slot, kept.as_ref().map(|spare| &spare.header), u64::MAX);
@@ -282,8 +320,9 @@ fn discard_unused<S: Storage>(storage: &S, known: &mut Known<S>, stated: &Stated
         }
         storage.sync_directory().map_err(|failed| failed.ends_opening(storage.path()))?;
     }
-    // Segments that were given up or passed by everybody, and not yet removed, or are back since: what is left in them
-    // is not delivered to somebody new. Of consumers that were removed the checkpoint says how far they came.
+    // Segments that were given up or passed by everybody, and not yet removed, or are back since:
+    // what is left in them is not delivered to somebody new. Of consumers that were removed the
+    // checkpoint says how far they came.
     let held_from = held_from(image, *belief, rows.held);
     let is_unused = |at: usize| match rows.live.get(at + 1) {
         Some(behind) => behind.header.missing_from() <= held_from,
@@ -292,11 +331,20 @@ fn discard_unused<S: Storage>(storage: &S, known: &mut Known<S>, stated: &Stated
     let count = (0..rows.live.len()).take_while(|at| is_unused(*at)).count();
     rows.stale.extend(rows.live.drain(..count));
     if image.consumers.is_empty() {
-        // Everything is held from there on: passed by consumers that were removed since is what lies before.
+        // Everything is held from there on: passed by consumers that were removed since is what
+        // lies before.
         let is_damage = held_from < stated.durable.seq;
         let cause = if is_damage { GapCause::Damaged } else { GapCause::Unflushed };
         let live = &mut rows.live;
-        tail = tail.with(state_lost_beginning(storage, index, live, tail.spot, tail.next, held_from, cause.number())?);
+        tail = tail.with(state_lost_beginning(
+            storage,
+            index,
+            live,
+            tail.spot,
+            tail.next,
+            held_from,
+            cause.number(),
+        )?);
     }
     Ok(tail)
 }
@@ -308,7 +356,8 @@ fn held_by_segments(image: &IndexImage, rows: &Rows) -> u64 {
 
 /// At or above that number none was given out.
 fn lease(image: &IndexImage, belief: Belief) -> u64 {
-    // Whatever the run is believed to be, it says no less than what was used; one that was closed in order gave its lease back.
+    // Whatever the run is believed to be, it says no less than what was used; one that was closed
+    // in order gave its lease back.
     let run = image.live.run.filter(|_| belief != Belief::CleanEnd).unwrap_or_default();
     run.lease.max(image.checkpoint.map_or(0, |checkpoint| checkpoint.lease))
 }
@@ -325,7 +374,11 @@ fn index_error<S: Storage>(storage: &S, op: &'static str, error: io::Error) -> E
 }
 
 fn unsupported<S: Storage>(storage: &S, name: &str, found: u32) -> Error {
-    Error::UnsupportedFormat { path: storage.path().join(name), found, supported: format::FORMAT_VERSION }
+    Error::UnsupportedFormat {
+        path: storage.path().join(name),
+        found,
+        supported: format::FORMAT_VERSION,
+    }
 }
 
 #[cfg(test)]

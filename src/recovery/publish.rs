@@ -19,15 +19,18 @@ pub(super) fn publish<S: Storage>(
 ) -> Result<Recovered<S>> {
     let Tail { spot, next } = tail;
     let (durable, next_life) = (durable(&known, spot), next_life(&known));
-    let (lease, given_up) = (lease(&known.image, known.belief), given_up(&known.image, known.belief));
-    let mut known_gaps: Vec<Gap> = known.rows.live.iter().flat_map(|row| gaps_before(&row.header)).collect();
+    let (lease, given_up) =
+        (lease(&known.image, known.belief), given_up(&known.image, known.belief));
+    let mut known_gaps: Vec<Gap> =
+        known.rows.live.iter().flat_map(|row| gaps_before(&row.header)).collect();
     if let Some(next) = next {
         known_gaps.extend(gaps_of(next.seq, next.gap, next.reserved, next.cause));
     }
     let held = known.image.checkpoint.map_or(0, |checkpoint| checkpoint.held).max(known.rows.held);
     let suspect = known.cached.is_some_and(|run| run.flags & FLAG_POISONED != 0);
     if suspect {
-        // As with the segments: pages that a failed sync left clean are stored again before the next one.
+        // As with the segments: pages that a failed sync left clean are stored again before the
+        // next one.
         known.index.store_again().map_err(|error| index_error(storage, "write", error))?;
     }
     let flags = if known.rows_from_index { 0 } else { FLAG_CHANGING };
@@ -49,7 +52,8 @@ pub(super) fn publish<S: Storage>(
     }
     let trusted = known.belief.is_trusted();
     // Counted last: what was set aside above is among them.
-    let is_other = options.max_bytes.is_some() || !known.rows_from_index || known.made_anew || !trusted;
+    let is_other =
+        options.max_bytes.is_some() || !known.rows_from_index || known.made_anew || !trusted;
     let other_bytes = if is_other { other_bytes(storage) } else { 0 };
     let is_clean = known.image.checkpoint.is_some_and(|checkpoint| checkpoint.clean)
         && matches!(known.belief, Belief::Cache | Belief::CleanEnd);
@@ -99,7 +103,10 @@ fn write_rows<S: Storage>(known: &Known<S>) -> bool {
 /// What is known to be on the disk.
 fn durable<S: Storage>(known: &Known<S>, tail: Spot) -> Spot {
     let Known { image, rows, belief, .. } = known;
-    let oldest = rows.live.first().map_or(tail, |row| Spot { position: row.header.base, seq: row.header.first_seq });
+    let oldest = rows
+        .live
+        .first()
+        .map_or(tail, |row| Spot { position: row.header.base, seq: row.header.first_seq });
     let durable = match image.checkpoint {
         _ if *belief == Belief::CleanEnd => tail,
         Some(checkpoint) => Spot { position: checkpoint.position, seq: checkpoint.seq },
@@ -140,8 +147,10 @@ fn gaps_of(end: u64, gap: u64, reserved: u64, cause: u8) -> impl Iterator<Item =
 /// Bytes of disk that files take which are neither the index nor a segment.
 fn other_bytes<S: Storage>(storage: &S) -> u64 {
     let listed = storage.list().unwrap_or_default();
-    let others = listed
-        .iter()
-        .filter(|listed| listed.is_file && listed.name != INDEX_NAME && format::segment_slot(&listed.name).is_none());
-    others.filter_map(|listed| storage.open(&listed.name).and_then(|file| file.disk_bytes()).ok()).sum()
+    let others = listed.iter().filter(|listed| {
+        listed.is_file && listed.name != INDEX_NAME && format::segment_slot(&listed.name).is_none()
+    });
+    others
+        .filter_map(|listed| storage.open(&listed.name).and_then(|file| file.disk_bytes()).ok())
+        .sum()
 }

@@ -1,4 +1,5 @@
-//! What an opening writes into segments: over holes and rests, into headers, and which files it takes away.
+//! What an opening writes into segments: over holes and rests, into headers, and which files it
+//! takes away.
 
 use std::io;
 
@@ -8,8 +9,8 @@ use crate::index::Index;
 use crate::segment::{Lost, Row, open_life, set_aside};
 use crate::storage::{Storage, StorageFile, Stores};
 
-/// Writes a gap fragment over a hole, so that it is told with its cause however often the queue is opened, and that no piece of
-/// a unit that was given up is read there.
+/// Writes a gap fragment over a hole, so that it is told with its cause however often the queue is
+/// opened, and that no piece of a unit that was given up is read there.
 pub(super) fn repair<S: Storage>(storage: &S, rows: &[Row], from: Spot, to: Spot) -> Result<()> {
     let first = rows.partition_point(|row| row.header.end() <= from.position);
     for row in &rows[first..] {
@@ -23,11 +24,18 @@ pub(super) fn repair<S: Storage>(storage: &S, rows: &[Row], from: Spot, to: Spot
     Ok(())
 }
 
-/// Writes a fragment that holds nothing over the traces of a power cut, in space that is there, and makes it durable before anything is
-/// claimed that lies beyond it: another cut would bring them back. What cannot be overwritten would be read again, pieces of
-/// a unit that was given up among it: so the opening fails then. A full disk is no reason: where a store needs no space, it is
+/// Writes a fragment that holds nothing over the traces of a power cut, in space that is there, and
+/// makes it durable before anything is claimed that lies beyond it: another cut would bring them
+/// back. What cannot be overwritten would be read again, pieces of a unit that was given up among
+/// it: so the opening fails then. A full disk is no reason: where a store needs no space, it is
 /// stored. Where the file is gone, or ends, nothing is read.
-pub(super) fn fill<S: Storage>(storage: &S, row: &Row, kind: Kind, at: Spot, end: u64) -> Result<()> {
+pub(super) fn fill<S: Storage>(
+    storage: &S,
+    row: &Row,
+    kind: Kind,
+    at: Spot,
+    end: u64,
+) -> Result<()> {
     let path = || storage.path().join(format::segment_name(row.slot));
     let (file, len) = match open_life(storage, row.slot, &row.header) {
         Ok(opened) => opened,
@@ -47,11 +55,19 @@ pub(super) fn fill<S: Storage>(storage: &S, row: &Row, kind: Kind, at: Spot, end
     overwrite(storage, row.slot, &file, &bytes, offset)
 }
 
-/// Writes in space that is there, and makes it durable. Where a store needs no space a full disk is no reason to fail.
-fn overwrite<S: Storage>(storage: &S, slot: u32, file: &S::File, bytes: &[u8], offset: u64) -> Result<()> {
+/// Writes in space that is there, and makes it durable. Where a store needs no space a full disk is
+/// no reason to fail.
+fn overwrite<S: Storage>(
+    storage: &S,
+    slot: u32,
+    file: &S::File,
+    bytes: &[u8],
+    offset: u64,
+) -> Result<()> {
     let path = || storage.path().join(format::segment_name(slot));
     if let Err(error) = file.write_at(bytes, offset) {
-        let window = if file.stores() == Stores::ByMap { file.map(offset, bytes.len()).ok() } else { None };
+        let window =
+            if file.stores() == Stores::ByMap { file.map(offset, bytes.len()).ok() } else { None };
         window.ok_or_else(|| Error::io("write", path(), error))?.copy_in(0, bytes);
     }
     file.sync().map_err(|failed| failed.ends_opening(path()))
@@ -65,9 +81,10 @@ pub(super) enum Holds {
     Nothing,
 }
 
-/// Removes a segment that is none any more, or sets it aside, durably once the directory is synced. Where it cannot be removed it
-/// becomes a spare, which is returned: as a segment it would be delivered by an opening that finds its header, or stand in the way
-/// of what is written behind the tail. Where that cannot be either, the opening fails.
+/// Removes a segment that is none any more, or sets it aside, durably once the directory is synced.
+/// Where it cannot be removed it becomes a spare, which is returned: as a segment it would be
+/// delivered by an opening that finds its header, or stand in the way of what is written behind the
+/// tail. Where that cannot be either, the opening fails.
 pub(super) fn discard<S: Storage>(storage: &S, row: &Row, holds: Holds) -> Result<Option<Row>> {
     let name = format::segment_name(row.slot);
     let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
@@ -75,7 +92,13 @@ pub(super) fn discard<S: Storage>(storage: &S, row: &Row, holds: Holds) -> Resul
         // They are damaged all.
         set_aside(storage, &name);
         let still_there = storage.open(&name).err().is_none_or(|error| !gone(&error));
-        let failed = || Error::io("set aside", storage.path().join(&name), io::ErrorKind::PermissionDenied.into());
+        let failed = || {
+            Error::io(
+                "set aside",
+                storage.path().join(&name),
+                io::ErrorKind::PermissionDenied.into(),
+            )
+        };
         return if still_there { Err(failed()) } else { Ok(None) };
     }
     match storage.remove(&name) {
@@ -90,8 +113,15 @@ pub(super) fn discard<S: Storage>(storage: &S, row: &Row, holds: Holds) -> Resul
     }
 }
 
-/// Where a segment begins within a hole, or at one of its ends, its header says what is missing before it.
-pub(super) fn restate<S: Storage>(storage: &S, index: &Index<S>, rows: &mut [Row], from: Spot, to: Spot) -> Result<()> {
+/// Where a segment begins within a hole, or at one of its ends, its header says what is missing
+/// before it.
+pub(super) fn restate<S: Storage>(
+    storage: &S,
+    index: &Index<S>,
+    rows: &mut [Row],
+    from: Spot,
+    to: Spot,
+) -> Result<()> {
     for row in rows {
         let within = from.position <= row.header.base && row.header.base <= to.position;
         if !within || row.header.missing_from() <= from.seq {
@@ -105,7 +135,8 @@ pub(super) fn restate<S: Storage>(storage: &S, index: &Index<S>, rows: &mut [Row
     Ok(())
 }
 
-/// Has a segment say in its header what is missing before it, and in its row: that counts where the header cannot be written.
+/// Has a segment say in its header what is missing before it, and in its row: that counts where the
+/// header cannot be written.
 pub(super) fn write_header<S: Storage>(
     storage: &S,
     index: &Index<S>,
@@ -118,7 +149,9 @@ pub(super) fn write_header<S: Storage>(
     if let Ok((file, _)) = opened
         && file.write_at(&header.in_file().encode(), 0).is_ok()
     {
-        file.sync().map_err(|failed| failed.ends_opening(storage.path().join(format::segment_name(row.slot))))?;
+        file.sync().map_err(|failed| {
+            failed.ends_opening(storage.path().join(format::segment_name(row.slot)))
+        })?;
     }
     Ok(())
 }

@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 
 use crate::error::{Error, Result};
-use crate::format::{self, FLAG_CHANGING, Invalid, Kind, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
+use crate::format::{
+    self, FLAG_CHANGING, Invalid, Kind, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState,
+};
 use crate::index::image::IndexImage;
 use crate::recovery::belief::{Belief, held_from};
 use crate::recovery::unsupported;
@@ -20,7 +22,8 @@ pub(super) struct Gathered {
     pub(super) from_index: bool,
 }
 
-/// Believes the rows of the index where they may be believed and agree with the files; else reads all headers.
+/// Believes the rows of the index where they may be believed and agree with the files; else reads
+/// all headers.
 pub(super) fn believe_rows_or_gather_headers<S: Storage>(
     storage: &S,
     image: &IndexImage,
@@ -73,7 +76,8 @@ impl Rows {
     /// Asks the filesystem what each segment really takes.
     fn measure<S: Storage>(&mut self, storage: &S) {
         for row in self.live.iter_mut().chain(&mut self.spares) {
-            let taken = storage.open(&format::segment_name(row.slot)).and_then(|file| file.disk_bytes());
+            let taken =
+                storage.open(&format::segment_name(row.slot)).and_then(|file| file.disk_bytes());
             row.header.disk = taken.unwrap_or(0).max(row.header.allocated);
         }
     }
@@ -88,9 +92,10 @@ impl Rows {
         }
     }
 
-    /// Reads the header of every segment file there is. Those of another queue, and what is no segment at all, are set
-    /// aside; which queue this is, the index says when any segment agrees with it, else most segments do. From the position
-    /// `durable` on nothing is known to be on the disk.
+    /// Reads the header of every segment file there is. Those of another queue, and what is no
+    /// segment at all, are set aside; which queue this is, the index says when any segment agrees
+    /// with it, else most segments do. From the position `durable` on nothing is known to be on the
+    /// disk.
     fn gather<S: Storage>(
         &mut self,
         storage: &S,
@@ -119,7 +124,10 @@ impl Rows {
                 *other == slot && header.state == SegmentState::Live && len > SEGMENT_HEADER_LEN
             });
             match known {
-                Some((_, header)) if known_id == self.queue_id && put_header_back(storage, slot, header, len)? => {
+                Some((_, header))
+                    if known_id == self.queue_id
+                        && put_header_back(storage, slot, header, len)? =>
+                {
                     let mut header = *header;
                     header.allocated = len.min(header.length);
                     self.add(slot, header);
@@ -138,8 +146,9 @@ impl Rows {
         Ok(())
     }
 
-    /// Lives and positions grow together: a segment that lies behind, or in the place of, one used later was let go of
-    /// before that one was made, and its removal did not reach the disk. Those are of no use.
+    /// Lives and positions grow together: a segment that lies behind, or in the place of, one used
+    /// later was let go of before that one was made, and its removal did not reach the disk. Those
+    /// are of no use.
     pub(super) fn drop_outlived(&mut self) {
         self.live.sort_by_key(|row| (row.header.base, row.header.life));
         let mut kept: Vec<Row> = Vec::with_capacity(self.live.len());
@@ -177,11 +186,14 @@ impl Headers {
             };
             match read_segment(storage, slot) {
                 Ok(header) => {
-                    let row = noted.iter().find(|(other, row)| *other == slot && row.life == header.life);
+                    let row =
+                        noted.iter().find(|(other, row)| *other == slot && row.life == header.life);
                     let header = row.map_or(header, |(_, row)| header.with_more_missing(row));
                     headers.whole.push((slot, header));
                 }
-                Err(Unread::Version(found)) => return Err(unsupported(storage, &listed.name, found)),
+                Err(Unread::Version(found)) => {
+                    return Err(unsupported(storage, &listed.name, found));
+                }
                 Err(Unread::Damaged(len)) => headers.damaged.push((slot, len)),
                 Err(Unread::Lost(Lost::Gone)) => headers.damaged.push((slot, 0)),
                 Err(Unread::Lost(Lost::Io(error))) => {
@@ -219,10 +231,16 @@ fn read_segment<S: Storage>(storage: &S, slot: u32) -> Result<SegmentHeader, Unr
     }
 }
 
-/// The header of the file in `slot` is damaged. When it is the segment that the index knows there, which what it holds says
-/// (the file may be a new one in the place of one that was removed, and the row older), the header is written again, and
-/// durably: the rows are about to be written anew, and another crash could leave neither.
-fn put_header_back<S: Storage>(storage: &S, slot: u32, header: &SegmentHeader, len: u64) -> Result<bool> {
+/// The header of the file in `slot` is damaged. When it is the segment that the index knows there,
+/// which what it holds says (the file may be a new one in the place of one that was removed, and
+/// the row older), the header is written again, and durably: the rows are about to be written anew,
+/// and another crash could leave neither.
+fn put_header_back<S: Storage>(
+    storage: &S,
+    slot: u32,
+    header: &SegmentHeader,
+    len: u64,
+) -> Result<bool> {
     let name = format::segment_name(slot);
     let io = |op, error| Error::io(op, storage.path().join(&name), error);
     let file = storage.open(&name).map_err(|error| io("open", error))?;
@@ -236,7 +254,8 @@ fn put_header_back<S: Storage>(storage: &S, slot: u32, header: &SegmentHeader, l
     Ok(true)
 }
 
-/// Whether the file holds nothing at all: it was being made, and its header was never written or did not reach the disk.
+/// Whether the file holds nothing at all: it was being made, and its header was never written or
+/// did not reach the disk.
 fn is_blank<S: Storage>(storage: &S, slot: u32) -> bool {
     let read = || {
         let file = storage.open(&format::segment_name(slot))?;
@@ -264,11 +283,16 @@ fn holds_any_of<F: StorageFile>(file: &F, header: &SegmentHeader, len: u64) -> i
     Ok(continues || scan.search(header.base, header.first_seq, u64::MAX >> 2)?.is_some())
 }
 
-/// No row is missing: the live segments follow each other without a break, and reach from the lowest place to the tail.
-/// Where numbers are missing the positions leap by one word, so that a reader at the end of the segment before has a way to go and
-/// is told of them; where they leap by more, the headers are read; that is slower, never wrong.
+/// No row is missing: the live segments follow each other without a break, and reach from the
+/// lowest place to the tail. Where numbers are missing the positions leap by one word, so that a
+/// reader at the end of the segment before has a way to go and is told of them; where they leap by
+/// more, the headers are read; that is slower, never wrong.
 fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
-    let live = image.segments.iter().map(|(_, header)| header).filter(|header| header.state == SegmentState::Live);
+    let live = image
+        .segments
+        .iter()
+        .map(|(_, header)| header)
+        .filter(|header| header.state == SegmentState::Live);
     let mut live: Vec<&SegmentHeader> = live.collect();
     live.sort_unstable_by_key(|header| header.base);
     let (Some(first), Some(last)) = (live.first(), live.last()) else {
@@ -279,7 +303,8 @@ fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
     let unbroken = live.windows(2).all(|pair| follows(pair[0].end(), pair[1].base));
     let tail = match (belief.of_cache(image).is_some(), image.live.tail, image.checkpoint) {
         (true, Some((position, _)), _) => position,
-        // The store of the live tail was cut short: the walk begins at the last segment, whichever that is.
+        // The store of the live tail was cut short: the walk begins at the last segment, whichever
+        // that is.
         (true, None, _) => last.end(),
         (false, _, checkpoint) => checkpoint.map_or(0, |checkpoint| checkpoint.position),
     };
@@ -288,25 +313,31 @@ fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
         && (last.base..=last.end() + format::ALIGN).contains(&tail)
 }
 
-/// The first and the last live segment are where the index says. An index of another queue, or of another time, fails here.
+/// The first and the last live segment are where the index says. An index of another queue, or of
+/// another time, fails here.
 fn ends_are_in_place<S: Storage>(storage: &S, segments: &[(u32, SegmentHeader)]) -> bool {
     if planted!(EndsNotLookedAt) {
         return true;
     }
     let live = || segments.iter().filter(|(_, header)| header.state == SegmentState::Live);
-    let ends = [live().min_by_key(|(_, header)| header.base), live().max_by_key(|(_, header)| header.base)];
-    ends.into_iter()
-        .flatten()
-        .all(|(slot, header)| matches!(open_life(storage, *slot, header), Ok((_, len)) if len >= header.allocated))
+    let ends = [
+        live().min_by_key(|(_, header)| header.base),
+        live().max_by_key(|(_, header)| header.base),
+    ];
+    ends.into_iter().flatten().all(|(slot, header)| {
+        open_life(storage, *slot, header).is_ok_and(|(_, len)| len >= header.allocated)
+    })
 }
 
-/// There is a row for each segment file, and each spare is what its row says. After a clean end the queue may have been opened
-/// again and power cut: of a segment made then the file may be there and the row not, or the other way round. Or the index
-/// is an older copy, put back: what was made since has no row, or took a spare's file. A live one that is gone is found to be
-/// so by who reads.
+/// There is a row for each segment file, and each spare is what its row says. After a clean end the
+/// queue may have been opened again and power cut: of a segment made then the file may be there and
+/// the row not, or the other way round. Or the index is an older copy, put back: what was made
+/// since has no row, or took a spare's file. A live one that is gone is found to be so by who
+/// reads.
 fn rows_match_files<S: Storage>(storage: &S, segments: &[(u32, SegmentHeader)]) -> bool {
     let listed = storage.list().unwrap_or_default();
-    let files: HashSet<u32> = listed.iter().filter_map(|listed| format::segment_slot(&listed.name)).collect();
+    let files: HashSet<u32> =
+        listed.iter().filter_map(|listed| format::segment_slot(&listed.name)).collect();
     let rows: HashSet<u32> = segments.iter().map(|(slot, _)| *slot).collect();
     let mut spares = segments.iter().filter(|(_, header)| header.state == SegmentState::Spare);
     let is_it = |slot: u32, noted: &SegmentHeader| {

@@ -7,7 +7,8 @@ use super::unit::Unit;
 use super::*;
 use crate::engine::Engine;
 use crate::format::{
-    Checkpoint, FLAG_CHANGING, Fragment, Kind, Place, SegmentHeader, SegmentState, index_at, segment_name,
+    Checkpoint, FLAG_CHANGING, Fragment, Kind, Place, SegmentHeader, SegmentState, index_at,
+    segment_name,
 };
 use crate::index::image::Live;
 use crate::options::Options;
@@ -71,7 +72,8 @@ fn holes(walked: &Walked) -> Vec<(u64, u64)> {
 
 /// Damages the message with that content.
 fn damage(storage: &SimStorage, number: u8) {
-    for name in storage.file_names().into_iter().filter(|name| format::segment_slot(name).is_some()) {
+    for name in storage.file_names().into_iter().filter(|name| format::segment_slot(name).is_some())
+    {
         let bytes = storage.read_file(&name);
         if let Some(at) = bytes.windows(LEN).position(|window| window == message(number)) {
             storage.corrupt(&name, at, &[0xff]);
@@ -104,7 +106,8 @@ fn what_is_believed_follows_from_the_boot_the_mount_and_the_mark_of_a_clean_end(
 fn rows_are_believed_and_say_the_same_as_the_headers() {
     let killed = killed(200);
     let known = |rows: &Rows| {
-        let mut known: Vec<_> = rows.live.iter().map(|row| (row.header.base, row.slot, row.header.life)).collect();
+        let mut known: Vec<_> =
+            rows.live.iter().map(|row| (row.header.base, row.slot, row.header.life)).collect();
         known.sort_unstable();
         known
     };
@@ -125,7 +128,9 @@ fn rows_that_files_contradict_are_not_believed() {
         ("a damaged row", &|disk| disk.corrupt(INDEX_NAME, index_at::SEGMENTS + 20, &[0xff])),
         ("a damaged row of no file", &|disk| disk.corrupt(INDEX_NAME, index_at::END - 20, &[0xff])),
         ("the last segment gone", &|disk| disk.remove_file(&segment_name(last))),
-        ("a file without a row", &|disk| disk.write_file(&segment_name(99), &disk.read_file(&segment_name(0)))),
+        ("a file without a row", &|disk| {
+            disk.write_file(&segment_name(99), &disk.read_file(&segment_name(0)))
+        }),
         ("another segment in its place", &|disk| {
             disk.write_file(&segment_name(last), &disk.read_file(&segment_name(slots[1].0)));
         }),
@@ -138,7 +143,9 @@ fn rows_that_files_contradict_are_not_believed() {
     }
     let (mut image, id) = image(&good);
     image.live.run.as_mut().unwrap().flags |= FLAG_CHANGING;
-    assert!(!believe_rows_or_gather_headers(&good, &image, Some(id), Belief::Cache).unwrap().from_index);
+    assert!(
+        !believe_rows_or_gather_headers(&good, &image, Some(id), Belief::Cache).unwrap().from_index
+    );
 }
 
 fn header(life: u64, base: u64) -> SegmentHeader {
@@ -156,7 +163,9 @@ fn of_segments_in_each_others_place_those_that_were_made_later_count() {
         (vec![(4, 0), (2, 1), (3, 2)], vec![4]),
         (vec![(1, 0), (5, 1), (2, 2), (6, 3)], vec![1, 5, 6]),
     ] {
-        let row = |(slot, (life, base)): (usize, &(u64, u64))| Row::new(slot as u32, header(*life, *base));
+        let row = |(slot, (life, base)): (usize, &(u64, u64))| {
+            Row::new(slot as u32, header(*life, *base))
+        };
         let mut rows = Rows { live: made.iter().enumerate().map(row).collect(), ..Rows::default() };
         rows.drop_outlived();
         assert_eq!(lives(&rows.live), left, "{made:?}");
@@ -201,14 +210,22 @@ fn a_batch_is_one_unit_whichever_record_of_it_is_damaged() {
 
 #[test]
 fn a_record_belongs_to_a_unit_as_it_says_itself() {
-    let record = |kind, seq, continues, more| Fragment { kind, more, continues, sealed: false, len: 8, seq };
+    let record =
+        |kind, seq, continues, more| Fragment { kind, more, continues, sealed: false, len: 8, seq };
     let (holes, empty) = (Vec::new(), Vec::new());
-    let mut walked = Walked { tail: Spot::default(), holes, empty, mark: u64::MAX, units_behind: 0 };
+    let mut walked =
+        Walked { tail: Spot::default(), holes, empty, mark: u64::MAX, units_behind: 0 };
     let mut unit = Unit::new(Spot::default());
     let alone = record(Kind::Whole, 0, false, false);
     assert!(unit.accepts(&alone, 0) && !unit.accepts(&alone, 1), "numbers follow each other");
-    assert!(!unit.accepts(&record(Kind::Whole, 0, true, false), 0), "there is no batch that it continues");
-    assert!(!unit.accepts(&record(Kind::Last, 0, false, false), 0), "there is no record that it ends");
+    assert!(
+        !unit.accepts(&record(Kind::Whole, 0, true, false), 0),
+        "there is no batch that it continues"
+    );
+    assert!(
+        !unit.accepts(&record(Kind::Last, 0, false, false), 0),
+        "there is no record that it ends"
+    );
     let at = Spot::default();
     unit.add(&record(Kind::Whole, 0, false, true), at, Spot { position: 24, seq: 0 }, &mut walked);
     assert!(unit.inside() && walked.tail == at, "more of the batch is to come");
@@ -235,8 +252,12 @@ fn a_hole_that_was_mended_is_none_for_any_later_walk() {
         assert_eq!((walked.tail.seq, holes(&walked)), (200, vec![]));
     }
     // Segments that begin in it say what is missing before them.
-    let begin: Vec<_> = rows.iter().map(|row| row.header).filter(|header| header.gap_before > 0).collect();
-    assert!(!begin.is_empty() && begin.iter().all(|header| header.missing_from() == 60), "{begin:?}");
+    let begin: Vec<_> =
+        rows.iter().map(|row| row.header).filter(|header| header.gap_before > 0).collect();
+    assert!(
+        !begin.is_empty() && begin.iter().all(|header| header.missing_from() == 60),
+        "{begin:?}"
+    );
 }
 
 #[test]
@@ -250,26 +271,42 @@ fn behind_a_sealed_tail_no_old_record_is_found() {
     assert_eq!((next.seq, next.gap, next.base), (10, 6, first[0].header.end() + format::ALIGN));
     let look = Look { search: true, whole_before: false, mark: u64::MAX };
     let found = walk(&disk, first, Spot::default(), look).unwrap();
-    assert_eq!((found.tail, holes(&found)), (Spot { position: first[0].header.end(), seq: 4 }, vec![]));
-    // It begins behind every position that was stated, and where it was to begin before, if that is far enough.
-    let base = |stated, pending| close_tail(&disk, first, tail, stated, pending, missing).unwrap().unwrap().base;
+    assert_eq!(
+        (found.tail, holes(&found)),
+        (Spot { position: first[0].header.end(), seq: 4 }, vec![])
+    );
+    // It begins behind every position that was stated, and where it was to begin before, if that is
+    // far enough.
+    let base = |stated, pending| {
+        close_tail(&disk, first, tail, stated, pending, missing).unwrap().unwrap().base
+    };
     assert_eq!(base(1 << 20, None), (1 << 20) + format::ALIGN);
     assert_eq!(base(0, Some(Next { base: 1 << 20, ..missing })), 1 << 20);
 }
 
 /// A consumer that stands there.
 fn consumer(row: u32, name: &str, position: u64, seq: u64) -> ConsumerRow {
-    ConsumerRow { row, name: name.to_owned(), place: Place { number: 1, position, seq }, acks: Vec::new() }
+    ConsumerRow {
+        row,
+        name: name.to_owned(),
+        place: Place { number: 1, position, seq },
+        acks: Vec::new(),
+    }
 }
 
 #[test]
 fn the_highest_number_that_any_part_of_the_index_says_is_stated() {
     let spots = |checkpoint: (u64, u64), tail, synced, place: (u64, u64), acks| {
-        let checkpoint = Checkpoint { position: checkpoint.0, seq: checkpoint.1, ..Checkpoint::default() };
+        let checkpoint =
+            Checkpoint { position: checkpoint.0, seq: checkpoint.1, ..Checkpoint::default() };
         let consumer = ConsumerRow { acks, ..consumer(0, "", place.0, place.1) };
         let live = Live { tail: Some(tail), synced: Some(synced), ..Live::default() };
-        let image =
-            IndexImage { checkpoint: Some(checkpoint), live, consumers: vec![consumer], ..IndexImage::default() };
+        let image = IndexImage {
+            checkpoint: Some(checkpoint),
+            live,
+            consumers: vec![consumer],
+            ..IndexImage::default()
+        };
         let stated = Stated::by(&image);
         (stated.position, stated.seq, stated.durable.seq)
     };
@@ -282,9 +319,11 @@ fn the_highest_number_that_any_part_of_the_index_says_is_stated() {
 
 #[test]
 fn what_is_missing_behind_the_tail_is_what_was_stated_and_what_was_leased_each_with_its_cause() {
-    let stated = |durable| Stated { position: 80, seq: 8, durable: Spot { position: 8, seq: durable } };
+    let stated =
+        |durable| Stated { position: 80, seq: 8, durable: Spot { position: 8, seq: durable } };
     let missing = |durable, found, before, given_up| {
-        let next = stated(durable).missing_behind(Spot { position: 0, seq: found }, before, 20, given_up);
+        let next =
+            stated(durable).missing_behind(Spot { position: 0, seq: found }, before, 20, given_up);
         (next.seq, next.gap, next.reserved, next.cause)
     };
     let (damaged, unflushed) = (GapCause::Damaged.number(), GapCause::Unflushed.number());
@@ -316,9 +355,13 @@ fn a_place_in_the_middle_of_what_is_empty_goes_where_it_tells_what_is_missing() 
     leave_the_empty(&disk, &index, &mut consumers, &[empty]).unwrap();
     let positions: Vec<u64> = consumers.iter().map(|consumer| consumer.place.position).collect();
     assert_eq!(positions, [80, 80, 160, 160]);
-    assert_eq!(consumers.iter().map(|consumer| consumer.place.seq).collect::<Vec<_>>(), [10, 12, 20, 12]);
+    assert_eq!(
+        consumers.iter().map(|consumer| consumer.place.seq).collect::<Vec<_>>(),
+        [10, 12, 20, 12]
+    );
     let stored = image(&disk).0.consumers;
-    let stored: Vec<u64> = stored.iter().filter(|row| row.row > 0).map(|row| row.place.position).collect();
+    let stored: Vec<u64> =
+        stored.iter().filter(|row| row.row > 0).map(|row| row.place.position).collect();
     assert_eq!(stored, positions);
 }
 

@@ -47,21 +47,30 @@ impl Unit {
             Kind::Padding => fragment.is_numbered(seq),
             Kind::Gap => !self.inside(),
             Kind::Whole | Kind::First => {
-                let fits = fragment.continues == self.in_batch || self.hole || planted!(TornBatchAccepted);
+                let fits =
+                    fragment.continues == self.in_batch || self.hole || planted!(TornBatchAccepted);
                 fragment.is_numbered(seq) && !self.in_record && fits
             }
             Kind::Middle | Kind::Last => fragment.is_numbered(seq) && self.in_record,
         }
     }
 
-    /// Whether the records before this one in its batch are those that it was written with. Asked of the last one; where
-    /// the beginning of the batch is not at hand, it goes with the hole it lies in, or is known to be whole.
-    pub(super) fn seal_holds<F: StorageFile>(&self, seen: &Seen, scan: &mut Scan<'_, F>) -> io::Result<bool> {
+    /// Whether the records before this one in its batch are those that it was written with. Asked
+    /// of the last one; where the beginning of the batch is not at hand, it goes with the hole it
+    /// lies in, or is known to be whole.
+    pub(super) fn seal_holds<F: StorageFile>(
+        &self,
+        seen: &Seen,
+        scan: &mut Scan<'_, F>,
+    ) -> io::Result<bool> {
         if planted!(SealNotChecked, TornBatchAccepted) {
             return Ok(true);
         }
         let fragment = &seen.fragment;
-        if !matches!(fragment.kind, Kind::Whole | Kind::Last) || !fragment.continues || fragment.more {
+        if !matches!(fragment.kind, Kind::Whole | Kind::Last)
+            || !fragment.continues
+            || fragment.more
+        {
             return Ok(true);
         }
         match self.seal {
@@ -74,7 +83,10 @@ impl Unit {
     }
 
     pub(super) fn add_to_seal(&mut self, seen: &Seen) {
-        if matches!(seen.fragment.kind, Kind::Whole | Kind::First) && seen.fragment.more && !seen.fragment.continues {
+        if matches!(seen.fragment.kind, Kind::Whole | Kind::First)
+            && seen.fragment.more
+            && !seen.fragment.continues
+        {
             self.seal = Some(Seal::NEW);
         }
         if !seen.fragment.kind.is_empty()
@@ -85,7 +97,13 @@ impl Unit {
     }
 
     /// Takes a fragment in and returns where the next one is.
-    pub(super) fn add(&mut self, fragment: &Fragment, at: Spot, end: Spot, walked: &mut Walked) -> Spot {
+    pub(super) fn add(
+        &mut self,
+        fragment: &Fragment,
+        at: Spot,
+        end: Spot,
+        walked: &mut Walked,
+    ) -> Spot {
         let mut next = end;
         match fragment.kind {
             Kind::Padding => {

@@ -31,8 +31,8 @@ pub(super) struct Walked {
 pub(super) struct Look {
     /// Behind what does not validate it looks for more.
     pub(super) search: bool,
-    /// What lies before the start was whole: the segment that begins there may begin in the middle of a unit, of which
-    /// nothing is missing.
+    /// What lies before the start was whole: the segment that begins there may begin in the middle
+    /// of a unit, of which nothing is missing.
     pub(super) whole_before: bool,
     /// Units behind that position are counted.
     pub(super) mark: u64,
@@ -42,7 +42,8 @@ impl Look {
     pub(super) fn with(belief: Belief, image: &IndexImage, rows: &Rows) -> Look {
         // A kill cut a commit short: all that was pushed is whole.
         let committing = belief == Belief::Cache && image.live.tail.is_none();
-        // What was given back had been committed. With a checkpoint the walk begins at a unit, or what is before is lost.
+        // What was given back had been committed. With a checkpoint the walk begins at a unit, or
+        // what is before is lost.
         let first = rows.live.first().map_or(u64::MAX, |row| row.header.first_seq);
         let given_back = image.checkpoint.is_none() && first <= rows.held;
         Look {
@@ -69,7 +70,9 @@ pub(super) fn start_of_walk(image: &IndexImage, live: &[Row], belief: Belief) ->
                 None => next.or(live.last().map(base_of)),
             }
         }
-        (false, Some(checkpoint)) => Some(Spot { position: checkpoint.position, seq: checkpoint.seq }),
+        (false, Some(checkpoint)) => {
+            Some(Spot { position: checkpoint.position, seq: checkpoint.seq })
+        }
         (false, None) => None,
     };
     match (known, live.first()) {
@@ -81,8 +84,8 @@ pub(super) fn start_of_walk(image: &IndexImage, live: &[Row], belief: Belief) ->
     }
 }
 
-/// Goes over whole units from `start` on. Stops at the first place that does not validate, unless it is to search. An error
-/// comes with the name of the file that cannot be read.
+/// Goes over whole units from `start` on. Stops at the first place that does not validate, unless
+/// it is to search. An error comes with the name of the file that cannot be read.
 pub(super) fn walk<S: Storage>(
     storage: &S,
     rows: &[Row],
@@ -107,7 +110,8 @@ pub(super) fn walk<S: Storage>(
         }
         let limit = row.header.base + len.saturating_sub(SEGMENT_HEADER_LEN);
         let mut scan = Scan::new(&file, &row.header, limit);
-        walk.go_through(row, &mut scan, |bytes| events::recovering(storage.path(), bytes)).map_err(fail)?;
+        walk.go_through(row, &mut scan, |bytes| events::recovering(storage.path(), bytes))
+            .map_err(fail)?;
     }
     Ok(walk.walked)
 }
@@ -140,7 +144,13 @@ impl Walk {
             unit: Unit::new(start),
             chain: 0,
             told: start.position,
-            walked: Walked { tail: start, holes: Vec::new(), empty: Vec::new(), mark: look.mark, units_behind: 0 },
+            walked: Walked {
+                tail: start,
+                holes: Vec::new(),
+                empty: Vec::new(),
+                mark: look.mark,
+                units_behind: 0,
+            },
         }
     }
 
@@ -160,7 +170,8 @@ impl Walk {
         if !self.look.search && header.missing_from() != self.at.seq && !continues {
             return false;
         }
-        // Known gaps and lost segments: the numbers go on with the segment's own, unless a recorded gap reaches into it.
+        // Known gaps and lost segments: the numbers go on with the segment's own, unless a recorded
+        // gap reaches into it.
         if !continues && header.first_seq > self.at.seq {
             if self.unit.inside() || self.at.seq < header.missing_from() {
                 self.unit.broken();
@@ -176,7 +187,12 @@ impl Walk {
     }
 
     /// Goes over the fragments of one segment.
-    fn go_through<F: StorageFile>(&mut self, row: &Row, scan: &mut Scan<'_, F>, tell: impl Fn(u64)) -> io::Result<()> {
+    fn go_through<F: StorageFile>(
+        &mut self,
+        row: &Row,
+        scan: &mut Scan<'_, F>,
+        tell: impl Fn(u64),
+    ) -> io::Result<()> {
         // What is left at the end may be too short for a fragment.
         while self.at.position + format::FRAGMENT_HEADER_LEN <= row.header.end() {
             if self.begins_inside && self.begin_inside(scan)? {
@@ -188,7 +204,8 @@ impl Walk {
             }
             match scan.fragment_at(self.at.position, self.chain)? {
                 Some(seen)
-                    if self.unit.accepts(&seen.fragment, self.at.seq) && self.unit.seal_holds(&seen, scan)? =>
+                    if self.unit.accepts(&seen.fragment, self.at.seq)
+                        && self.unit.seal_holds(&seen, scan)? =>
                 {
                     let end = Spot { position: seen.end(), seq: self.at.seq };
                     self.unit.add_to_seal(&seen);
@@ -199,7 +216,8 @@ impl Walk {
                 _ => {
                     self.unit.broken();
                     let from = self.at.position + format::ALIGN;
-                    let Some((seen, number)) = scan.search(from, self.at.seq, u64::MAX >> 2)? else {
+                    let Some((seen, number)) = scan.search(from, self.at.seq, u64::MAX >> 2)?
+                    else {
                         break;
                     };
                     self.at = Spot { position: seen.position, seq: number };
@@ -211,10 +229,12 @@ impl Walk {
         Ok(())
     }
 
-    /// The walk begins where a unit may have begun before. True when the fragment there is the rest of a record, which is
-    /// stepped over.
+    /// The walk begins where a unit may have begun before. True when the fragment there is the rest
+    /// of a record, which is stepped over.
     fn begin_inside<F: StorageFile>(&mut self, scan: &mut Scan<'_, F>) -> io::Result<bool> {
-        let Some(seen) = scan.header_at(self.at.position)?.filter(|_| self.at.position == self.walked.tail.position)
+        let Some(seen) = scan
+            .header_at(self.at.position)?
+            .filter(|_| self.at.position == self.walked.tail.position)
         else {
             self.begins_inside = false;
             return Ok(false);

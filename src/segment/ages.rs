@@ -1,17 +1,20 @@
 //! Which segments hold nothing but messages that are too old.
 //!
-//! A segment's header says when its first message was written (`created`), and before which time its last one was
-//! (`until`). The writer keeps to that: with ages a segment takes messages for an eighth of `max_age`, and what comes
-//! later begins another one. Once `max_age` has passed since `until`, every message in the segment is too old.
+//! A segment's header says when its first message was written (`created`), and before which time
+//! its last one was (`until`). The writer keeps to that: with ages a segment takes messages for an
+//! eighth of `max_age`, and what comes later begins another one. Once `max_age` has passed since
+//! `until`, every message in the segment is too old.
 //!
-//! Where the header does not tell, what was begun behind the segment does, for all its messages were written before that:
+//! Where the header does not tell, what was begun behind the segment does, for all its messages
+//! were written before that:
 //!
-//! - `until` is zero when messages were written without ages, and later than an eighth of `max_age` when that was longer then;
-//! - a header whose `created` lies in the future is not believed: the clock was ahead then, or is behind now. Should the
-//!   clock come to that time after all, it is believed again.
+//! - `until` is zero when messages were written without ages, and later than an eighth of `max_age`
+//!   when that was longer then;
+//! - a header whose `created` lies in the future is not believed: the clock was ahead then, or is
+//!   behind now. Should the clock come to that time after all, it is believed again.
 //!
-//! Behind the tail there is nothing. Where its own header does not tell, its messages count as written when they were first
-//! looked at in this run.
+//! Behind the tail there is nothing. Where its own header does not tell, its messages count as
+//! written when they were first looked at in this run.
 
 use std::time::Duration;
 
@@ -27,7 +30,8 @@ use super::Segment;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ages {
     most: u64,
-    /// A segment takes messages for so long: an eighth of that, and no longer than its header can say.
+    /// A segment takes messages for so long: an eighth of that, and no longer than its header can
+    /// say.
     span: u64,
 }
 
@@ -73,7 +77,8 @@ impl<F: StorageFile> List<F> {
         let Some(tail) = self.live.back().map(|row| row.header) else {
             return 0;
         };
-        let seen = self.seen.filter(|(life, _)| *life == tail.life).map_or(now, |(_, seen)| seen.min(now));
+        let seen =
+            self.seen.filter(|(life, _)| *life == tail.life).map_or(now, |(_, seen)| seen.min(now));
         self.seen = (!ages.tells(tail.created, tail.until, now)).then_some((tail.life, seen));
         // What comes behind the first one goes after it.
         let first = self.live.front().map_or(tail, |row| row.header);
@@ -81,7 +86,9 @@ impl<F: StorageFile> List<F> {
             return 0;
         }
         let (mut count, mut behind) = (self.live.len(), seen);
-        for (at, SegmentHeader { created, until, .. }) in self.live.iter().map(|row| row.header).enumerate().rev() {
+        for (at, SegmentHeader { created, until, .. }) in
+            self.live.iter().map(|row| row.header).enumerate().rev()
+        {
             if !ages.are_past(if ages.tells(created, until, now) { until } else { behind }, now) {
                 count = at;
             }
@@ -94,9 +101,14 @@ impl<F: StorageFile> List<F> {
 }
 
 impl<S: Storage> Segments<S> {
-    /// Lets go of the segments that hold nothing but messages that are too old, all of them before `tail`. The last one
-    /// stays: see [`too_old_tail`](Self::too_old_tail).
-    pub(crate) fn expire(&self, context: &Context<'_, S>, ages: Ages, tail: u64) -> Option<Expired> {
+    /// Lets go of the segments that hold nothing but messages that are too old, all of them before
+    /// `tail`. The last one stays: see [`too_old_tail`](Self::too_old_tail).
+    pub(crate) fn expire(
+        &self,
+        context: &Context<'_, S>,
+        ages: Ages,
+        tail: u64,
+    ) -> Option<Expired> {
         let mut list = self.list();
         let most = list.live.len().saturating_sub(1).min(list.too_old(ages, context.storage.now()));
         let count = list.live.iter().take(most).take_while(|row| row.header.end() <= tail).count();
@@ -124,15 +136,16 @@ impl<S: Storage> Segments<S> {
         until: u64,
     ) -> Result<()> {
         let mut list = self.list();
-        let Some(row) = list.live.iter_mut().rev().find(|row| row.header.life == segment.header.life) else {
+        let Some(row) =
+            list.live.iter_mut().rev().find(|row| row.header.life == segment.header.life)
+        else {
             return Ok(());
         };
         let header = SegmentHeader { created, until, ..row.header };
         // It is synced with the messages that are written because of it.
-        segment
-            .file
-            .write_at(&header.in_file().encode(), 0)
-            .map_err(|error| crate::error::Error::io("write", context.storage.path().join(segment.name()), error))?;
+        segment.file.write_at(&header.in_file().encode(), 0).map_err(|error| {
+            crate::error::Error::io("write", context.storage.path().join(segment.name()), error)
+        })?;
         row.header = header;
         let row = *row;
         list.write_row(context, &row);

@@ -18,10 +18,11 @@ pub(crate) struct Segment<F> {
     pub(crate) file: F,
     /// Bytes of the file that are allocated.
     pub(super) allocated: AtomicU64,
-    /// File offset from which on nothing was ever written when this life began: fresh space, dear to fault in.
+    /// File offset from which on nothing was ever written when this life began: fresh space, dear
+    /// to fault in.
     pub(super) fresh_from: u64,
-    /// File offset up to which the fresh space was filled with zeros ahead of its use, or written: a store there meets
-    /// pages that are in memory. Moved under the producers' lock alone.
+    /// File offset up to which the fresh space was filled with zeros ahead of its use, or written:
+    /// a store there meets pages that are in memory. Moved under the producers' lock alone.
     pub(super) filled: AtomicU64,
 }
 
@@ -46,7 +47,8 @@ impl<F: StorageFile> Segment<F> {
         self.header.base + (bytes / format::ALIGN * format::ALIGN).min(self.header.capacity())
     }
 
-    /// Nothing is there from that position on for those who read: what a refused record left there is no damage, and no message.
+    /// Nothing is there from that position on for those who read: what a refused record left there
+    /// is no damage, and no message.
     pub(super) fn end_at(&self, position: u64) {
         self.allocated.store(self.offset(position), Ordering::Release);
     }
@@ -61,8 +63,8 @@ impl<F: StorageFile> Segment<F> {
         self.filled.load(Ordering::Relaxed)
     }
 
-    /// Fills the space between what is filled and `end` with zeros, behind the tail. Best effort: what is not filled is
-    /// slower to store to, no more.
+    /// Fills the space between what is filled and `end` with zeros, behind the tail. Best effort:
+    /// what is not filled is slower to store to, no more.
     pub(crate) fn fill(&self, end: u64) {
         let from = self.filled();
         if from < end {
@@ -77,8 +79,8 @@ impl<F: StorageFile> Segment<F> {
     }
 }
 
-/// Bytes of disk a segment of that length may take besides its own, now or when its pages are written out: a file in more
-/// than four pieces (ext4) needs a block that says where they are.
+/// Bytes of disk a segment of that length may take besides its own, now or when its pages are
+/// written out: a file in more than four pieces (ext4) needs a block that says where they are.
 pub(crate) fn overhead(length: u64) -> u64 {
     if length > 16 << 10 { 4096 } else { 0 }
 }
@@ -117,15 +119,21 @@ pub(crate) fn read_header<S: Storage>(storage: &S, slot: u32) -> Result<SegmentH
     SegmentHeader::decode(&bytes).map_err(|_| Lost::Gone)
 }
 
-/// Opens the file in `slot` when it is the segment `header`; with the bytes of it that exist. A file whose header is
-/// damaged is taken for it: its records carry their own proof.
-pub(crate) fn open_life<S: Storage>(storage: &S, slot: u32, header: &SegmentHeader) -> Result<(S::File, u64), Lost> {
+/// Opens the file in `slot` when it is the segment `header`; with the bytes of it that exist. A
+/// file whose header is damaged is taken for it: its records carry their own proof.
+pub(crate) fn open_life<S: Storage>(
+    storage: &S,
+    slot: u32,
+    header: &SegmentHeader,
+) -> Result<(S::File, u64), Lost> {
     let file = storage.open(&format::segment_name(slot)).map_err(lost)?;
     let len = file.len().map_err(Lost::Io)?;
     let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
     crate::storage::read_full(&file, &mut bytes, 0).map_err(Lost::Io)?;
     match SegmentHeader::decode(&bytes) {
-        Ok(found) if found.life != header.life || found.queue_id != header.queue_id => Err(Lost::Gone),
+        Ok(found) if found.life != header.life || found.queue_id != header.queue_id => {
+            Err(Lost::Gone)
+        }
         // A later version's file is neither read nor written.
         Err(format::Invalid::Version(found)) => {
             let later = LaterVersion { found, supported: format::FORMAT_VERSION };
@@ -142,12 +150,15 @@ pub(super) fn lost(error: io::Error) -> Lost {
     }
 }
 
-/// Renames a file that is not what it should be, so that it is out of the way and not lost. Best effort: on failure it
-/// stays where it is.
+/// Renames a file that is not what it should be, so that it is out of the way and not lost. Best
+/// effort: on failure it stays where it is.
 pub(crate) fn set_aside<S: Storage>(storage: &S, name: &str) {
     for number in 0..10_000 {
-        let aside =
-            if number == 0 { format!("{name}{ASIDE_SUFFIX}") } else { format!("{name}.{number}{ASIDE_SUFFIX}") };
+        let aside = if number == 0 {
+            format!("{name}{ASIDE_SUFFIX}")
+        } else {
+            format!("{name}.{number}{ASIDE_SUFFIX}")
+        };
         // `rename` would replace a file of that name: look first. The directory is ours alone.
         match storage.open(&aside) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

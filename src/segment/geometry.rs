@@ -14,9 +14,14 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    /// Small arenas share a segment; a bounded queue has at least eight segments, or as many as its bytes allow, so that
-    /// giving one back is a small step.
-    pub(crate) fn new(arena_size: u64, max_mapped_arenas: Option<u32>, max_bytes: Option<u64>, page: u64) -> Geometry {
+    /// Small arenas share a segment; a bounded queue has at least eight segments, or as many as its
+    /// bytes allow, so that giving one back is a small step.
+    pub(crate) fn new(
+        arena_size: u64,
+        max_mapped_arenas: Option<u32>,
+        max_bytes: Option<u64>,
+        page: u64,
+    ) -> Geometry {
         let mut segment_len = arena_size.max(SHARED_SEGMENT_LEN / arena_size * arena_size);
         if let Some(max_bytes) = max_bytes {
             let room = max_bytes.saturating_sub(index_at::END as u64);
@@ -28,9 +33,11 @@ impl Geometry {
         }
         let cap = max_mapped_arenas.map(|arenas| u64::from(arenas).saturating_mul(arena_size));
         match cap {
-            Some(cap) if cap / segment_len < 3 => {
-                Geometry { segment_len, window_len: arena_size, max_windows: max_mapped_arenas.unwrap_or(3) as usize }
-            }
+            Some(cap) if cap / segment_len < 3 => Geometry {
+                segment_len,
+                window_len: arena_size,
+                max_windows: max_mapped_arenas.unwrap_or(3) as usize,
+            },
             Some(cap) => Geometry {
                 segment_len,
                 window_len: segment_len,
@@ -48,7 +55,10 @@ mod tests {
     #[test]
     fn geometry_follows_arena_cap_and_limit() {
         let geometry = |arena, cap, max| Geometry::new(arena, cap, max, 4096);
-        assert_eq!(geometry(4096, Some(3), None), Geometry { segment_len: 4 << 20, window_len: 4096, max_windows: 3 });
+        assert_eq!(
+            geometry(4096, Some(3), None),
+            Geometry { segment_len: 4 << 20, window_len: 4096, max_windows: 3 }
+        );
         assert_eq!(
             geometry(4 << 20, Some(3), None),
             Geometry { segment_len: 4 << 20, window_len: 4 << 20, max_windows: 3 }
@@ -63,8 +73,14 @@ mod tests {
         for max in [65536, 100_000, 1 << 20, 64 << 20, 1 << 30] {
             for arena in [4096, 12288, 65536, 4 << 20, 128 << 20] {
                 let geometry = geometry(arena, Some(3), Some(max));
-                assert!(geometry.segment_len <= max / 4 && geometry.segment_len.is_multiple_of(4096), "{arena} {max}");
-                assert!(geometry.window_len * geometry.max_windows as u64 <= 3 * arena, "{arena} {max}");
+                assert!(
+                    geometry.segment_len <= max / 4 && geometry.segment_len.is_multiple_of(4096),
+                    "{arena} {max}"
+                );
+                assert!(
+                    geometry.window_len * geometry.max_windows as u64 <= 3 * arena,
+                    "{arena} {max}"
+                );
             }
         }
     }

@@ -42,9 +42,11 @@ impl<F: StorageFile> List<F> {
         let name = format::segment_name(slot);
         let page = crate::memory::page_size();
         let exact = (SEGMENT_HEADER_LEN + need).next_multiple_of(page).min(header.length);
-        // A queue's first segment may be its only one; where the one before was filled, this one will be too.
+        // A queue's first segment may be its only one; where the one before was filled, this one
+        // will be too.
         let first_step = context.fill_step().unwrap_or(0).max(FIRST_STEP);
-        let was_filled = self.live.back().is_some_and(|row| row.header.allocated == row.header.length);
+        let was_filled =
+            self.live.back().is_some_and(|row| row.header.allocated == row.header.length);
         let step = if was_filled { LARGEST_STEP } else { first_step };
         let generous = exact.max(step).min(header.length);
         let mut made = self.allocate(context, &file, &name, 0, generous);
@@ -113,7 +115,8 @@ impl<F: StorageFile> List<F> {
         made.map(|(segment, _)| segment)
     }
 
-    /// The header of a life that begins now; from here on the rows of the index do not say what is there.
+    /// The header of a life that begins now; from here on the rows of the index do not say what is
+    /// there.
     pub(super) fn begin_life<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
@@ -145,11 +148,12 @@ impl<F: StorageFile> List<F> {
 
     pub(super) fn write_row<S: Storage<File = F>>(&mut self, context: &Context<'_, S>, row: &Row) {
         let room = self.index_room(context);
-        self.names.rows_complete &= context.index.write_segment_row(row.slot, Some(&row.header), room);
+        self.names.rows_complete &=
+            context.index.write_segment_row(row.slot, Some(&row.header), room);
     }
 
-    /// Allocates space for a segment up to file offset `end`, and some ahead while there is room. It makes
-    /// do with less only when no space is coming.
+    /// Allocates space for a segment up to file offset `end`, and some ahead while there is room.
+    /// It makes do with less only when no space is coming.
     pub(super) fn extend<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
@@ -179,7 +183,9 @@ impl<F: StorageFile> List<F> {
         let allocated = got?;
         segment.allocated.store(allocated, Ordering::Release);
         context.pool.grown(segment.header.life, allocated);
-        if let Some(row) = self.live.iter_mut().rev().find(|row| row.header.life == segment.header.life) {
+        if let Some(row) =
+            self.live.iter_mut().rev().find(|row| row.header.life == segment.header.life)
+        {
             row.header.allocated = allocated;
             row.header.disk = disk_bytes(&segment.file, allocated);
             let row = *row;
@@ -211,11 +217,21 @@ impl<F: StorageFile> List<F> {
         }
         let path = || context.storage.path().join(name);
         if context.limits.min_free_bytes > 0 {
-            let free = context.storage.free_bytes().map_err(|error| Error::io("measure", path(), error))?;
+            let free = context
+                .storage
+                .free_bytes()
+                .map_err(|error| Error::io("measure", path(), error))?;
             if free < context.limits.min_free_bytes.saturating_add(needed) {
                 let limit = context.limits.min_free_bytes;
                 let path = context.storage.path().to_owned();
-                return Err(Error::Full { path, option: "min_free_bytes", used, limit, needed, free: Some(free) });
+                return Err(Error::Full {
+                    path,
+                    option: "min_free_bytes",
+                    used,
+                    limit,
+                    needed,
+                    free: Some(free),
+                });
             }
         }
         let before = disk_bytes(file, have);

@@ -1,4 +1,5 @@
-//! The list of a queue's segments: which are live, which are drained, which wait to be used again. All under one lock.
+//! The list of a queue's segments: which are live, which are drained, which wait to be used again.
+//! All under one lock.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -18,33 +19,40 @@ const MANY_OPEN: usize = 32;
 pub(crate) struct List<F> {
     pub(crate) live: VecDeque<Row>,
     pub(super) open: Vec<(u64, Weak<Segment<F>>)>,
-    /// Live segments that were stored to and not synced since: a flush syncs each through the descriptor that was open all
-    /// that time. The system tells a failed write-back once to each open descriptor; one that is opened afterwards may never
-    /// be told.
+    /// Live segments that were stored to and not synced since: a flush syncs each through the
+    /// descriptor that was open all that time. The system tells a failed write-back once to each
+    /// open descriptor; one that is opened afterwards may never be told.
     pub(super) unsynced: Vec<Arc<Segment<F>>>,
     /// Counts how often a writer began to store to a segment.
     pub(super) stores: u64,
     pub(super) recycling: Recycling<F>,
     pub(super) names: Names,
-    /// The number behind the last one of the only segment, when that was let go of: with no live segment nothing before it is
-    /// held.
+    /// The number behind the last one of the only segment, when that was let go of: with no live
+    /// segment nothing before it is held.
     pub(super) drained_up_to: u64,
-    /// The life of the tail's segment, and when its messages were first looked at, where its header does not tell their age.
+    /// The life of the tail's segment, and when its messages were first looked at, where its header
+    /// does not tell their age.
     pub(super) seen: Option<(u64, u64)>,
 }
 
 impl<F: StorageFile> List<F> {
     /// All bytes of disk, those included of files that are removed and still read.
     pub(crate) fn disk_bytes(&self) -> u64 {
-        let removed =
-            self.recycling.removed.iter().filter(|(open, _)| open.strong_count() > 0).map(|(_, bytes)| *bytes);
+        let removed = self
+            .recycling
+            .removed
+            .iter()
+            .filter(|(open, _)| open.strong_count() > 0)
+            .map(|(_, bytes)| *bytes);
         self.limited_bytes() + removed.sum::<u64>()
     }
 
-    /// Bytes of disk of the files in the directory, the index left out: what `max_bytes` is about. A reader that pauses
-    /// within a segment must not make the queue give up more than that segment.
+    /// Bytes of disk of the files in the directory, the index left out: what `max_bytes` is about.
+    /// A reader that pauses within a segment must not make the queue give up more than that
+    /// segment.
     pub(crate) fn limited_bytes(&self) -> u64 {
-        self.live.iter().chain(self.recycling.rows()).map(taken).sum::<u64>() + self.names.other_bytes
+        self.live.iter().chain(self.recycling.rows()).map(taken).sum::<u64>()
+            + self.names.other_bytes
     }
 
     /// There are segments whose space may soon be free.
@@ -57,7 +65,8 @@ impl<F: StorageFile> List<F> {
         !self.names.rows_complete || !self.recycling.in_transit.is_empty()
     }
 
-    /// Bytes by which the index file may grow: what `min_free_bytes` and `max_bytes` leave, with three segments kept possible.
+    /// Bytes by which the index file may grow: what `min_free_bytes` and `max_bytes` leave, with
+    /// three segments kept possible.
     pub(crate) fn index_room<S: Storage<File = F>>(&self, context: &Context<'_, S>) -> u64 {
         let free = match context.limits.min_free_bytes {
             0 => u64::MAX,
@@ -75,7 +84,8 @@ impl<F: StorageFile> List<F> {
 
     /// Whether more segments are open than a queue with many consumers may have.
     pub(crate) fn has_many_open(&self) -> bool {
-        self.open.len() > MANY_OPEN && self.open.iter().filter(|(_, open)| open.strong_count() > 0).count() > MANY_OPEN
+        self.open.len() > MANY_OPEN
+            && self.open.iter().filter(|(_, open)| open.strong_count() > 0).count() > MANY_OPEN
     }
 
     pub(crate) fn spares(&self) -> usize {
@@ -88,16 +98,22 @@ impl<F: StorageFile> List<F> {
         let kept = self.live.iter().chain(self.recycling.rows());
         let mut counted: Vec<u32> = kept.map(|row| row.slot).collect();
         counted.sort_unstable();
-        let mut there: Vec<u32> = names.iter().filter_map(|name| format::segment_slot(name)).collect();
+        let mut there: Vec<u32> =
+            names.iter().filter_map(|name| format::segment_slot(name)).collect();
         there.sort_unstable();
         if counted != there {
             return Err(format!("counted are the segments {counted:?}, and there are {there:?}"));
         }
-        let taken = (0..self.names.slots.0.len() as u32).filter(|slot| self.names.slots.0[*slot as usize]);
+        let taken =
+            (0..self.names.slots.0.len() as u32).filter(|slot| self.names.slots.0[*slot as usize]);
         // What was set aside keeps the name that it had, should a power cut bring it back.
-        let mut leaked = taken.filter(|slot| !names.iter().any(|name| name.starts_with(&format::segment_name(*slot))));
+        let mut leaked = taken.filter(|slot| {
+            !names.iter().any(|name| name.starts_with(&format::segment_name(*slot)))
+        });
         match leaked.next() {
-            Some(leaked) => Err(format!("the name of segment {leaked} is taken, and it is not there")),
+            Some(leaked) => {
+                Err(format!("the name of segment {leaked} is taken, and it is not there"))
+            }
             None => Ok(()),
         }
     }

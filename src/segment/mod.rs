@@ -4,9 +4,10 @@
 //!
 //! - live segments are kept in the order of their positions; each message lies in exactly one;
 //! - space is really allocated before anybody may store to it, in steps ahead of the tail;
-//! - a drained segment waits in `drained` until a *synced* place of every consumer stands behind it (rule R8); only then
-//!   may it be used again or removed;
-//! - a segment that anybody still reads from is never used again: it is removed, and its bytes live until it is let go;
+//! - a drained segment waits in `drained` until a *synced* place of every consumer stands behind it
+//!   (rule R8); only then may it be used again or removed;
+//! - a segment that anybody still reads from is never used again: it is removed, and its bytes live
+//!   until it is let go;
 //! - taking space back never needs space.
 
 pub(crate) mod ages;
@@ -40,6 +41,9 @@ pub(crate) use files::{Segment, open_life, overhead, set_aside};
 pub(crate) use fill::CALL_FROM;
 pub(crate) use list::List;
 use names::Names;
+#[cfg(test)]
+pub(crate) use open::MOST_UNSYNCED_HERE;
+pub(crate) use open::{Unsynced, most_unsynced};
 use recycle::Recycling;
 
 /// Spare segments kept for reuse while nothing happens, when a segment is at most this long ...
@@ -47,8 +51,9 @@ const SMALL_SEGMENT: u64 = 16 << 20;
 /// ... and when it is longer.
 const SPARES_SMALL: usize = 2;
 const SPARES_LARGE: usize = 1;
-/// Short segments kept while messages pass: a drained one is free only after a sync, and what is written meanwhile must find
-/// others. With fewer, new files are made and removed at full speed, at ten times the cost.
+/// Short segments kept while messages pass: a drained one is free only after a sync, and what is
+/// written meanwhile must find others. With fewer, new files are made and removed at full speed, at
+/// ten times the cost.
 const SPARES_BUSY: usize = 6;
 const BUSY_SEGMENT: u64 = 4 << 20;
 
@@ -56,9 +61,11 @@ const BUSY_SEGMENT: u64 = 4 << 20;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
     pub(crate) slot: u32,
-    /// `allocated` and `disk` (that and what the filesystem needs to find it) are kept up to date here.
+    /// `allocated` and `disk` (that and what the filesystem needs to find it) are kept up to date
+    /// here.
     pub(crate) header: SegmentHeader,
-    /// Zero when nothing was stored to it since it was last synced; else another number each time that a writer begins to.
+    /// Zero when nothing was stored to it since it was last synced; else another number each time
+    /// that a writer begins to.
     unsynced: u64,
 }
 
@@ -68,43 +75,13 @@ impl Row {
     }
 }
 
-/// Segments that are full and not synced keep their descriptors: at most so many ...
-const MOST_UNSYNCED: usize = 64;
-/// ... and where that would be more bytes than these, fewer ...
-const MOST_BYTES_UNSYNCED: u64 = 256 << 20;
-/// ... but not fewer than that.
-const LEAST_UNSYNCED: usize = 8;
-
-/// How many full segments of that length may wait for their sync.
-pub(crate) fn most_unsynced(length: u64) -> usize {
-    #[cfg(test)]
-    if let Some(most) = MOST_UNSYNCED_HERE.get() {
-        return most;
-    }
-    usize::try_from(MOST_BYTES_UNSYNCED / length).unwrap_or(MOST_UNSYNCED).clamp(LEAST_UNSYNCED, MOST_UNSYNCED)
-}
-
-#[cfg(test)]
-thread_local! {
-    /// How many full segments may wait for their sync where this thread stores.
-    pub(crate) static MOST_UNSYNCED_HERE: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
-}
-
-/// A segment that a flush is to sync.
-#[derive(Debug)]
-pub(crate) struct Unsynced<F> {
-    pub(crate) row: Row,
-    /// Nothing is stored to it any more.
-    pub(crate) is_full: bool,
-    pub(crate) opened: Result<Arc<Segment<F>>, Lost>,
-}
-
 /// What the list is made from at opening.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) live: Vec<Row>,
     pub(crate) spares: Vec<Row>,
-    /// Live by their headers but of no use: passed by everybody, or begun for a record that was never committed.
+    /// Live by their headers but of no use: passed by everybody, or begun for a record that was
+    /// never committed.
     pub(crate) drained: Vec<Row>,
     /// Slots whose names are taken by something else.
     pub(crate) foreign_slots: Vec<u32>,
@@ -192,8 +169,8 @@ pub(crate) struct Context<'a, S: Storage> {
     pub(crate) limits: Limits,
     /// Position and sequence number up to which everything is on disk.
     pub(crate) durable: (u64, u64),
-    /// What was given up and why. Noted before a segment with such messages can be seen to be drained, and known on disk before
-    /// it goes.
+    /// What was given up and why. Noted before a segment with such messages can be seen to be
+    /// drained, and known on disk before it goes.
     pub(crate) given_up: &'a Mutex<GivenUp>,
     /// Fresh space may be filled ahead: no flush of a few bytes will write it out.
     pub(crate) fills: bool,
@@ -217,10 +194,12 @@ impl<S: Storage> Context<'_, S> {
 #[derive(Debug)]
 pub(crate) struct Segments<S: Storage> {
     list: Mutex<List<S::File>>,
-    /// One thread at a time hands drained segments on and makes spares; whoever needs their space waits for it. True once
-    /// the files may be another owner's: then nothing is done to them any more.
+    /// One thread at a time hands drained segments on and makes spares; whoever needs their space
+    /// waits for it. True once the files may be another owner's: then nothing is done to them any
+    /// more.
     settling: Mutex<bool>,
-    /// As many of the list's `directory_changes` are durable. Set when a sync has succeeded, never before.
+    /// As many of the list's `directory_changes` are durable. Set when a sync has succeeded, never
+    /// before.
     synced_changes: AtomicU64,
     syncing_directory: Mutex<()>,
     /// Counts how often readers or ages let go of segments. Changed under the list's lock.
@@ -261,7 +240,11 @@ impl<S: Storage> Segments<S> {
     }
 
     /// Makes the next segment of the queue: from a spare when there is one, else as a new file.
-    pub(crate) fn append(&self, context: &Context<'_, S>, plan: Plan) -> Result<Arc<Segment<S::File>>> {
+    pub(crate) fn append(
+        &self,
+        context: &Context<'_, S>,
+        plan: Plan,
+    ) -> Result<Arc<Segment<S::File>>> {
         let short = {
             let list = self.list();
             list.recycling.spares.is_empty()
@@ -271,13 +254,15 @@ impl<S: Storage> Segments<S> {
         if short {
             self.settle(context)?;
         }
-        // Otherwise the keeper is about to settle: a new file now is another spare later, and waits for no sync.
+        // Otherwise the keeper is about to settle: a new file now is another spare later, and waits
+        // for no sync.
         self.with_room(context, |list, _| list.append(context, plan))
     }
 
-    /// Tries until there is room or nothing is given back any more: what is drained gives its space back first. Whether
-    /// there is any, which the attempt is told, is asked under the lock under which there is no room; else the keeper may
-    /// have handed it on in between, and a queue that is empty by now would be called full.
+    /// Tries until there is room or nothing is given back any more: what is drained gives its space
+    /// back first. Whether there is any, which the attempt is told, is asked under the lock under
+    /// which there is no room; else the keeper may have handed it on in between, and a queue that
+    /// is empty by now would be called full.
     fn with_room<R>(
         &self,
         context: &Context<'_, S>,
@@ -298,9 +283,10 @@ impl<S: Storage> Segments<S> {
         }
     }
 
-    /// What the process before this one stored and did not sync, between two positions, is to be synced by the next flush,
-    /// through descriptors that are open from now on: the system tells an error in writing it to one that is opened later only
-    /// if nobody was told before, and if it still remembers the file.
+    /// What the process before this one stored and did not sync, between two positions, is to be
+    /// synced by the next flush, through descriptors that are open from now on: the system tells an
+    /// error in writing it to one that is opened later only if nobody was told before, and if it
+    /// still remembers the file.
     pub(crate) fn note_found_unsynced(&self, storage: &S, from: u64, to: u64) {
         let mut list = self.list();
         let first = list.live.partition_point(|row| row.header.end() <= from);
@@ -333,8 +319,9 @@ impl<S: Storage> Segments<S> {
         self.passed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Has drained segments give their space back. True when readers or ages let go of any since `seen`: a writer that
-    /// found no room since looks again. What a refused record gave back itself is no reason to.
+    /// Has drained segments give their space back. True when readers or ages let go of any since
+    /// `seen`: a writer that found no room since looks again. What a refused record gave back
+    /// itself is no reason to.
     pub(crate) fn regain(&self, context: &Context<'_, S>, seen: u64) -> Result<bool> {
         if self.list().has_drained() {
             self.settle(context)?;
@@ -343,15 +330,20 @@ impl<S: Storage> Segments<S> {
     }
 
     /// Allocates space up to file offset `end`, and some ahead while there is room.
-    pub(crate) fn extend(&self, context: &Context<'_, S>, segment: &Segment<S::File>, end: u64) -> Result<()> {
+    pub(crate) fn extend(
+        &self,
+        context: &Context<'_, S>,
+        segment: &Segment<S::File>,
+        end: u64,
+    ) -> Result<()> {
         if end.min(segment.header.length) <= segment.allocated() {
             return Ok(());
         }
         self.with_room(context, |list, coming| list.extend(context, segment, end, coming))
     }
 
-    /// Lets go of every live segment that ends at or before `position`; the last one stays, it takes new records. True
-    /// when there was any.
+    /// Lets go of every live segment that ends at or before `position`; the last one stays, it
+    /// takes new records. True when there was any.
     pub(crate) fn drain(&self, position: u64) -> bool {
         let mut list = self.list();
         let mut any = false;
@@ -363,7 +355,8 @@ impl<S: Storage> Segments<S> {
         any
     }
 
-    /// Gives up the oldest live segment, if it is not the last one. Returns the first sequence number still held.
+    /// Gives up the oldest live segment, if it is not the last one. Returns the first sequence
+    /// number still held.
     pub(crate) fn drop_oldest(&self, context: &Context<'_, S>) -> Option<u64> {
         let mut list = self.list();
         if list.live.len() < 2 {
@@ -375,7 +368,8 @@ impl<S: Storage> Segments<S> {
         Some(first_held)
     }
 
-    /// Lets go of every live segment that begins behind `position`: a record was begun there and given up.
+    /// Lets go of every live segment that begins behind `position`: a record was begun there and
+    /// given up.
     pub(crate) fn drain_behind(&self, position: u64) -> bool {
         let mut list = self.list();
         let mut any = false;
@@ -393,9 +387,9 @@ impl<S: Storage> Segments<S> {
         self.list().names.next_life
     }
 
-    /// Lets go of the only live segment, which holds records up to `tail`: its space may be all there is. Messages below
-    /// `given_up` are given up with it, for that cause. Returns where it ends; `None`, and it stays, when it holds nothing and
-    /// another would be as long.
+    /// Lets go of the only live segment, which holds records up to `tail`: its space may be all
+    /// there is. Messages below `given_up` are given up with it, for that cause. Returns where it
+    /// ends; `None`, and it stays, when it holds nothing and another would be as long.
     pub(crate) fn drain_tail(
         &self,
         context: &Context<'_, S>,
@@ -405,7 +399,8 @@ impl<S: Storage> Segments<S> {
     ) -> Option<u64> {
         let mut list = self.list();
         let header = list.live.front()?.header;
-        let is_idle = tail.position <= header.base && header.length <= context.pool.geometry().segment_len;
+        let is_idle =
+            tail.position <= header.base && header.length <= context.pool.geometry().segment_len;
         if list.live.len() != 1 || is_idle {
             return None;
         }

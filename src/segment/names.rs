@@ -1,4 +1,5 @@
-//! What the directory holds: names that are taken, numbers of lives that were used, and bytes that belong to nobody.
+//! What the directory holds: names that are taken, numbers of lives that were used, and bytes that
+//! belong to nobody.
 
 use super::files::Salts;
 

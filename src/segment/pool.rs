@@ -1,15 +1,16 @@
 //! The arena pool: the bounded set of mapped windows.
 //!
-//! A window is a whole segment, or one arena of it when the cap is tight ([`Geometry::window_len`]). The pool owns one
-//! reference to every window; the writer, each reader and each lent message own more. Invariants:
+//! A window is a whole segment, or one arena of it when the cap is tight
+//! ([`Geometry::window_len`]). The pool owns one reference to every window; the writer, each reader
+//! and each lent message own more. Invariants:
 //!
 //! - at most [`Geometry::max_windows`] windows are mapped;
 //! - a window that somebody else refers to is never unmapped;
-//! - at most `max_windows - 2` windows are open to lending at a time, so that the tail and one head always find room:
-//!   messages held for long can make reading copy, never fail.
+//! - at most `max_windows - 2` windows are open to lending at a time, so that the tail and one head
+//!   always find room: messages held for long can make reading copy, never fail.
 //!
-//! When no window can be had the caller uses plain reads and writes on the file instead, which the kernel keeps coherent
-//! with every mapping.
+//! When no window can be had the caller uses plain reads and writes on the file instead, which the
+//! kernel keeps coherent with every mapping.
 
 use std::collections::HashMap;
 
@@ -75,9 +76,10 @@ impl Pool {
         &self.geometry
     }
 
-    /// The window `number` of the segment `life`, mapping it when there is room for it; `None` when there is not.
-    /// `file_len` is the segment's full length, `allocated` what exists of it, asked under the pool's lock: what it does
-    /// not know of yet, [`grown`](Self::grown) is still to tell. To a reader it says whether messages may be lent from it.
+    /// The window `number` of the segment `life`, mapping it when there is room for it; `None` when
+    /// there is not. `file_len` is the segment's full length, `allocated` what exists of it, asked
+    /// under the pool's lock: what it does not know of yet, [`grown`](Self::grown) is still to
+    /// tell. To a reader it says whether messages may be lent from it.
     pub(crate) fn get<F: StorageFile>(
         &self,
         file: &F,
@@ -98,9 +100,14 @@ impl Pool {
             let start = number * self.geometry.window_len;
             let len = self.geometry.window_len.min(file_len - start);
             let window = file.map(start, len as usize)?;
-            windows.mapped.insert(key, Mapped { window, allocated: 0, used: 0, lending: false, unwanted: false });
+            windows.mapped.insert(
+                key,
+                Mapped { window, allocated: 0, used: 0, lending: false, unwanted: false },
+            );
         }
-        let may_lend = user == User::Reader && memory::CAN_DETACH && windows.may_lend(&key, self.geometry.max_windows);
+        let may_lend = user == User::Reader
+            && memory::CAN_DETACH
+            && windows.may_lend(&key, self.geometry.max_windows);
         let clock = windows.clock;
         let Some(mapped) = windows.mapped.get_mut(&key) else {
             return Ok(None);
@@ -113,7 +120,8 @@ impl Pool {
         Ok(Some(Granted { window: mapped.window.clone_shared(), lending: may_lend }))
     }
 
-    /// The segment's file was allocated up to there: what is stored behind its old end from now on may be lent.
+    /// The segment's file was allocated up to there: what is stored behind its old end from now on
+    /// may be lent.
     pub(crate) fn grown(&self, life: u64, allocated: u64) {
         for (_, mapped) in self.windows.lock().mapped.iter_mut().filter(|(key, _)| key.0 == life) {
             mapped.allocated = mapped.allocated.max(allocated);
@@ -129,7 +137,8 @@ impl Pool {
     /// The segment goes on under another life with its windows, which nobody else may refer to.
     pub(crate) fn renew(&self, old_life: u64, new_life: u64) {
         let mut windows = self.windows.lock();
-        let numbers: Vec<u64> = windows.mapped.keys().filter(|key| key.0 == old_life).map(|key| key.1).collect();
+        let numbers: Vec<u64> =
+            windows.mapped.keys().filter(|key| key.0 == old_life).map(|key| key.1).collect();
         for number in numbers {
             if let Some(mut mapped) = windows.mapped.remove(&(old_life, number)) {
                 (mapped.lending, mapped.unwanted) = (false, false);
@@ -138,8 +147,9 @@ impl Pool {
         }
     }
 
-    /// Unmaps the segment's windows. One that is still referred to stays, and counts, until its last reference is gone
-    /// and the room is wanted: in memory, or [on the disk](Self::unmap_unwanted).
+    /// Unmaps the segment's windows. One that is still referred to stays, and counts, until its
+    /// last reference is gone and the room is wanted: in memory, or [on the
+    /// disk](Self::unmap_unwanted).
     pub(crate) fn unmap_segment(&self, life: u64) {
         for (_, mapped) in self.windows.lock().mapped.iter_mut().filter(|(key, _)| key.0 == life) {
             mapped.unwanted = true;
@@ -147,8 +157,8 @@ impl Pool {
         self.unmap_unwanted();
     }
 
-    /// Unmaps the windows of removed segments that nobody refers to any more: the disk has their space back no sooner. True
-    /// when there were some.
+    /// Unmaps the windows of removed segments that nobody refers to any more: the disk has their
+    /// space back no sooner. True when there were some.
     pub(crate) fn unmap_unwanted(&self) -> bool {
         let mut windows = self.windows.lock();
         let before = windows.mapped.len();
@@ -163,8 +173,8 @@ impl Pool {
         (windows.mapped.len() as u64, bytes)
     }
 
-    /// Unmaps everything. What somebody still refers to becomes a private copy at the same address, so that the files may
-    /// change, go, or be opened by somebody else.
+    /// Unmaps everything. What somebody still refers to becomes a private copy at the same address,
+    /// so that the files may change, go, or be opened by somebody else.
     pub(crate) fn detach(&self) {
         for (key, mapped) in self.windows.lock().mapped.drain() {
             if mapped.in_use() {
@@ -187,8 +197,11 @@ impl Windows {
     }
 
     fn may_lend(&self, key: &(u64, u64), max_windows: usize) -> bool {
-        let others =
-            self.mapped.iter().filter(|(other, mapped)| *other != key && mapped.lending && mapped.in_use()).count();
+        let others = self
+            .mapped
+            .iter()
+            .filter(|(other, mapped)| *other != key && mapped.lending && mapped.in_use())
+            .count();
         others < max_windows.saturating_sub(2)
     }
 }

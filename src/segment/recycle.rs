@@ -26,8 +26,8 @@ pub(super) struct Spare<F> {
     pub(super) is_fresh: bool,
 }
 
-/// A segment that was drained, or a spare that is one too many, on its way to the spares or out of the directory. Its bytes
-/// count meanwhile.
+/// A segment that was drained, or a spare that is one too many, on its way to the spares or out of
+/// the directory. Its bytes count meanwhile.
 #[derive(Debug)]
 pub(super) struct Handing<F> {
     pub(super) row: Row,
@@ -49,13 +49,18 @@ impl<F: StorageFile> Handing<F> {
     pub(super) fn work<S: Storage<File = F>>(&mut self, context: &Context<'_, S>) {
         if self.keep {
             let file = self.file.take();
-            let file =
-                file.or_else(|| open_life(context.storage, self.row.slot, &self.row.header).ok().map(|(file, _)| file));
-            let mut header = SegmentHeader { state: SegmentState::Spare, ..self.row.header.in_file() };
+            let file = file.or_else(|| {
+                open_life(context.storage, self.row.slot, &self.row.header)
+                    .ok()
+                    .map(|(file, _)| file)
+            });
+            let mut header =
+                SegmentHeader { state: SegmentState::Spare, ..self.row.header.in_file() };
             if planted!(SpareLeftLive) {
                 (header.state, header.held) = (SegmentState::Live, 0);
             }
-            // A spare whose header could not be marked would rise again if the index were lost: remove it.
+            // A spare whose header could not be marked would rise again if the index were lost:
+            // remove it.
             self.file = file.filter(|file| file.write_at(&header.encode(), 0).is_ok());
             self.keep = self.file.is_some();
             if let Some(file) = &self.file {
@@ -87,8 +92,8 @@ pub(crate) struct Recycling<F> {
     pub(super) removed: Vec<(Weak<Segment<F>>, u64)>,
     /// Counts what was handed on and found its place.
     pub(super) given_back: u64,
-    /// Everything below this number was given back, and the disk knows. Each header that is written says so, for an opening
-    /// that finds no index.
+    /// Everything below this number was given back, and the disk knows. Each header that is written
+    /// says so, for an opening that finds no index.
     pub(super) held: u64,
 }
 
@@ -97,7 +102,10 @@ impl<F> Recycling<F> {
         Recycling {
             drained_files: Vec::new(),
             drained: drained.into_iter().map(|row| Drained { row }).collect(),
-            spares: spares.into_iter().map(|row| Spare { row, file: None, is_fresh: false }).collect(),
+            spares: spares
+                .into_iter()
+                .map(|row| Spare { row, file: None, is_fresh: false })
+                .collect(),
             in_transit: Vec::new(),
             removed: Vec::new(),
             given_back: 0,
@@ -121,16 +129,19 @@ impl<F: StorageFile> List<F> {
 
     pub(super) fn drain(&mut self, row: Row) {
         let life = row.header.life;
-        let stored_to =
-            self.unsynced.iter().position(|open| open.header.life == life).map(|at| self.unsynced.swap_remove(at));
+        let stored_to = self
+            .unsynced
+            .iter()
+            .position(|open| open.header.life == life)
+            .map(|at| self.unsynced.swap_remove(at));
         if let Some(open) = stored_to.or_else(|| self.opened(life)) {
             self.recycling.drained_files.push(open);
         }
         self.recycling.drained.push(Drained { row });
     }
 
-    /// A drained segment becomes a spare, or is removed: when there are enough spares (`kept` are on their way), when its
-    /// length is not today's, or when somebody still reads from it.
+    /// A drained segment becomes a spare, or is removed: when there are enough spares (`kept` are
+    /// on their way), when its length is not today's, or when somebody still reads from it.
     pub(super) fn take_drained<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
@@ -147,24 +158,31 @@ impl<F: StorageFile> List<F> {
             .iter()
             .position(|open| open.header.life == life)
             .map(|at| self.recycling.drained_files.swap_remove(at));
-        let keep = self.recycling.spares.len() + kept < spares_wanted(row.header.length, context.limits.pace())
+        let keep = self.recycling.spares.len() + kept
+            < spares_wanted(row.header.length, context.limits.pace())
             && row.header.length == context.pool.geometry().segment_len;
-        // Two looks, in this order: whoever has the segment open may still take a window of it and lend from that, so the
-        // windows are looked at once nobody else has it open. Nobody
-        // opens it anew: only live segments are opened, under the list's lock, which is held.
+        // Two looks, in this order: whoever has the segment open may still take a window of it and
+        // lend from that, so the windows are looked at once nobody else has it open. Nobody opens
+        // it anew: only live segments are opened, under the list's lock, which is held.
         let alone = held.or_else(|| self.opened(life)).map(Arc::try_unwrap);
         reached!("between the looks at a drained segment");
         match alone {
             Some(Err(core)) => Handing::out(row, Arc::downgrade(&core)),
             _ if !keep || !context.pool.is_idle(life) => Handing::out(row, Weak::new()),
-            Some(Ok(segment)) => Handing { file: Some(segment.file), keep, ..Handing::out(row, Weak::new()) },
+            Some(Ok(segment)) => {
+                Handing { file: Some(segment.file), keep, ..Handing::out(row, Weak::new()) }
+            }
             None => Handing { keep, ..Handing::out(row, Weak::new()) },
         }
     }
 
     /// All that is drained leaves the directory: a spare is to say how far that goes.
     pub(super) fn take_spare_to_mark(&mut self) -> Option<Handing<F>> {
-        let at = self.recycling.spares.iter().rposition(|spare| spare.file.is_some() && !spare.is_fresh)?;
+        let at = self
+            .recycling
+            .spares
+            .iter()
+            .rposition(|spare| spare.file.is_some() && !spare.is_fresh)?;
         let Spare { mut row, file, .. } = self.recycling.spares.remove(at);
         row.header.held = self.recycling.held;
         self.recycling.in_transit.push(row);
@@ -172,7 +190,11 @@ impl<F: StorageFile> List<F> {
     }
 
     /// What was handed on has arrived.
-    pub(super) fn put_down<S: Storage<File = F>>(&mut self, context: &Context<'_, S>, handing: Handing<F>) {
+    pub(super) fn put_down<S: Storage<File = F>>(
+        &mut self,
+        context: &Context<'_, S>,
+        handing: Handing<F>,
+    ) {
         let mut row = handing.row;
         let life = row.header.life;
         self.recycling.in_transit.retain(|other| other.header.life != life);
@@ -211,14 +233,16 @@ impl<F: StorageFile> List<F> {
         true
     }
 
-    /// A spare of the right length under its new header, and the bytes it takes. What turns out not to be ours any more is
-    /// forgotten.
+    /// A spare of the right length under its new header, and the bytes it takes. What turns out not
+    /// to be ours any more is forgotten.
     pub(super) fn take_spare<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
         header: &SegmentHeader,
     ) -> Option<(Arc<Segment<F>>, u64)> {
-        while let Some(at) = self.recycling.spares.iter().rposition(|spare| spare.row.header.length == header.length) {
+        while let Some(at) =
+            self.recycling.spares.iter().rposition(|spare| spare.row.header.length == header.length)
+        {
             let spare = self.recycling.spares.remove(at);
             let row = spare.row;
             let known = spare.file.is_some().then_some(row.header.disk);
@@ -229,8 +253,8 @@ impl<F: StorageFile> List<F> {
             let Some((file, allocated)) = file else {
                 // Not what its row says: out of the way, and counted.
                 let name = format::segment_name(row.slot);
-                let is_gone =
-                    matches!(context.storage.open(&name), Err(error) if error.kind() == io::ErrorKind::NotFound);
+                let opened = context.storage.open(&name);
+                let is_gone = opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
                 if !is_gone {
                     set_aside(context.storage, &name);
                     self.names.other_bytes += row.header.disk.max(row.header.allocated);
@@ -249,7 +273,8 @@ impl<F: StorageFile> List<F> {
             file.find_stores(0);
             let fresh_from = if spare.is_fresh { SEGMENT_HEADER_LEN } else { allocated };
             let filled = if spare.is_fresh { crate::memory::page_size() } else { allocated };
-            let disk = known.map_or_else(|| disk_bytes(&file, allocated), |known| known.max(allocated));
+            let disk =
+                known.map_or_else(|| disk_bytes(&file, allocated), |known| known.max(allocated));
             let segment = Segment {
                 slot: row.slot,
                 seed: header.seed(),

@@ -1,11 +1,14 @@
-//! Reading fragments from a segment file without mapping it: what recovery, a damaged place and an unmapped window need.
+//! Reading fragments from a segment file without mapping it: what recovery, a damaged place and an
+//! unmapped window need.
 //!
-//! Nothing here believes a byte before it was checked, allocates more than [`BUFFER`], or goes on without making progress.
+//! Nothing here believes a byte before it was checked, allocates more than [`BUFFER`], or goes on
+//! without making progress.
 
 use std::io;
 
 use crate::format::{
-    ALIGN, FRAGMENT_HEADER_LEN, Fragment, FragmentWords, Kind, SEAL_LEN, SEGMENT_HEADER_LEN, SegmentHeader,
+    ALIGN, FRAGMENT_HEADER_LEN, Fragment, FragmentWords, Kind, SEAL_LEN, SEGMENT_HEADER_LEN,
+    SegmentHeader,
 };
 use crate::memory::checksum::crc32c;
 use crate::storage::StorageFile;
@@ -49,10 +52,18 @@ impl Seen {
 impl<'a, F: StorageFile> Scan<'a, F> {
     /// Looks at the positions below `limit` of the segment.
     pub(crate) fn new(file: &'a F, header: &'a SegmentHeader, limit: u64) -> Scan<'a, F> {
-        Scan { file, header, seed: header.seed(), buffer: Vec::new(), from: 0, limit: limit.min(header.end()) }
+        Scan {
+            file,
+            header,
+            seed: header.seed(),
+            buffer: Vec::new(),
+            from: 0,
+            limit: limit.min(header.end()),
+        }
     }
 
-    /// At least the bytes `position .. position + len` (`len` at most [`BUFFER`]), fewer at the end of the file.
+    /// At least the bytes `position .. position + len` (`len` at most [`BUFFER`]), fewer at the end
+    /// of the file.
     fn bytes(&mut self, position: u64, len: usize) -> io::Result<&[u8]> {
         let have = self.from..self.from + self.buffer.len() as u64;
         if !(have.contains(&position) && position + len as u64 <= have.end) {
@@ -80,7 +91,8 @@ impl<'a, F: StorageFile> Scan<'a, F> {
         };
         Ok(Fragment::decode(words, seed, offset).and_then(|(fragment, state)| {
             let seen = Seen { fragment, position, words, state };
-            // What holds nothing may reach over the end of a file whose growth a power cut took back.
+            // What holds nothing may reach over the end of a file whose growth a power cut took
+            // back.
             let empty = matches!(fragment.kind, Kind::Padding | Kind::Gap);
             let limit = if empty { self.header.end() } else { self.limit };
             (seen.end() <= limit).then_some(seen)
@@ -92,7 +104,8 @@ impl<'a, F: StorageFile> Scan<'a, F> {
         self.continues(seen, 0)
     }
 
-    /// As [`payload_holds`](Self::payload_holds), for a fragment behind the one of the same record with the checksum `chain`.
+    /// As [`payload_holds`](Self::payload_holds), for a fragment behind the one of the same record
+    /// with the checksum `chain`.
     fn continues(&mut self, seen: &Seen, chain: u32) -> io::Result<bool> {
         let mut state = seen.state ^ chain;
         if !matches!(seen.fragment.kind, Kind::Padding | Kind::Gap) {
@@ -133,9 +146,15 @@ impl<'a, F: StorageFile> Scan<'a, F> {
         }
     }
 
-    /// The first place from `from` on where a record may go on: an intact fragment that begins a record, or fills space,
-    /// with a number from `seq` on that the bytes between leave room for. Returns it with its full number.
-    pub(crate) fn search(&mut self, from: u64, seq: u64, below: u64) -> io::Result<Option<(Seen, u64)>> {
+    /// The first place from `from` on where a record may go on: an intact fragment that begins a
+    /// record, or fills space, with a number from `seq` on that the bytes between leave room for.
+    /// Returns it with its full number.
+    pub(crate) fn search(
+        &mut self,
+        from: u64,
+        seq: u64,
+        below: u64,
+    ) -> io::Result<Option<(Seen, u64)>> {
         let mut position = from;
         while position + FRAGMENT_HEADER_LEN <= self.limit {
             if let Some(seen) = self.header_at(position)? {

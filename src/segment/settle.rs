@@ -1,4 +1,5 @@
-//! What the keeper does to the files: drained segments are handed on, spares are made ahead and given back.
+//! What the keeper does to the files: drained segments are handed on, spares are made ahead and
+//! given back.
 
 use std::io;
 use std::sync::Weak;
@@ -14,8 +15,8 @@ use crate::index::Index;
 use crate::storage::{Storage, StorageFile};
 
 impl<S: Storage> Segments<S> {
-    /// Makes every place stored so far durable, then hands the drained segments on: to the spares, or out of the
-    /// directory.
+    /// Makes every place stored so far durable, then hands the drained segments on: to the spares,
+    /// or out of the directory.
     pub(crate) fn settle(&self, context: &Context<'_, S>) -> Result<()> {
         let settling = self.settling.lock();
         if *settling {
@@ -24,7 +25,8 @@ impl<S: Storage> Segments<S> {
         // They stay in the list meanwhile: their bytes count.
         let (lives, held): (Vec<u64>, _) = {
             let list = self.list();
-            let lives = list.recycling.drained.iter().map(|drained| drained.row.header.life).collect();
+            let lives =
+                list.recycling.drained.iter().map(|drained| drained.row.header.life).collect();
             (lives, list.live.front().map_or(list.drained_up_to, |row| row.header.first_seq))
         };
         if lives.is_empty() {
@@ -37,7 +39,8 @@ impl<S: Storage> Segments<S> {
         list.recycling.held = list.recycling.held.max(held);
         let mut handing: Vec<Handing<S::File>> = Vec::with_capacity(lives.len());
         for life in lives {
-            let at = list.recycling.drained.iter().position(|drained| drained.row.header.life == life);
+            let at =
+                list.recycling.drained.iter().position(|drained| drained.row.header.life == life);
             if let Some(at) = at {
                 let drained = list.recycling.drained.swap_remove(at);
                 let kept = handing.iter().filter(|handing| handing.keep).count();
@@ -59,14 +62,21 @@ impl<S: Storage> Segments<S> {
             return;
         }
         let mut list = self.list();
-        let surplus =
-            list.recycling.spares.len().saturating_sub(spares_wanted(context.pool.geometry().segment_len, Pace::Idle));
+        let surplus = list
+            .recycling
+            .spares
+            .len()
+            .saturating_sub(spares_wanted(context.pool.geometry().segment_len, Pace::Idle));
         if surplus == 0 || context.begin_changing().is_err() {
             return;
         }
         // Those that were used the longest time ago.
-        let handing: Vec<_> =
-            list.recycling.spares.drain(..surplus).map(|spare| Handing::out(spare.row, Weak::new())).collect();
+        let handing: Vec<_> = list
+            .recycling
+            .spares
+            .drain(..surplus)
+            .map(|spare| Handing::out(spare.row, Weak::new()))
+            .collect();
         list.recycling.in_transit.extend(handing.iter().map(|handing| handing.row));
         drop(list);
         self.hand_on(context, handing);
@@ -77,7 +87,8 @@ impl<S: Storage> Segments<S> {
         *self.settling.lock() = true;
     }
 
-    /// What is done to the files is done without the list's lock: a producer that begins a segment does not wait for it.
+    /// What is done to the files is done without the list's lock: a producer that begins a segment
+    /// does not wait for it.
     fn hand_on(&self, context: &Context<'_, S>, mut handing: Vec<Handing<S::File>>) {
         for handing in &mut handing {
             handing.work(context);
@@ -96,7 +107,10 @@ impl<S: Storage> Segments<S> {
             return;
         }
         let mut list = self.list();
-        if !context.limits.are_none() || !list.recycling.spares.is_empty() || list.has_drained() || list.live.is_empty()
+        if !context.limits.are_none()
+            || !list.recycling.spares.is_empty()
+            || list.has_drained()
+            || list.live.is_empty()
         {
             return;
         }
@@ -114,7 +128,8 @@ impl<S: Storage> Segments<S> {
         let length = LARGEST_STEP.min(header.length);
         let created = context.storage.create(&name);
         // What nobody could remove again keeps its name, as something foreign does.
-        let mut name_is_free = !matches!(&created, Err(error) if error.kind() == io::ErrorKind::AlreadyExists);
+        let mut name_is_free =
+            !matches!(&created, Err(error) if error.kind() == io::ErrorKind::AlreadyExists);
         let made = created.and_then(|file| {
             file.allocate(0, length)
                 .and_then(|()| file.write_at(&header.encode(), 0))
@@ -139,8 +154,8 @@ impl<S: Storage> Segments<S> {
         context.index.set_changing(list.is_changing());
     }
 
-    /// Makes the creations and removals so far durable. Whoever comes while another syncs waits for that: what it needs may
-    /// be among what is not durable yet.
+    /// Makes the creations and removals so far durable. Whoever comes while another syncs waits for
+    /// that: what it needs may be among what is not durable yet.
     pub(crate) fn sync_directory(&self, storage: &S, index: &Index<S>) -> Result<()> {
         let needed = self.list().names.changes;
         if self.synced_changes.load(Ordering::Acquire) >= needed {

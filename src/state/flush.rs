@@ -1,19 +1,23 @@
 //! What is durable: order, group commit, poison.
 //!
-//! A flush syncs the segments that were stored to, then the directory if files were made, and only then moves the durable
-//! mark. Any number of threads that wait share one sync: the first becomes the leader and takes along all that the others
-//! wait for, the others wait for the mark to pass their record. Enqueues go on meanwhile.
+//! A flush syncs the segments that were stored to, then the directory if files were made, and only
+//! then moves the durable mark. Any number of threads that wait share one sync: the first becomes
+//! the leader and takes along all that the others wait for, the others wait for the mark to pass
+//! their record. Enqueues go on meanwhile.
 //!
-//! A segment is synced through the descriptor that was open since it was first stored to, and keeps that descriptor until
-//! then, full or not: the system tells a failed write-back to the descriptors that are open, and may have forgotten it when
-//! one is opened later. Descriptors are few, so full segments that are not synced are few ([`most_unsynced`]): the keeper is
-//! asked to flush when there are three quarters as many, and a producer that would make one more waits for the keeper, with the
-//! producers' lock held. Nothing that the keeper, or the leader of a flush, does may wait for that lock.
+//! A segment is synced through the descriptor that was open since it was first stored to, and keeps
+//! that descriptor until then, full or not: the system tells a failed write-back to the descriptors
+//! that are open, and may have forgotten it when one is opened later. Descriptors are few, so full
+//! segments that are not synced are few ([`most_unsynced`]): the keeper is asked to flush when
+//! there are three quarters as many, and a producer that would make one more waits for the keeper,
+//! with the producers' lock held. Nothing that the keeper, or the leader of a flush, does may wait
+//! for that lock.
 //!
-//! The index is synced after the data it speaks of, and only when something is gained by it: when a place moved, or when
-//! the checkpoint is more than [`CHECKPOINT_EVERY`] bytes behind, so that recovery has little to walk over. So a durable
-//! enqueue costs one sync. Where nobody asks for a flush, the keeper is asked for one when [`MOST_BEHIND`] bytes are held
-//! that are not durable: no opening has more to look at than that and what one flush leaves.
+//! The index is synced after the data it speaks of, and only when something is gained by it: when a
+//! place moved, or when the checkpoint is more than [`CHECKPOINT_EVERY`] bytes behind, so that
+//! recovery has little to walk over. So a durable enqueue costs one sync. Where nobody asks for a
+//! flush, the keeper is asked for one when [`MOST_BEHIND`] bytes are held that are not durable: no
+//! opening has more to look at than that and what one flush leaves.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -28,7 +32,8 @@ use crate::state::{Durable, MOST_BEHIND, State};
 use crate::storage::store_again;
 use crate::storage::{Storage, StorageFile};
 
-/// Bytes after which a flush renews the checkpoint. (Few in the crash tests, whose disks are small.)
+/// Bytes after which a flush renews the checkpoint. (Few in the crash tests, whose disks are
+/// small.)
 const CHECKPOINT_EVERY: u64 = if cfg!(test) { 64 << 10 } else { 4 << 20 };
 
 /// What is asked of a flush of the places.
@@ -45,7 +50,8 @@ enum CheckpointIs {
 struct Stretch {
     from: Spot,
     to: Spot,
-    /// The page cache may show bytes there that the disk does not hold: they are stored again first.
+    /// The page cache may show bytes there that the disk does not hold: they are stored again
+    /// first.
     is_suspect: bool,
 }
 
@@ -71,7 +77,8 @@ impl<S: Storage> State<S> {
     /// Syncs all that is wanted, and every full segment; nobody else does.
     fn lead<'a>(&'a self, mut durable: MutexGuard<'a, Durable>) -> Result<MutexGuard<'a, Durable>> {
         durable.busy = true;
-        let stretch = Stretch { from: durable.spot, to: durable.wanted, is_suspect: durable.suspect };
+        let stretch =
+            Stretch { from: durable.spot, to: durable.wanted, is_suspect: durable.suspect };
         let target = stretch.to;
         drop(durable);
         let began = Instant::now();
@@ -105,13 +112,15 @@ impl<S: Storage> State<S> {
         result.map(|()| durable)
     }
 
-    /// What producers asked for by [`sync_soon`](Self::sync_soon), and a checkpoint. Waits for nobody who waits for it.
+    /// What producers asked for by [`sync_soon`](Self::sync_soon), and a checkpoint. Waits for
+    /// nobody who waits for it.
     pub(crate) fn flush_behind(&self) -> Result<()> {
         let mut durable = self.durable.lock();
         while durable.busy {
             self.flushed.wait(&mut durable);
         }
-        let is_done = durable.wanted.position <= durable.spot.position && self.segments.list().count_unsynced() < 2;
+        let is_done = durable.wanted.position <= durable.spot.position
+            && self.segments.list().count_unsynced() < 2;
         if is_done || self.has_run_ended() || self.is_poisoned() {
             return Ok(());
         }
@@ -127,15 +136,17 @@ impl<S: Storage> State<S> {
         }
     }
 
-    /// Has the keeper flush what is committed and sync what is full, soon. Without a keeper it is done here and now.
+    /// Has the keeper flush what is committed and sync what is full, soon. Without a keeper it is
+    /// done here and now.
     #[cold]
     fn sync_soon(&self, committed: Spot) -> Result<()> {
         self.durable.lock().want(committed);
         if self.bell.ring(|wishes| wishes.flush = true) { Ok(()) } else { self.flush_behind() }
     }
 
-    /// A segment is about to begin. Sees to it that few are full and not synced: with many of them the keeper is asked to
-    /// flush, and with as many as there may be it is waited for. The producers' lock is held, and `committed` is its tail.
+    /// A segment is about to begin. Sees to it that few are full and not synced: with many of them
+    /// the keeper is asked to flush, and with as many as there may be it is waited for. The
+    /// producers' lock is held, and `committed` is its tail.
     pub(crate) fn bound_unsynced(&self, committed: Spot) -> Result<()> {
         let most = most_unsynced(self.pool.geometry().segment_len);
         if self.segments.list().count_unsynced() < most - most / 4 {
@@ -150,8 +161,8 @@ impl<S: Storage> State<S> {
             if self.bell.is_answered() && durable.given_up == given_up {
                 self.segment_synced.wait(&mut durable);
             } else {
-                // The queue is being closed, and its keeper gone; or the keeper could not, and nobody would ask it again: whoever
-                // wants to write learns why.
+                // The queue is being closed, and its keeper gone; or the keeper could not, and
+                // nobody would ask it again: whoever wants to write learns why.
                 given_up = durable.given_up;
                 drop(durable);
                 self.flush_behind()?;
@@ -161,8 +172,8 @@ impl<S: Storage> State<S> {
         Ok(())
     }
 
-    /// Asks the keeper for a flush when many bytes are held that are not durable. The producers' lock is held, and
-    /// `committed` is its tail.
+    /// Asks the keeper for a flush when many bytes are held that are not durable. The producers'
+    /// lock is held, and `committed` is its tail.
     pub(crate) fn bound_behind(&self, committed: Spot) -> Result<()> {
         let durable = self.durable.lock().spot;
         if committed.position.saturating_sub(durable.position) < MOST_BEHIND {
@@ -178,7 +189,8 @@ impl<S: Storage> State<S> {
 
     /// In a directory that was removed nothing can be made durable: nobody can open it again.
     pub(crate) fn check_directory(&self) -> Result<()> {
-        let gone = || SyncFailed(io::Error::new(io::ErrorKind::NotFound, "the directory was removed"));
+        let gone =
+            || SyncFailed(io::Error::new(io::ErrorKind::NotFound, "the directory was removed"));
         self.index.heed("", || if self.storage.is_removed() { Err(gone()) } else { Ok(()) })
     }
 
@@ -192,8 +204,9 @@ impl<S: Storage> State<S> {
         if self.is_checkpoint_due() { self.flush_places_and_checkpoint() } else { Ok(()) }
     }
 
-    /// What is held may begin in the middle of a batch when what came before was given back. Recovery keeps the rest of the
-    /// batch when a checkpoint says that it is durable, so the checkpoint may not lie before what is held.
+    /// What is held may begin in the middle of a batch when what came before was given back.
+    /// Recovery keeps the rest of the batch when a checkpoint says that it is durable, so the
+    /// checkpoint may not lie before what is held.
     fn checkpoint_if_overtaken(&self, durable: Spot) -> Result<()> {
         let held = self.segments.list().live.front().map(|row| row.header.base);
         if held.is_none_or(|base| base <= self.index.checkpoint().position) {
@@ -202,8 +215,8 @@ impl<S: Storage> State<S> {
         self.write_checkpoint(durable)
     }
 
-    /// Makes every place stored so far durable. Whoever comes while another syncs is served by the next sync, with all
-    /// others that came meanwhile.
+    /// Makes every place stored so far durable. Whoever comes while another syncs is served by the
+    /// next sync, with all others that came meanwhile.
     pub(crate) fn flush_places(&self) -> Result<()> {
         self.sync_places(CheckpointIs::WrittenIfDue)
     }
@@ -237,8 +250,8 @@ impl<S: Storage> State<S> {
         Ok(())
     }
 
-    /// What is synced in a file is worth nothing while a power cut may take its name: the index has one before anything
-    /// is promised that only it says.
+    /// What is synced in a file is worth nothing while a power cut may take its name: the index has
+    /// one before anything is promised that only it says.
     pub(crate) fn sync_directory(&self) -> Result<()> {
         self.segments.sync_directory(&self.storage, &self.index)
     }
@@ -273,7 +286,8 @@ impl<S: Storage> State<S> {
         })
     }
 
-    /// The end of a run: whoever still flushes in the background of it finishes that, and nobody begins to.
+    /// The end of a run: whoever still flushes in the background of it finishes that, and nobody
+    /// begins to.
     pub(crate) fn end_run(&self) {
         self.index.poison.end_run();
         drop(self.places.synced_moves.lock());
@@ -288,7 +302,8 @@ impl<S: Storage> State<S> {
         self.index.poison.has_run_ended()
     }
 
-    /// Syncs every segment that was stored to, up to the tail's, and that one if it holds a byte before the stretch's end.
+    /// Syncs every segment that was stored to, up to the tail's, and that one if it holds a byte
+    /// before the stretch's end.
     fn sync_data(&self, stretch: &Stretch) -> Result<()> {
         let Stretch { from, to, is_suspect } = *stretch;
         self.check_directory()?;
@@ -309,15 +324,22 @@ impl<S: Storage> State<S> {
                 // Lost to damage: nothing of it is there to be synced.
                 Err(Lost::Gone) => continue,
                 Err(Lost::Io(error)) => {
-                    return Err(Error::io("open", self.storage.path().join(format::segment_name(row.slot)), error));
+                    return Err(Error::io(
+                        "open",
+                        self.storage.path().join(format::segment_name(row.slot)),
+                        error,
+                    ));
                 }
             };
             if is_suspect && !planted!(SuspectNotStoredAgain) {
                 // What is stored to it from now on is stored behind what is stored again.
-                let start = segment.offset(from.position.clamp(segment.header.base, segment.header.end()));
-                let end = segment.offset(to.position.clamp(segment.header.base, segment.header.end()));
-                store_again(&segment.file, start, end.min(segment.allocated()))
-                    .map_err(|error| Error::io("write", self.storage.path().join(segment.name()), error))?;
+                let start =
+                    segment.offset(from.position.clamp(segment.header.base, segment.header.end()));
+                let end =
+                    segment.offset(to.position.clamp(segment.header.base, segment.header.end()));
+                store_again(&segment.file, start, end.min(segment.allocated())).map_err(
+                    |error| Error::io("write", self.storage.path().join(segment.name()), error),
+                )?;
             }
             self.index.heed(&segment.name(), || segment.file.sync())?;
             if is_full {

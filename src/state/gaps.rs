@@ -33,12 +33,14 @@ impl Gaps {
         }
     }
 
-    /// Why numbers that no segment states a cause for are missing, and the first one that may have another.
+    /// Why numbers that no segment states a cause for are missing, and the first one that may have
+    /// another.
     pub(crate) fn cause_of(&self, seq: u64) -> (GapCause, u64) {
         if let Some(given_up) = self.given_up.lock().cause_of(seq) {
             return given_up;
         }
-        // What recovery found to be missing behind the last segment is stated by the next one, which may not be made yet.
+        // What recovery found to be missing behind the last segment is stated by the next one,
+        // which may not be made yet.
         let gaps = self.known.lock();
         match gaps.iter().find(|gap| seq <= gap.last) {
             Some(gap) if gap.first <= seq => (gap.cause, gap.last + 1),
@@ -57,8 +59,8 @@ impl Gaps {
         gaps.iter().map(overlap).sum()
     }
 
-    /// The end, or where the numbers begin that are known to be missing right before it: messages that were lost, and behind
-    /// them perhaps what was only reserved.
+    /// The end, or where the numbers begin that are known to be missing right before it: messages
+    /// that were lost, and behind them perhaps what was only reserved.
     pub(super) fn before_lost_tail(&self, end: Spot) -> Spot {
         let gaps = self.known.lock();
         let mut first = end.seq;
@@ -73,7 +75,8 @@ impl Gaps {
             }
         }
         // The segment that is to state them begins a word behind what was there before.
-        let position = if lost < end.seq { end.position.saturating_sub(format::ALIGN) } else { end.position };
+        let position =
+            if lost < end.seq { end.position.saturating_sub(format::ALIGN) } else { end.position };
         Spot { position, seq: lost }
     }
 

@@ -1,19 +1,22 @@
-//! What every part of one queue works on: the files, the pool, the tail, and what producers and consumers tell each other.
+//! What every part of one queue works on: the files, the pool, the tail, and what producers and
+//! consumers tell each other.
 //!
 //! # Locks
 //!
-//! Taken in this order, never the other way round: the registry, a consumer's lock, the producers' lock
-//! (`Core::writer`), the list of places, the flush lock, the settling of segments, their list, the pool, the index's own.
-//! Whoever changes the list of places waits for nothing meanwhile. The locks of several consumers are taken only by who holds
-//! the registry.
+//! Taken in this order, never the other way round: the registry, a consumer's lock, the producers'
+//! lock (`Core::writer`), the list of places, the flush lock, the settling of segments, their list,
+//! the pool, the index's own. Whoever changes the list of places waits for nothing meanwhile. The
+//! locks of several consumers are taken only by who holds the registry.
 //!
-//! [`Places::giving_back`] is held for reading with no other lock held, and for writing only by who holds the registry, before
-//! or after a consumer's lock, and before all others. A thread that holds the producers' lock reaches for it, and for a
-//! consumer's lock, only by `try_`.
+//! [`Places::giving_back`] is held for reading with no other lock held, and for writing only by who
+//! holds the registry, before or after a consumer's lock, and before all others. A thread that
+//! holds the producers' lock reaches for it, and for a consumer's lock, only by `try_`.
 //!
-//! The closure of `enqueue_with` is a caller's code that runs under the producers' lock. So every call that its thread makes
-//! on the queue meanwhile is refused at the door ([`State::check_may_wait`], which the other checks include), or, where it has
-//! no error to return, does without locks that others hold while they wait, or is done right after ([`State::is_filling`]).
+//! The closure of `enqueue_with` is a caller's code that runs under the producers' lock. So every
+//! call that its thread makes on the queue meanwhile is refused at the door
+//! ([`State::check_may_wait`], which the other checks include), or, where it has no error to
+//! return, does without locks that others hold while they wait, or is done right after
+//! ([`State::is_filling`]).
 
 mod flush;
 mod gaps;
@@ -43,8 +46,8 @@ use crate::threads::bell::Bell;
 use crate::threads::padded::Padded;
 use crate::threads::waiting::Waiters;
 
-/// The tail as others see it. `seq` is stored first, so whoever reads the position and then the number gets a number
-/// that is at least the position's.
+/// The tail as others see it. `seq` is stored first, so whoever reads the position and then the
+/// number gets a number that is at least the position's.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
     pub(crate) position: AtomicU64,
@@ -53,7 +56,10 @@ pub(crate) struct Tail {
 
 impl Tail {
     pub(crate) fn spot(&self) -> Spot {
-        Spot { position: self.position.load(Ordering::Acquire), seq: self.seq.load(Ordering::Acquire) }
+        Spot {
+            position: self.position.load(Ordering::Acquire),
+            seq: self.seq.load(Ordering::Acquire),
+        }
     }
 
     #[inline]
@@ -69,7 +75,8 @@ pub(crate) struct Durable {
     pub(crate) spot: Spot,
     /// A leader is syncing.
     pub(crate) busy: bool,
-    /// The page cache shows what an earlier, failed sync left off the disk: to be stored again before the next sync (R4).
+    /// The page cache shows what an earlier, failed sync left off the disk: to be stored again
+    /// before the next sync (R4).
     pub(crate) suspect: bool,
     /// Committed, and to be taken along by the next leader.
     pub(crate) wanted: Spot,
@@ -86,7 +93,8 @@ impl Durable {
     }
 }
 
-/// The keeper is asked for a flush when so many bytes are held that are not durable. (Few in the crash tests.)
+/// The keeper is asked for a flush when so many bytes are held that are not durable. (Few in the
+/// crash tests.)
 pub(crate) const MOST_BEHIND: u64 = if cfg!(test) { 256 << 10 } else { 256 << 20 };
 
 /// So many bytes before the end of a segment the keeper makes the next one ready.
@@ -113,7 +121,8 @@ pub(crate) struct State<S: Storage> {
     pub(crate) ages: Option<Ages>,
     /// A child of a fork is not the owner.
     pub(crate) fork_guard: ForkGuard,
-    /// The thread that fills a message in place while the status says that one does; it holds the producers' lock.
+    /// The thread that fills a message in place while the status says that one does; it holds the
+    /// producers' lock.
     filler: AtomicUsize,
     /// Up to where consumers may read.
     pub(crate) visible: Padded<Tail>,
@@ -122,19 +131,22 @@ pub(crate) struct State<S: Storage> {
     /// Up to where everything is on disk. Only the flush leader moves it.
     pub(crate) durable: Padded<Mutex<Durable>>,
     pub(crate) flushed: Condvar,
-    /// Tells the producer that waits for it that a full segment was synced, or that the keeper is gone. With the flush lock.
+    /// Tells the producer that waits for it that a full segment was synced, or that the keeper is
+    /// gone. With the flush lock.
     pub(crate) segment_synced: Condvar,
     /// The first sequence number still held.
     pub(crate) oldest_seq: AtomicU64,
     pub(crate) places: Places,
-    /// Consumers that wait for a message. Changed under the producers' lock (and the flush lock when only durable messages
-    /// are visible), so that a producer learns of a waiter with one relaxed load.
+    /// Consumers that wait for a message. Changed under the producers' lock (and the flush lock
+    /// when only durable messages are visible), so that a producer learns of a waiter with one
+    /// relaxed load.
     pub(crate) message_waiters: AtomicUsize,
     pub(crate) waiters: Waiters,
     pub(crate) bell: Arc<Bell>,
     /// A consumer had to do without a window that it may lend from, for others have theirs open.
     pub(crate) window_wanted: AtomicBool,
-    /// More segments are open than a queue may have: consumers are to let go of those they stand in.
+    /// More segments are open than a queue may have: consumers are to let go of those they stand
+    /// in.
     pub(crate) many_open: AtomicBool,
     pub(crate) space: Space,
     pub(crate) gaps: Gaps,
@@ -220,8 +232,8 @@ impl<S: Storage> State<S> {
         self.index.poison.is_poisoned()
     }
 
-    /// Wakes readers that wait for so many messages. Called after they became visible, when `message_waiters` was seen above
-    /// zero under the lock that made them so.
+    /// Wakes readers that wait for so many messages. Called after they became visible, when
+    /// `message_waiters` was seen above zero under the lock that made them so.
     #[cold]
     pub(crate) fn wake_readers(&self, count: u64) {
         self.waiters.wake(count);
@@ -239,22 +251,30 @@ impl<S: Storage> State<S> {
         self.with_index_room(|room| self.index.acks_row(row, name, room))
     }
 
-    /// Where a new consumer begins: the oldest message still held. `end` is the [end](Self::visible_end) as it was before:
-    /// a segment is listed before its first message is committed, so when there is none now there was no message then.
+    /// Where a new consumer begins: the oldest message still held. `end` is the
+    /// [end](Self::visible_end) as it was before: a segment is listed before its first message is
+    /// committed, so when there is none now there was no message then.
     pub(crate) fn oldest(&self, end: Spot) -> Spot {
         let mut list = self.segments.list();
         if let Some(row) = list.live.front()
             && row.header.gap_before > row.header.reserved
         {
             // The beginning was lost: whoever begins now is told.
-            return Spot { position: row.header.base, seq: row.header.first_seq - row.header.gap_before };
+            return Spot {
+                position: row.header.base,
+                seq: row.header.first_seq - row.header.gap_before,
+            };
         }
         let first = list.first_whole(&self.storage);
         drop(list);
-        first.map_or_else(|| self.gaps.before_lost_tail(end), |(position, seq)| Spot { position, seq })
+        first.map_or_else(
+            || self.gaps.before_lost_tail(end),
+            |(position, seq)| Spot { position, seq },
+        )
     }
 
-    /// Messages from the number `place` on (`None`: all) up to the end of what is visible, those known to be missing left out.
+    /// Messages from the number `place` on (`None`: all) up to the end of what is visible, those
+    /// known to be missing left out.
     pub(crate) fn len_from(&self, place: Option<u64>) -> u64 {
         let from = place.unwrap_or(0).max(self.oldest_seq.load(Ordering::Acquire));
         let end = self.visible.seq.load(Ordering::Acquire);

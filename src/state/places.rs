@@ -20,16 +20,21 @@ pub(crate) struct PlaceCell {
 
 impl PlaceCell {
     pub(crate) fn spot(&self) -> Spot {
-        Spot { position: self.position.load(Ordering::Acquire), seq: self.seq.load(Ordering::Acquire) }
+        Spot {
+            position: self.position.load(Ordering::Acquire),
+            seq: self.seq.load(Ordering::Acquire),
+        }
     }
 
-    /// The place, or what is acknowledged, has changed: what is stored of it is part of the next sync.
+    /// The place, or what is acknowledged, has changed: what is stored of it is part of the next
+    /// sync.
     #[inline(always)]
     pub(crate) fn count_move(&self) {
         self.moves.store(self.moves.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// After the place was stored: whoever sees the count sees the place that belongs to it, or a later one.
+    /// After the place was stored: whoever sees the count sees the place that belongs to it, or a
+    /// later one.
     #[inline(always)]
     pub(crate) fn count_taken(&self) {
         self.taken.store(self.taken.load(Ordering::Relaxed) + 1, Ordering::Release);
@@ -39,20 +44,22 @@ impl PlaceCell {
 #[derive(Debug)]
 pub(crate) struct Places {
     pub(crate) cells: RwLock<Vec<Arc<PlaceCell>>>,
-    /// Held for reading by who gives back what every place has passed, for writing by who looks for a new place: nothing is
-    /// given back meanwhile.
+    /// Held for reading by who gives back what every place has passed, for writing by who looks for
+    /// a new place: nothing is given back meanwhile.
     pub(crate) giving_back: RwLock<()>,
     /// Moves of consumers that were removed, and messages they took.
     pub(crate) removed_moves: AtomicU64,
     removed_taken: AtomicU64,
     /// Moves of all consumers that the index on disk knows of.
     pub(crate) synced_moves: Mutex<u64>,
-    /// Where messages began that expired while there was no consumer: the first one that comes is told of them.
+    /// Where messages began that expired while there was no consumer: the first one that comes is
+    /// told of them.
     pub(crate) unread: Mutex<Option<Spot>>,
 }
 
 impl Places {
-    /// Before the consumers are taken up. `unsynced_moves` of an earlier run are the next flush's to sync.
+    /// Before the consumers are taken up. `unsynced_moves` of an earlier run are the next flush's
+    /// to sync.
     pub(crate) fn new(unsynced_moves: u64) -> Places {
         Places {
             cells: RwLock::default(),
@@ -82,7 +89,8 @@ impl Places {
             + self.removed_moves.load(Ordering::Acquire)
     }
 
-    /// How many consumers there are, and how many messages all there ever were have taken in this run.
+    /// How many consumers there are, and how many messages all there ever were have taken in this
+    /// run.
     pub(crate) fn count(&self) -> (u64, u64) {
         let cells = self.cells.read();
         let taken: u64 = cells.iter().map(|cell| cell.taken.load(Ordering::Acquire)).sum();

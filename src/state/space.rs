@@ -21,12 +21,17 @@ pub(crate) struct Space {
 }
 
 impl<S: Storage> State<S> {
-    /// Gives up whole segments of messages that are too old; the last one stays. True when there are some to settle.
+    /// Gives up whole segments of messages that are too old; the last one stays. True when there
+    /// are some to settle.
     pub(crate) fn expire(&self) -> bool {
         let Some(ages) = self.ages else {
             return false;
         };
-        let expired = self.segments.expire(&self.context(), ages, self.committed.position.load(Ordering::Acquire));
+        let expired = self.segments.expire(
+            &self.context(),
+            ages,
+            self.committed.position.load(Ordering::Acquire),
+        );
         expired.is_some_and(|expired| {
             self.note_expired(&expired);
             true
@@ -44,7 +49,8 @@ impl<S: Storage> State<S> {
         self.index.set_given_up(&self.gaps.given_up.lock());
     }
 
-    /// Hands drained segments on. After a failed sync nothing is given back: no place can be known to be durable.
+    /// Hands drained segments on. After a failed sync nothing is given back: no place can be known
+    /// to be durable.
     pub(crate) fn settle(&self) -> Result<()> {
         if self.is_poisoned() {
             return Ok(());
@@ -65,16 +71,19 @@ impl<S: Storage> State<S> {
         self.segments.regain(&self.context(), seen)
     }
 
-    /// Makes the next segment ready when the tail comes near the end of its own, so that no producer waits for a file to be
-    /// made.
+    /// Makes the next segment ready when the tail comes near the end of its own, so that no
+    /// producer waits for a file to be made.
     ///
-    /// Filling the space there ahead of the tail was tried too: zeros written by another processor are in the wrong cache,
-    /// and storing 128-byte messages took 1.5 times the processor time, with no gain in wall time on two processors.
+    /// Filling the space there ahead of the tail was tried too: zeros written by another processor
+    /// are in the wrong cache, and storing 128-byte messages took 1.5 times the processor time,
+    /// with no gain in wall time on two processors.
     pub(crate) fn prepare_ahead(&self) {
         let Some(end) = self.segments.list().live.back().map(|row| row.header.end()) else {
             return;
         };
-        if !self.is_poisoned() && end.saturating_sub(self.committed.position.load(Ordering::Acquire)) <= AHEAD {
+        if !self.is_poisoned()
+            && end.saturating_sub(self.committed.position.load(Ordering::Acquire)) <= AHEAD
+        {
             self.segments.prepare(&self.context());
         }
     }
@@ -84,16 +93,19 @@ impl<S: Storage> State<S> {
         let Some(max_bytes) = self.limits.max_bytes else {
             return format::MAX_MESSAGE_LEN;
         };
-        // Files set aside are not counted here: they may be taken away, and until then the queue is full.
+        // Files set aside are not counted here: they may be taken away, and until then the queue is
+        // full.
         let taken = self.index.len();
         let segment_len = self.pool.geometry().segment_len;
-        let segments = max_bytes.saturating_sub(taken) / (segment_len + crate::segment::overhead(segment_len));
+        let segments =
+            max_bytes.saturating_sub(taken) / (segment_len + crate::segment::overhead(segment_len));
         // The segment the tail stands in may be taken by messages before it.
         let each = segment_len - format::SEGMENT_HEADER_LEN - 2 * format::FRAGMENT_HEADER_LEN;
         (segments.saturating_sub(1) * each).clamp(1, format::MAX_MESSAGE_LEN)
     }
 
-    /// Runs `grow` with the bytes by which the index file may grow; nothing else takes space meanwhile.
+    /// Runs `grow` with the bytes by which the index file may grow; nothing else takes space
+    /// meanwhile.
     pub(crate) fn with_index_room<R>(&self, grow: impl FnOnce(u64) -> R) -> R {
         let context = self.context();
         let list = self.segments.list();
@@ -105,10 +117,12 @@ impl<S: Storage> State<S> {
         self.space.freed.notify_all();
     }
 
-    /// Waits until space was given back after `seen` (a value of [`Space::gate`]), or until `deadline`.
+    /// Waits until space was given back after `seen` (a value of [`Space::gate`]), or until
+    /// `deadline`.
     pub(crate) fn wait_for_space(&self, seen: u64, deadline: Option<Instant>) -> bool {
         let mut gate = self.space.gate.lock();
-        // Space that others give back on the same disk announces itself to nobody: look again now and then.
+        // Space that others give back on the same disk announces itself to nobody: look again now
+        // and then.
         let soon = Instant::now() + Duration::from_millis(20);
         let until = deadline.map_or(soon, |deadline| deadline.min(soon));
         if *gate == seen && !self.index.poison.is_closed() {

@@ -1,4 +1,5 @@
-//! Whether a call is taken: the queue is open, its process the one that opened it, and no message of the caller's half filled.
+//! Whether a call is taken: the queue is open, its process the one that opened it, and no message
+//! of the caller's half filled.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,20 +10,26 @@ use crate::storage::Storage;
 use crate::storage::poison::Poison;
 
 impl<S: Storage> State<S> {
-    /// This process is a forked child of the one that opened the queue: its files, locks and threads are not here.
+    /// This process is a forked child of the one that opened the queue: its files, locks and
+    /// threads are not here.
     #[inline]
     pub(crate) fn forked(&self) -> bool {
         self.fork_guard.forked()
     }
 
-    /// Refuses a call that might wait for ever for a lock: in a child of a fork, where the thread that held it is not, and
-    /// from within the closure of `enqueue_with`.
+    /// Refuses a call that might wait for ever for a lock: in a child of a fork, where the thread
+    /// that held it is not, and from within the closure of `enqueue_with`.
     #[inline]
     pub(crate) fn check_may_wait(&self) -> Result<()> {
-        if self.index.poison.is_filling() || self.fork_guard.forked() { self.refuse_waiting() } else { Ok(()) }
+        if self.index.poison.is_filling() || self.fork_guard.forked() {
+            self.refuse_waiting()
+        } else {
+            Ok(())
+        }
     }
 
-    /// Refuses a call that reads when the queue is closed, and one that might [wait for ever](Self::check_may_wait).
+    /// Refuses a call that reads when the queue is closed, and one that might [wait for
+    /// ever](Self::check_may_wait).
     #[inline]
     pub(crate) fn check_readable(&self) -> Result<()> {
         if !self.index.poison.takes_reads() || self.fork_guard.forked() {
@@ -32,10 +39,15 @@ impl<S: Storage> State<S> {
         Ok(())
     }
 
-    /// As [`check_readable`](Self::check_readable) for a call that writes, which is refused also once a flush has failed.
+    /// As [`check_readable`](Self::check_readable) for a call that writes, which is refused also
+    /// once a flush has failed.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if !self.index.poison.takes_all_calls() || self.fork_guard.forked() { self.refuse_writing() } else { Ok(()) }
+        if !self.index.poison.takes_all_calls() || self.fork_guard.forked() {
+            self.refuse_writing()
+        } else {
+            Ok(())
+        }
     }
 
     #[cold]
@@ -44,7 +56,8 @@ impl<S: Storage> State<S> {
             return Err(Error::forked(self.storage.path()));
         }
         if self.is_filling() {
-            let reason = "its closure called the queue whose message it fills; call before or after";
+            let reason =
+                "its closure called the queue whose message it fills; call before or after";
             return Err(Error::invalid_argument(self.storage.path(), "enqueue_with", reason));
         }
         Ok(())
@@ -69,7 +82,8 @@ impl<S: Storage> State<S> {
         self.index.poison.is_filling() && self.filler.load(Ordering::Relaxed) == this_thread()
     }
 
-    /// Until the guard is dropped the calling thread, which holds the producers' lock, is within the closure of `enqueue_with`.
+    /// Until the guard is dropped the calling thread, which holds the producers' lock, is within
+    /// the closure of `enqueue_with`.
     pub(crate) fn filling(&self) -> Filling<'_> {
         self.filler.store(this_thread(), Ordering::Relaxed);
         self.index.poison.set_filling(true);

@@ -23,7 +23,8 @@ pub(crate) struct FileStorage {
     /// Also carries the lock: closing it gives the lock back.
     pub(super) directory: OwnedFd,
     overwrites: Overwrites,
-    /// Directories that hold the names of the queue's directory and of those made above it, until they were synced.
+    /// Directories that hold the names of the queue's directory and of those made above it, until
+    /// they were synced.
     unsynced_parents: Mutex<Vec<OwnedFd>>,
 }
 
@@ -43,12 +44,22 @@ impl FileStorage {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?;
         let overwrites = system::overwrites(&directory)?;
-        Ok(FileStorage { path: path.to_owned(), directory, overwrites, unsynced_parents: Mutex::new(parents) })
+        Ok(FileStorage {
+            path: path.to_owned(),
+            directory,
+            overwrites,
+            unsynced_parents: Mutex::new(parents),
+        })
     }
 
     fn open_file(&self, name: &str, extra: OFlags) -> rustix::io::Result<File> {
         // NONBLOCK: a FIFO put in a file's place must not hang the opener.
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | extra;
+        let flags = OFlags::RDWR
+            | OFlags::NOFOLLOW
+            | OFlags::CLOEXEC
+            | OFlags::NONBLOCK
+            | OFlags::NOCTTY
+            | extra;
         let mode = Mode::RUSR | Mode::WUSR;
         Ok(retry_on_intr(|| rustix::fs::openat(&self.directory, name, flags, mode))?.into())
     }
@@ -74,7 +85,11 @@ impl Storage for FileStorage {
             }
             let kind = match found.file_type() {
                 FileType::Unknown => {
-                    match rustix::fs::statat(&self.directory, found.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+                    match rustix::fs::statat(
+                        &self.directory,
+                        found.file_name(),
+                        AtFlags::SYMLINK_NOFOLLOW,
+                    ) {
                         Ok(stat) => FileType::from_raw_mode(stat.st_mode),
                         Err(Errno::NOENT) => continue,
                         Err(error) => return Err(error.into()),
@@ -95,8 +110,16 @@ impl Storage for FileStorage {
     fn open(&self, name: &str) -> io::Result<DiskFile> {
         let file = match self.open_file(name, OFlags::empty()) {
             Ok(file) => file,
-            // The answers to a symbolic link (MLINK on FreeBSD), a directory, a socket and a device without a driver.
-            Err(Errno::LOOP | Errno::MLINK | Errno::ISDIR | Errno::NXIO | Errno::NODEV | Errno::OPNOTSUPP) => {
+            // The answers to a symbolic link (MLINK on FreeBSD), a directory, a socket and a device
+            // without a driver.
+            Err(
+                Errno::LOOP
+                | Errno::MLINK
+                | Errno::ISDIR
+                | Errno::NXIO
+                | Errno::NODEV
+                | Errno::OPNOTSUPP,
+            ) => {
                 return Err(not_ours("not a regular file"));
             }
             Err(error) => return Err(error.into()),
@@ -106,7 +129,8 @@ impl Storage for FileStorage {
             return Err(not_ours("not a regular file"));
         }
         if stat.st_nlink != 1 {
-            // A hard link is no damage (a backup may have made it), and a store would reach the other name too.
+            // A hard link is no damage (a backup may have made it), and a store would reach the
+            // other name too.
             let why = "has more than one name (hard links): remove the others, or put a copy in its place";
             return Err(io::Error::new(ErrorKind::Unsupported, why));
         }
@@ -142,7 +166,9 @@ impl Storage for FileStorage {
 
     fn try_lock(&self) -> io::Result<bool> {
         // Held by the open file description: a second descriptor is refused even in this process.
-        match retry_on_intr(|| rustix::fs::flock(&self.directory, FlockOperation::NonBlockingLockExclusive)) {
+        match retry_on_intr(|| {
+            rustix::fs::flock(&self.directory, FlockOperation::NonBlockingLockExclusive)
+        }) {
             Ok(()) => Ok(true),
             Err(Errno::WOULDBLOCK) => Ok(false),
             Err(error) => Err(error.into()),
@@ -151,11 +177,13 @@ impl Storage for FileStorage {
 
     fn unlock(&self) {
         // Unlocking what is open cannot fail; if it did, the lock would go with the descriptor.
-        let _ = retry_on_intr(|| rustix::fs::flock(&self.directory, FlockOperation::NonBlockingUnlock));
+        let _ =
+            retry_on_intr(|| rustix::fs::flock(&self.directory, FlockOperation::NonBlockingUnlock));
     }
 
     fn cache_token(&self) -> CacheToken {
-        system::cache_token(&self.directory).unwrap_or_else(|| CacheToken { place: self.random(), mount: 0 })
+        system::cache_token(&self.directory)
+            .unwrap_or_else(|| CacheToken { place: self.random(), mount: 0 })
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
@@ -166,7 +194,8 @@ impl Storage for FileStorage {
     fn random(&self) -> [u8; 16] {
         let mut bytes = [0; 16];
         if system::fill_random(&mut bytes).is_err() {
-            // The standard library keys its hash maps from the system's randomness, and never twice alike.
+            // The standard library keys its hash maps from the system's randomness, and never twice
+            // alike.
             let state = RandomState::new();
             bytes[..8].copy_from_slice(&state.hash_one((self.now(), 0)).to_le_bytes());
             bytes[8..].copy_from_slice(&state.hash_one((self.now(), 1)).to_le_bytes());
@@ -191,9 +220,10 @@ fn not_ours(why: &'static str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why)
 }
 
-/// Makes the directory and what is missing above it. A queue whose directory's own name a power cut undoes is lost
-/// whatever was flushed, so with the first sync of the directory the names of all of them are made durable, the first one
-/// found included: its maker may have been killed before. Returns the directories that hold those names.
+/// Makes the directory and what is missing above it. A queue whose directory's own name a power cut
+/// undoes is lost whatever was flushed, so with the first sync of the directory the names of all of
+/// them are made durable, the first one found included: its maker may have been killed before.
+/// Returns the directories that hold those names.
 fn create_directory(path: &Path) -> io::Result<Vec<OwnedFd>> {
     let mut existing = path;
     let mut missing = Vec::new();
@@ -219,7 +249,8 @@ fn parent_of(directory: &Path) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match retry_on_intr(|| rustix::fs::open(directory.join(".."), flags, Mode::empty())) {
         Ok(parent) => Ok(Some(parent)),
-        // Whoever may not read the parent cannot sync it; NOENT and NOTDIR are told better by what comes next.
+        // Whoever may not read the parent cannot sync it; NOENT and NOTDIR are told better by what
+        // comes next.
         Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::NOTDIR) => Ok(None),
         Err(error) => Err(error.into()),
     }

@@ -15,14 +15,19 @@ use crate::memory::Window;
 
 /// Whether a store into an allocated place of a file may need new space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "filesystems are told apart on Linux alone"))]
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "filesystems are told apart on Linux alone")
+)]
 pub(super) enum Overwrites {
     /// The filesystem writes to where the bytes lie.
     InPlace,
-    /// In place, where no other file shares the extent (xfs; an overlay, which hides what lies below it). Asked of each file.
+    /// In place, where no other file shares the extent (xfs; an overlay, which hides what lies
+    /// below it). Asked of each file.
     InPlaceUnlessShared,
-    /// Copies on write, or is not known not to. On btrfs a file with NOCOW is overwritten in place, but not even there without
-    /// asking for new space first: what a full disk refuses to a call it makes a mapped store wait for without end.
+    /// Copies on write, or is not known not to. On btrfs a file with NOCOW is overwritten in place,
+    /// but not even there without asking for new space first: what a full disk refuses to a call it
+    /// makes a mapped store wait for without end.
     MayCopy,
 }
 
@@ -65,8 +70,9 @@ impl StorageFile for DiskFile {
             return Ok(());
         }
         system::allocate(&self.file, offset, len, old_len).inspect_err(|_| {
-            // ext4 leaves the file extended over what it could get. Cutting it is what gives that space back; should
-            // even this fail, the error already says that nothing can be relied on behind the old length.
+            // ext4 leaves the file extended over what it could get. Cutting it is what gives that
+            // space back; should even this fail, the error already says that nothing can be relied
+            // on behind the old length.
             let _ = self.file.set_len(old_len);
         })
     }
@@ -106,7 +112,9 @@ impl StorageFile for DiskFile {
         while done < len {
             let now = (len - done).min(MOST * ZEROS_LEN as u64) as usize;
             pieces[now / ZEROS_LEN] = IoSlice::new(&zeros[..now % ZEROS_LEN]);
-            match retry_on_intr(|| rustix::io::pwritev(&self.file, &pieces[..=now / ZEROS_LEN], offset + done))? {
+            match retry_on_intr(|| {
+                rustix::io::pwritev(&self.file, &pieces[..=now / ZEROS_LEN], offset + done)
+            })? {
                 0 => return Err(ErrorKind::WriteZero.into()),
                 written => done += written as u64,
             }
@@ -148,7 +156,8 @@ fn within_file_limit(old_len: u64, end: u64) -> io::Result<()> {
     }
 }
 
-/// The caller starts at or behind the end of the file: zeros over existing bytes would destroy messages.
+/// The caller starts at or behind the end of the file: zeros over existing bytes would destroy
+/// messages.
 pub(super) fn write_zeros(file: &File, mut from: u64, to: u64) -> io::Result<()> {
     let zeros = [0; 16 << 10];
     while from < to {

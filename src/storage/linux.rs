@@ -1,4 +1,5 @@
-//! What only Linux knows: which calls make bytes durable, how space is allocated, what a filesystem promises.
+//! What only Linux knows: which calls make bytes durable, how space is allocated, what a filesystem
+//! promises.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -16,13 +17,15 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 pub(super) fn allocate(file: &File, offset: u64, len: u64, old_len: u64) -> io::Result<()> {
     match retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), offset, len)) {
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, offset.max(old_len), offset + len),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+            write_zeros(file, offset.max(old_len), offset + len)
+        }
         answer => Ok(answer?),
     }
 }
 
-/// Only what is known to write in place counts as that; a wrong guess is a SIGBUS on a full disk, while the way
-/// around the mapping is merely slower.
+/// Only what is known to write in place counts as that; a wrong guess is a SIGBUS on a full disk,
+/// while the way around the mapping is merely slower.
 pub(super) fn overwrites(directory: &OwnedFd) -> io::Result<Overwrites> {
     Ok(match retry_on_intr(|| rustix::fs::fstatfs(directory))?.f_type as u32 {
         // ext2/3/4, tmpfs, jfs, and f2fs, which keeps space aside for every block it has given out.
@@ -32,7 +35,8 @@ pub(super) fn overwrites(directory: &OwnedFd) -> io::Result<Overwrites> {
         0x794C_7630 if retry_on_intr(|| rustix::fs::fstatvfs(directory))?.f_files > 0 => {
             Overwrites::InPlaceUnlessShared
         }
-        // btrfs (0x9123683E), zfs (0x2FC12FC1), bcachefs (0xCA451A4E), fuse (0x65735546), nfs (0x6969), nilfs2, 9p, smb, ...
+        // btrfs (0x9123683E), zfs (0x2FC12FC1), bcachefs (0xCA451A4E), fuse (0x65735546), nfs
+        // (0x6969), nilfs2, 9p, smb, ...
         _ => Overwrites::MayCopy,
     })
 }
@@ -53,13 +57,17 @@ pub(super) fn unshare(file: &File, len: u64) {
     let _ = retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::UNSHARE_RANGE, 0, len));
 }
 
-/// `None` where it cannot be known that the machine is still in the same boot; then nothing cached is trusted.
+/// `None` where it cannot be known that the machine is still in the same boot; then nothing cached
+/// is trusted.
 pub(super) fn cache_token(directory: &OwnedFd) -> Option<CacheToken> {
-    // STATX_MNT_ID_UNIQUE (Linux 6.8) is never given twice in a boot. The plain number is: umount and mount give the same
-    // again, so it proves nothing.
+    // STATX_MNT_ID_UNIQUE (Linux 6.8) is never given twice in a boot. The plain number is: umount
+    // and mount give the same again, so it proves nothing.
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
-    let boot = std::fs::read("/proc/sys/kernel/random/boot_id").ok().filter(|boot| boot.len() >= 32)?;
-    let stat = retry_on_intr(|| statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | UNIQUE)).ok()?;
+    let boot =
+        std::fs::read("/proc/sys/kernel/random/boot_id").ok().filter(|boot| boot.len() >= 32)?;
+    let stat =
+        retry_on_intr(|| statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | UNIQUE))
+            .ok()?;
     let is_unique = StatxFlags::from_bits_retain(stat.stx_mask).contains(UNIQUE);
     let numbers = [u64::from(stat.stx_dev_major), u64::from(stat.stx_dev_minor), stat.stx_ino];
     let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).chain(boot);
@@ -67,7 +75,10 @@ pub(super) fn cache_token(directory: &OwnedFd) -> Option<CacheToken> {
     let hash = bytes.fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
         (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
     });
-    Some(CacheToken { place: hash.to_le_bytes(), mount: if is_unique { stat.stx_mnt_id } else { 0 } })
+    Some(CacheToken {
+        place: hash.to_le_bytes(),
+        mount: if is_unique { stat.stx_mnt_id } else { 0 },
+    })
 }
 
 pub(super) fn fill_random(bytes: &mut [u8; 16]) -> io::Result<()> {

@@ -1,7 +1,8 @@
 //! The place the queue's files live in: one directory, reached only through its descriptor.
 //!
-//! Everything the queue asks of the disk goes through [`Storage`] and [`StorageFile`], so that tests can put a simulated
-//! disk in its place. Names are single path components; nothing here follows a symbolic link below the directory.
+//! Everything the queue asks of the disk goes through [`Storage`] and [`StorageFile`], so that
+//! tests can put a simulated disk in its place. Names are single path components; nothing here
+//! follows a symbolic link below the directory.
 
 mod directory;
 mod file;
@@ -38,7 +39,8 @@ pub(crate) struct Listed {
 pub(crate) struct CacheToken {
     /// Boot, device and inode of the directory, as a number that no other boot or directory has.
     pub(crate) place: [u8; 16],
-    /// Through which mount it is seen: a number never given twice in a boot. Zero when that cannot be known.
+    /// Through which mount it is seen: a number never given twice in a boot. Zero when that cannot
+    /// be known.
     pub(crate) mount: u64,
 }
 
@@ -56,15 +58,18 @@ impl CacheToken {
     }
 }
 
-/// What the queue asks of the place its files live in. The real one is `FileStorage`; tests use `SimStorage`,
-/// which keeps what is durable apart from what is only cached and can fail any call.
+/// What the queue asks of the place its files live in. The real one is `FileStorage`; tests use
+/// `SimStorage`, which keeps what is durable apart from what is only cached and can fail any call.
 pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
     type File: StorageFile;
-    /// Names in the directory, with whether each is a regular file. (Names that are not UTF-8 are foreign, and shown as what cannot be opened.)
+    /// Names in the directory, with whether each is a regular file. (Names that are not UTF-8 are
+    /// foreign, and shown as what cannot be opened.)
     fn list(&self) -> io::Result<Vec<Listed>>;
-    /// Creates a new file for reading and writing; fails when the name exists. Sets NOCOW while it is empty where the filesystem knows it.
+    /// Creates a new file for reading and writing; fails when the name exists. Sets NOCOW while it
+    /// is empty where the filesystem knows it.
     fn create(&self, name: &str) -> io::Result<Self::File>;
-    /// Opens an existing regular file (never follows a symbolic link; anything but a regular file is ErrorKind::InvalidData).
+    /// Opens an existing regular file (never follows a symbolic link; anything but a regular file
+    /// is ErrorKind::InvalidData).
     fn open(&self, name: &str) -> io::Result<Self::File>;
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     fn remove(&self, name: &str) -> io::Result<()>;
@@ -86,16 +91,19 @@ pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
 }
 pub(crate) trait StorageFile: std::fmt::Debug + Send + Sync + 'static {
     fn len(&self) -> io::Result<u64>;
-    /// Really allocates [offset, offset+len) and extends the file over it; on failure the file has its old size again.
+    /// Really allocates [offset, offset+len) and extends the file over it; on failure the file has
+    /// its old size again.
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// May reach beyond the end of the file; bytes there must not be touched until they are allocated.
+    /// May reach beyond the end of the file; bytes there must not be touched until they are
+    /// allocated.
     fn map(&self, offset: u64, len: usize) -> io::Result<Window>;
     /// Reads as much as there is (short at the end of the file).
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes all of it; after a failure any part may have been written.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
-    /// Writes zeros, in as few calls as the system allows: the kernel then keeps them in pieces as long as the call.
+    /// Writes zeros, in as few calls as the system allows: the kernel then keeps them in pieces as
+    /// long as the call.
     fn write_zeros_at(&self, offset: u64, len: u64) -> io::Result<()> {
         let zeros = [0; ZEROS_LEN];
         let mut done = 0;
@@ -112,7 +120,8 @@ pub(crate) trait StorageFile: std::fmt::Debug + Send + Sync + 'static {
     fn disk_bytes(&self) -> io::Result<u64>;
     /// How bytes of the file are to be changed, as last found: by calls until it was asked for.
     fn stores(&self) -> Stores;
-    /// Finds out anew how bytes from `offset` on are to be changed: a copy of the file may share its extents by now.
+    /// Finds out anew how bytes from `offset` on are to be changed: a copy of the file may share
+    /// its extents by now.
     fn find_stores(&self, offset: u64) -> Stores;
     /// Gives the file extents of its own where it shares them. Best effort: it takes space.
     fn unshare(&self, len: u64);
@@ -123,8 +132,9 @@ pub(crate) trait StorageFile: std::fmt::Debug + Send + Sync + 'static {
 pub(crate) enum Stores {
     /// Through a mapping: a store needs no more space.
     ByMap,
-    /// By calls, which can fail. A store may need space: the filesystem copies what is overwritten, or another file shares it. On
-    /// a full disk the kernel answers such a store with SIGBUS, or (btrfs) repeats the page fault for ever.
+    /// By calls, which can fail. A store may need space: the filesystem copies what is overwritten,
+    /// or another file shares it. On a full disk the kernel answers such a store with SIGBUS, or
+    /// (btrfs) repeats the page fault for ever.
     ByCall,
 }
 
@@ -132,7 +142,11 @@ pub(crate) enum Stores {
 const ZEROS_LEN: usize = 16 << 10;
 
 /// Reads until the buffer is full or the file ends.
-pub(crate) fn read_full<F: StorageFile>(file: &F, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+pub(crate) fn read_full<F: StorageFile>(
+    file: &F,
+    buf: &mut [u8],
+    offset: u64,
+) -> io::Result<usize> {
     let mut done = 0;
     while done < buf.len() {
         let read = file.read_at(&mut buf[done..], offset + done as u64)?;

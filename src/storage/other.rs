@@ -11,7 +11,8 @@ use super::file::{Overwrites, write_zeros};
 pub(super) use full_sync as sync_data;
 use std::io::Read;
 
-/// On Darwin fsync reaches the drive but not its medium; F_FULLFSYNC is refused by some network filesystems.
+/// On Darwin fsync reaches the drive but not its medium; F_FULLFSYNC is refused by some network
+/// filesystems.
 pub(super) fn full_sync<D: std::os::fd::AsFd>(file: D) -> rustix::io::Result<()> {
     #[cfg(target_vendor = "apple")]
     match rustix::fs::fcntl_fullfsync(&file) {
@@ -21,14 +22,14 @@ pub(super) fn full_sync<D: std::os::fd::AsFd>(file: D) -> rustix::io::Result<()>
     rustix::fs::fsync(&file)
 }
 
-/// Darwin's F_PREALLOCATE, as rustix offers it, counts from the end of the file and cuts what lies behind;
-/// posix_fallocate elsewhere is missing, or refused by ZFS. Zeros are right everywhere.
+/// Darwin's F_PREALLOCATE, as rustix offers it, counts from the end of the file and cuts what lies
+/// behind; posix_fallocate elsewhere is missing, or refused by ZFS. Zeros are right everywhere.
 pub(super) fn allocate(file: &File, offset: u64, len: u64, old_len: u64) -> io::Result<()> {
     write_zeros(file, offset.max(old_len), offset + len)
 }
 
-/// Darwin does not ask the filesystem when a mapped page is first stored to: a store never fails, a sync may.
-/// Elsewhere ZFS is common.
+/// Darwin does not ask the filesystem when a mapped page is first stored to: a store never fails, a
+/// sync may. Elsewhere ZFS is common.
 pub(super) fn overwrites(_directory: &OwnedFd) -> io::Result<Overwrites> {
     Ok(if cfg!(target_vendor = "apple") { Overwrites::InPlace } else { Overwrites::MayCopy })
 }

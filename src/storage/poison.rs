@@ -1,9 +1,11 @@
-//! Whether a queue still takes calls: open, closed, or poisoned by a sync that failed; and whether a message is being filled.
+//! Whether a queue still takes calls: open, closed, or poisoned by a sync that failed; and whether
+//! a message is being filled.
 //!
-//! After a sync that failed the page cache may show what will never reach the disk, and a later sync of the same file
-//! answers that all is well. So the first failure is noted before anybody can make another sync of that file, and from
-//! then on none is made (rule R6). [`Index::heed`](crate::index::Index::heed) is the one place where the answers of syncs
-//! are looked at while a queue is open.
+//! After a sync that failed the page cache may show what will never reach the disk, and a later
+//! sync of the same file answers that all is well. So the first failure is noted before anybody can
+//! make another sync of that file, and from then on none is made (rule R6).
+//! [`Index::heed`](crate::index::Index::heed) is the one place where the answers of syncs are
+//! looked at while a queue is open.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,12 +1,13 @@
 //! The index file's bytes as they are stored to: mapped, or kept in memory and written by calls.
 //!
-//! Where a store through a mapping may need space ([`Stores::ByCall`]), a [`Sheet`] is private memory, and every store to it is
-//! followed by a write call. A call may be refused for want of space: then the bytes stay *late*, in memory, and are written
-//! before anything that is stored after them. So the file always holds what a kill at some earlier moment would have left in
-//! it, and a place that could not be written costs no more than that messages come again after a kill.
+//! Where a store through a mapping may need space ([`Stores::ByCall`]), a [`Sheet`] is private
+//! memory, and every store to it is followed by a write call. A call may be refused for want of
+//! space: then the bytes stay *late*, in memory, and are written before anything that is stored
+//! after them. So the file always holds what a kill at some earlier moment would have left in it,
+//! and a place that could not be written costs no more than that messages come again after a kill.
 //!
-//! What must not be late, because acknowledged messages depend on it, is stored by the `try_` functions, which change nothing
-//! when they fail.
+//! What must not be late, because acknowledged messages depend on it, is stored by the `try_`
+//! functions, which change nothing when they fail.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,7 +40,8 @@ pub(crate) struct Sheet<F> {
 struct Calls<F> {
     path: PathBuf,
     file: Arc<F>,
-    /// What is stored and not yet written, the oldest first. Its lock is held by whoever stores, too.
+    /// What is stored and not yet written, the oldest first. Its lock is held by whoever stores,
+    /// too.
     late: Mutex<Vec<Late>>,
 }
 
@@ -60,8 +62,13 @@ impl<F: StorageFile> Sheets<F> {
         }
         let by_call = file.find_stores(0) == Stores::ByCall;
         let file = Arc::new(file);
-        let calls =
-            by_call.then(|| Arc::new(Calls { path: path.to_owned(), file: Arc::clone(&file), late: Mutex::default() }));
+        let calls = by_call.then(|| {
+            Arc::new(Calls {
+                path: path.to_owned(),
+                file: Arc::clone(&file),
+                late: Mutex::default(),
+            })
+        });
         Sheets { file, calls }
     }
 
@@ -236,7 +243,8 @@ impl<F: StorageFile> Calls<F> {
         if late.is_empty() {
             return Ok(());
         }
-        let write = |late: &Late| self.file.write_at(late.window.bytes(late.offset, late.len), late.at);
+        let write =
+            |late: &Late| self.file.write_at(late.window.bytes(late.offset, late.len), late.at);
         let refused = late.iter().enumerate().find_map(|(at, late)| Some((at, write(late).err()?)));
         let (written, error) = refused.map_or((late.len(), None), |(at, error)| (at, Some(error)));
         late.drain(..written);

@@ -13,17 +13,21 @@ use super::{FileStorage, Storage, StorageFile, Stores, system};
 
 fn storage() -> (tempfile::TempDir, FileStorage) {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let storage = FileStorage::create(&directory.path().join("deep/queue")).expect("creates missing parents");
+    let storage =
+        FileStorage::create(&directory.path().join("deep/queue")).expect("creates missing parents");
     (directory, storage)
 }
 
-/// A small filesystem of its own, or `None` with the reason printed. `image` mebibytes: made with mkfs and mounted
-/// through a loop device; otherwise `options` say all.
+/// A small filesystem of its own, or `None` with the reason printed. `image` mebibytes: made with
+/// mkfs and mounted through a loop device; otherwise `options` say all.
 struct Mounted(tempfile::TempDir);
 
 impl Mounted {
     fn new(kind: &str, options: &str, image: Option<u64>) -> Option<Mounted> {
-        let run = |program: &str, arguments: &[&str]| match Command::new(program).args(arguments).output() {
+        let run = |program: &str, arguments: &[&str]| match Command::new(program)
+            .args(arguments)
+            .output()
+        {
             Ok(output) if output.status.success() => Some(()),
             other => {
                 println!("skipped: {program} {arguments:?}: {other:?}");
@@ -73,7 +77,8 @@ fn only_regular_files_with_one_name_are_opened() {
     std::fs::write(root.path().join("outside"), "x").unwrap();
     symlink(root.path().join("outside"), path("symlink")).unwrap();
     std::fs::create_dir(path("directory")).unwrap();
-    rustix::fs::mknodat(&storage.directory, "fifo", FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    rustix::fs::mknodat(&storage.directory, "fifo", FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+        .unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
     std::fs::write(path("first"), "x").unwrap();
     std::fs::hard_link(path("first"), path("second")).unwrap();
@@ -88,8 +93,15 @@ fn only_regular_files_with_one_name_are_opened() {
     assert_eq!(FileStorage::open(&path("first")).unwrap_err().kind(), ErrorKind::NotADirectory);
     let mut listed = storage.list().unwrap();
     listed.sort_by(|a, b| a.name.cmp(&b.name));
-    let listed: Vec<_> = listed.iter().map(|listed| (listed.name.as_str(), listed.is_file)).collect();
-    let expected = [("directory", false), ("fifo", false), ("first", true), ("second", true), ("socket", false)];
+    let listed: Vec<_> =
+        listed.iter().map(|listed| (listed.name.as_str(), listed.is_file)).collect();
+    let expected = [
+        ("directory", false),
+        ("fifo", false),
+        ("first", true),
+        ("second", true),
+        ("socket", false),
+    ];
     assert_eq!(listed, [&expected[..], &[("symlink", false)]].concat());
 }
 
@@ -124,7 +136,10 @@ fn allocating_extends_and_never_shortens_and_what_was_mapped_before_can_be_store
     assert_eq!(file.read_at(&mut buf, (64 << 10) - 5).unwrap(), 5);
     assert_eq!(&buf, b"store");
     write_zeros(&file.file, file.len().unwrap(), 100_000).unwrap();
-    assert_eq!((file.len().unwrap(), file.read_at(&mut buf, (64 << 10) - 5).unwrap()), (100_000, 5));
+    assert_eq!(
+        (file.len().unwrap(), file.read_at(&mut buf, (64 << 10) - 5).unwrap()),
+        (100_000, 5)
+    );
     assert_eq!(&buf, b"store");
     assert_eq!(file.allocate(u64::MAX, 2).unwrap_err().kind(), ErrorKind::InvalidInput);
 }
@@ -140,7 +155,11 @@ fn a_refused_allocation_leaves_the_old_length_and_its_space() {
         file.allocate(0, 1 << 20).unwrap();
         let free = storage.free_bytes().unwrap();
         for _ in 0..3 {
-            assert_eq!(file.allocate(1 << 20, 1 << 30).unwrap_err().kind(), ErrorKind::StorageFull, "{kind}");
+            assert_eq!(
+                file.allocate(1 << 20, 1 << 30).unwrap_err().kind(),
+                ErrorKind::StorageFull,
+                "{kind}"
+            );
             assert_eq!(file.len().unwrap(), 1 << 20, "{kind}");
             // ext4 may keep a block of its extent tree.
             assert!(file.disk_bytes().unwrap() <= (1 << 20) + 4096, "{kind}");
@@ -159,7 +178,10 @@ fn on_btrfs_bytes_are_changed_by_calls_and_where_they_lie() {
     let storage = mounted.open();
     let file = storage.create("a").unwrap();
     assert!(system::ioctl_getflags(&file.file).unwrap().contains(system::IFlags::NOCOW));
-    assert_eq!((file.stores(), storage.open("a").unwrap().find_stores(0)), (Stores::ByCall, Stores::ByCall));
+    assert_eq!(
+        (file.stores(), storage.open("a").unwrap().find_stores(0)),
+        (Stores::ByCall, Stores::ByCall)
+    );
 }
 
 #[test]
@@ -178,11 +200,21 @@ fn on_xfs_a_file_that_shares_its_extents_is_changed_by_calls_until_it_has_its_ow
     file.sync().unwrap();
     assert_eq!(file.find_stores(0), Stores::ByMap);
     let path = |name: &str| storage.path().join(name);
-    assert!(Command::new("cp").arg("--reflink=always").args([path("a"), path("b")]).status().unwrap().success());
+    assert!(
+        Command::new("cp")
+            .arg("--reflink=always")
+            .args([path("a"), path("b")])
+            .status()
+            .unwrap()
+            .success()
+    );
     let opened = storage.open("a").unwrap();
     assert_eq!((opened.stores(), opened.find_stores(0)), (Stores::ByCall, Stores::ByCall));
     opened.unshare(1 << 19);
-    assert_eq!((opened.find_stores(0), opened.find_stores(1 << 19)), (Stores::ByCall, Stores::ByCall));
+    assert_eq!(
+        (opened.find_stores(0), opened.find_stores(1 << 19)),
+        (Stores::ByCall, Stores::ByCall)
+    );
     opened.unshare(1 << 20);
     assert_eq!((opened.find_stores(0), file.find_stores(0)), (Stores::ByMap, Stores::ByMap));
 }
@@ -198,7 +230,12 @@ fn an_overlay_is_judged_by_what_lies_below_it() {
             std::fs::create_dir(path(name)).unwrap();
         }
         std::fs::write(path("lower/old"), "x").unwrap();
-        let options = format!("lowerdir={},upperdir={},workdir={}", path("lower"), path("upper"), path("work"));
+        let options = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            path("lower"),
+            path("upper"),
+            path("work")
+        );
         let Some(mounted) = Mounted::new("overlay", &options, None) else {
             continue;
         };
@@ -213,7 +250,10 @@ fn life_is_the_same_for_the_same_directory_and_mount() {
     let (root, storage) = storage();
     let again = FileStorage::create(storage.path()).unwrap();
     let other = FileStorage::open(root.path()).unwrap();
-    assert_eq!(storage.cache_token() == again.cache_token(), system::cache_token(&storage.directory).is_some());
+    assert_eq!(
+        storage.cache_token() == again.cache_token(),
+        system::cache_token(&storage.directory).is_some()
+    );
     assert_ne!(storage.cache_token().place, other.cache_token().place);
     assert_ne!(storage.random(), storage.random());
     assert!(storage.now() > 1_700_000_000_000 && storage.free_bytes().unwrap() > 0);

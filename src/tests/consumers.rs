@@ -1,4 +1,5 @@
-//! Consumers seen from inside, on real files: who may lend from a window, clocks that are turned, descriptors of both kinds.
+//! Consumers seen from inside, on real files: who may lend from a window, clocks that are turned,
+//! descriptors of both kinds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,12 +20,17 @@ fn open(dir: &tempfile::TempDir, options: &Options) -> Engine<FileStorage> {
 }
 
 /// The next message, and whether its bytes were lent in place.
-fn next(engine: &Engine<FileStorage>, standing: &Arc<Standing<FileStorage>>) -> Option<(u64, bool)> {
-    reading::next(engine, standing, Read::Take).unwrap().map(|message| (message.seq(), message.is_lent()))
+fn next(
+    engine: &Engine<FileStorage>,
+    standing: &Arc<Standing<FileStorage>>,
+) -> Option<(u64, bool)> {
+    reading::next(engine, standing, Read::Take)
+        .unwrap()
+        .map(|message| (message.seq(), message.is_lent()))
 }
 
-/// Under the tightest cap one window is the tail's and one a reader's. A consumer that stands somewhere with the third must
-/// not make the other one copy for ever.
+/// Under the tightest cap one window is the tail's and one a reader's. A consumer that stands
+/// somewhere with the third must not make the other one copy for ever.
 #[test]
 fn a_consumer_that_only_stands_there_lets_go_of_its_window() {
     for (arena, each) in [(4 << 20, 100_000), (64 << 10, 3000)] {
@@ -53,7 +59,8 @@ fn a_consumer_that_only_stands_there_lets_go_of_its_window() {
     }
 }
 
-/// Two consumers that both read keep what they have: neither is taken for one that only stands there.
+/// Two consumers that both read keep what they have: neither is taken for one that only stands
+/// there.
 #[test]
 fn consumers_that_read_in_turn_keep_their_windows() {
     let dir = tempfile::tempdir().unwrap();
@@ -68,7 +75,9 @@ fn consumers_that_read_in_turn_keep_their_windows() {
             assert_eq!(came, seq);
             // What runs over a segment's end is copied whatever is mapped.
             assert!(
-                lent || seq % 41 > 38 || seq % 41 == 0 || (seq * 100_016) % (4 << 20) > (4 << 20) - 200_000,
+                lent || seq % 41 > 38
+                    || seq % 41 == 0
+                    || (seq * 100_016) % (4 << 20) > (4 << 20) - 200_000,
                 "{seq}"
             );
         }
@@ -140,7 +149,11 @@ fn a_poll_loop_on_a_descriptor_of_either_kind_misses_nothing() {
                 use rustix::event::{PollFd, PollFlags, Timespec, poll};
                 let mut polled = [PollFd::from_borrowed_fd(ready, PollFlags::IN)];
                 let long = Timespec { tv_sec: 60, tv_nsec: 0 };
-                assert_eq!(poll(&mut polled, Some(&long)).unwrap(), 1, "message {came} is not told of");
+                assert_eq!(
+                    poll(&mut polled, Some(&long)).unwrap(),
+                    1,
+                    "message {came} is not told of"
+                );
                 if let Some((seq, _)) = next(&engine, &standing) {
                     assert_eq!(seq, came);
                     came += 1;
@@ -153,7 +166,8 @@ fn a_poll_loop_on_a_descriptor_of_either_kind_misses_nothing() {
     });
 }
 
-/// More consumers than the index has rows: it grows, and where it cannot the answer says so, and nothing else breaks.
+/// More consumers than the index has rows: it grows, and where it cannot the answer says so, and
+/// nothing else breaks.
 #[test]
 fn consumers_beyond_the_first_rows_need_space_and_say_so_when_there_is_none() {
     let storage = SimStorage::new(3);
@@ -178,7 +192,9 @@ fn consumers_beyond_the_first_rows_need_space_and_say_so_when_there_is_none() {
     ] {
         storage.fail_after(call, 1, errno, true);
         match engine.consumer("one more") {
-            Err(error @ Error::Io { op: "grow", .. }) => assert_eq!(error.is_full(), errno == rustix::io::Errno::NOSPC),
+            Err(error @ Error::Io { op: "grow", .. }) => {
+                assert_eq!(error.is_full(), errno == rustix::io::Errno::NOSPC)
+            }
             other => panic!("{errno}: {:?}", other.map(|_| ())),
         }
         // All others go on, messages too, and the name is not taken.
@@ -207,20 +223,24 @@ fn turn_clock(milliseconds: i64) {
     CLOCK.with(|clock| clock.set(clock.get() + milliseconds));
 }
 
-/// The clock is turned back by an hour, and forward and back, on real files: nothing expires early, nothing is lost, and what
-/// is told is told as expired.
+/// The clock is turned back by an hour, and forward and back, on real files: nothing expires early,
+/// nothing is lost, and what is told is told as expired.
 #[test]
 fn a_clock_that_is_turned_back_makes_no_message_expire_early() {
     const AGE: i64 = 60_000;
     let dir = tempfile::tempdir().unwrap();
-    let options = Options::new().arena_size(4096).max_bytes(256 << 10).max_age(Duration::from_millis(AGE as u64));
+    let options = Options::new()
+        .arena_size(4096)
+        .max_bytes(256 << 10)
+        .max_age(Duration::from_millis(AGE as u64));
     let mut engine = open(&dir, &options);
     let put = |engine: &Engine<FileStorage>, count: usize| {
         (0..count).for_each(|_| _ = engine.enqueue(&[7; 500]).unwrap());
     };
     let read = |engine: &Engine<FileStorage>| {
         let standing = engine.consumer("").unwrap();
-        reading::next(engine, &standing, Read::Take).map(|message| message.map(|message| message.seq()))
+        reading::next(engine, &standing, Read::Take)
+            .map(|message| message.map(|message| message.seq()))
     };
     engine.consumer("").unwrap();
     put(&engine, 100);
@@ -231,21 +251,28 @@ fn a_clock_that_is_turned_back_makes_no_message_expire_early() {
     engine.close().unwrap();
     engine = open(&dir, &options);
     for seq in 1..150 {
-        assert_eq!(read(&engine).unwrap(), Some(seq), "nothing expires by a clock that was turned back");
+        assert_eq!(
+            read(&engine).unwrap(),
+            Some(seq),
+            "nothing expires by a clock that was turned back"
+        );
     }
     assert!(engine.stats().oldest_age.is_some_and(|age| age < Duration::from_secs(1)));
     // An age later by that clock they have, those from before as well.
     turn_clock(2 * AGE);
     engine.expire();
     match read(&engine) {
-        Err(Error::Gap(gap)) => assert_eq!((gap.first, gap.last, gap.cause), (150, 199, GapCause::Expired)),
+        Err(Error::Gap(gap)) => {
+            assert_eq!((gap.first, gap.last, gap.cause), (150, 199, GapCause::Expired))
+        }
         other => panic!("{other:?}"),
     }
     put(&engine, 50);
     for seq in 200..210 {
         assert_eq!(read(&engine).unwrap(), Some(seq));
     }
-    // Forward by a year, and back after a few messages: those of before are not harmed if nobody looked, those since live on.
+    // Forward by a year, and back after a few messages: those of before are not harmed if nobody
+    // looked, those since live on.
     let year = 365 * 24 * 3_600_000;
     turn_clock(year);
     put(&engine, 5);
@@ -286,7 +313,8 @@ fn a_message_wakes_one_waiter_of_each_consumer_the_one_that_came_first() {
             waiters.push((standing, ticket, woken));
         }
     }
-    let woken = || waiters.iter().map(|(_, _, woken)| woken.0.load(Ordering::Relaxed)).collect::<Vec<_>>();
+    let woken =
+        || waiters.iter().map(|(_, _, woken)| woken.0.load(Ordering::Relaxed)).collect::<Vec<_>>();
     for sent in 0..50 {
         let wanted: Vec<u64> = (0..100).map(|at| u64::from(at < 2 * sent)).collect();
         assert_eq!(woken(), wanted, "before message {sent}");
@@ -302,8 +330,8 @@ fn a_message_wakes_one_waiter_of_each_consumer_the_one_that_came_first() {
     assert_eq!(woken().iter().sum::<u64>(), 100);
 }
 
-/// A death between giving segments up and removing them: what is counted is what comes, and what is told as missing does not
-/// come after all.
+/// A death between giving segments up and removing them: what is counted is what comes, and what is
+/// told as missing does not come after all.
 #[test]
 fn killed_while_the_oldest_are_dropped_the_figures_are_right() {
     use crate::options::OnFull;
@@ -348,11 +376,18 @@ fn killed_while_the_oldest_are_dropped_the_figures_are_right() {
                     Err(error) => panic!("{error}"),
                 }
             }
-            // A hole that a power cut left within a segment is counted until it is told; never is a message not counted.
-            assert!(if cut { len >= came } else { len == came }, "call {nth}: {len} counted, {came} came");
+            // A hole that a power cut left within a segment is counted until it is told; never is a
+            // message not counted.
+            assert!(
+                if cut { len >= came } else { len == came },
+                "call {nth}: {len} counted, {came} came"
+            );
             for (len, before) in &steps {
                 let left = came - before;
-                assert!(if cut { *len >= left } else { *len == left }, "call {nth}: {len} counted, {left} came");
+                assert!(
+                    if cut { *len >= left } else { *len == left },
+                    "call {nth}: {len} counted, {left} came"
+                );
             }
             assert_eq!((engine.len(), engine.stats().messages), (0, 0), "call {nth}: all is told");
             assert_eq!(len, stats.messages, "call {nth}");

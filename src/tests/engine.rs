@@ -1,4 +1,5 @@
-//! What calls do when the disk refuses, and how often they ask it: by a simulated disk that fails and counts.
+//! What calls do when the disk refuses, and how often they ask it: by a simulated disk that fails
+//! and counts.
 
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -91,10 +92,15 @@ fn a_message_that_was_taken_is_handed_over_although_the_flush_after_it_fails() {
     // The fourth operation: its flush fails.
     assert_eq!(take(&engine).unwrap(), Some(0), "it would be lost with the error");
     assert!(engine.core.is_poisoned());
-    assert!(matches!(engine.enqueue(b"another"), Err(Error::Poisoned { reason }) if reason.contains("flush")));
+    assert!(
+        matches!(engine.enqueue(b"another"), Err(Error::Poisoned { reason }) if reason.contains("flush"))
+    );
     assert!(matches!(engine.core.flush(), Err(Error::Poisoned { .. })));
     // Reading goes on, to the end.
-    assert_eq!((take(&engine).unwrap(), take(&engine).unwrap(), take(&engine).unwrap()), (Some(1), Some(2), None));
+    assert_eq!(
+        (take(&engine).unwrap(), take(&engine).unwrap(), take(&engine).unwrap()),
+        (Some(1), Some(2), None)
+    );
 }
 
 #[test]
@@ -104,10 +110,12 @@ fn a_failed_sync_is_told_to_every_thread_that_waits_for_it() {
     engine.enqueue(b"the segment is made").unwrap();
     storage.fail_after(Call::SyncFile, 1, Errno::IO, false);
     let refused = std::thread::scope(|scope| {
-        let producers: Vec<_> = (0..6).map(|_| scope.spawn(|| engine.enqueue(b"a message"))).collect();
+        let producers: Vec<_> =
+            (0..6).map(|_| scope.spawn(|| engine.enqueue(b"a message"))).collect();
         producers.into_iter().map(|producer| producer.join().unwrap()).collect::<Vec<_>>()
     });
-    // One sync failed and the next would not: all the same nobody is told that a message is durable.
+    // One sync failed and the next would not: all the same nobody is told that a message is
+    // durable.
     for answer in refused {
         assert!(matches!(answer, Err(Error::Io { .. } | Error::Poisoned { .. })), "{answer:?}");
     }
@@ -117,7 +125,8 @@ fn a_failed_sync_is_told_to_every_thread_that_waits_for_it() {
 #[test]
 fn a_flush_that_fails_in_the_background_reaches_the_next_call() {
     let storage = new();
-    let engine = open(&storage, &options().flush_every(Duration::from_millis(1)), Background::Keeper);
+    let engine =
+        open(&storage, &options().flush_every(Duration::from_millis(1)), Background::Keeper);
     engine.enqueue(b"a message").unwrap();
     eventually(|| durable(&engine) == 1);
     storage.fail_after(Call::SyncFile, 1, Errno::IO, true);
@@ -126,7 +135,9 @@ fn a_flush_that_fails_in_the_background_reaches_the_next_call() {
     eventually(|| engine.core.is_poisoned());
     for _ in 0..2 {
         match engine.enqueue(b"a third") {
-            Err(Error::Poisoned { reason }) => assert!(reason.contains("Input/output error"), "{reason}"),
+            Err(Error::Poisoned { reason }) => {
+                assert!(reason.contains("Input/output error"), "{reason}")
+            }
             answer => panic!("{answer:?}"),
         }
         assert!(matches!(engine.core.flush(), Err(Error::Poisoned { .. })));
@@ -150,11 +161,15 @@ fn a_segment_is_not_used_again_while_a_message_of_it_is_lent_however_late_its_wi
     meanwhile("between the looks at a drained segment", move || {
         // It takes one, lends the first message, and lets go of the segment.
         let (life, length) = (row.header.life, row.header.length);
-        let granted =
-            core.pool.get(&segment.file, life, 0, length, || segment.allocated(), User::Reader).unwrap().unwrap();
+        let granted = core
+            .pool
+            .get(&segment.file, life, 0, length, || segment.allocated(), User::Reader)
+            .unwrap()
+            .unwrap();
         assert!(granted.lending);
         let mut window = granted.window;
-        let message = Message::lent(0, window.share(), segment.offset(row.header.base) as usize + 16, 900);
+        let message =
+            Message::lent(0, window.share(), segment.offset(row.header.base) as usize + 16, 900);
         drop((window, segment));
         send.send(message).unwrap();
     });
@@ -224,7 +239,11 @@ fn a_segment_of_a_later_version_is_named_and_not_touched() {
 #[test]
 fn a_period_beyond_what_the_clock_can_say_stops_no_keeper() {
     let storage = new();
-    let engine = open(&storage, &options().flush_every(Duration::MAX).max_age(Duration::MAX), Background::Keeper);
+    let engine = open(
+        &storage,
+        &options().flush_every(Duration::MAX).max_age(Duration::MAX),
+        Background::Keeper,
+    );
     engine.consumer("").unwrap();
     for _ in 0..100 {
         engine.enqueue(&[7; 1000]).unwrap();

@@ -1,4 +1,5 @@
-//! What is told of a disk that refuses, and that nothing is told while a lock is held: by a simulated disk.
+//! What is told of a disk that refuses, and that nothing is told while a lock is held: by a
+//! simulated disk.
 
 #[path = "../../tests/support/listener.rs"]
 mod listener;
@@ -21,7 +22,8 @@ type Queue = Arc<Engine<SimStorage>>;
 /// Takes each lock of the queue while it tells something: that waits for ever when one is held.
 fn take_every_lock(engine: &Queue) {
     let core = &engine.core;
-    // The registry, and the places' list; what a poisoned queue refuses at the door is asked for behind it.
+    // The registry, and the places' list; what a poisoned queue refuses at the door is asked for
+    // behind it.
     for name in ["another", ""] {
         // None once the queue is closed.
         if let Ok(standing) = engine.consumer(name) {
@@ -40,15 +42,21 @@ fn take_every_lock(engine: &Queue) {
 #[track_caller]
 fn told(words: &str, engine: &Queue, call: impl FnOnce(&Queue) + Send + 'static) -> usize {
     let heard = Arc::new(Mutex::new(Vec::new()));
-    let (of_call, of_listener, hears) = (Arc::clone(engine), Arc::clone(engine), Arc::clone(&heard));
+    let (of_call, of_listener, hears) =
+        (Arc::clone(engine), Arc::clone(engine), Arc::clone(&heard));
     let listener = Listener(move |line: String| {
         hears.lock().unwrap().push(line);
         take_every_lock(&of_listener);
     });
-    let calls = std::thread::spawn(move || tracing::subscriber::with_default(listener, || call(&of_call)));
+    let calls =
+        std::thread::spawn(move || tracing::subscriber::with_default(listener, || call(&of_call)));
     let began = Instant::now();
     while !calls.is_finished() {
-        assert!(began.elapsed() < Duration::from_secs(60), "a lock is held while {:?} is told", heard.lock().unwrap());
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "a lock is held while {:?} is told",
+            heard.lock().unwrap()
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
     calls.join().unwrap();
@@ -81,7 +89,9 @@ fn a_failed_flush_is_told_once_while_no_lock_is_held() {
             let _ = engine.core.flush_to(Spot { position: tail.position + 1, ..tail });
             let _ = engine.enqueue_batch(&[b"none"]);
         }),
-        ("dequeue", |engine| drop(reading::next(engine, &engine.consumer("").unwrap(), Read::Take))),
+        ("dequeue", |engine| {
+            drop(reading::next(engine, &engine.consumer("").unwrap(), Read::Take))
+        }),
         ("ack", |engine| {
             let worker = engine.consumer("worker").unwrap();
             let (message, handed) = engine.receive(&worker, AsMessage).unwrap().unwrap();
@@ -97,7 +107,8 @@ fn a_failed_flush_is_told_once_while_no_lock_is_held() {
             let storage = new();
             let engine = open(&storage, &options().flush_every_ops(1));
             engine.enqueue_batch(&[b"a message"; 9]).unwrap();
-            // With one acknowledged beyond its place, and that on the disk: to move it is to sync the index.
+            // With one acknowledged beyond its place, and that on the disk: to move it is to sync
+            // the index.
             let worker = engine.consumer("worker").unwrap();
             let (_first, _) = engine.receive(&worker, AsMessage).unwrap().unwrap();
             let (second, handed) = engine.receive(&worker, AsMessage).unwrap().unwrap();
@@ -122,7 +133,9 @@ fn places_that_are_kept_in_memory_are_told_of_once_until_they_are_written() {
     engine.enqueue_batch(&[b"a message"; 20]).unwrap();
     let takes_two = |engine: &Queue| {
         for _ in 0..2 {
-            assert!(reading::next(engine, &engine.consumer("").unwrap(), Read::Take).unwrap().is_some());
+            assert!(
+                reading::next(engine, &engine.consumer("").unwrap(), Read::Take).unwrap().is_some()
+            );
         }
     };
     engine.consumer("another").unwrap();

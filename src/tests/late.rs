@@ -1,5 +1,5 @@
-//! Calls that come too late: the queue was closed, poisoned or synced since they looked. On a simulated disk, in an order that
-//! is made.
+//! Calls that come too late: the queue was closed, poisoned or synced since they looked. On a
+//! simulated disk, in an order that is made.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -28,17 +28,20 @@ fn disk() -> SimStorage {
     SimStorage::new(5).with_file_capacity(64 << 10)
 }
 
-/// A call is told the queue is open, and then waits: for a lock, or because another thread has its processor. Meanwhile the queue
-/// is closed, and another owner opens it.
+/// A call is told the queue is open, and then waits: for a lock, or because another thread has its
+/// processor. Meanwhile the queue is closed, and another owner opens it.
 #[test]
 fn a_call_that_found_the_queue_open_and_went_on_when_it_was_closed_is_refused() {
-    type Late = fn(&Queue, &Standing<SimStorage>, &mut Ahead<SimStorage>, Handed) -> Result<(), Error>;
+    type Late =
+        fn(&Queue, &Standing<SimStorage>, &mut Ahead<SimStorage>, Handed) -> Result<(), Error>;
     let read: [Late; 8] = [
         |queue, standing, _, _| reading::next(queue, standing, Read::Take).map(drop),
         |queue, standing, _, _| reading::next(queue, standing, Read::Look).map(drop),
         |queue, standing, _, _| reading::skip(queue, standing).map(drop),
         |queue, standing, _, _| reading::batch(queue, standing, 3).map(drop),
-        |queue, standing, _, _| reading::next_into(queue, standing, Read::Take, &mut Vec::new()).map(drop),
+        |queue, standing, _, _| {
+            reading::next_into(queue, standing, Read::Take, &mut Vec::new()).map(drop)
+        },
         |queue, standing, _, _| queue.receive(standing, AsMessage).map(drop),
         |queue, standing, _, handed| queue.ack(standing, 0, handed),
         |_, _, ahead, _| ahead.next().transpose().map(drop),
@@ -60,20 +63,28 @@ fn a_call_that_found_the_queue_open_and_went_on_when_it_was_closed_is_refused() 
         meanwhile("found open", move || {
             closing.close().unwrap();
             let other = open(&disk);
-            let taken = reading::next(&other, &other.consumer("c").unwrap(), Read::Take).unwrap().unwrap().seq();
+            let taken = reading::next(&other, &other.consumer("c").unwrap(), Read::Take)
+                .unwrap()
+                .unwrap()
+                .seq();
             send.send((disk.read_file(INDEX_NAME), taken, other)).unwrap();
         });
         let answer = call(&queue, &standing, &mut ahead, handed);
         let (index, taken, other) = other.try_recv().expect("the queue was closed meanwhile");
         assert!(matches!(answer, Err(Error::Closed)), "call {nth}: {answer:?}");
-        assert!(storage.read_file(INDEX_NAME) == index, "call {nth} changed the index of another owner");
-        let next = reading::next(&other, &other.consumer("c").unwrap(), Read::Take).unwrap().unwrap();
+        assert!(
+            storage.read_file(INDEX_NAME) == index,
+            "call {nth} changed the index of another owner"
+        );
+        let next =
+            reading::next(&other, &other.consumer("c").unwrap(), Read::Take).unwrap().unwrap();
         assert_eq!((taken, next.seq()), (0, 1), "call {nth}");
     }
 }
 
-/// A message has room in two segments, a flush comes while it is being filled and syncs the first one, which is full; then the
-/// message is given up. What is stored in that segment from then on fails to reach the disk: the next flush tells.
+/// A message has room in two segments, a flush comes while it is being filled and syncs the first
+/// one, which is full; then the message is given up. What is stored in that segment from then on
+/// fails to reach the disk: the next flush tells.
 #[test]
 fn a_write_back_that_failed_after_a_message_was_given_up_fails_the_flush() {
     let storage = disk();
@@ -95,7 +106,8 @@ fn a_write_back_that_failed_after_a_message_was_given_up_fails_the_flush() {
     assert!(matches!(answer, Err(Error::Io { op: "flush", .. })), "{answer:?}");
 }
 
-/// No sync can make it durable that what was acknowledged comes again: at no moment does the index say so.
+/// No sync can make it durable that what was acknowledged comes again: at no moment does the index
+/// say so.
 #[test]
 fn a_seek_on_a_poisoned_queue_forgets_nothing_that_was_acknowledged() {
     let mut met = 0;
@@ -106,7 +118,8 @@ fn a_seek_on_a_poisoned_queue_forgets_nothing_that_was_acknowledged() {
             queue.enqueue(b"a message").unwrap();
         }
         let standing = queue.consumer("c").unwrap();
-        let handed: Vec<_> = (0..3).map(|_| queue.receive(&standing, AsMessage).unwrap().unwrap().1).collect();
+        let handed: Vec<_> =
+            (0..3).map(|_| queue.receive(&standing, AsMessage).unwrap().unwrap().1).collect();
         queue.ack(&standing, 1, handed[1]).unwrap();
         queue.core.flush().unwrap();
         queue.enqueue(b"another").unwrap();

@@ -1,4 +1,5 @@
-//! Tests that need what the crate does not publish: the simulated disk, crash images, hooks between two steps.
+//! Tests that need what the crate does not publish: the simulated disk, crash images, hooks between
+//! two steps.
 
 mod ages;
 mod consumers;

@@ -1,10 +1,13 @@
-//! What a later release may have stored in the index is carried along: bytes that are reserved, rows of a kind unknown here.
+//! What a later release may have stored in the index is carried along: bytes that are reserved,
+//! rows of a kind unknown here.
 
 use crate::consume::standing::Read;
 use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause};
-use crate::format::{CONSUMER_ROWS, ConsumerAt, EXTENT_ROW_LEN, Extent, ExtentKind, INDEX_NAME, SECTOR, index_at};
+use crate::format::{
+    CONSUMER_ROWS, ConsumerAt, EXTENT_ROW_LEN, Extent, ExtentKind, INDEX_NAME, SECTOR, index_at,
+};
 use crate::options::Options;
 use crate::tests::sim::SimStorage;
 
@@ -18,7 +21,8 @@ fn open(storage: SimStorage) -> Queue {
     Engine::open_without_keeper(storage, &options()).unwrap()
 }
 
-/// Takes a message, if there is one. After a power cut numbers may have been reserved in vain; nothing is damaged.
+/// Takes a message, if there is one. After a power cut numbers may have been reserved in vain;
+/// nothing is damaged.
 fn take(queue: &Queue, name: &str) {
     let standing = queue.consumer(name).unwrap();
     match reading::next(queue, &standing, Read::Take) {
@@ -72,7 +76,10 @@ fn reserved_bytes_are_zero_and_those_of_a_later_release_stay_over_every_opening(
     use_all_of(&queue, 0);
     let bytes = storage.read_file(INDEX_NAME);
     for (at, len) in ranges() {
-        assert!(bytes[at..at + len].iter().all(|byte| *byte == 0), "{len} bytes at {at} are not zero");
+        assert!(
+            bytes[at..at + len].iter().all(|byte| *byte == 0),
+            "{len} bytes at {at} are not zero"
+        );
     }
     let mut disk = storage.process_kill();
     for (at, len) in ranges() {
@@ -92,7 +99,10 @@ fn reserved_bytes_are_zero_and_those_of_a_later_release_stay_over_every_opening(
         };
         let bytes = disk.read_file(INDEX_NAME);
         for (at, len) in ranges() {
-            assert!(bytes[at..at + len].iter().all(|byte| *byte == 0xee), "round {round}: {len} bytes at {at}");
+            assert!(
+                bytes[at..at + len].iter().all(|byte| *byte == 0xee),
+                "round {round}: {len} bytes at {at}"
+            );
         }
     }
 }
@@ -128,10 +138,18 @@ fn an_extent_of_an_unknown_kind_stays_and_others_are_added_behind_it() {
             }
         };
         let bytes = disk.read_file(INDEX_NAME);
-        let added = Extent::decode(&bytes[index_at::EXTENTS + EXTENT_ROW_LEN..], &queue_id).unwrap();
+        let added =
+            Extent::decode(&bytes[index_at::EXTENTS + EXTENT_ROW_LEN..], &queue_id).unwrap();
         assert_eq!(added.kind, ExtentKind::Consumers);
         assert!(added.offset as usize >= index_at::END + 8 * SECTOR, "round {round}");
-        assert_eq!(Extent::decode(&bytes[index_at::EXTENTS..], &queue_id), Some(later), "round {round}");
-        assert!(bytes[index_at::END..][..8 * SECTOR].iter().all(|byte| *byte == 0xab), "round {round}");
+        assert_eq!(
+            Extent::decode(&bytes[index_at::EXTENTS..], &queue_id),
+            Some(later),
+            "round {round}"
+        );
+        assert!(
+            bytes[index_at::END..][..8 * SECTOR].iter().all(|byte| *byte == 0xab),
+            "round {round}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! How the rest of a queue tells the keeper's thread that there is something to do behind the callers.
+//! How the rest of a queue tells the keeper's thread that there is something to do behind the
+//! callers.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -32,7 +33,10 @@ pub(crate) struct Bell {
 
 impl fmt::Debug for Bell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bell").field("wishes", &self.wishes).field("running", &self.running).finish_non_exhaustive()
+        f.debug_struct("Bell")
+            .field("wishes", &self.wishes)
+            .field("running", &self.running)
+            .finish_non_exhaustive()
     }
 }
 
@@ -52,7 +56,8 @@ impl Bell {
 
     /// Has the keeper do something soon; false when there is no thread for it.
     pub(crate) fn ring(&self, wish: impl FnOnce(&mut Wishes)) -> bool {
-        if !self.running.load(Ordering::Acquire) && !self.starter.get().is_some_and(|start| start()) {
+        if !self.running.load(Ordering::Acquire) && !self.starter.get().is_some_and(|start| start())
+        {
             return false;
         }
         wish(&mut self.wishes.lock());

@@ -1,12 +1,13 @@
-//! A descriptor that is readable while there is something to read: an eventfd on Linux, a pipe elsewhere.
+//! A descriptor that is readable while there is something to read: an eventfd on Linux, a pipe
+//! elsewhere.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use parking_lot::Mutex;
 
-/// What is readable or not. Nobody else reads from it or writes to it, and there is one count or one byte in it at most: no
-/// call waits, or fails for want of room or content.
+/// What is readable or not. Nobody else reads from it or writes to it, and there is one count or
+/// one byte in it at most: no call waits, or fails for want of room or content.
 #[derive(Debug)]
 enum Descriptor {
     #[cfg(target_os = "linux")]
@@ -76,9 +77,9 @@ impl Ready {
         self.set(&mut self.state.lock(), true);
     }
 
-    /// Makes it say what `has_news` does. It is cleared before that is looked at once more, so that news which come
-    /// meanwhile are not lost: their [`raise`](Self::raise) comes either before the clearing, and then they are seen, or
-    /// after it.
+    /// Makes it say what `has_news` does. It is cleared before that is looked at once more, so that
+    /// news which come meanwhile are not lost: their [`raise`](Self::raise) comes either before the
+    /// clearing, and then they are seen, or after it.
     pub(crate) fn tell(&self, has_news: impl Fn() -> bool) {
         if !has_news() {
             self.set(&mut self.state.lock(), false);

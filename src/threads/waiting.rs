@@ -1,17 +1,19 @@
 //! Who waits for a message, in the order in which they came.
 //!
-//! A waiter has a ticket. News for a consumer wakes the waiter with the lowest ticket that was not woken yet, one for each
-//! message; one that finds nothing after all (somebody was quicker who did not wait) keeps its ticket, so it is served before
-//! all who came later. A waiter that was woken and cannot use what is there passes the news on to one behind it: it may be
-//! short of an allowance (`max_in_flight`), which one that takes messages needs not. One that goes away, with a message or
-//! without, passes on what is left to the first in line.
+//! A waiter has a ticket. News for a consumer wakes the waiter with the lowest ticket that was not
+//! woken yet, one for each message; one that finds nothing after all (somebody was quicker who did
+//! not wait) keeps its ticket, so it is served before all who came later. A waiter that was woken
+//! and cannot use what is there passes the news on to one behind it: it may be short of an
+//! allowance (`max_in_flight`), which one that takes messages needs not. One that goes away, with a
+//! message or without, passes on what is left to the first in line.
 //!
 //! A producer learns that nobody waits with one relaxed load: see `Core::message_waiters`.
 //!
-//! Wakers are other people's code: they may call the queue, take a whole task with them when they go, and the futures in
-//! that, which leave the line in turn, and panic. None is called, cloned or dropped under a lock of the queue. One that
-//! panics was not woken: the next in line is, in its stead, and the panic goes no further than to the panic hook. It is nothing
-//! to the thread that put the message in.
+//! Wakers are other people's code: they may call the queue, take a whole task with them when they
+//! go, and the futures in that, which leave the line in turn, and panic. None is called, cloned or
+//! dropped under a lock of the queue. One that panics was not woken: the next in line is, in its
+//! stead, and the panic goes no further than to the panic hook. It is nothing to the thread that
+//! put the message in.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

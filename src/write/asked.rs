@@ -20,7 +20,12 @@ impl Asked {
     }
 
     /// Sees to it that few bytes are held that are not durable. The tail stands at `position`.
-    pub(super) fn bound_behind<S: Storage>(&mut self, state: &State<S>, position: u64, committed: Spot) -> Result<()> {
+    pub(super) fn bound_behind<S: Storage>(
+        &mut self,
+        state: &State<S>,
+        position: u64,
+        committed: Spot,
+    ) -> Result<()> {
         if position.saturating_sub(self.bounded) < MOST_BEHIND / 16 {
             return Ok(());
         }

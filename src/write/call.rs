@@ -48,8 +48,13 @@ impl<F: StorageFile> Piece<F> {
 
     /// Why it is to go by calls although there may be a window: `None` when it need not. `whole` is
     /// the payload of its record, all fragments together.
-    pub(super) fn prefers_call<S: Storage<File = F>>(&self, state: &State<S>, whole: u64) -> Option<Why> {
-        let preferred = prefers_call(state, &self.segment, self.offset(), u64::from(self.header.len), whole);
+    pub(super) fn prefers_call<S: Storage<File = F>>(
+        &self,
+        state: &State<S>,
+        whole: u64,
+    ) -> Option<Why> {
+        let preferred =
+            prefers_call(state, &self.segment, self.offset(), u64::from(self.header.len), whole);
         preferred.then_some(Why::Preferred)
     }
 
@@ -75,7 +80,8 @@ impl<F: StorageFile> Piece<F> {
             // twice as long (16 KiB: 54 us, 37 with zeros there before): records up to 64 KiB find
             // theirs written. Longer ones would write too much twice.
             None if state.durable_only && total <= SYNCED_FILL / 4 => {
-                segment.fill((offset + total).next_multiple_of(SYNCED_FILL).min(segment.allocated()));
+                segment
+                    .fill((offset + total).next_multiple_of(SYNCED_FILL).min(segment.allocated()));
             }
             _ => segment.claim(offset + total),
         }

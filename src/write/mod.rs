@@ -64,7 +64,12 @@ pub(crate) struct Writer<F> {
 }
 
 impl<F: StorageFile> Writer<F> {
-    pub(crate) fn new(tail: Spot, next: Option<Next>, lease: Option<u64>, ages: Option<Ages>) -> Writer<F> {
+    pub(crate) fn new(
+        tail: Spot,
+        next: Option<Next>,
+        lease: Option<u64>,
+        ages: Option<Ages>,
+    ) -> Writer<F> {
         Writer {
             tail: Tail::new(tail),
             seal: Seal::NEW,
@@ -94,7 +99,12 @@ impl<F: StorageFile> Writer<F> {
 
     /// Writes a record behind the tail; nobody sees it before [`commit`](Self::commit).
     #[inline]
-    pub(crate) fn push<S: Storage<File = F>>(&mut self, state: &State<S>, payload: &[u8], batch: Batch) -> Result<()> {
+    pub(crate) fn push<S: Storage<File = F>>(
+        &mut self,
+        state: &State<S>,
+        payload: &[u8],
+        batch: Batch,
+    ) -> Result<()> {
         if self.clock.counts() {
             self.look_at_clock(state);
         }
@@ -116,7 +126,12 @@ impl<F: StorageFile> Writer<F> {
 
     #[cold]
     #[inline(never)]
-    fn push_slow<S: Storage<File = F>>(&mut self, state: &State<S>, payload: &[u8], batch: Batch) -> Result<()> {
+    fn push_slow<S: Storage<File = F>>(
+        &mut self,
+        state: &State<S>,
+        payload: &[u8],
+        batch: Batch,
+    ) -> Result<()> {
         let whole = payload.len() as u64;
         check_fits(state, whole)?;
         let total = batch.record_len(whole);
@@ -145,8 +160,9 @@ impl<F: StorageFile> Writer<F> {
         }
     }
 
-    /// Makes everything pushed visible, at once. Returns the tail; or, where the index is written by
-    /// calls, the error of one: then nothing has changed, and what was pushed is to be rolled back.
+    /// Makes everything pushed visible, at once. Returns the tail; or, where the index is written
+    /// by calls, the error of one: then nothing has changed, and what was pushed is to be rolled
+    /// back.
     #[inline(always)]
     pub(crate) fn commit<S: Storage<File = F>>(&mut self, state: &State<S>) -> Result<Spot> {
         let tail = self.tail.at;

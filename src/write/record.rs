@@ -21,8 +21,11 @@ impl<F: StorageFile> Writer<F> {
         batch: Batch,
         mut put: impl FnMut(&mut Self, Piece<F>, Range<usize>) -> Result<()>,
     ) -> Result<()> {
-        if self.tail.at.position + batch.record_len(len as u64) <= self.tail.opened(state)?.header.end() {
-            let piece = self.make_room(state, Fragment::whole(self.tail.at.seq, len as u32, batch))?;
+        if self.tail.at.position + batch.record_len(len as u64)
+            <= self.tail.opened(state)?.header.end()
+        {
+            let piece =
+                self.make_room(state, Fragment::whole(self.tail.at.seq, len as u32, batch))?;
             put(self, piece, 0..len)?;
         } else {
             self.split(state, len, batch, put)?;
@@ -59,7 +62,8 @@ impl<F: StorageFile> Writer<F> {
                 (Part::Rest, false) => Kind::Middle,
                 (Part::Rest, true) => Kind::Last,
             };
-            let piece = self.make_room(state, Fragment { kind, sealed: whole.sealed && to == len, ..whole })?;
+            let piece = self
+                .make_room(state, Fragment { kind, sealed: whole.sealed && to == len, ..whole })?;
             put(self, piece, from..to)?;
             (from, part) = (to, Part::Rest);
         }
@@ -67,8 +71,13 @@ impl<F: StorageFile> Writer<F> {
     }
 
     /// Room at the tail for a fragment that fits the segment; the tail stands behind it then.
-    fn make_room<S: Storage<File = F>>(&mut self, state: &State<S>, header: Fragment) -> Result<Piece<F>> {
-        let piece = Piece { segment: self.tail.opened(state)?, position: self.tail.at.position, header };
+    fn make_room<S: Storage<File = F>>(
+        &mut self,
+        state: &State<S>,
+        header: Fragment,
+    ) -> Result<Piece<F>> {
+        let piece =
+            Piece { segment: self.tail.opened(state)?, position: self.tail.at.position, header };
         let total = header.total_len();
         state.extend(&piece.segment, piece.offset() + total)?;
         // Before anything is stored: a call that fails may have stored all of it, which is to be
@@ -105,7 +114,9 @@ impl<F: StorageFile> Writer<F> {
             }
             Marks { header: words, seal: header.seal_at().map(|at| (at, seal.word())) }
         };
-        let Some((window, offset)) = self.tail.window_at(*position, total).filter(|_| preferred.is_none()) else {
+        let Some((window, offset)) =
+            self.tail.window_at(*position, total).filter(|_| preferred.is_none())
+        else {
             let marks = finish(crc32c(seeded ^ chain, payload));
             piece.store_by_call(state, marks, payload, preferred.unwrap_or(Why::NoWindow))?;
             return Ok(marks.header.crc());

@@ -22,14 +22,19 @@ pub(crate) enum Room<F> {
 
 impl<F: StorageFile> Writer<F> {
     /// Makes room for all of a message of `len` bytes that is still to be written.
-    pub(crate) fn reserve<S: Storage<File = F>>(&mut self, state: &State<S>, len: usize) -> Result<Room<F>> {
+    pub(crate) fn reserve<S: Storage<File = F>>(
+        &mut self,
+        state: &State<S>,
+        len: usize,
+    ) -> Result<Room<F>> {
         let total = fragment_len(len as u64);
         if self.clock.counts() {
             self.look_at_clock(state);
         }
         if !self.has_quick_room(total) {
             check_fits(state, len as u64)?;
-            let segment = self.prepare(state, Need { total, whole: len as u64, part: Part::Beginning })?;
+            let segment =
+                self.prepare(state, Need { total, whole: len as u64, part: Part::Beginning })?;
             self.tail.take_window(state, &segment, self.tail.at.position, total)?;
         }
         // Where the commit is a call that can fail, what was written must outlive that.
@@ -48,8 +53,8 @@ impl<F: StorageFile> Writer<F> {
         self.tail.window_at(self.tail.at.position, total).is_some()
     }
 
-    /// Has `fill` write a message of `len` bytes for which there is room [here](Room::Here). A panic
-    /// in it leaves everything as it was.
+    /// Has `fill` write a message of `len` bytes for which there is room [here](Room::Here). A
+    /// panic in it leaves everything as it was.
     pub(crate) fn fill_here(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) {
         self.tail.fill(len, fill);
     }

@@ -33,7 +33,11 @@ impl<F: StorageFile> Writer<F> {
     /// Sees to what must hold before a record begins: the run has its numbers, the tail stands in
     /// an open segment where the record should begin, and space is allocated there.
     #[cold]
-    pub(super) fn prepare<S: Storage<File = F>>(&mut self, state: &State<S>, need: Need) -> Result<Arc<Segment<F>>> {
+    pub(super) fn prepare<S: Storage<File = F>>(
+        &mut self,
+        state: &State<S>,
+        need: Need,
+    ) -> Result<Arc<Segment<F>>> {
         self.numbers.begin_run(state, self.tail.at.seq)?;
         self.numbers.renew_lease(state, self.tail.at.seq)?;
         self.asked.bound_behind(state, self.tail.at.position, self.tail.committed)?;
@@ -62,7 +66,9 @@ impl<F: StorageFile> Writer<F> {
         }
         let position = self.tail.at.position;
         let row = state.segments.list().live.back().copied();
-        let Some(row) = row.filter(|row| row.header.base <= position && position <= row.header.end()) else {
+        let Some(row) =
+            row.filter(|row| row.header.base <= position && position <= row.header.end())
+        else {
             return self.begin_segment(state, self.follow(None), need);
         };
         let opened = state.segments.list().open(&state.storage, &row);
@@ -77,11 +83,14 @@ impl<F: StorageFile> Writer<F> {
                 self.enter(segment, Span { created, until });
                 Ok(())
             }
-            Err(Lost::Io(error)) => {
-                Err(Error::io("open", state.storage.path().join(format::segment_name(row.slot)), error))
-            }
+            Err(Lost::Io(error)) => Err(Error::io(
+                "open",
+                state.storage.path().join(format::segment_name(row.slot)),
+                error,
+            )),
             Err(Lost::Gone) => {
-                let found = state.segments.list().look_for(&state.storage, &state.index, row.header.life);
+                let found =
+                    state.segments.list().look_for(&state.storage, &state.index, row.header.life);
                 if found {
                     self.open_tail(state, need)
                 } else {
@@ -111,7 +120,8 @@ impl<F: StorageFile> Writer<F> {
             }
         }
         let span = self.clock.new_span();
-        // By a clock that was set back what is there would be made older, should the clock be wrong.
+        // By a clock that was set back what is there would be made older, should the clock be
+        // wrong.
         if !holds || self.clock.goes_on() {
             state.segments.date_tail(&state.context(), &segment, span.created, span.until)?;
         }
@@ -120,29 +130,39 @@ impl<F: StorageFile> Writer<F> {
     }
 
     /// Fills what is left of the segment with padding and goes on in the next one.
-    pub(super) fn next_segment<S: Storage<File = F>>(&mut self, state: &State<S>, need: Need) -> Result<()> {
+    pub(super) fn next_segment<S: Storage<File = F>>(
+        &mut self,
+        state: &State<S>,
+        need: Need,
+    ) -> Result<()> {
         let segment = self.tail.opened(state)?;
         let (from, end) = (self.tail.at.position, segment.header.end());
         // Without room on the disk for the padding's header the file simply ends there, which says
         // the same.
-        if end - from >= FRAGMENT_HEADER_LEN && from + FRAGMENT_HEADER_LEN <= segment.allocated_end() {
+        if end - from >= FRAGMENT_HEADER_LEN
+            && from + FRAGMENT_HEADER_LEN <= segment.allocated_end()
+        {
             let words = filler_words(&segment.header, Kind::Padding, from, end, self.tail.at.seq);
             if let Some((window, offset)) = self.tail.window_at(from, FRAGMENT_HEADER_LEN) {
                 window.put_fragment(offset, &[], 0, |_| words.both());
             } else {
                 let offset = segment.offset(from);
                 segment.claim(offset + FRAGMENT_HEADER_LEN);
-                segment
-                    .file
-                    .write_at(&words.bytes(), offset)
-                    .map_err(|error| Error::io("write", state.storage.path().join(segment.name()), error))?;
+                segment.file.write_at(&words.bytes(), offset).map_err(|error| {
+                    Error::io("write", state.storage.path().join(segment.name()), error)
+                })?;
             }
         }
         let next = Next { base: end, seq: self.tail.at.seq, ..Next::default() };
         self.begin_segment(state, next, need)
     }
 
-    fn begin_segment<S: Storage<File = F>>(&mut self, state: &State<S>, next: Next, need: Need) -> Result<()> {
+    fn begin_segment<S: Storage<File = F>>(
+        &mut self,
+        state: &State<S>,
+        next: Next,
+        need: Need,
+    ) -> Result<()> {
         if state.expire() {
             state.settle()?;
         }

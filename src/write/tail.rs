@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::format::{Batch, FRAGMENT_HEADER_LEN, Fragment, SEGMENT_HEADER_LEN, Seal, Spot, fragment_len};
+use crate::format::{
+    Batch, FRAGMENT_HEADER_LEN, Fragment, SEGMENT_HEADER_LEN, Seal, Spot, fragment_len,
+};
 use crate::memory::Window;
 use crate::segment::pool::User;
 use crate::segment::{CALL_FROM, Segment};
@@ -86,7 +88,12 @@ impl<F: StorageFile> Tail<F> {
 
     pub(super) fn opened<S: Storage<File = F>>(&self, state: &State<S>) -> Result<Arc<Segment<F>>> {
         // `prepare` opened it; without it there is nothing sound to write to.
-        let missing = || Error::internal(state.storage.path(), "a record is written, and no segment is open for it");
+        let missing = || {
+            Error::internal(
+                state.storage.path(),
+                "a record is written, and no segment is open for it",
+            )
+        };
         self.segment.clone().ok_or_else(missing)
     }
 
@@ -202,7 +209,8 @@ impl<F: StorageFile> Tail<F> {
                 longest = CALL_FROM - 1;
                 if window.len() as u64 >= POPULATE_FROM {
                     usable = end.min((offset + total.max(POPULATE / 4)).next_multiple_of(POPULATE));
-                    let _ = window.populate_write((offset - first) as usize, (usable - offset) as usize);
+                    let _ = window
+                        .populate_write((offset - first) as usize, (usable - offset) as usize);
                 }
             }
             _ => {}
@@ -210,7 +218,8 @@ impl<F: StorageFile> Tail<F> {
         let header = &segment.header;
         let start = header.base.wrapping_sub(SEGMENT_HEADER_LEN).wrapping_add(first);
         let end = start.wrapping_add(usable - first).min(header.end());
-        self.quick = Some(Quick { window, start, end, longest, seed: segment.seed, base: header.base });
+        self.quick =
+            Some(Quick { window, start, end, longest, seed: segment.seed, base: header.base });
         Ok(())
     }
 }

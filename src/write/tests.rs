@@ -6,7 +6,8 @@ use super::Writer;
 use super::tail::STRIDE;
 use crate::engine::Engine;
 use crate::format::{
-    Batch, FRAGMENT_HEADER_LEN, Fragment, FragmentWords, Kind, SEAL_LEN, SEGMENT_HEADER_LEN, Spot, segment_name,
+    Batch, FRAGMENT_HEADER_LEN, Fragment, FragmentWords, Kind, SEAL_LEN, SEGMENT_HEADER_LEN, Spot,
+    segment_name,
 };
 use crate::index::run::Next;
 use crate::memory::checksum::crc32c;
@@ -56,7 +57,8 @@ struct Stored {
     seal: Option<u64>,
 }
 
-/// Every fragment that lies before the tail. Each validates, from the one before it on where it goes on with that one's record.
+/// Every fragment that lies before the tail. Each validates, from the one before it on where it
+/// goes on with that one's record.
 fn fragments(engine: &Engine<SimStorage>, tail: Spot) -> Vec<Stored> {
     let mut found: Vec<Stored> = Vec::new();
     for (row, bytes) in segments(engine, tail) {
@@ -65,7 +67,8 @@ fn fragments(engine: &Engine<SimStorage>, tail: Spot) -> Vec<Stored> {
             let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
             let words = FragmentWords(word(at), word(at + 8));
             let offset = at as u64 - SEGMENT_HEADER_LEN;
-            let (header, seeded) = Fragment::decode(words, row.header.seed(), offset).expect("a fragment");
+            let (header, seeded) =
+                Fragment::decode(words, row.header.seed(), offset).expect("a fragment");
             if header.kind == Kind::Padding {
                 break;
             }
@@ -98,7 +101,13 @@ enum Way {
     Apart,
 }
 
-fn put(way: Way, writer: &mut Writer<SimFile>, state: &State<SimStorage>, payload: &[u8], batch: Batch) {
+fn put(
+    way: Way,
+    writer: &mut Writer<SimFile>,
+    state: &State<SimStorage>,
+    payload: &[u8],
+    batch: Batch,
+) {
     if way == Way::Slow {
         writer.stop();
     }
@@ -112,7 +121,9 @@ fn put(way: Way, writer: &mut Writer<SimFile>, state: &State<SimStorage>, payloa
             assert_eq!(way, Way::InPlace);
             writer.fill_here(payload.len(), fill);
         }
-        Room::Apart { pieces, mut bytes } => writer.fill_apart(state, &pieces, &mut bytes, fill).unwrap(),
+        Room::Apart { pieces, mut bytes } => {
+            writer.fill_apart(state, &pieces, &mut bytes, fill).unwrap()
+        }
     }
 }
 
@@ -149,9 +160,14 @@ fn every_way_leaves_the_same_bytes() {
         let tail = writer.committed();
         assert_eq!(tail.seq, lens.len() as u64 + 32);
         drop(writer);
-        let payloads = fragments(&engine, tail).iter().map(|found| found.payload.len()).sum::<usize>();
+        let payloads =
+            fragments(&engine, tail).iter().map(|found| found.payload.len()).sum::<usize>();
         assert_eq!(payloads, lens.iter().sum::<usize>() + 100 + 100 * 29 * 15, "{way:?}");
-        left.push((way, tail, segments(&engine, tail).into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>()));
+        left.push((
+            way,
+            tail,
+            segments(&engine, tail).into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>(),
+        ));
     }
     let (_, tail, files) = &left[0];
     assert!(files.len() > 3);
@@ -180,7 +196,10 @@ fn what_is_rolled_back_leaves_the_tail_and_is_cleared() {
                 writer.push(core, &content(*len), Batch::of(index, lens.len())).unwrap();
             }
             writer.roll_back(core);
-            assert_eq!((writer.tail.at, writer.committed(), core.committed.spot()), (tail, tail, tail));
+            assert_eq!(
+                (writer.tail.at, writer.committed(), core.committed.spot()),
+                (tail, tail, tail)
+            );
             assert!(writer.is_cleared(core));
             let list = core.segments.list();
             assert_eq!(list.live.len(), 1, "segments that were begun go");
@@ -188,18 +207,23 @@ fn what_is_rolled_back_leaves_the_tail_and_is_cleared() {
             drop(list);
             let at = (SEGMENT_HEADER_LEN + tail.position - row.header.base) as usize;
             let bytes = storage.read_file(&segment_name(row.slot));
-            assert_eq!(bytes[at..at + FRAGMENT_HEADER_LEN as usize], [0; 16], "{stores:?} {lens:?}");
+            assert_eq!(
+                bytes[at..at + FRAGMENT_HEADER_LEN as usize],
+                [0; 16],
+                "{stores:?} {lens:?}"
+            );
         }
         writer.push(core, b"next", Batch::default()).unwrap();
         let tail = writer.commit(core).unwrap();
         drop(writer);
-        let payloads: Vec<Vec<u8>> = fragments(&engine, tail).into_iter().map(|found| found.payload).collect();
+        let payloads: Vec<Vec<u8>> =
+            fragments(&engine, tail).into_iter().map(|found| found.payload).collect();
         assert_eq!((tail.seq, payloads), (2, vec![b"kept".to_vec(), b"next".to_vec()]));
     }
 }
 
-/// When the tail's segment was given up and the record that begins the next one is refused, the next one begins there all the
-/// same, and the index says so.
+/// When the tail's segment was given up and the record that begins the next one is refused, the
+/// next one begins there all the same, and the index says so.
 #[test]
 fn a_segment_that_was_to_follow_is_to_follow_again_when_its_first_record_is_rolled_back() {
     let storage = disk();
@@ -257,23 +281,34 @@ fn a_record_longer_than_a_segment_is_cut_and_the_seal_lies_behind_the_last_piece
             assert_eq!(lens[1..], pieces, "{stores:?}");
             let kinds: Vec<Kind> = found.iter().map(|found| found.header.kind).collect();
             let middle = iter::repeat_n(Kind::Middle, pieces.len() - 2);
-            assert!(kinds.into_iter().eq([Kind::Whole, Kind::First].into_iter().chain(middle).chain([Kind::Last])));
-            assert_eq!(found[1..].iter().flat_map(|found| found.payload.clone()).collect::<Vec<_>>(), record);
+            assert!(
+                kinds
+                    .into_iter()
+                    .eq([Kind::Whole, Kind::First].into_iter().chain(middle).chain([Kind::Last]))
+            );
+            assert_eq!(
+                found[1..].iter().flat_map(|found| found.payload.clone()).collect::<Vec<_>>(),
+                record
+            );
             let (last, before) = found.split_last().unwrap();
             assert_eq!(last.seal, Some(seal_of(found.iter().map(|found| found.crc))));
             assert!(before.iter().all(|found| found.seal.is_none()));
-            let batch = |found: &Stored| (found.header.seq, found.header.more, found.header.continues);
+            let batch =
+                |found: &Stored| (found.header.seq, found.header.more, found.header.continues);
             assert_eq!(batch(&found[0]), (0, true, false));
             assert!(found[1..].iter().all(|found| batch(found) == (1, false, true)));
         }
     }
 }
 
-/// However short the messages are, and however many of them go the quick way before the lease is looked at again.
+/// However short the messages are, and however many of them go the quick way before the lease is
+/// looked at again.
 #[test]
 fn a_lease_is_on_disk_before_a_number_at_it_is_given_out() {
     // What the next run gives out first after a power cut that takes all that was not synced.
-    let lease = |storage: &SimStorage| open(&storage.power_cut_losing_all(), &options()).core.committed_spot().seq;
+    let lease = |storage: &SimStorage| {
+        open(&storage.power_cut_losing_all(), &options()).core.committed_spot().seq
+    };
     // So many of the shortest fit a stride.
     let most = STRIDE / FRAGMENT_HEADER_LEN;
     let mut renewed = 0;

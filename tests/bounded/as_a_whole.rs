@@ -34,7 +34,9 @@ fn a_message_written_in_place_finds_room_for_all_of_it_before_its_closure_runs()
         for flushed in [false, true] {
             let dir = tempfile::tempdir().unwrap();
             let options = limited(MIB as u64, OnFull::DropOldest);
-            let queue = if flushed { options.flush_every_ops(1) } else { options }.open(dir.path()).unwrap();
+            let queue = if flushed { options.flush_every_ops(1) } else { options }
+                .open(dir.path())
+                .unwrap();
             let messages = Messages::new(9, &[300 * KIB..=400 * KIB, 0..=100, 60 * KIB..=80 * KIB]);
             let rounds = if flushed { 40 } else { 200 };
             for seq in 0..rounds {

@@ -3,6 +3,7 @@
 use super::*;
 
 /// Drops are told to each consumer by exactly the numbers it had not read.
+#[expect(clippy::too_many_lines, reason = "a model, and what it is held against")]
 #[test]
 fn drop_oldest_tells_every_consumer_exactly_what_it_missed() {
     let seed = seed("drop oldest");
@@ -25,11 +26,18 @@ fn drop_oldest_tells_every_consumer_exactly_what_it_missed() {
                 if random.chance(4) {
                     let which = random.below(3) as usize;
                     for _ in 0..random.below(40) {
-                        let read =
-                            if which == 0 { queue.dequeue() } else { queue.consumer(names[which]).unwrap().dequeue() };
+                        let read = if which == 0 {
+                            queue.dequeue()
+                        } else {
+                            queue.consumer(names[which]).unwrap().dequeue()
+                        };
                         match read {
                             Ok(Some(message)) => {
-                                assert_eq!(message.seq(), next[which], "consumer {which} at step {step}");
+                                assert_eq!(
+                                    message.seq(),
+                                    next[which],
+                                    "consumer {which} at step {step}"
+                                );
                                 messages.check(message.seq(), &message);
                                 next[which] += 1;
                                 if random.chance(30) && held.len() < 3 {
@@ -41,7 +49,10 @@ fn drop_oldest_tells_every_consumer_exactly_what_it_missed() {
                                 break;
                             }
                             Err(Error::Gap(gap)) => {
-                                assert_eq!((gap.first, gap.cause), (next[which], GapCause::Dropped));
+                                assert_eq!(
+                                    (gap.first, gap.cause),
+                                    (next[which], GapCause::Dropped)
+                                );
                                 lost += gap.count();
                                 next[which] = gap.last + 1;
                             }
@@ -67,7 +78,11 @@ fn drop_oldest_tells_every_consumer_exactly_what_it_missed() {
                         0 => queue.len(),
                         _ => queue.consumer(names[which]).unwrap().len(),
                     };
-                    assert_eq!(len, tail - next[which].max(stats.oldest_seq), "len of {which} at step {step}");
+                    assert_eq!(
+                        len,
+                        tail - next[which].max(stats.oldest_seq),
+                        "len of {which} at step {step}"
+                    );
                 }
             }
         });
@@ -82,9 +97,13 @@ fn drop_oldest_does_not_wait_for_busy_or_pausing_readers() {
         let messages = Messages::new(5, &[0..=1000]);
         let max_bytes = 100_000;
         let ((), most) = watched(dir.path(), || {
-            let queue = limited(max_bytes, OnFull::DropOldest).max_mapped_arenas(None).open(dir.path()).unwrap();
+            let queue = limited(max_bytes, OnFull::DropOldest)
+                .max_mapped_arenas(None)
+                .open(dir.path())
+                .unwrap();
             support::fill_queue(&queue, &messages, 0, 20);
-            // An iterator that pauses within a segment, and a message that is held, keep nothing from being dropped.
+            // An iterator that pauses within a segment, and a message that is held, keep nothing
+            // from being dropped.
             let mut paused = queue.iter();
             messages.check(0, &paused.next().unwrap().unwrap());
             let held = queue.peek().unwrap().unwrap();
@@ -107,7 +126,10 @@ fn drop_oldest_does_not_wait_for_busy_or_pausing_readers() {
                                     Ok(None) if ending => return (next, lost),
                                     Ok(None) => {}
                                     Err(Error::Gap(gap)) => {
-                                        assert_eq!((gap.first, gap.cause), (next, GapCause::Dropped));
+                                        assert_eq!(
+                                            (gap.first, gap.cause),
+                                            (next, GapCause::Dropped)
+                                        );
                                         next = gap.last + 1;
                                         lost += gap.count();
                                     }
@@ -150,7 +172,8 @@ fn drop_oldest_does_not_wait_for_busy_or_pausing_readers() {
     });
 }
 
-/// The consumer may leave nothing to drop between the look for room and the drop: then there is room.
+/// The consumer may leave nothing to drop between the look for room and the drop: then there is
+/// room.
 #[test]
 fn what_drops_the_oldest_refuses_nothing_however_fast_it_is_drained() {
     within(Duration::from_secs(300), || {
@@ -161,7 +184,12 @@ fn what_drops_the_oldest_refuses_nothing_however_fast_it_is_drained() {
         let produced = AtomicBool::new(false);
         let refused: u64 = std::thread::scope(|scope| {
             let producers = [(); 2].map(|()| {
-                scope.spawn(|| (0..each).map(|_| queue.enqueue([1; 100])).filter(|result| result.is_err()).count())
+                scope.spawn(|| {
+                    (0..each)
+                        .map(|_| queue.enqueue([1; 100]))
+                        .filter(|result| result.is_err())
+                        .count()
+                })
             });
             scope.spawn(|| {
                 let mut buffer = Vec::new();

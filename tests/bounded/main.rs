@@ -1,5 +1,5 @@
-//! Promise P6, the disk's part: the queue never takes more than `max_bytes`, every file counted, whatever the policy; and
-//! each policy does what it says.
+//! Promise P6, the disk's part: the queue never takes more than `max_bytes`, every file counted,
+//! whatever the policy; and each policy does what it says.
 
 #![cfg(unix)]
 
@@ -14,7 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mmq::{Error, GapCause, OnFull, Options};
-use support::{KIB, MIB, Messages, Random, Told, count, drain, eventually, open_files, seed, within};
+use support::{
+    KIB, MIB, Messages, Random, Told, count, drain, eventually, open_files, seed, within,
+};
 use watch::{taken as disk, watched};
 
 fn limited(max_bytes: u64, policy: OnFull) -> Options {
@@ -91,11 +93,16 @@ fn a_message_that_could_never_fit_is_refused_at_once_under_every_policy() {
                     }
                     other => panic!("{policy:?}: {len} bytes gave {other:?}"),
                 }
-                assert!(matches!(queue.enqueue_with(len, |_| ()), Err(Error::MessageTooLarge { .. })));
+                assert!(matches!(
+                    queue.enqueue_with(len, |_| ()),
+                    Err(Error::MessageTooLarge { .. })
+                ));
             }
             assert_eq!(queue.len(), 1, "{policy:?}: nothing was dropped for it");
             // The largest that is allowed fits whatever lies before it.
-            let Err(Error::MessageTooLarge { max, .. }) = queue.enqueue(vec![0; MIB]) else { panic!("too large") };
+            let Err(Error::MessageTooLarge { max, .. }) = queue.enqueue(vec![0; MIB]) else {
+                panic!("too large")
+            };
             if policy != OnFull::Wait(None) {
                 for before in [0, 1, 4000, 8000] {
                     while queue.dequeue().is_ok_and(|message| message.is_some()) {}
@@ -134,7 +141,8 @@ fn a_waiting_producer_goes_on_when_space_is_given_back() {
 #[test]
 fn a_waiting_producer_gives_up_in_time() {
     let dir = tempfile::tempdir().unwrap();
-    let queue = limited(64 << 10, OnFull::Wait(Some(Duration::from_millis(80)))).open(dir.path()).unwrap();
+    let queue =
+        limited(64 << 10, OnFull::Wait(Some(Duration::from_millis(80)))).open(dir.path()).unwrap();
     let begin = loop {
         let begin = Instant::now();
         match queue.enqueue([0; 900]) {
@@ -153,12 +161,14 @@ fn a_waiting_producer_gives_up_in_time() {
 fn a_waiting_producer_learns_that_the_queue_is_closed() {
     within(Duration::from_secs(30), || {
         let dir = tempfile::tempdir().unwrap();
-        let queue = std::sync::Arc::new(limited(64 << 10, OnFull::Wait(None)).open(dir.path()).unwrap());
+        let queue =
+            std::sync::Arc::new(limited(64 << 10, OnFull::Wait(None)).open(dir.path()).unwrap());
         let consumer = queue.consumer("c").unwrap();
         let thread = {
             let queue = std::sync::Arc::downgrade(&queue);
             std::thread::spawn(move || {
-                // Only the producer's own reference keeps the queue open; it ends when the wait does.
+                // Only the producer's own reference keeps the queue open; it ends when the wait
+                // does.
                 let mut sent = 0;
                 while let Some(queue) = queue.upgrade() {
                     match queue.enqueue([0; 900]) {
@@ -208,7 +218,9 @@ fn a_queue_that_is_too_large_opens_and_keeps_to_its_policy() {
         }
         assert!(queue.dequeue().unwrap().is_none());
         eventually("there is room", || queue.enqueue([5; 20_000]).is_ok());
-        eventually("it keeps to its limit", || queue.enqueue([5; 20_000]).is_ok() && disk(dir.path()) <= 256 << 10);
+        eventually("it keeps to its limit", || {
+            queue.enqueue([5; 20_000]).is_ok() && disk(dir.path()) <= 256 << 10
+        });
         drop(queue);
         // Drop: the oldest go until the limit holds.
         let (dir, total) = made();
@@ -222,7 +234,11 @@ fn a_queue_that_is_too_large_opens_and_keeps_to_its_policy() {
         }
         let drained = drain(&queue, 20_000, |_, _| {});
         assert_eq!(drained.span(), Some((0, next)), "every number is told of");
-        assert!(matches!(drained.told[0], Told::Gap(gap) if gap.cause == GapCause::Dropped), "{:?}", drained.told[0]);
+        assert!(
+            matches!(drained.told[0], Told::Gap(gap) if gap.cause == GapCause::Dropped),
+            "{:?}",
+            drained.told[0]
+        );
         assert!(drained.gaps().iter().all(|gap| gap.cause == GapCause::Dropped));
     }
 }
@@ -259,7 +275,8 @@ fn min_free_bytes_leaves_that_much_of_the_file_system() {
     let queue = Options::new().arena_size(4096).open(dir.path()).unwrap();
     queue.enqueue("kept").unwrap();
     queue.close().unwrap();
-    let queue = Options::new().arena_size(4096).min_free_bytes(u64::MAX / 2).open(dir.path()).unwrap();
+    let queue =
+        Options::new().arena_size(4096).min_free_bytes(u64::MAX / 2).open(dir.path()).unwrap();
     let mut put = 0;
     let error = loop {
         match queue.enqueue([0; 60_000]) {
@@ -286,8 +303,9 @@ fn many_consumers_in_segments_of_their_own_hold_few_descriptors() {
     assert!(queue.stats().segments >= SEGMENTS);
     // Full segments that are not synced keep descriptors of their own.
     queue.flush().unwrap();
-    let consumers: Vec<_> =
-        (0..SEGMENTS).map(|number| queue.consumer(&format!("consumer {number}")).unwrap()).collect();
+    let consumers: Vec<_> = (0..SEGMENTS)
+        .map(|number| queue.consumer(&format!("consumer {number}")).unwrap())
+        .collect();
     for (number, consumer) in (0..).zip(&consumers) {
         consumer.seek(number).unwrap();
         if number % 2 == 0 {

@@ -1,4 +1,5 @@
-//! The shared library as a file: what it exports, what it is called, what compiled programs rely on.
+//! The shared library as a file: what it exports, what it is called, what compiled programs rely
+//! on.
 
 use std::process::Command;
 
@@ -7,7 +8,8 @@ use crate::library::{exists, library, root, run};
 /// Names of the functions in the header.
 pub(crate) fn declared() -> Vec<String> {
     let header = std::fs::read_to_string(root().join("include/mmq.h")).unwrap();
-    let is_declaration = |line: &&str| !line.starts_with([' ', '#', '/', '}']) && line.contains('(');
+    let is_declaration =
+        |line: &&str| !line.starts_with([' ', '#', '/', '}']) && line.contains('(');
     let name = |line: &str| {
         let before = line.split('(').next().unwrap_or_default();
         before.rsplit([' ', '*']).next().unwrap_or_default().to_owned()
@@ -26,12 +28,16 @@ fn the_exported_symbols_are_the_headers_functions_and_no_others() {
     }
     let file = library().dir.join("libmmq.so");
     let symbols = run(Command::new("nm").args(["-D", "--defined-only"]).arg(&file));
-    let mut exported: Vec<_> = symbols.lines().filter_map(|line| line.split(' ').next_back()).collect();
+    let mut exported: Vec<_> =
+        symbols.lines().filter_map(|line| line.split(' ').next_back()).collect();
     exported.sort_unstable();
     assert_eq!(exported, declared());
     let dynamic = run(Command::new("readelf").args(["-d", "-W"]).arg(&file));
     let soname = format!("[libmmq.so.{}]", env!("CARGO_PKG_VERSION_MAJOR"));
-    assert!(dynamic.lines().any(|line| line.contains("SONAME") && line.contains(&soname)), "{dynamic}");
+    assert!(
+        dynamic.lines().any(|line| line.contains("SONAME") && line.contains(&soname)),
+        "{dynamic}"
+    );
 }
 
 /// What a compiled program relies on does not change unseen: symbols, sizes, offsets, numbers.
@@ -47,7 +53,12 @@ fn the_binary_interface_is_as_recorded() {
         return;
     }
     let recorded = std::fs::read_to_string(record).unwrap_or_default();
-    let gone: Vec<_> = recorded.lines().filter(|line| !now.lines().any(|other| other == *line)).collect();
-    let new: Vec<_> = now.lines().filter(|line| !recorded.lines().any(|other| other == *line)).collect();
-    assert!(gone.is_empty() && new.is_empty(), "gone: {gone:#?}\nnew: {new:#?}\nMMQ_BLESS=1 records the new state");
+    let gone: Vec<_> =
+        recorded.lines().filter(|line| !now.lines().any(|other| other == *line)).collect();
+    let new: Vec<_> =
+        now.lines().filter(|line| !recorded.lines().any(|other| other == *line)).collect();
+    assert!(
+        gone.is_empty() && new.is_empty(),
+        "gone: {gone:#?}\nnew: {new:#?}\nMMQ_BLESS=1 records the new state"
+    );
 }

@@ -6,8 +6,13 @@ use std::process::Command;
 use crate::library::{exists, library, root, run, scratch};
 use crate::misuse::table;
 
-const VALGRIND: [&str; 5] =
-    ["valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"];
+const VALGRIND: [&str; 5] = [
+    "valgrind",
+    "--quiet",
+    "--error-exitcode=9",
+    "--leak-check=full",
+    "--errors-for-leak-kinds=definite",
+];
 
 /// Runs those programs under valgrind; nothing where it is not installed.
 #[track_caller]
@@ -41,8 +46,14 @@ fn language(source: &Path) -> (&'static str, &'static str) {
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
 fn valgrind_finds_nothing() {
-    let mut sources =
-        sources(&["misuse.c", "header_example.c", "lifetime.c", "deliveries.c", "ahead.c", "wrapper.cpp"]);
+    let mut sources = sources(&[
+        "misuse.c",
+        "header_example.c",
+        "lifetime.c",
+        "deliveries.c",
+        "ahead.c",
+        "wrapper.cpp",
+    ]);
     sources.push(table());
     under_valgrind(&sources);
 }
@@ -62,7 +73,11 @@ fn sanitized(sanitizer: &str, more: &[&str]) -> Option<PathBuf> {
     }
     let target = scratch(sanitizer);
     let host = run(Command::new("rustc").arg("-vV"));
-    let host = host.lines().find_map(|line| line.strip_prefix("host: ")).expect("rustc says its host").to_owned();
+    let host = host
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .expect("rustc says its host")
+        .to_owned();
     let mut cargo = Command::new("cargo");
     cargo.current_dir(root()).arg("+nightly").args([
         "rustc",
@@ -73,7 +88,10 @@ fn sanitized(sanitizer: &str, more: &[&str]) -> Option<PathBuf> {
         "staticlib",
     ]);
     cargo.args(["--target", &host]).args(more).arg("--target-dir").arg(&target);
-    cargo.env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}")).env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN");
+    cargo
+        .env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}"))
+        .env_remove("CARGO")
+        .env_remove("RUSTUP_TOOLCHAIN");
     run(&mut cargo);
     Some(target.join(host).join("debug"))
 }
@@ -104,7 +122,14 @@ fn address_and_undefined_behaviour_sanitizers_find_nothing() {
         let program = dir.join(format!("{name}-address"));
         let (compiler, standard) = language(&source);
         let mut compile = Command::new(compiler);
-        compile.args([standard, "-g", "-pthread", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-I"]);
+        compile.args([
+            standard,
+            "-g",
+            "-pthread",
+            "-fsanitize=address,undefined",
+            "-fno-sanitize-recover=all",
+            "-I",
+        ]);
         compile.arg(root().join("include")).arg(&source).arg(dir.join("libmmq.a"));
         run(compile.args(["-lm", "-ldl", "-o"]).arg(&program));
         let work = tempfile::tempdir().unwrap();
@@ -117,7 +142,9 @@ fn address_and_undefined_behaviour_sanitizers_find_nothing() {
 #[test]
 fn the_thread_sanitizer_finds_nothing() {
     let Some(dir) = sanitized("thread", &["-Zbuild-std"]) else { return };
-    let sysroot = run(Command::new("rustc").args(["+nightly", "--print", "sysroot"]).env_remove("RUSTUP_TOOLCHAIN"));
+    let sysroot = run(Command::new("rustc")
+        .args(["+nightly", "--print", "sysroot"])
+        .env_remove("RUSTUP_TOOLCHAIN"));
     let Some(runtime) = find(Path::new(sysroot.trim()), "librustc-nightly_rt.tsan.a") else {
         println!("SKIPPED: the nightly compiler has no thread sanitizer");
         return;
@@ -151,7 +178,9 @@ fn the_thread_sanitizer_finds_nothing() {
         ]);
         run(link.arg(&program));
         let work = tempfile::tempdir().unwrap();
-        run(Command::new(&program).arg(work.path()).env("TSAN_OPTIONS", "halt_on_error=1 exitcode=66"));
+        run(Command::new(&program)
+            .arg(work.path())
+            .env("TSAN_OPTIONS", "halt_on_error=1 exitcode=66"));
         println!("{name}: nothing found");
     }
 }
@@ -159,6 +188,10 @@ fn the_thread_sanitizer_finds_nothing() {
 fn find(dir: &Path, name: &str) -> Option<PathBuf> {
     std::fs::read_dir(dir).ok()?.flatten().find_map(|file| {
         let path = file.path();
-        if path.is_dir() && !path.is_symlink() { find(&path, name) } else { (file.file_name() == name).then_some(path) }
+        if path.is_dir() && !path.is_symlink() {
+            find(&path, name)
+        } else {
+            (file.file_name() == name).then_some(path)
+        }
     })
 }

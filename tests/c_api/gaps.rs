@@ -1,5 +1,6 @@
-//! The examples in C and C++, and the programs of the README and of `mmq.h`, on a queue of 4,000 messages with six flipped bytes:
-//! each tells the six, reads all the others, and ends with success.
+//! The examples in C and C++, and the programs of the README and of `mmq.h`, on a queue of 4,000
+//! messages with six flipped bytes: each tells the six, reads all the others, and ends with
+//! success.
 
 use std::path::Path;
 use std::process::Output;
@@ -11,14 +12,21 @@ fn job(number: u64) -> Vec<u8> {
     format!("job number {number:08} of many").into()
 }
 
-/// Builds the program and runs it in a directory where `queue` is damaged; the lines of its output and how many gaps it told of.
+/// Builds the program and runs it in a directory where `queue` is damaged; the lines of its output
+/// and how many gaps it told of.
 #[track_caller]
-fn run_on_damage(compiler: &str, source: &Path, standard: &str, queue: &str) -> (Vec<String>, usize) {
+fn run_on_damage(
+    compiler: &str,
+    source: &Path,
+    standard: &str,
+    queue: &str,
+) -> (Vec<String>, usize) {
     let program = library().compile(compiler, source, &[standard, "-O1"]);
     let (mut command, dir) = library().command(&[], &program);
     let queue = dir.path().join(queue);
     flipped::make(&queue, job);
-    let Output { status, stdout, stderr } = command.env("MMQ_EXAMPLE_DIR", &queue).output().unwrap();
+    let Output { status, stdout, stderr } =
+        command.env("MMQ_EXAMPLE_DIR", &queue).output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     assert!(status.success(), "{}: {status}\n{stderr}", source.display());
     (
@@ -36,7 +44,8 @@ fn the_programs_of_the_header_and_the_readme_read_on_behind_gaps() {
     let mut programs = vec![(root().join("tests/c/header_example.c"), "cc", "-std=c99")];
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
     for (language, compiler, standard) in [("c", "cc", "-std=c99"), ("cpp", "c++", "-std=c++17")] {
-        let (_, rest) = readme.split_once(&format!("```{language}\n")).expect("a program in that language");
+        let (_, rest) =
+            readme.split_once(&format!("```{language}\n")).expect("a program in that language");
         let source = library().dir.join(format!("readme_gaps.{language}"));
         std::fs::write(&source, rest.split_once("```").unwrap().0).unwrap();
         programs.push((source, compiler, standard));
@@ -70,7 +79,8 @@ fn the_examples_in_c_and_cpp_read_on_behind_gaps() {
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
 fn recovery_in_c_and_cpp_tells_what_was_lost_and_fails() {
-    let between = library().compile("cc", "tests/c/damage_between.c", &["-std=c11", "-shared", "-fPIC"]);
+    let between =
+        library().compile("cc", "tests/c/damage_between.c", &["-std=c11", "-shared", "-fPIC"]);
     for (extension, compiler, standard) in [("c", "cc", "-std=c11"), ("cpp", "c++", "-std=c++17")] {
         let source = root().join("examples").join(format!("recovery.{extension}"));
         let program = library().compile(compiler, &source, &[standard, "-O1"]);

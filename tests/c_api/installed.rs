@@ -1,4 +1,5 @@
-//! What is installed: headers, libraries, `mmq.pc`, the CMake package, and the examples built with them.
+//! What is installed: headers, libraries, `mmq.pc`, the CMake package, and the examples built with
+//! them.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +9,8 @@ use crate::library::{exists, root, run, scratch};
 /// The programs of `examples/`, by name.
 const EXAMPLES: [&str; 3] = ["hello", "producer_consumer", "recovery"];
 
-/// What an example says, without what differs from run to run: the numbers of messages when it is killed.
+/// What an example says, without what differs from run to run: the numbers of messages when it is
+/// killed.
 fn without_chance(said: &str) -> Vec<String> {
     let line = |line: &str| match line.split_once("killed after ") {
         Some((round, _)) => round.to_owned(),
@@ -17,6 +19,7 @@ fn without_chance(said: &str) -> Vec<String> {
     said.lines().map(line).collect()
 }
 
+#[expect(clippy::too_many_lines, reason = "one program after the other")]
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
 fn what_is_installed_builds_the_examples_through_pkg_config_and_cmake() {
@@ -24,7 +27,14 @@ fn what_is_installed_builds_the_examples_through_pkg_config_and_cmake() {
     let place = tempfile::tempdir().unwrap();
     let prefix = place.path().join("prefix");
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(root()).args(["run", "--features", "capi", "--example", "install", "--target-dir"]);
+    cargo.current_dir(root()).args([
+        "run",
+        "--features",
+        "capi",
+        "--example",
+        "install",
+        "--target-dir",
+    ]);
     run(cargo.arg(&target).args(["--", "--debug", "--prefix"]).arg(&prefix));
     let soname = format!("libmmq.so.{}", env!("CARGO_PKG_VERSION_MAJOR"));
     let full = format!("libmmq.so.{}", env!("CARGO_PKG_VERSION"));
@@ -39,10 +49,14 @@ fn what_is_installed_builds_the_examples_through_pkg_config_and_cmake() {
     let mut rust = Command::new(env!("CARGO"));
     rust.current_dir(root()).args(["build", "--examples", "--target-dir"]).arg(&target);
     run(&mut rust);
-    let expected = |name: &str| without_chance(&run(&mut Command::new(target.join("debug/examples").join(name))));
+    let expected = |name: &str| {
+        without_chance(&run(&mut Command::new(target.join("debug/examples").join(name))))
+    };
 
     if exists("make") && exists("pkg-config") {
-        let version = run(Command::new("pkg-config").args(["--modversion", "mmq"]).env("PKG_CONFIG_PATH", &pkg_config));
+        let version = run(Command::new("pkg-config")
+            .args(["--modversion", "mmq"])
+            .env("PKG_CONFIG_PATH", &pkg_config));
         assert_eq!(version.trim(), env!("CARGO_PKG_VERSION"));
         let out = place.path().join("make");
         let mut make = Command::new("make");
@@ -81,12 +95,17 @@ fn what_is_installed_builds_the_examples_through_pkg_config_and_cmake() {
         let version = |asked: &str| {
             let list = place.path().join(format!("find-{asked}"));
             std::fs::create_dir_all(&list).unwrap();
-            let text =
-                format!("cmake_minimum_required(VERSION 3.16)\nproject(p C)\nfind_package(mmq {asked} REQUIRED)\n");
+            let text = format!(
+                "cmake_minimum_required(VERSION 3.16)\nproject(p C)\nfind_package(mmq {asked} REQUIRED)\n"
+            );
             std::fs::write(list.join("CMakeLists.txt"), text).unwrap();
             let mut find = Command::new("cmake");
             find.arg("-S").arg(&list).arg("-B").arg(list.join("build"));
-            find.arg(format!("-DCMAKE_PREFIX_PATH={}", moved.display())).output().unwrap().status.success()
+            find.arg(format!("-DCMAKE_PREFIX_PATH={}", moved.display()))
+                .output()
+                .unwrap()
+                .status
+                .success()
         };
         assert!(version(env!("CARGO_PKG_VERSION")), "the very version");
         assert!(!version("99.0"), "a later version");
@@ -95,7 +114,8 @@ fn what_is_installed_builds_the_examples_through_pkg_config_and_cmake() {
     }
 }
 
-/// The lines of the README that build mmq within another CMake project, run with this directory as the copy fetched.
+/// The lines of the README that build mmq within another CMake project, run with this directory as
+/// the copy fetched.
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
 fn the_lines_for_cmake_in_the_readme_build_a_program() {
@@ -128,11 +148,19 @@ fn the_lines_for_cmake_in_the_readme_build_a_program() {
 fn a_program_runs_with_the_library_where_cargo_puts_it() {
     let target = scratch("library");
     let mut cargo = Command::new(env!("CARGO"));
-    run(cargo.current_dir(root()).args(["build", "--features", "capi", "--target-dir"]).arg(&target));
+    run(cargo
+        .current_dir(root())
+        .args(["build", "--features", "capi", "--target-dir"])
+        .arg(&target));
     let place = tempfile::tempdir().unwrap();
     let (program, debug) = (place.path().join("program"), target.join("debug"));
     let mut compile = Command::new("cc");
-    compile.arg(root().join("examples/hello.c")).arg("-I").arg(root().join("include")).arg("-o").arg(&program);
+    compile
+        .arg(root().join("examples/hello.c"))
+        .arg("-I")
+        .arg(root().join("include"))
+        .arg("-o")
+        .arg(&program);
     run(compile.arg("-L").arg(&debug).arg("-lmmq"));
     let said = run(Command::new(program).env("LD_LIBRARY_PATH", &debug));
     assert_eq!(said, "0: hello\n1: world\n");

@@ -1,4 +1,5 @@
-//! The library and the programs that use it: built once, in a directory of their own under `target/tmp`.
+//! The library and the programs that use it: built once, in a directory of their own under
+//! `target/tmp`.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -32,10 +33,12 @@ pub(crate) fn present<'a>(tools: &[&'a str]) -> Vec<&'a str> {
     present
 }
 
-/// Runs the command and gives its standard output; panics with everything it said unless it succeeds.
+/// Runs the command and gives its standard output; panics with everything it said unless it
+/// succeeds.
 #[track_caller]
 pub(crate) fn run(command: &mut Command) -> String {
-    let Output { status, stdout, stderr } = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let Output { status, stdout, stderr } =
+        command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     assert!(status.success(), "{command:?}: {status}\n{stdout}\n{stderr}");
     stdout.into_owned()
@@ -52,7 +55,14 @@ impl Library {
     pub(crate) fn build(name: &str, more: &[&str]) -> Library {
         let target = scratch("library");
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.current_dir(root()).args(["rustc", "--lib", "--features", "capi", "--crate-type", "cdylib"]);
+        cargo.current_dir(root()).args([
+            "rustc",
+            "--lib",
+            "--features",
+            "capi",
+            "--crate-type",
+            "cdylib",
+        ]);
         run(cargo.arg("--target-dir").arg(&target).arg("--").args(more));
         // Every build goes into the same file, so each is copied before the next.
         let dir = scratch(name);
@@ -69,12 +79,23 @@ impl Library {
     }
 
     /// Compiles a program, of `tests/c/` for instance, and gives its path.
-    pub(crate) fn compile(&self, compiler: &str, source: impl AsRef<Path>, flags: &[&str]) -> PathBuf {
+    pub(crate) fn compile(
+        &self,
+        compiler: &str,
+        source: impl AsRef<Path>,
+        flags: &[&str],
+    ) -> PathBuf {
         let source = root().join(source);
         let stem = source.file_stem().and_then(OsStr::to_str).unwrap_or_default();
-        let program = self.dir.join(format!("{stem}-{compiler}{}", flags.concat().replace(['/', '='], "_")));
+        let program =
+            self.dir.join(format!("{stem}-{compiler}{}", flags.concat().replace(['/', '='], "_")));
         let mut command = Command::new(compiler);
-        command.args(STRICT).args(["-g", "-pthread"]).args(flags).arg("-I").arg(root().join("include"));
+        command
+            .args(STRICT)
+            .args(["-g", "-pthread"])
+            .args(flags)
+            .arg("-I")
+            .arg(root().join("include"));
         run(command.arg(source).arg("-o").arg(&program).arg("-L").arg(&self.dir).arg("-lmmq"));
         program
     }
@@ -83,10 +104,15 @@ impl Library {
     pub(crate) fn command(&self, runner: &[&str], program: &Path) -> (Command, tempfile::TempDir) {
         let dir = tempfile::tempdir().expect("a temporary directory");
         // A hang is a failure, not a wait.
-        let limit: &[&str] = if exists("timeout") { &["timeout", "--signal=ABRT", "900"] } else { &[] };
+        let limit: &[&str] =
+            if exists("timeout") { &["timeout", "--signal=ABRT", "900"] } else { &[] };
         let mut words = limit.iter().chain(runner).map(OsStr::new).chain([program.as_os_str()]);
         let mut command = Command::new(words.next().unwrap_or_default());
-        command.args(words).arg(dir.path()).current_dir(dir.path()).env("LD_LIBRARY_PATH", &self.dir);
+        command
+            .args(words)
+            .arg(dir.path())
+            .current_dir(dir.path())
+            .env("LD_LIBRARY_PATH", &self.dir);
         (command, dir)
     }
 

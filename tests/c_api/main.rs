@@ -1,9 +1,10 @@
-//! The C and C++ faces, as C and C++ programs see them: the programs in `tests/c/` are built with the system's compilers
-//! against the real shared library, and run.
+//! The C and C++ faces, as C and C++ programs see them: the programs in `tests/c/` are built with
+//! the system's compilers against the real shared library, and run.
 //!
-//! Plain `cargo test` builds nothing of that but checks that the headers compile. `cargo test --features capi` builds the
-//! library once (in a directory of its own under `target/tmp`) and runs everything; the sanitizers, which need a nightly
-//! compiler and minutes, run with `-- --include-ignored`. A tool that is missing is named, and what needs it is skipped.
+//! Plain `cargo test` builds nothing of that but checks that the headers compile.
+//! `cargo test --features capi` builds the library once (in a directory of its own under
+//! `target/tmp`) and runs everything; the sanitizers, which need a nightly compiler and minutes,
+//! run with `-- --include-ignored`. A tool that is missing is named, and what needs it is skipped.
 
 mod binary;
 mod checkers;
@@ -29,16 +30,28 @@ fn the_headers_compile_alone_and_twice_without_a_warning() {
         let include = format!("#include <{header}>\n");
         std::fs::write(
             &source,
-            format!("{include}{include}int main({}) {{ return 0; }}\n", if language == "c" { "void" } else { "" }),
+            format!(
+                "{include}{include}int main({}) {{ return 0; }}\n",
+                if language == "c" { "void" } else { "" }
+            ),
         )
         .unwrap();
         let mut command = Command::new(compiler);
-        command.args(["-x", language, &format!("-std={standard}"), "-fsyntax-only"]).args(STRICT).args(more);
+        command
+            .args(["-x", language, &format!("-std={standard}"), "-fsyntax-only"])
+            .args(STRICT)
+            .args(more);
         run(command.arg("-I").arg(root().join("include")).arg(source));
     };
     for compiler in present(&["gcc", "clang"]) {
         for standard in ["c99", "c11", "c17", "c2x"] {
-            check(compiler, "c", standard, "mmq.h", &["-Wundef", "-Wstrict-prototypes", "-Wshadow"]);
+            check(
+                compiler,
+                "c",
+                standard,
+                "mmq.h",
+                &["-Wundef", "-Wstrict-prototypes", "-Wshadow"],
+            );
         }
     }
     for compiler in present(&["g++", "clang++"]) {
@@ -48,7 +61,10 @@ fn the_headers_compile_alone_and_twice_without_a_warning() {
         let source = dir.join("old.cpp");
         std::fs::write(&source, "#include <mmq.hpp>\n").unwrap();
         let mut old = Command::new(compiler);
-        let old = old.args(["-std=c++14", "-fsyntax-only", "-I"]).arg(root().join("include")).arg(&source);
+        let old = old
+            .args(["-std=c++14", "-fsyntax-only", "-I"])
+            .arg(root().join("include"))
+            .arg(&source);
         let said = String::from_utf8_lossy(&old.output().unwrap().stderr).into_owned();
         assert_eq!(said.matches("error:").count(), 1, "{said}");
         assert!(said.contains("mmq.hpp needs C++17"), "{said}");
@@ -84,8 +100,9 @@ fn every_status_is_reached_and_says_what_happened() {
     let (values, _) = values.split_once("};").expect("their end");
     let names = values.lines().filter_map(|line| Some(line.trim().split_once(" = ")?.0));
     let reached = read("tests/c/statuses.c") + &read("tests/c/panic.c");
-    let missing: Vec<_> =
-        names.filter(|name| *name != "MMQ_OK" && !reached.contains(&format!("ANSWERS({name}, "))).collect();
+    let missing: Vec<_> = names
+        .filter(|name| *name != "MMQ_OK" && !reached.contains(&format!("ANSWERS({name}, ")))
+        .collect();
     assert!(missing.is_empty(), "no program reaches {missing:?}");
 }
 
@@ -150,7 +167,11 @@ fn the_program_in_the_header_runs() {
 #[test]
 fn the_wrapper_for_cpp_works_with_and_without_exceptions() {
     for compiler in present(&["g++", "clang++"]) {
-        for flags in [["-std=c++17", "-fexceptions"], ["-std=c++20", "-O2"], ["-std=c++17", "-fno-exceptions"]] {
+        for flags in [
+            ["-std=c++17", "-fexceptions"],
+            ["-std=c++20", "-O2"],
+            ["-std=c++17", "-fno-exceptions"],
+        ] {
             let program = library().compile(compiler, "tests/c/wrapper.cpp", &flags);
             library().run(&program);
         }
@@ -162,7 +183,8 @@ fn the_wrapper_for_cpp_works_with_and_without_exceptions() {
 fn the_programs_in_the_readme_run() {
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
     for (language, compiler, said) in [("c", "cc", "hello\n"), ("cpp", "c++", "0: hello\n")] {
-        let (_, rest) = readme.split_once(&format!("```{language}\n")).expect("a program in that language");
+        let (_, rest) =
+            readme.split_once(&format!("```{language}\n")).expect("a program in that language");
         let source = library().dir.join(format!("readme.{language}"));
         std::fs::write(&source, rest.split_once("```").unwrap().0).unwrap();
         let standard = if language == "c" { "-std=c99" } else { "-std=c++17" };

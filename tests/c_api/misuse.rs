@@ -1,5 +1,5 @@
-//! NULL, a handle of another kind and a handle that is gone, in every place of every function: the table is made from the
-//! header, so that a new function cannot be left out.
+//! NULL, a handle of another kind and a handle that is gone, in every place of every function: the
+//! table is made from the header, so that a new function cannot be left out.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -32,7 +32,8 @@ fn functions() -> Vec<Function> {
 
 fn function(text: &str) -> Function {
     let (comment, rest) = text.split_once("*/").expect("a comment");
-    let said: Vec<&str> = comment.lines().map(|line| line.trim().trim_start_matches("* ").trim()).collect();
+    let said: Vec<&str> =
+        comment.lines().map(|line| line.trim().trim_start_matches("* ").trim()).collect();
     let said = said.join(" ");
     let (declaration, _) = rest.split_once(");").expect("a declaration");
     let (before, parameters) = declaration.split_once('(').expect("parameters");
@@ -40,9 +41,18 @@ fn function(text: &str) -> Function {
     let parameter = |text: &str| {
         let (kind, name) = type_and_name(text);
         let said = said.split('@').find_map(|part| part.strip_prefix(&format!("param {name} ")));
-        Parameter { said: said.unwrap_or_else(|| panic!("nothing is said of {name}")).to_owned(), kind, name }
+        Parameter {
+            said: said.unwrap_or_else(|| panic!("nothing is said of {name}")).to_owned(),
+            kind,
+            name,
+        }
     };
-    let parameters = parameters.split(',').map(str::trim).filter(|text| *text != "void").map(parameter).collect();
+    let parameters = parameters
+        .split(',')
+        .map(str::trim)
+        .filter(|text| *text != "void")
+        .map(parameter)
+        .collect();
     Function { name, returns, parameters }
 }
 
@@ -68,8 +78,15 @@ impl Parameter {
 
     /// NULL is refused here, though perhaps not with every length.
     fn refuses_null(&self) -> bool {
-        assert!(self.said.contains("NULL"), "{}: not said whether it may be NULL: {}", self.name, self.said);
-        self.said.contains("Not NULL") || self.said.contains("not NULL") || self.said.contains("May be NULL when")
+        assert!(
+            self.said.contains("NULL"),
+            "{}: not said whether it may be NULL: {}",
+            self.name,
+            self.said
+        );
+        self.said.contains("Not NULL")
+            || self.said.contains("not NULL")
+            || self.said.contains("May be NULL when")
     }
 
     /// A value that is allowed.
@@ -99,7 +116,9 @@ impl Parameter {
             ("struct mmq_message **", _) => "&outs.message",
             ("struct mmq_delivery **", _) => "&outs.delivery",
             ("struct mmq_iter **", _) => "&outs.iter",
-            other => panic!("no value is known for {other:?}: add one, so that the new function is tried"),
+            other => panic!(
+                "no value is known for {other:?}: add one, so that the new function is tried"
+            ),
         };
         value.to_owned()
     }
@@ -143,7 +162,9 @@ fn write_table() -> PathBuf {
 
     let mut rows = Vec::new();
     for function in &functions {
-        for (at, parameter) in function.parameters.iter().enumerate().filter(|(_, parameter)| parameter.is_pointer()) {
+        for (at, parameter) in
+            function.parameters.iter().enumerate().filter(|(_, parameter)| parameter.is_pointer())
+        {
             if parameter.refuses_null() {
                 rows.push(function.refused(at, "NULL"));
             } else {

@@ -23,7 +23,9 @@ impl Stand {
     /// The numbers that wait, in flight included.
     pub(super) fn waiting(&self, oldest: u64, end: u64) -> BTreeSet<u64> {
         let open = self.open.keys().copied();
-        open.chain((self.next..end).filter(|seq| !self.done.contains(seq))).filter(|seq| *seq >= oldest).collect()
+        open.chain((self.next..end).filter(|seq| !self.done.contains(seq)))
+            .filter(|seq| *seq >= oldest)
+            .collect()
     }
 
     pub(super) fn may_receive(&self) -> bool {
@@ -83,7 +85,8 @@ impl Case<'_> {
         Reader::Named(consumer)
     }
 
-    /// What the next read must give: a number, nothing, or an error for a gap, which may be told in pieces.
+    /// What the next read must give: a number, nothing, or an error for a gap, which may be told in
+    /// pieces.
     pub(super) fn expect(&mut self, who: usize, receive: bool) -> Result<Option<u64>, (u64, u64)> {
         let (oldest, end) = (self.queue().stats().oldest_seq, self.end());
         let stand = self.stands[who].as_mut().expect("takes part");
@@ -142,7 +145,12 @@ impl Case<'_> {
             }
             (Err(Error::Gap(gap)), Err((first, last))) => {
                 prop_assert_eq!((gap.first, gap.cause), (first, GapCause::Dropped));
-                prop_assert!(gap.last >= first && gap.last <= last, "{:?} ends at {} at most", gap, last);
+                prop_assert!(
+                    gap.last >= first && gap.last <= last,
+                    "{:?} ends at {} at most",
+                    gap,
+                    last
+                );
                 let stand = self.stands[who].as_mut().expect("takes part");
                 if stand.returned.contains(&first) {
                     stand.returned.retain(|seq| *seq > gap.last);
@@ -152,7 +160,9 @@ impl Case<'_> {
                 }
                 Ok(None)
             }
-            (got, wanted) => Err(TestCaseError::fail(format!("consumer {who}: {got:?}, not {wanted:?}"))),
+            (got, wanted) => {
+                Err(TestCaseError::fail(format!("consumer {who}: {got:?}, not {wanted:?}")))
+            }
         }
     }
 
@@ -179,7 +189,8 @@ impl Case<'_> {
             Operation::Dequeue(who, count) => {
                 for _ in 0..count {
                     let read = |reader: &Reader<'_>| {
-                        Ok(call!(reader, dequeue)?.map(|message| (message.seq(), Some(message.to_vec()))))
+                        Ok(call!(reader, dequeue)?
+                            .map(|message| (message.seq(), Some(message.to_vec()))))
                     };
                     if let Some(seq) = self.read(who, false, read)? {
                         self.taken(who, seq);
@@ -193,7 +204,9 @@ impl Case<'_> {
                 })?;
             }
             Operation::Skip(who) => {
-                if let Some(seq) = self.read(who, false, |reader| Ok(call!(reader, skip)?.map(|seq| (seq, None))))? {
+                if let Some(seq) =
+                    self.read(who, false, |reader| Ok(call!(reader, skip)?.map(|seq| (seq, None))))?
+                {
                     self.taken(who, seq);
                 }
             }
@@ -202,7 +215,8 @@ impl Case<'_> {
                     let mut delivery = None;
                     let read = |reader: &Reader<'_>| {
                         let came = call!(reader, receive)?;
-                        let told = came.as_ref().map(|delivery| (delivery.seq(), Some(delivery.to_vec())));
+                        let told =
+                            came.as_ref().map(|delivery| (delivery.seq(), Some(delivery.to_vec())));
                         delivery = came;
                         Ok(told)
                     };
@@ -248,7 +262,11 @@ impl Case<'_> {
                     self.stands[who] = Some(Stand { limit, ..Stand::at(seq) });
                     // To acknowledge what was called off is harmless.
                     for (_, delivery) in std::mem::take(&mut self.deliveries[who]) {
-                        if delivery.seq() % 2 == 0 { delivery.ack().unwrap() } else { delivery.nack() }
+                        if delivery.seq() % 2 == 0 {
+                            delivery.ack().unwrap()
+                        } else {
+                            delivery.nack()
+                        }
                     }
                 }
             }
@@ -257,7 +275,8 @@ impl Case<'_> {
                     let made = consumer.fork(&name(to));
                     prop_assert_eq!(made.is_ok(), self.stands[to].is_none());
                     if made.is_ok() {
-                        self.stands[to] = self.stands[who].as_ref().map(|stand| self.reopened(stand));
+                        self.stands[to] =
+                            self.stands[who].as_ref().map(|stand| self.reopened(stand));
                     }
                 }
             }
@@ -279,7 +298,8 @@ impl Case<'_> {
                 };
                 let (oldest, end) = (self.queue().stats().oldest_seq, self.end());
                 let stand = self.stands[who].as_ref().expect("takes part");
-                let wanted: Vec<u64> = (stand.next.max(oldest)..end).filter(|seq| !stand.done.contains(seq)).collect();
+                let wanted: Vec<u64> =
+                    (stand.next.max(oldest)..end).filter(|seq| !stand.done.contains(seq)).collect();
                 prop_assert_eq!(looked.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), wanted);
                 for (seq, bytes) in looked {
                     self.same(seq, &bytes)?;
@@ -287,7 +307,8 @@ impl Case<'_> {
             }
             Operation::Drain(who) => {
                 for _ in 0..3 * self.end() + 3 {
-                    let read = |reader: &Reader<'_>| Ok(call!(reader, skip)?.map(|seq| (seq, None)));
+                    let read =
+                        |reader: &Reader<'_>| Ok(call!(reader, skip)?.map(|seq| (seq, None)));
                     if let Some(seq) = self.read(who, false, read)? {
                         self.taken(who, seq);
                     }
@@ -298,10 +319,13 @@ impl Case<'_> {
         self.compare_figures()
     }
 
-    /// A consumer after a reopening: what was not acknowledged comes again, and only that, as far as the remembered ranges tell.
+    /// A consumer after a reopening: what was not acknowledged comes again, and only that, as far
+    /// as the remembered ranges tell.
     pub(super) fn reopened(&self, stand: &Stand) -> Stand {
         let place = stand.open.first_key_value().map_or(stand.next, |(seq, _)| *seq);
-        let is_done = |seq: &u64| stand.done.contains(seq) || (*seq < stand.next && !stand.open.contains_key(seq));
+        let is_done = |seq: &u64| {
+            stand.done.contains(seq) || (*seq < stand.next && !stand.open.contains_key(seq))
+        };
         let last = stand.done.last().map_or(stand.next, |last| stand.next.max(last + 1));
         Stand { next: place, done: (place..last).filter(is_done).collect(), ..Stand::default() }
     }
@@ -327,7 +351,8 @@ impl Case<'_> {
         for who in 0..CONSUMERS {
             self.stands[who] = self.stands[who].as_ref().map(|stand| self.reopened(stand));
         }
-        self.setting = Setting { max_bytes: self.setting.max_bytes.and(setting.max_bytes), ..setting };
+        self.setting =
+            Setting { max_bytes: self.setting.max_bytes.and(setting.max_bytes), ..setting };
         self.queue = Some(self.setting.options().open(self.dir).unwrap());
     }
 

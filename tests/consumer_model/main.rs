@@ -54,10 +54,17 @@ const CONSUMERS: usize = 4;
 
 fn setting(limited: bool) -> impl Strategy<Value = Setting> {
     let arena = prop_oneof![2 => Just(4u64 << 10), 1 => Just(64 << 10)];
-    let max =
-        if limited { prop_oneof![Just(Some(64u64 << 10)), Just(Some(150_000))].boxed() } else { Just(None).boxed() };
+    let max = if limited {
+        prop_oneof![Just(Some(64u64 << 10)), Just(Some(150_000))].boxed()
+    } else {
+        Just(None).boxed()
+    };
     let flush = prop_oneof![6 => Just(None), 1 => Just(Some(1)), 1 => Just(Some(5))];
-    (arena, max, flush).prop_map(|(arena, max_bytes, flush_every_ops)| Setting { arena, max_bytes, flush_every_ops })
+    (arena, max, flush).prop_map(|(arena, max_bytes, flush_every_ops)| Setting {
+        arena,
+        max_bytes,
+        flush_every_ops,
+    })
 }
 
 fn operation(limited: bool) -> impl Strategy<Value = Operation> {
@@ -71,13 +78,15 @@ fn operation(limited: bool) -> impl Strategy<Value = Operation> {
         9 => (who(), 1usize..8).prop_map(|(who, count)| Operation::Receive(who, count)),
         12 => (who(), 0usize..1000).prop_map(|(who, at)| Operation::Ack(who, at)),
         4 => (who(), 0usize..1000).prop_map(|(who, at)| Operation::Nack(who, at)),
-        1 => (who(), prop::option::of(1u32..6)).prop_map(|(who, limit)| Operation::Limit(who, limit)),
+        1 => (who(), prop::option::of(1u32..6))
+            .prop_map(|(who, limit)| Operation::Limit(who, limit)),
         1 => (who(), 0usize..1000).prop_map(|(who, at)| Operation::Seek(who, at)),
         1 => (who(), 1..CONSUMERS).prop_map(|(who, to)| Operation::Fork(who, to)),
         1 => (1..CONSUMERS).prop_map(Operation::Remove),
         2 => who().prop_map(Operation::Iterate),
         1 => who().prop_map(Operation::Drain),
-        2 => (any::<bool>(), setting(limited)).prop_map(|(close, setting)| Operation::Reopen(close, setting)),
+        2 => (any::<bool>(), setting(limited))
+            .prop_map(|(close, setting)| Operation::Reopen(close, setting)),
     ]
 }
 
@@ -115,9 +124,12 @@ fn agrees(test: &str, limited: bool) {
         max_shrink_iters: 3000,
         ..Config::default()
     };
-    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let mut runner =
+        TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let cases = (setting(limited), prop::collection::vec(operation(limited), 1..100), any::<u64>());
-    if let Err(failure) = runner.run(&cases, |(first, operations, key)| run(first, &operations, key)) {
+    if let Err(failure) =
+        runner.run(&cases, |(first, operations, key)| run(first, &operations, key))
+    {
         panic!("MMQ_SEED={seed}: {failure}");
     }
 }

@@ -29,7 +29,7 @@ fn two_segments_that_changed_names_cost_nothing() {
 }
 
 #[test]
-fn a_segment_of_another_queue_costs_what_it_replaced_and_nothing_when_the_true_one_has_another_name() {
+fn a_segment_of_another_queue_costs_what_it_replaced_or_nothing_if_that_has_another_name() {
     let messages = Messages::new(8, &[0..=400, 0..=4000]);
     let aside = tempfile::tempdir().unwrap();
     let options = Options::new().arena_size(4096).max_bytes(4 << 20);
@@ -59,7 +59,10 @@ fn a_segment_of_another_queue_costs_what_it_replaced_and_nothing_when_the_true_o
             assert_eq!(drained.span(), Some((0, 1000)), "each number is told of once");
             let gaps = drained.gaps();
             assert_eq!(gaps.len(), usize::from(!elsewhere), "{gaps:?}");
-            assert!(gaps.iter().all(|gap| gap.cause == GapCause::Damaged && gap.count() < 500), "{gaps:?}");
+            assert!(
+                gaps.iter().all(|gap| gap.cause == GapCause::Damaged && gap.count() < 500),
+                "{gaps:?}"
+            );
             assert_eq!(queue.enqueue("after").unwrap(), 1000);
             assert_eq!(next_message(&queue), Some((1000, b"after".to_vec())));
             queue.close().unwrap();
@@ -103,7 +106,10 @@ fn an_index_removed_replaced_or_overwritten_costs_nothing() {
             ("garbage", garbage),
             ("of another queue", fs::read(elsewhere.path().join("index")).unwrap()),
             ("from half way", fs::read(base.dir.path().join("half way/index")).unwrap()),
-            ("from before recycling", fs::read(base.dir.path().join("before recycling/index")).unwrap()),
+            (
+                "from before recycling",
+                fs::read(base.dir.path().join("before recycling/index")).unwrap(),
+            ),
         ];
         case(&base, "index removed", |dir| {
             fs::remove_file(dir.join("index")).unwrap();
@@ -155,7 +161,10 @@ fn a_directory_or_a_symbolic_link_in_place_of_a_segment_costs_that_segment() {
                 damaged_segment(base.whole(number))
             });
             let untouched = fs::read(base.files().join(&segment.name)).unwrap();
-            assert!(fs::read(&target).unwrap() == untouched, "the link was followed and its target written");
+            assert!(
+                fs::read(&target).unwrap() == untouched,
+                "the link was followed and its target written"
+            );
         }
     }
 }
@@ -179,7 +188,10 @@ fn a_directory_or_a_symbolic_link_in_place_of_the_index_costs_nothing_or_is_name
             judge(&base, &dir, &damaged_index(), true);
         }
         let untouched = fs::read(base.files().join("index")).unwrap();
-        assert!(fs::read(&target).unwrap() == untouched, "the link was followed and its target written");
+        assert!(
+            fs::read(&target).unwrap() == untouched,
+            "the link was followed and its target written"
+        );
     }
 }
 
@@ -197,7 +209,8 @@ fn hard_links_of_the_files_are_an_error_that_says_so_and_cost_nothing() {
     // All of them, as `cp -al` makes a backup; then one segment alone.
     fs::create_dir(&backup).unwrap();
     before.iter().for_each(link);
-    let error = options.clone().open(&dir).expect_err("what a store reaches is not known").to_string();
+    let error =
+        options.clone().open(&dir).expect_err("what a store reaches is not known").to_string();
     assert!(error.contains("index") && error.contains("hard link"), "{error}");
     assert_eq!(names(&dir), before, "nothing is set aside");
     fs::remove_dir_all(&backup).unwrap();
@@ -221,8 +234,13 @@ fn hard_links_of_the_files_are_an_error_that_says_so_and_cost_nothing() {
 fn foreign_files_beside_the_segments_cost_nothing() {
     for base in bases() {
         let stranger = "a file of somebody else ".repeat(5000);
-        let foreign =
-            ["notes.txt", "segment-99999999", "segment-00000000.tmp", "segment-99999999999999999999", "index2"];
+        let foreign = [
+            "notes.txt",
+            "segment-99999999",
+            "segment-00000000.tmp",
+            "segment-99999999999999999999",
+            "index2",
+        ];
         case(&base, "foreign files", |dir| {
             for name in foreign {
                 fs::write(dir.join(name), &stranger).unwrap();

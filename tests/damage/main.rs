@@ -1,8 +1,8 @@
-//! Promises P3 and P4: whatever is done to the files, the queue opens, delivers nothing false, loses the damaged
-//! messages alone, tells of each of them once and in order, and goes on.
+//! Promises P3 and P4: whatever is done to the files, the queue opens, delivers nothing false,
+//! loses the damaged messages alone, tells of each of them once and in order, and goes on.
 //!
-//! `MMQ_DAMAGE_CASES` sets the number of bytes that are flipped (from about 23,000 on every header byte is among them) and, up
-//! to 1,000, that of the other sampled cases; `MMQ_SEED` replays them.
+//! `MMQ_DAMAGE_CASES` sets the number of bytes that are flipped (from about 23,000 on every header
+//! byte is among them) and, up to 1,000, that of the other sampled cases; `MMQ_SEED` replays them.
 
 #![cfg(unix)]
 
@@ -26,11 +26,12 @@ use base::{Base, NOTHING, Reader, Verdict, WITNESS, bases, damaged_index, damage
 use mmq::{Error, Gap, GapCause, Options, Queue};
 use replica::{Place, Replica};
 use support::{
-    Messages, Random, Told, copy_directory, count, drain, drain_by, drain_exactly, drain_with, names, seed, within,
+    Messages, Random, Told, copy_directory, count, drain, drain_by, drain_exactly, drain_with,
+    names, seed, within,
 };
 
-/// What a reader takes out until nothing is left. Panics unless it is told of each number once and in order, but for those
-/// it acknowledged before.
+/// What a reader takes out until nothing is left. Panics unless it is told of each number once and
+/// in order, but for those it acknowledged before.
 fn told_to(
     queue: &Queue,
     reader: &Reader,
@@ -61,7 +62,10 @@ fn told_to(
                 while expected < begin && reader.done.contains(&expected) {
                     expected += 1;
                 }
-                assert_eq!(begin, expected, "{reader:?}: {told:?} does not follow what was told before it");
+                assert_eq!(
+                    begin, expected,
+                    "{reader:?}: {told:?} does not follow what was told before it"
+                );
                 first
             }
         };
@@ -75,7 +79,8 @@ fn told_to(
     (span, drained.gaps())
 }
 
-/// Opens the damaged queue and holds it to the promises, for every consumer. Returns how many messages were lost.
+/// Opens the damaged queue and holds it to the promises, for every consumer. Returns how many
+/// messages were lost.
 fn judge(base: &Base, dir: &Path, verdict: &Verdict, give_back: bool) -> u64 {
     let Base { next, .. } = *base;
     let queue = base.options.clone().open(dir).expect("a damaged queue opens");
@@ -83,18 +88,29 @@ fn judge(base: &Base, dir: &Path, verdict: &Verdict, give_back: bool) -> u64 {
     if give_back && queue.consumers().iter().any(|name| name == WITNESS) {
         queue.remove_consumer(WITNESS).unwrap();
     }
-    // Those whose rows are lost come into being again before anything is given back; the default one is the first to read.
-    let _consumers: Vec<_> =
-        base.readers.iter().filter_map(|reader| reader.name).map(|name| queue.consumer(name).unwrap()).collect();
-    // With the index and the segments damaged both, nobody may know any more where the queue began and ended.
+    // Those whose rows are lost come into being again before anything is given back; the default
+    // one is the first to read.
+    let _consumers: Vec<_> = base
+        .readers
+        .iter()
+        .filter_map(|reader| reader.name)
+        .map(|name| queue.consumer(name).unwrap())
+        .collect();
+    // With the index and the segments damaged both, nobody may know any more where the queue began
+    // and ended.
     let ends_known = verdict.index_spared || verdict.lost.is_empty();
     let (mut worst, mut gaps_told, mut lost_told, mut reserved_told) = (0, 0, 0, 0);
     for reader in &base.readers {
-        let (span, gaps) = told_to(&queue, reader, 4 * next + 100, |seq, bytes| base.check(seq, bytes));
+        let (span, gaps) =
+            told_to(&queue, reader, 4 * next + 100, |seq, bytes| base.check(seq, bytes));
         assert!(span.is_some() || !ends_known, "{reader:?} is told of nothing");
         let (first, end) = span.unwrap_or((next, next));
         if verdict.index_spared {
-            assert_eq!((first, end), (reader.place, next), "{reader:?} is told of every number, once");
+            assert_eq!(
+                (first, end),
+                (reader.place, next),
+                "{reader:?} is told of every number, once"
+            );
             assert!(gaps.iter().all(|gap| gap.cause == GapCause::Damaged), "{gaps:?}");
         }
         assert!(
@@ -105,12 +121,17 @@ fn judge(base: &Base, dir: &Path, verdict: &Verdict, give_back: bool) -> u64 {
         for gap in &gaps {
             for seq in gap.first.max(reader.place)..=gap.last.min(next - 1) {
                 lost += 1;
-                assert!(verdict.lost.contains(&seq), "{gaps:?}: message {seq} is lost, {:?} may be", verdict.lost);
+                assert!(
+                    verdict.lost.contains(&seq),
+                    "{gaps:?}: message {seq} is lost, {:?} may be",
+                    verdict.lost
+                );
             }
         }
         worst = worst.max(lost);
         gaps_told += gaps.len() as u64;
-        let (reserved, lost): (Vec<Gap>, Vec<Gap>) = gaps.iter().partition(|gap| gap.cause == GapCause::Reserved);
+        let (reserved, lost): (Vec<Gap>, Vec<Gap>) =
+            gaps.iter().partition(|gap| gap.cause == GapCause::Reserved);
         lost_told += lost.iter().map(Gap::count).sum::<u64>();
         reserved_told += reserved.iter().map(Gap::count).sum::<u64>();
     }
@@ -118,14 +139,23 @@ fn judge(base: &Base, dir: &Path, verdict: &Verdict, give_back: bool) -> u64 {
     let figures = (stats.gaps, stats.lost_messages, stats.reserved_numbers);
     assert_eq!(figures, (gaps_told, lost_told, reserved_told), "the figures agree");
     // It goes on: the same queue, and again after it was opened once more.
-    let after: Vec<u64> = (0..3).map(|key| queue.enqueue(base.messages.of_len(key, 40)).unwrap()).collect();
-    assert!(after.iter().all(|seq| !ends_known || *seq >= next), "a number of {after:?} was used before");
-    assert_eq!(next_message(&queue), Some((after[0], base.messages.of_len(0, 40))), "the first new one");
+    let after: Vec<u64> =
+        (0..3).map(|key| queue.enqueue(base.messages.of_len(key, 40)).unwrap()).collect();
+    assert!(
+        after.iter().all(|seq| !ends_known || *seq >= next),
+        "a number of {after:?} was used before"
+    );
+    assert_eq!(
+        next_message(&queue),
+        Some((after[0], base.messages.of_len(0, 40))),
+        "the first new one"
+    );
     queue.close().unwrap();
     let queue = base.options.clone().open(dir).unwrap();
     for reader in &base.readers {
         let mut wanted = after.iter().zip(0..).skip(usize::from(reader.name.is_none()));
-        // Numbers never given (an index that had to be guessed) may be told of before a new message, nothing else.
+        // Numbers never given (an index that had to be guessed) may be told of before a new
+        // message, nothing else.
         told_to(&queue, reader, 10, |seq, bytes| {
             let (expected, key) = wanted.next().expect("no more than the new ones");
             assert_eq!(seq, *expected);
@@ -149,8 +179,9 @@ fn next_message(queue: &Queue) -> Option<(u64, Vec<u8>)> {
     panic!("gap after gap")
 }
 
-/// Copies a base, damages the copy and judges it, all within a time limit: as a copy, or, every other time, where the queue was opened
-/// and closed before, so that its index is true for that directory. Returns how many messages were lost.
+/// Copies a base, damages the copy and judges it, all within a time limit: as a copy, or, every
+/// other time, where the queue was opened and closed before, so that its index is true for that
+/// directory. Returns how many messages were lost.
 fn case(base: &Arc<Base>, what: &str, damage: impl FnOnce(&Path) -> Verdict) -> u64 {
     let at_home = what.bytes().map(u64::from).sum::<u64>() % 2 == 0;
     let copy = tempfile::tempdir().unwrap();
@@ -178,7 +209,8 @@ fn any_place(base: &Base, random: &mut Random, len: u64) -> (String, u64, Verdic
         file => {
             let number = (file as usize).saturating_sub(2);
             let segment = &base.live[number];
-            // The first bytes, where the header is, and the neighbourhood of records get their share.
+            // The first bytes, where the header is, and the neighbourhood of records get their
+            // share.
             let at = match random.below(4) {
                 0 => random.below(192),
                 1 => (random.pick(&segment.fragments).at + 24).saturating_sub(random.below(40)),
@@ -205,13 +237,23 @@ fn sampled(share: u64) -> impl Iterator<Item = Arc<Base>> {
         .map(move |n| Arc::clone(&turn[n as usize % turn.len()]))
 }
 
-/// The bytes to be flipped in one base: as many as asked for, and every header byte among them if they are enough.
-fn places(replica: &Replica<'_>, random: &mut Random, wanted: usize, with_index: bool) -> Vec<Place> {
+/// The bytes to be flipped in one base: as many as asked for, and every header byte among them if
+/// they are enough.
+fn places(
+    replica: &Replica<'_>,
+    random: &mut Random,
+    wanted: usize,
+    with_index: bool,
+) -> Vec<Place> {
     let mut places = replica.headers(with_index);
     let headers = places.len();
     println!("{headers} header bytes and {} others", wanted.saturating_sub(headers));
     while places.len() < wanted {
-        let place = if random.chance(2) { replica.fragment_header(random) } else { replica.anywhere(random) };
+        let place = if random.chance(2) {
+            replica.fragment_header(random)
+        } else {
+            replica.anywhere(random)
+        };
         places.push(place);
     }
     if wanted < headers {
@@ -235,11 +277,17 @@ fn a_flipped_byte_anywhere_costs_at_most_its_message() {
     for (base, arenas, wanted, with_index) in
         [(small, "small", wanted / 4 * 3, true), (large, "large", wanted / 4, false)]
     {
-        let places = Arc::new(places(&Replica::new(&base, false), &mut Random::new(seed), wanted, with_index));
+        let places = Arc::new(places(
+            &Replica::new(&base, false),
+            &mut Random::new(seed),
+            wanted,
+            with_index,
+        ));
         let (total, taken) = (places.len(), Arc::new(AtomicUsize::new(0)));
         let workers: Vec<_> = (0..2u64)
             .map(|worker| {
-                let (base, places, taken) = (Arc::clone(&base), Arc::clone(&places), Arc::clone(&taken));
+                let (base, places, taken) =
+                    (Arc::clone(&base), Arc::clone(&places), Arc::clone(&taken));
                 std::thread::spawn(move || {
                     let mut random = Random::new(seed ^ worker);
                     // One in a copy, one where the index is true for the directory.
@@ -264,11 +312,14 @@ fn a_flipped_byte_anywhere_costs_at_most_its_message() {
             })
             .collect();
         let worst = workers.into_iter().map(|worker| worker.join().unwrap()).max();
-        println!("{total} flipped bytes with {arenas} arenas: at most {worst:?} messages lost by one");
+        println!(
+            "{total} flipped bytes with {arenas} arenas: at most {worst:?} messages lost by one"
+        );
     }
     #[cfg(target_os = "linux")]
     {
-        // Lengths and counts that are lies, up to 4 GiB, are among the flipped bytes. (Mapped files count as well.)
+        // Lengths and counts that are lies, up to 4 GiB, are among the flipped bytes. (Mapped files
+        // count as well.)
         let status = fs::read_to_string("/proc/self/status").unwrap();
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
@@ -320,7 +371,11 @@ fn many_damages_at_once_still_deliver_nothing_false() {
         for _ in 0..1 + random.below(30) {
             let (name, at, verdict) = any_place(&base, &mut random, 1);
             index_spared &= verdict.index_spared;
-            hits.push((name, at, (0..random.below(9000)).map(|_| random.next() as u8).collect::<Vec<u8>>()));
+            hits.push((
+                name,
+                at,
+                (0..random.below(9000)).map(|_| random.next() as u8).collect::<Vec<u8>>(),
+            ));
         }
         case(&base, &format!("{} damages", hits.len()), |dir| {
             for (name, at, bytes) in &hits {
@@ -331,7 +386,8 @@ fn many_damages_at_once_still_deliver_nothing_false() {
     }
 }
 
-/// Nobody has read yet, and the first segment goes: whoever comes is told what is missing, also after further openings.
+/// Nobody has read yet, and the first segment goes: whoever comes is told what is missing, also
+/// after further openings.
 #[test]
 fn a_beginning_that_was_lost_before_anybody_read_is_told_to_everybody() {
     for closed_between in [false, true] {
@@ -351,7 +407,10 @@ fn a_beginning_that_was_lost_before_anybody_read_is_told_to_everybody() {
         let named = queue.consumer("named").unwrap();
         let check = |seq, bytes: &[u8]| messages.check(seq, bytes);
         for drained in [drain(&queue, 2000, check), drain_by(|| named.dequeue(), 2000, check)] {
-            assert_eq!(drained.gaps(), [Gap { first: 0, last: lost - 1, cause: GapCause::Damaged }]);
+            assert_eq!(
+                drained.gaps(),
+                [Gap { first: 0, last: lost - 1, cause: GapCause::Damaged }]
+            );
             assert_eq!(drained.told.len() as u64, 1 + 1000 - lost);
         }
         assert_eq!(queue.stats().lost_messages, 2 * lost);
@@ -391,7 +450,8 @@ fn threads_that_take_batches_are_told_each_gap_once() {
         let tag = b"message number ";
         for path in support::segments(dir.path()) {
             let mut bytes = fs::read(&path).unwrap();
-            let places: Vec<usize> = (0..bytes.len() - 23).filter(|at| bytes[*at..].starts_with(tag)).collect();
+            let places: Vec<usize> =
+                (0..bytes.len() - 23).filter(|at| bytes[*at..].starts_with(tag)).collect();
             for at in places {
                 if (bytes[at + 22] - b'0') % 4 == 3 {
                     bytes[at] ^= 1;
@@ -406,8 +466,12 @@ fn threads_that_take_batches_are_told_each_gap_once() {
                 scope.spawn(|| {
                     while told.lock().unwrap().len() < total as usize {
                         match queue.dequeue_batch(7) {
-                            Ok(messages) => told.lock().unwrap().extend(messages.iter().map(mmq::Message::seq)),
-                            Err(Error::Gap(gap)) => told.lock().unwrap().extend(gap.first..=gap.last),
+                            Ok(messages) => {
+                                told.lock().unwrap().extend(messages.iter().map(mmq::Message::seq))
+                            }
+                            Err(Error::Gap(gap)) => {
+                                told.lock().unwrap().extend(gap.first..=gap.last)
+                            }
                             Err(error) => panic!("{error}"),
                         }
                         if queue.is_empty() {

@@ -1,5 +1,5 @@
-//! At-least-once work: received messages are acknowledged in any order, come again when they are not, and a crash
-//! brings back exactly what was not acknowledged.
+//! At-least-once work: received messages are acknowledged in any order, come again when they are
+//! not, and a crash brings back exactly what was not acknowledged.
 
 #![cfg(unix)]
 
@@ -59,7 +59,10 @@ fn each_message_is_handed_out_once_and_the_place_follows_the_acknowledged_prefix
     let consumer = queue.consumer("w").unwrap();
     let mut deliveries: Vec<_> = (0..10).map(|_| next(&consumer)).collect();
     assert!(consumer.receive().unwrap().is_none());
-    assert_eq!(deliveries.iter().map(Delivery::seq).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+    assert_eq!(
+        deliveries.iter().map(Delivery::seq).collect::<Vec<_>>(),
+        (0..10).collect::<Vec<_>>()
+    );
     assert_eq!((consumer.len(), consumer.in_flight()), (10, 10), "nothing is done yet");
     deliveries.remove(9).ack().unwrap();
     deliveries.remove(0).ack().unwrap();
@@ -76,7 +79,10 @@ fn each_message_is_handed_out_once_and_the_place_follows_the_acknowledged_prefix
     };
     let consumer = queue.consumer("w").unwrap();
     assert_eq!(consumer.len(), 7);
-    assert_eq!(consumer.iter().map(|message| message.unwrap().seq()).collect::<Vec<_>>(), (2..9).collect::<Vec<_>>());
+    assert_eq!(
+        consumer.iter().map(|message| message.unwrap().seq()).collect::<Vec<_>>(),
+        (2..9).collect::<Vec<_>>()
+    );
     assert_eq!(drain(&consumer), (2..9).collect::<Vec<_>>());
     assert_eq!((consumer.len(), queue.len()), (0, 10), "the queue's own consumer is another one");
 }
@@ -132,7 +138,10 @@ fn dequeue_peek_and_skip_mix_with_deliveries() {
     assert_eq!(consumer.peek().unwrap().unwrap().seq(), 0, "what was given back comes first");
     let mut buffer = Vec::new();
     assert_eq!(consumer.dequeue_into(&mut buffer).unwrap(), Some(0));
-    assert_eq!(consumer.dequeue_batch(2).unwrap().iter().map(|m| m.seq()).collect::<Vec<_>>(), [4, 5]);
+    assert_eq!(
+        consumer.dequeue_batch(2).unwrap().iter().map(|m| m.seq()).collect::<Vec<_>>(),
+        [4, 5]
+    );
     assert_eq!(consumer.len(), 3);
     three.nack();
     drop(consumer);
@@ -197,7 +206,8 @@ fn no_more_are_in_flight_than_allowed() {
     consumer.set_max_in_flight(3).unwrap();
     queue.enqueue(messages().bytes(5)).unwrap();
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| consumer.receive_timeout(Duration::from_secs(20)).unwrap().map(|d| d.seq()));
+        let waiter = scope
+            .spawn(|| consumer.receive_timeout(Duration::from_secs(20)).unwrap().map(|d| d.seq()));
         std::thread::sleep(Duration::from_millis(50));
         c.ack().unwrap();
         assert_eq!(waiter.join().unwrap(), Some(5));
@@ -220,7 +230,11 @@ fn a_seek_calls_off_what_is_in_flight() {
     drop(consumer);
     let queue = reopen(&dir, queue);
     let consumer = queue.consumer("w").unwrap();
-    assert_eq!(drain(&consumer), (2..20).collect::<Vec<_>>(), "4 was acknowledged before the seek, and comes again");
+    assert_eq!(
+        drain(&consumer),
+        (2..20).collect::<Vec<_>>(),
+        "4 was acknowledged before the seek, and comes again"
+    );
 }
 
 #[test]

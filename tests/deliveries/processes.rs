@@ -13,7 +13,8 @@ fn workers_get_each_message_exactly_once_among_them() {
             let (consumer, done, nacks) = (consumer.clone(), &done, &nacks);
             scope.spawn(move || {
                 let mut random = Random::new(worker);
-                while let Some(job) = consumer.receive_timeout(Duration::from_millis(200)).unwrap() {
+                while let Some(job) = consumer.receive_timeout(Duration::from_millis(200)).unwrap()
+                {
                     messages().check(job.seq(), &job);
                     if random.chance(20) {
                         nacks.fetch_add(1, Ordering::Relaxed);
@@ -33,7 +34,8 @@ fn workers_get_each_message_exactly_once_among_them() {
     assert!(consumer.is_empty());
 }
 
-/// What the child says: `open`, `ack N` before and `acked N` after an acknowledgement, `done` at the end.
+/// What the child says: `open`, `ack N` before and `acked N` after an acknowledgement, `done` at
+/// the end.
 fn tell(text: &str) {
     std::io::stderr().write_all(format!("{text}\n").as_bytes()).expect("the parent reads");
 }
@@ -108,7 +110,10 @@ fn a_killed_process_gets_back_exactly_what_it_had_not_acknowledged() {
             match line.split_once(' ') {
                 Some(("ack", seq)) => acking = Some(seq.parse::<u64>().unwrap()),
                 Some(("acked", seq)) => {
-                    assert!(acked.insert(seq.parse::<u64>().unwrap()), "{seq} was acknowledged twice (round {round})");
+                    assert!(
+                        acked.insert(seq.parse::<u64>().unwrap()),
+                        "{seq} was acknowledged twice (round {round})"
+                    );
                     acking = None;
                 }
                 _ => assert_eq!(line, "done"),
@@ -117,7 +122,8 @@ fn a_killed_process_gets_back_exactly_what_it_had_not_acknowledged() {
         let queue = Options::new().arena_size(64 << 10).open(dir.path()).unwrap();
         let consumer = queue.consumer("w").unwrap();
         let len = consumer.len();
-        let waiting: BTreeSet<u64> = consumer.iter().map(|message| message.unwrap().seq()).collect();
+        let waiting: BTreeSet<u64> =
+            consumer.iter().map(|message| message.unwrap().seq()).collect();
         assert_eq!(len, waiting.len() as u64);
         let mut wanted: BTreeSet<u64> = (0..total).filter(|seq| !acked.contains(seq)).collect();
         if let Some(seq) = acking

@@ -67,8 +67,12 @@ fn segments_are_held_by_the_oldest_message_that_is_not_acknowledged() {
 #[test]
 fn a_message_dropped_to_make_room_may_be_acknowledged_and_is_told_of_when_given_back() {
     let dir = tempfile::tempdir().unwrap();
-    let queue =
-        Options::new().arena_size(4096).max_bytes(64 << 10).on_full(OnFull::DropOldest).open(dir.path()).unwrap();
+    let queue = Options::new()
+        .arena_size(4096)
+        .max_bytes(64 << 10)
+        .on_full(OnFull::DropOldest)
+        .open(dir.path())
+        .unwrap();
     let consumer = queue.consumer("w").unwrap();
     let payload = vec![9; 500];
     for _ in 0..4 {
@@ -87,14 +91,18 @@ fn a_message_dropped_to_make_room_may_be_acknowledged_and_is_told_of_when_given_
     two.ack().unwrap();
     // 0 and 1 were given back, 2 acknowledged, 3 is still in flight.
     match consumer.receive() {
-        Err(Error::Gap(gap)) => assert_eq!((gap.first, gap.last, gap.cause), (0, 1, GapCause::Dropped)),
+        Err(Error::Gap(gap)) => {
+            assert_eq!((gap.first, gap.last, gap.cause), (0, 1, GapCause::Dropped))
+        }
         other => panic!("expected the gap, got {other:?}"),
     }
     let three = held.next().unwrap();
     assert_eq!(three.seq(), 3);
     three.ack().unwrap();
     match consumer.receive() {
-        Err(Error::Gap(gap)) => assert_eq!((gap.first, gap.last, gap.cause), (4, oldest - 1, GapCause::Dropped)),
+        Err(Error::Gap(gap)) => {
+            assert_eq!((gap.first, gap.last, gap.cause), (4, oldest - 1, GapCause::Dropped))
+        }
         other => panic!("expected the gap, got {other:?}"),
     }
     let mut seqs = Vec::new();

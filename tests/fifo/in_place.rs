@@ -21,7 +21,8 @@ fn a_message_can_be_written_in_place() {
 fn what_the_closure_leaves_as_it_was_is_delivered_as_it_was() {
     let (_dir, queue) = new_queue(&small());
     for round in 0..30 {
-        // The bytes lent may be those of recycled space; they are the caller's from then on, like any he writes.
+        // The bytes lent may be those of recycled space; they are the caller's from then on, like
+        // any he writes.
         let mut lent = Vec::new();
         let len = 1 + round * 30_000;
         queue.enqueue_with(len, |bytes| lent.extend_from_slice(bytes)).unwrap();
@@ -44,7 +45,11 @@ fn a_panic_while_writing_in_place_leaves_no_trace() {
             })
         }));
         assert!(panic.is_err());
-        assert_eq!(queue.enqueue("after").unwrap(), before + 1, "the number given to the panic's message is free");
+        assert_eq!(
+            queue.enqueue("after").unwrap(),
+            before + 1,
+            "the number given to the panic's message is free"
+        );
         assert_eq!(queue.len(), 2);
         assert_eq!(texts(&queue, 9), ["before", "after"]);
     }
@@ -70,7 +75,8 @@ fn every_call_on_the_queue_from_inside_the_writing_closure_is_refused() {
         for (round, len) in [5, 3_000_000].into_iter().enumerate() {
             queue.enqueue_batch(["one", "two", "three"]).unwrap();
             let consumer = queue.consumer("a consumer").unwrap();
-            let (kept, dropped) = (consumer.receive().unwrap().unwrap(), consumer.receive().unwrap().unwrap());
+            let (kept, dropped) =
+                (consumer.receive().unwrap().unwrap(), consumer.receive().unwrap().unwrap());
             let lent = consumer.iter().next().unwrap().unwrap();
             let mut ahead = consumer.iter();
             let (before, next) = (queue.stats(), queue.stats().next_seq);
@@ -115,7 +121,10 @@ fn every_call_on_the_queue_from_inside_the_writing_closure_is_refused() {
                 refused(kept.ack());
                 // What has no error to return.
                 assert_eq!((consumer.in_flight(), consumer.len(), queue.in_flight()), (2, 3, 0));
-                assert_eq!((queue.durable_seq(), queue.consumers()), (before.durable_seq, vec!["a consumer".into()]));
+                assert_eq!(
+                    (queue.durable_seq(), queue.consumers()),
+                    (before.durable_seq, vec!["a consumer".into()])
+                );
                 assert_eq!(
                     (queue.len(), queue.is_empty(), queue.stats().messages),
                     (before.messages, false, before.messages)
@@ -180,7 +189,13 @@ fn a_closure_that_calls_its_queue_hangs_beside_no_other_call() {
                     .enqueue_with(len, |_| {
                         refused(queue.flush());
                         refused(queue.peek());
-                        let _ = (queue.stats(), queue.len(), consumer.len(), consumer.in_flight(), queue.durable_seq());
+                        let _ = (
+                            queue.stats(),
+                            queue.len(),
+                            consumer.len(),
+                            consumer.in_flight(),
+                            queue.durable_seq(),
+                        );
                         drop(delivery);
                     })
                     .unwrap();

@@ -1,4 +1,5 @@
-//! Promise P2 without a crash: what goes in comes out, byte for byte, in order, whatever its size and by every method.
+//! Promise P2 without a crash: what goes in comes out, byte for byte, in order, whatever its size
+//! and by every method.
 
 mod in_place;
 #[path = "../support/mod.rs"]
@@ -27,7 +28,12 @@ fn new_queue(options: &Options) -> (TempDir, Queue) {
 }
 
 fn texts(queue: &Queue, max: usize) -> Vec<String> {
-    queue.dequeue_batch(max).unwrap().iter().map(|message| message.as_str().unwrap().to_owned()).collect()
+    queue
+        .dequeue_batch(max)
+        .unwrap()
+        .iter()
+        .map(|message| message.as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[test]
@@ -107,7 +113,11 @@ fn a_buffer_is_replaced_and_not_grown_when_it_is_large_enough() {
         messages.check(seq, &buffer);
         assert_eq!(queue.dequeue_into(&mut buffer).unwrap(), Some(seq));
         messages.check(seq, &buffer);
-        assert_eq!((buffer.as_ptr(), buffer.capacity()), (place, capacity), "the buffer was allocated anew");
+        assert_eq!(
+            (buffer.as_ptr(), buffer.capacity()),
+            (place, capacity),
+            "the buffer was allocated anew"
+        );
     }
 }
 
@@ -203,7 +213,8 @@ fn a_message_outlives_its_queue_and_the_directory() {
         assert_eq!(message.seq(), seq);
         messages.check(seq, message);
     }
-    let elsewhere = std::thread::spawn(move || held.into_iter().map(Message::into_vec).collect::<Vec<_>>());
+    let elsewhere =
+        std::thread::spawn(move || held.into_iter().map(Message::into_vec).collect::<Vec<_>>());
     for (seq, bytes) in (0..).zip(elsewhere.join().unwrap()) {
         messages.check(seq, &bytes);
     }
@@ -230,11 +241,14 @@ fn a_held_message_keeps_its_bytes_while_its_space_is_used_again() {
 fn sizes_around_every_boundary_come_back_whole() {
     let near = |boundary: usize| (boundary - 160..boundary + 40).step_by(1);
     let messages = Messages::new(seed("boundaries"), &[]);
-    let sizes: Vec<usize> = near(4096).chain(near(8192)).chain(near(3 * 4096)).chain(0..200).collect();
+    let sizes: Vec<usize> =
+        near(4096).chain(near(8192)).chain(near(3 * 4096)).chain(0..200).collect();
     let arenas = [4 * KIB, 8 * KIB, 64 * KIB, SEGMENT];
     for (cap, arena) in arenas.into_iter().flat_map(|arena| [(Some(3), arena), (None, arena)]) {
-        let (_dir, queue) = new_queue(&Options::new().arena_size(arena as u64).max_mapped_arenas(cap));
-        let around = [arena - 1, arena, arena + 1, 2 * arena, 3 * arena - 1, 3 * arena, 3 * arena + 1];
+        let (_dir, queue) =
+            new_queue(&Options::new().arena_size(arena as u64).max_mapped_arenas(cap));
+        let around =
+            [arena - 1, arena, arena + 1, 2 * arena, 3 * arena - 1, 3 * arena, 3 * arena + 1];
         let all: Vec<usize> = sizes.iter().copied().chain(around).collect();
         for (seq, &len) in (0..).zip(&all) {
             queue.enqueue(messages.of_len(seq, len)).unwrap();
@@ -250,7 +264,8 @@ fn a_segment_may_end_after_any_byte_of_a_record() {
     for arena in [4 * KIB, SEGMENT] {
         let (_dir, queue) = new_queue(&Options::new().arena_size(arena as u64));
         let messages = Messages::new(7, &[]);
-        // The first message ends a little before the segment does, a little more before it each time.
+        // The first message ends a little before the segment does, a little more before it each
+        // time.
         for (round, short) in (0..400).step_by(5).enumerate() {
             let first = SEGMENT - short;
             let sizes = [first, 0, 10, 300, 5000];
@@ -266,9 +281,13 @@ fn a_segment_may_end_after_any_byte_of_a_record() {
 
 #[test]
 fn a_message_may_be_larger_than_arena_segment_and_memory_cap() {
-    let messages = Messages::new(8, &[0..=50, SEGMENT + 1..=SEGMENT + 9, 11 * MIB..=13 * MIB, 30 * MIB..=30 * MIB]);
+    let messages = Messages::new(
+        8,
+        &[0..=50, SEGMENT + 1..=SEGMENT + 9, 11 * MIB..=13 * MIB, 30 * MIB..=30 * MIB],
+    );
     for arena in [4 * KIB, 128 * KIB, SEGMENT] {
-        let (_dir, queue) = new_queue(&Options::new().arena_size(arena as u64).max_mapped_arenas(3));
+        let (_dir, queue) =
+            new_queue(&Options::new().arena_size(arena as u64).max_mapped_arenas(3));
         fill_queue(&queue, &messages, 0, 8);
         let mut buffer = Vec::new();
         assert_eq!(queue.peek_into(&mut buffer).unwrap(), Some(0));
@@ -327,7 +346,10 @@ impl AsRef<[u8]> for Fickle {
 fn a_message_of_a_batch_is_asked_for_its_bytes_once_and_outside_of_every_lock() {
     let dir = tempfile::tempdir().unwrap();
     let queue = mmq::Queue::open(dir.path()).unwrap();
-    assert_eq!(queue.enqueue_batch([Fickle(Default::default()), Fickle(Default::default())]).unwrap(), 0..2);
+    assert_eq!(
+        queue.enqueue_batch([Fickle(Default::default()), Fickle(Default::default())]).unwrap(),
+        0..2
+    );
     assert_eq!(queue.enqueue("after").unwrap(), 2);
     assert_eq!(queue.len(), 3);
 }

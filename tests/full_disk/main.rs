@@ -1,5 +1,5 @@
-//! Promise P5: a full disk is an error, not a death. Small file systems are mounted for it, which root alone may do;
-//! what cannot be mounted here is skipped with the reason printed.
+//! Promise P5: a full disk is an error, not a death. Small file systems are mounted for it, which
+//! root alone may do; what cannot be mounted here is skipped with the reason printed.
 
 #![cfg(target_os = "linux")]
 
@@ -26,7 +26,8 @@ struct Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Lazily: a failed test may leave files open, and a drop must not hide its message behind another.
+        // Lazily: a failed test may leave files open, and a drop must not hide its message behind
+        // another.
         let _ = Command::new("umount").arg("-l").arg(&self.path).status();
     }
 }
@@ -35,7 +36,11 @@ fn done(command: &mut Command) -> Result<(), String> {
     match command.stdin(Stdio::null()).output() {
         Err(error) => Err(format!("{:?}: {error}", command.get_program())),
         Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(format!("{:?}: {}", command.get_program(), String::from_utf8_lossy(&output.stderr).trim())),
+        Ok(output) => Err(format!(
+            "{:?}: {}",
+            command.get_program(),
+            String::from_utf8_lossy(&output.stderr).trim()
+        )),
     }
 }
 
@@ -48,15 +53,20 @@ fn mount(kind: &str, bytes: usize) -> Result<Mount, String> {
     let path = dir.path().join("mounted");
     fs::create_dir(&path).unwrap();
     if kind == "tmpfs" {
-        done(Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "mmq-test"]).arg(&path))?;
+        done(
+            Command::new("mount")
+                .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "mmq-test"])
+                .arg(&path),
+        )?;
     } else {
         let image = dir.path().join("image");
         fs::File::create(&image).unwrap().set_len(bytes as u64).unwrap();
         let options: &[&str] = match kind {
             "ext4" => &["-q", "-F", "-m", "0"],
             "xfs" => &["-q", "-f", "-m", "reflink=1"],
-            // Data apart from metadata, as btrfs does by itself on anything but a tiny disk: where the metadata has no room
-            // left either, it refuses even stores into allocated pages that are not copied on write (see the README).
+            // Data apart from metadata, as btrfs does by itself on anything but a tiny disk: where
+            // the metadata has no room left either, it refuses even stores into allocated pages
+            // that are not copied on write (see the README).
             _ => &["-q", "-f"],
         };
         done(Command::new(format!("mkfs.{kind}")).args(options).arg(&image))?;
@@ -70,10 +80,14 @@ fn skip(kind: &str, reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: a full {kind}: {reason}");
 }
 
-/// Takes every byte that is left, in ever smaller pieces. (Larger ones once more: btrfs finds some room after it had none.)
+/// Takes every byte that is left, in ever smaller pieces. (Larger ones once more: btrfs finds some
+/// room after it had none.)
 fn take_all_space(mount: &Path) {
     // btrfs may have no room left even for a name.
-    let Ok(mut file) = fs::File::options().append(true).create(true).open(mount.join("filler")) else { return };
+    let Ok(mut file) = fs::File::options().append(true).create(true).open(mount.join("filler"))
+    else {
+        return;
+    };
     for piece in [MIB, 64 * KIB, 4 * KIB, 64 * KIB, 4 * KIB, 512] {
         while file.write_all(&vec![0xcc; piece]).is_ok() && file.sync_data().is_ok() {}
     }
@@ -257,12 +271,16 @@ fn on_a_full_disk_the_oldest_are_dropped_when_that_was_asked_for_and_each_consum
     let mut told = Vec::new();
     for (name, place) in [("", 0), ("beside", 0), ("ahead", tail - 10)] {
         let consumer = (!name.is_empty()).then(|| queue.consumer(name).unwrap());
-        let dequeue = || consumer.as_ref().map_or_else(|| queue.dequeue(), |consumer| consumer.dequeue());
+        let dequeue =
+            || consumer.as_ref().map_or_else(|| queue.dequeue(), |consumer| consumer.dequeue());
         let drained = drain_by(dequeue, 4 * next, |seq, bytes| messages.check(seq, bytes));
         // Who never read before begins with what is held.
         let begin = if name.is_empty() { drained.messages()[0] } else { place };
         assert_eq!(drained.span(), Some((begin, next)), "{name:?} is told of each number once");
-        assert!(drained.gaps().iter().all(|gap| gap.cause == GapCause::Dropped && gap.last < next), "{name:?}");
+        assert!(
+            drained.gaps().iter().all(|gap| gap.cause == GapCause::Dropped && gap.last < next),
+            "{name:?}"
+        );
         assert!(drained.gaps().len() <= 1, "{:?}", drained.gaps());
         told.push(drained.messages());
     }
@@ -271,7 +289,8 @@ fn on_a_full_disk_the_oldest_are_dropped_when_that_was_asked_for_and_each_consum
     queue.close().unwrap();
 }
 
-/// A segment could be longer than the disk: what was read gives its room all the same, and so do the oldest.
+/// A segment could be longer than the disk: what was read gives its room all the same, and so do
+/// the oldest.
 #[test]
 fn a_disk_that_holds_one_segment_only_is_used_again_and_again() {
     let mount = match mount("tmpfs", 3 * MIB) {
@@ -299,7 +318,11 @@ fn a_disk_that_holds_one_segment_only_is_used_again_and_again() {
     }
     let drained = drain_by(|| queue.dequeue(), next, |seq, bytes| messages.check(seq, bytes));
     assert_eq!(drained.span(), Some((head, next)), "each number is told of once");
-    assert!(drained.gaps().len() == 1 && drained.gaps()[0].cause == GapCause::Dropped, "{:?}", drained.gaps());
+    assert!(
+        drained.gaps().len() == 1 && drained.gaps()[0].cause == GapCause::Dropped,
+        "{:?}",
+        drained.gaps()
+    );
 }
 
 #[test]
@@ -334,7 +357,11 @@ fn free_space_that_was_asked_to_be_left_is_left() {
     let queue = options.open(mount.path.join("queue")).unwrap();
     let tail = until_full(&queue, &messages, 0);
     let free = rustix::fs::statvfs(&mount.path).unwrap();
-    assert!(free.f_bavail * free.f_frsize >= 10 << 20, "{} bytes are free", free.f_bavail * free.f_frsize);
+    assert!(
+        free.f_bavail * free.f_frsize >= 10 << 20,
+        "{} bytes are free",
+        free.f_bavail * free.f_frsize
+    );
     drain_exactly(&queue, &messages, 0, tail);
     fill_queue(&queue, &messages, tail, tail + 100);
 }

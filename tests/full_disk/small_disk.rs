@@ -25,15 +25,26 @@ impl Use {
             .max_bytes(random.chance(3).then_some(disk as u64 * 9 / 10));
         let sizes = random.pick(&[0..=100, 3000..=3000, 0..=20_000, 40_000..=90_000]).clone();
         let messages = Messages::new(random.next(), &[sizes]);
-        Use { disk, options, messages, beside: random.chance(2), deliveries: random.chance(3), lends: random.chance(3) }
+        Use {
+            disk,
+            options,
+            messages,
+            beside: random.chance(2),
+            deliveries: random.chance(3),
+            lends: random.chance(3),
+        }
     }
 
     /// Puts the message of that number in, or it and some that follow in a batch.
     fn put(&self, queue: &Queue, seq: u64, random: &mut Random) -> mmq::Result<u64> {
         let bytes = self.messages.bytes(seq);
         match random.below(4) {
-            0 => queue.enqueue_batch((seq..seq + 3).map(|seq| self.messages.bytes(seq))).map(|given| given.end),
-            1 => queue.enqueue_with(bytes.len(), |room| room.copy_from_slice(&bytes)).map(|given| given + 1),
+            0 => queue
+                .enqueue_batch((seq..seq + 3).map(|seq| self.messages.bytes(seq)))
+                .map(|given| given.end),
+            1 => queue
+                .enqueue_with(bytes.len(), |room| room.copy_from_slice(&bytes))
+                .map(|given| given + 1),
             _ => queue.enqueue(&bytes).map(|given| given + 1),
         }
     }
@@ -44,7 +55,8 @@ impl Use {
         loop {
             match self.put(queue, seq, random) {
                 Ok(next) => {
-                    bytes += (seq..next).map(|seq| self.messages.len_of(seq) as u64 + 16).sum::<u64>();
+                    bytes +=
+                        (seq..next).map(|seq| self.messages.len_of(seq) as u64 + 16).sum::<u64>();
                     seq = next;
                 }
                 Err(error) => {
@@ -95,7 +107,8 @@ impl Use {
                 tail = queue.stats().next_seq;
             }
             let (next, bytes) = self.fill(&queue, tail, random);
-            // The rest of what was filled before lies before it in the last segment, which may take half of the disk.
+            // The rest of what was filled before lies before it in the last segment, which may take
+            // half of the disk.
             assert!(5 * bytes >= 2 * first, "{bytes} of {first} bytes found room in round {round}");
             tail = next;
         }
@@ -113,9 +126,14 @@ impl Use {
             bytes += (seq..next).map(|seq| self.messages.len_of(seq) + 100).sum::<usize>();
             seq = next;
         }
-        let drained = drain_by(|| queue.dequeue(), 2 * seq, |seq, bytes| self.messages.check(seq, bytes));
+        let drained =
+            drain_by(|| queue.dequeue(), 2 * seq, |seq, bytes| self.messages.check(seq, bytes));
         assert_eq!(drained.span(), Some((0, seq)));
-        assert!(drained.gaps().iter().all(|gap| gap.cause == GapCause::Dropped), "{:?}", drained.gaps());
+        assert!(
+            drained.gaps().iter().all(|gap| gap.cause == GapCause::Dropped),
+            "{:?}",
+            drained.gaps()
+        );
     }
 
     fn whoever_waits_goes_on(&self, path: &Path, random: &mut Random) {

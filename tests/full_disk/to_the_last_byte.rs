@@ -1,5 +1,5 @@
-//! Disks that are full to the last byte, and copies that share their extents: what waits for ever is ended there,
-//! so a child does the work.
+//! Disks that are full to the last byte, and copies that share their extents: what waits for ever
+//! is ended there, so a child does the work.
 
 use super::*;
 
@@ -9,8 +9,8 @@ const WORKPLACE: &str = "MMQ_FULL_DISK_WORKPLACE";
 /// What a process that hangs is given.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Does `work` in a process of its own, which must come to its end: neither a signal nor a page fault that never ends can be
-/// told from within.
+/// Does `work` in a process of its own, which must come to its end: neither a signal nor a page
+/// fault that never ends can be told from within.
 #[track_caller]
 fn in_a_child(work: &str, place: &Path) {
     let mut child = Command::new(std::env::current_exe().unwrap())
@@ -60,7 +60,9 @@ fn take(queue: &Queue, messages: &Messages, from: u64, to: u64) {
 
 #[test]
 fn work_of_a_child() {
-    let (Ok(work), Some(place)) = (std::env::var(WORK), std::env::var_os(WORKPLACE)) else { return };
+    let (Ok(work), Some(place)) = (std::env::var(WORK), std::env::var_os(WORKPLACE)) else {
+        return;
+    };
     let place = PathBuf::from(place);
     let path = place.join("queue");
     match work.as_str() {
@@ -77,8 +79,12 @@ fn work_of_a_child() {
             let queue = large_arenas().open(&path).unwrap();
             if work == "go on, and a snapshot" {
                 fine_or_full(queue.enqueue(copied().bytes(COPIED)));
-                done(Command::new("btrfs").args(["subvolume", "snapshot"]).args([&place, &place.join("backup")]))
-                    .unwrap();
+                done(
+                    Command::new("btrfs")
+                        .args(["subvolume", "snapshot"])
+                        .args([&place, &place.join("backup")]),
+                )
+                .unwrap();
                 take_all_space(&place);
             }
             take(&queue, &copied(), 5, 15);
@@ -94,7 +100,8 @@ fn work_of_a_child() {
     }
 }
 
-/// The kernel repeated the page fault of a store for ever: at message 18,876 with the first number, at 9,637 with the other.
+/// The kernel repeated the page fault of a store for ever: at message 18,876 with the first number,
+/// at 9,637 with the other.
 #[test]
 fn a_btrfs_that_is_filled_to_the_last_byte_hangs_nobody() {
     for left in [4_344_884, 6_434_422] {
@@ -117,7 +124,8 @@ fn copied() -> Messages {
     Messages::new(9, &[100_000..=100_000])
 }
 
-/// A queue is copied by a call that shares extents, and the disk fills up: what the queue stores needs new space from now on.
+/// A queue is copied by a call that shares extents, and the disk fills up: what the queue stores
+/// needs new space from now on.
 fn goes_on_after_a_copy(kind: &str, copy: impl Fn(&Path) -> Result<(), String>, work: &str) {
     let mount = match mount(kind, 400 * MIB) {
         Ok(mount) => mount,
@@ -142,7 +150,8 @@ fn goes_on_after_a_copy(kind: &str, copy: impl Fn(&Path) -> Result<(), String>, 
         take_all_space(&place);
     }
     in_a_child(work, &place);
-    // With space again nothing is missing. What was taken may come again: its place was not to be stored.
+    // With space again nothing is missing. What was taken may come again: its place was not to be
+    // stored.
     fs::remove_file(place.join("filler")).unwrap();
     let queue = large_arenas().open(place.join("queue")).unwrap();
     let head = queue.peek().unwrap().unwrap().seq();
@@ -158,7 +167,12 @@ fn goes_on_after_a_copy(kind: &str, copy: impl Fn(&Path) -> Result<(), String>, 
 #[test]
 fn after_a_copy_that_shares_extents_a_full_xfs_is_an_error_at_most() {
     let copy = |place: &Path| {
-        done(Command::new("cp").args(["-a", "--reflink=always"]).arg(place.join("queue")).arg(place.join("backup")))
+        done(
+            Command::new("cp")
+                .args(["-a", "--reflink=always"])
+                .arg(place.join("queue"))
+                .arg(place.join("backup")),
+        )
     };
     goes_on_after_a_copy("xfs", copy, "go on");
 }

@@ -5,7 +5,11 @@ use super::*;
 const RECORD: usize = 700;
 
 fn spool(limit: u64) -> Options {
-    Options::new().arena_size(MIB as u64).max_mapped_arenas(8).max_bytes(limit).on_full(OnFull::DropOldest)
+    Options::new()
+        .arena_size(MIB as u64)
+        .max_mapped_arenas(8)
+        .max_bytes(limit)
+        .on_full(OnFull::DropOldest)
 }
 
 #[test]
@@ -19,7 +23,8 @@ fn full_scenario_telemetry_spool() {
     telemetry_spool(64, 3, 4);
 }
 
-/// A producer that pushes eight times what fits while the consumer is away, and is killed; then both, `seconds` long.
+/// A producer that pushes eight times what fits while the consumer is away, and is killed; then
+/// both, `seconds` long.
 fn telemetry_spool(mib: u64, rounds: u64, seconds: u64) {
     let seed = seed();
     let mut random = Random::new(seed);
@@ -44,7 +49,8 @@ fn telemetry_spool(mib: u64, rounds: u64, seconds: u64) {
             }
             pushing.kill().unwrap();
             pushing.wait().unwrap();
-            let settings = [("MMQ_CHILD_LIMIT", limit), ("MMQ_SEED", seed), ("MMQ_CHILD_SECONDS", seconds)];
+            let settings =
+                [("MMQ_CHILD_LIMIT", limit), ("MMQ_SEED", seed), ("MMQ_CHILD_SECONDS", seconds)];
             let mut draining = child("spool::the_child_that_drains", dir.path(), &settings);
             let mut told = BTreeMap::new();
             for line in BufReader::new(draining.stderr.take().unwrap()).lines() {
@@ -87,6 +93,7 @@ fn the_child_that_spools() {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one step after the other")]
 #[test]
 fn the_child_that_drains() {
     let Some(dir) = child_dir() else { return };
@@ -137,7 +144,10 @@ fn the_child_that_drains() {
                     assert_eq!(gap.cause, GapCause::Dropped);
                     if next.is_none() {
                         from = gap.first;
-                        assert!(gap.last + 1 >= oldest, "one gap, up to what is held: {gap}, {oldest}");
+                        assert!(
+                            gap.last + 1 >= oldest,
+                            "one gap, up to what is held: {gap}, {oldest}"
+                        );
                     }
                     assert_eq!(next.unwrap_or(gap.first), gap.first);
                     (next, dropped) = (Some(gap.last + 1), dropped + gap.count());

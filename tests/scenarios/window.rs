@@ -24,9 +24,9 @@ fn full_scenario_sender_with_a_window() {
     sender_with_a_window(20_000);
 }
 
-/// 64 in flight, answers after 0 to 50 ms in any order, two in a hundred lost, one message in 500 of 4 MiB, twenty restarts,
-/// every second one a death: what arrives, without what arrives again, is what was sent, and a restart sends a window
-/// again at most.
+/// 64 in flight, answers after 0 to 50 ms in any order, two in a hundred lost, one message in 500
+/// of 4 MiB, twenty restarts, every second one a death: what arrives, without what arrives again,
+/// is what was sent, and a restart sends a window again at most.
 fn sender_with_a_window(total: u64) {
     let seed = seed();
     let mut random = Random::new(seed);
@@ -39,7 +39,8 @@ fn sender_with_a_window(total: u64) {
         let mut sending = child("window::the_child_that_sends", dir.path(), &settings);
         let mut wire = BufReader::new(sending.stderr.take().unwrap());
         let (mut in_this_life, mut repeated) = (BTreeSet::new(), 0);
-        // It is stopped somewhere: by a death, or by the end of its input, upon which it closes with all its window open.
+        // It is stopped somewhere: by a death, or by the end of its input, upon which it closes
+        // with all its window open.
         let mut left = if life < 20 { 1 + random.below(3 * total / 40) } else { u64::MAX };
         loop {
             let mut head = [0; 16];
@@ -84,7 +85,8 @@ fn sender_with_a_window(total: u64) {
 #[test]
 fn the_child_that_sends() {
     let Some(dir) = child_dir() else { return };
-    let (seed, until, life) = (count("MMQ_SEED", 0), count("MMQ_CHILD_UNTIL", 0), count("MMQ_CHILD_LIFE", 0));
+    let (seed, until, life) =
+        (count("MMQ_SEED", 0), count("MMQ_CHILD_UNTIL", 0), count("MMQ_CHILD_LIFE", 0));
     static STOP: AtomicBool = AtomicBool::new(false);
     let queue = sender().open(dir).unwrap();
     queue.set_max_in_flight(WINDOW as u32).unwrap();
@@ -129,7 +131,10 @@ fn the_child_that_sends() {
                 frame.extend_from_slice(&(delivery.len() as u64).to_le_bytes());
                 frame.extend_from_slice(&delivery);
                 std::io::stderr().write_all(&frame).expect("the parent reads");
-                window.push(Answer(Instant::now() + Duration::from_micros(random.below(50_000)), Some(delivery)));
+                window.push(Answer(
+                    Instant::now() + Duration::from_micros(random.below(50_000)),
+                    Some(delivery),
+                ));
                 assert!(window.len() <= WINDOW);
             } else if window.is_empty() && queue.stats().next_seq == until && queue.is_empty() {
                 break;

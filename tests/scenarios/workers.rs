@@ -17,7 +17,8 @@ fn full_scenario_workers() {
     workers(100_000);
 }
 
-/// Eight threads, a journal, nacks, panics, three deaths: every job is acknowledged once and done at least once.
+/// Eight threads, a journal, nacks, panics, three deaths: every job is acknowledged once and done
+/// at least once.
 fn workers(total: u64) {
     let mut random = Random::new(seed());
     let dir = tempfile::tempdir().unwrap();
@@ -28,7 +29,11 @@ fn workers(total: u64) {
     let (mut acked, mut delivered) = (BTreeMap::<u64, u32>::new(), BTreeSet::new());
     let (mut again, begin) = (0, Instant::now());
     for life in 0..4 {
-        let mut working = child("workers::the_child_with_eight_workers", dir.path(), &[("MMQ_SEED", random.next())]);
+        let mut working = child(
+            "workers::the_child_with_eight_workers",
+            dir.path(),
+            &[("MMQ_SEED", random.next())],
+        );
         let mut unsure = BTreeSet::new();
         let mut doing = BTreeSet::new();
         let lines = BufReader::new(working.stderr.take().unwrap()).lines();
@@ -57,15 +62,23 @@ fn workers(total: u64) {
         assert!(life < 3 || status.success());
         // Death between an acknowledgement and its word: the queue says which it was.
         let queue = Options::new().arena_size(64 << 10).open(dir.path()).unwrap();
-        let waiting: BTreeSet<u64> =
-            queue.consumer("workers").unwrap().iter().map(|message| message.unwrap().seq()).collect();
+        let waiting: BTreeSet<u64> = queue
+            .consumer("workers")
+            .unwrap()
+            .iter()
+            .map(|message| message.unwrap().seq())
+            .collect();
         for seq in unsure {
             if !waiting.contains(&seq) {
                 *acked.entry(seq).or_default() += 1;
             }
         }
         assert!(waiting.iter().all(|seq| !acked.contains_key(seq)), "acknowledged and still there");
-        assert_eq!(waiting.len() + acked.len(), total as usize, "neither acknowledged nor there any more");
+        assert_eq!(
+            waiting.len() + acked.len(),
+            total as usize,
+            "neither acknowledged nor there any more"
+        );
         println!("life {life}: {} acknowledged so far", acked.len());
     }
     println!("{total} jobs in {:?}, {again} came again", begin.elapsed());
@@ -89,7 +102,11 @@ fn the_child_with_eight_workers() {
                 let mut random = Random::new(seed ^ worker);
                 while !consumer.is_empty() {
                     let work = catch_unwind(AssertUnwindSafe(|| {
-                        let Some(job) = consumer.receive_timeout(Duration::from_millis(50)).unwrap() else { return };
+                        let Some(job) =
+                            consumer.receive_timeout(Duration::from_millis(50)).unwrap()
+                        else {
+                            return;
+                        };
                         jobs().check(job.seq(), &job);
                         tell(&format!("got {}", job.seq()));
                         if random.chance(100) {
@@ -103,7 +120,10 @@ fn the_child_with_eight_workers() {
                         job.ack().unwrap();
                         tell(&format!("acked {seq}"));
                     }));
-                    assert!(work.is_ok() || work.unwrap_err().is::<&str>(), "only stumbling is expected");
+                    assert!(
+                        work.is_ok() || work.unwrap_err().is::<&str>(),
+                        "only stumbling is expected"
+                    );
                 }
             });
         }

@@ -1,10 +1,12 @@
-//! A soak: everything at once, for as long as is asked for. `MMQ_SOAK_SECONDS` says how long (120), `MMQ_SOAK_SEED` where the
-//! choices begin: `cargo test --release --features async --test soak -- --ignored`.
+//! A soak: everything at once, for as long as is asked for. `MMQ_SOAK_SECONDS` says how long (120),
+//! `MMQ_SOAK_SEED` where the choices begin:
+//! `cargo test --release --features async --test soak -- --ignored`.
 //!
-//! A queue with limits taken at random is opened, used by all these threads at once, closed while some of them still work, and
-//! opened again, several times; then each consumer is drained. Checked, whatever happens: every message is whole; each thread
-//! sees the numbers of its consumer grow; each number is told to a consumer once, as a message or in a gap; no gap has another
-//! cause than that messages were dropped or had expired; in the end nothing is left out.
+//! A queue with limits taken at random is opened, used by all these threads at once, closed while
+//! some of them still work, and opened again, several times; then each consumer is drained.
+//! Checked, whatever happens: every message is whole; each thread sees the numbers of its consumer
+//! grow; each number is told to a consumer once, as a message or in a gap; no gap has another cause
+//! than that messages were dropped or had expired; in the end nothing is left out.
 #![cfg(all(unix, feature = "async"))]
 
 #[macro_use]
@@ -58,7 +60,11 @@ fn check_bytes(bytes: &[u8]) {
     let id = u64::from_le_bytes(bytes[..8].try_into().unwrap());
     let mut whole = vec![0; bytes.len()];
     fill(id, &mut whole);
-    assert!(whole == bytes, "message {id} of {} bytes has other bytes than were enqueued", bytes.len());
+    assert!(
+        whole == bytes,
+        "message {id} of {} bytes has other bytes than were enqueued",
+        bytes.len()
+    );
 }
 
 /// What a consumer was told: ranges of numbers.
@@ -72,7 +78,11 @@ impl Told {
             assert!(*to < first, "{first}..={last} was told, and {from}..={to} before");
         }
         // Neighbours are joined: a soak is long.
-        let before = told.range(..first).next_back().filter(|(_, to)| **to + 1 == first).map(|(from, _)| *from);
+        let before = told
+            .range(..first)
+            .next_back()
+            .filter(|(_, to)| **to + 1 == first)
+            .map(|(from, _)| *from);
         let end = told.remove(&(last + 1)).unwrap_or(last);
         told.insert(before.unwrap_or(first), end);
     }
@@ -94,7 +104,8 @@ struct Round {
     told: [Told; READERS.len()],
 }
 
-/// The default consumer, one of one thread, one with deliveries, one behind a descriptor, one of futures.
+/// The default consumer, one of one thread, one with deliveries, one behind a descriptor, one of
+/// futures.
 const READERS: [&str; 5] = ["", "single", "workers", "polled", "tasks"];
 
 static PROGRESS: AtomicU64 = AtomicU64::new(0);
@@ -106,7 +117,13 @@ impl Round {
     }
 
     /// What a read answered, noted. False when there is no more for now, or the queue was closed.
-    fn note<T>(&self, of: usize, last: &mut Option<u64>, got: mmq::Result<Option<T>>, seq: impl Fn(&T) -> u64) -> bool {
+    fn note<T>(
+        &self,
+        of: usize,
+        last: &mut Option<u64>,
+        got: mmq::Result<Option<T>>,
+        seq: impl Fn(&T) -> u64,
+    ) -> bool {
         let (first, end) = match got {
             Ok(Some(found)) => (seq(&found), seq(&found)),
             Err(Error::Gap(gap)) => {
@@ -116,7 +133,11 @@ impl Round {
             Ok(None) | Err(Error::Closed) => return false,
             Err(error) => panic!("{:?} cannot read: {error}", READERS[of]),
         };
-        assert!(last.is_none_or(|last| last < first), "{:?}: {first} comes behind {last:?}", READERS[of]);
+        assert!(
+            last.is_none_or(|last| last < first),
+            "{:?}: {first} comes behind {last:?}",
+            READERS[of]
+        );
         *last = Some(end);
         self.told[of].add(first, end);
         true
@@ -146,13 +167,19 @@ fn round(seed: u64) {
     let dir = tempfile::tempdir().unwrap();
     let mut options_now = options(&mut rng);
     let longest = rng.one_of(&[60, 1000, 9000, 40_000]);
-    let round = Round { stop: AtomicBool::new(false), ids: AtomicU64::new(1), longest, told: Default::default() };
+    let round = Round {
+        stop: AtomicBool::new(false),
+        ids: AtomicU64::new(1),
+        longest,
+        told: Default::default(),
+    };
     println!("round {seed}: {options_now:?}, messages of up to {longest} bytes");
     let lives = 1 + rng.below(4);
     for _ in 0..lives {
         round.stop.store(false, Ordering::Relaxed);
         let queue = options_now.open(dir.path()).unwrap();
-        let named: Vec<Consumer> = READERS[1..].iter().map(|name| queue.consumer(name).unwrap()).collect();
+        let named: Vec<Consumer> =
+            READERS[1..].iter().map(|name| queue.consumer(name).unwrap()).collect();
         default_begins(&round, &queue);
         let [single, workers, polled, tasks] = &named[..] else { unreachable!() };
         let mut rngs = (0..10).map(|_| Rng(rng.next())).collect::<Vec<_>>().into_iter();
@@ -192,7 +219,8 @@ fn round(seed: u64) {
     let next = queue.stats().next_seq;
     for (of, name) in READERS.iter().enumerate() {
         let mut last = None;
-        let mut take = |got: mmq::Result<Option<Message>>| round.note(of, &mut last, got, Message::seq);
+        let mut take =
+            |got: mmq::Result<Option<Message>>| round.note(of, &mut last, got, Message::seq);
         if of == 0 {
             while take(queue.dequeue()) {}
         } else {
@@ -215,7 +243,8 @@ fn default_begins(round: &Round, queue: &Queue) {
 #[test]
 #[ignore = "as long as MMQ_SOAK_SECONDS says"]
 fn everything_at_once() {
-    let number = |name: &str, otherwise| std::env::var(name).map_or(otherwise, |text| text.parse().unwrap());
+    let number =
+        |name: &str, otherwise| std::env::var(name).map_or(otherwise, |text| text.parse().unwrap());
     let (seconds, first) = (number("MMQ_SOAK_SECONDS", 120), number("MMQ_SOAK_SEED", 0));
     let began = Instant::now();
     // Where nothing goes on for so long, something is stuck.

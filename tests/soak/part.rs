@@ -16,11 +16,18 @@ pub(super) fn produce(round: &Round, queue: &Queue, mut rng: Rng) {
                 let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                     queue.enqueue_with(8 + len as usize, |bytes| {
                         bytes[0] = 1;
-                        within = [queue.peek().is_ok(), queue.flush().is_ok(), queue.consumer("within").is_ok()];
+                        within = [
+                            queue.peek().is_ok(),
+                            queue.flush().is_ok(),
+                            queue.consumer("within").is_ok(),
+                        ];
                         std::panic::resume_unwind(Box::new(()));
                     })
                 }));
-                assert!(panic.is_ok() || within == [false; 3], "calls from within the closure: {within:?}");
+                assert!(
+                    panic.is_ok() || within == [false; 3],
+                    "calls from within the closure: {within:?}"
+                );
                 panic.map_or(Ok(()), |done| done.map(drop))
             }
             _ => queue.enqueue(content(id, len)).map(drop),
@@ -87,13 +94,20 @@ macro_rules! read {
                         $round.note($of, &mut last, Err::<Option<u64>, _>(error), |seq| *seq);
                     }
                 },
-                5 if $rng.below(4) == 0 => $from.iter().take(6).flatten().for_each(|message| check_bytes(&message)),
+                5 if $rng.below(4) == 0 => {
+                    $from.iter().take(6).flatten().for_each(|message| check_bytes(&message))
+                }
                 way => {
                     let got = if way == 6 { $from.dequeue_timeout(wait) } else { $from.dequeue() };
                     if let Ok(Some(message)) = &got {
                         check_bytes(message);
                     }
-                    if !$round.note($of, &mut last, got.as_ref().map(Option::as_ref).map_err(copy_of), |m| m.seq()) {
+                    if !$round.note(
+                        $of,
+                        &mut last,
+                        got.as_ref().map(Option::as_ref).map_err(copy_of),
+                        |m| m.seq(),
+                    ) {
                         std::thread::yield_now();
                     }
                     if let Ok(Some(message)) = got {
@@ -206,7 +220,10 @@ pub(super) mod tasks {
     }
 
     /// Polls until it is ready, or for so long: then the future is dropped unready.
-    fn within<T>(patience: Duration, mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Option<T> {
+    fn within<T>(
+        patience: Duration,
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Option<T> {
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
         let began = Instant::now();
         loop {
@@ -261,14 +278,21 @@ pub(super) fn roam(round: &Round, queue: &Queue, mut rng: Rng) {
                 let name = format!("fork {number}");
                 let fork = rover.fork(&name).unwrap();
                 for _ in 0..rng.below(30) {
-                    fine(fork.dequeue().map(|message| message.iter().for_each(|message| check_bytes(message))));
+                    fine(
+                        fork.dequeue()
+                            .map(|message| message.iter().for_each(|message| check_bytes(message))),
+                    );
                 }
                 fine(queue.remove_consumer(&name));
                 assert!(fork.dequeue().is_err(), "a removed consumer reads");
             }
             1 => {
                 let temporary = queue.consumer("temporary").unwrap();
-                fine(temporary.receive().map(|delivery| delivery.iter().for_each(|delivery| check_bytes(delivery))));
+                fine(
+                    temporary
+                        .receive()
+                        .map(|delivery| delivery.iter().for_each(|delivery| check_bytes(delivery))),
+                );
                 fine(queue.remove_consumer("temporary"));
             }
             2 => {
@@ -278,7 +302,10 @@ pub(super) fn roam(round: &Round, queue: &Queue, mut rng: Rng) {
             }
             3 => {
                 let stats = queue.stats();
-                assert!(stats.oldest_seq <= stats.next_seq && stats.durable_seq <= stats.next_seq, "{stats:?}");
+                assert!(
+                    stats.oldest_seq <= stats.next_seq && stats.durable_seq <= stats.next_seq,
+                    "{stats:?}"
+                );
                 assert!(stats.last_flush_error.is_none(), "{stats:?}");
                 assert!(queue.len() <= stats.next_seq + 1_000_000 && rover.len() < u64::MAX / 2);
                 queue.consumers().iter().for_each(|name| assert!(!name.is_empty()));

@@ -10,7 +10,8 @@ use tempfile::TempDir;
 
 use crate::support::{KIB, MIB, Messages, copy_directory, segments};
 
-/// As `src/format/mod.rs` documents them: a reading of the files that does not use the library's own code.
+/// As `src/format/mod.rs` documents them: a reading of the files that does not use the library's
+/// own code.
 const SEGMENT_HEADER: u64 = 128;
 const FRAGMENT_HEADER: u64 = 16;
 
@@ -102,11 +103,13 @@ impl Base {
                 continue;
             };
             let consumer = queue.consumer(name).unwrap();
-            // All but the default one begin with the oldest message held, which may lie before `first`.
+            // All but the default one begin with the oldest message held, which may lie before
+            // `first`.
             consumer.seek(reader.place).unwrap();
             if name == "worker" {
                 consumer.set_max_in_flight(None).unwrap();
-                let deliveries: Vec<_> = (0..8).map(|_| consumer.receive().unwrap().unwrap()).collect();
+                let deliveries: Vec<_> =
+                    (0..8).map(|_| consumer.receive().unwrap().unwrap()).collect();
                 for delivery in deliveries.into_iter().skip(1).step_by(2) {
                     reader.done.push(delivery.seq());
                     delivery.ack().unwrap();
@@ -116,16 +119,21 @@ impl Base {
         queue.close().unwrap();
         readers.rotate_right(1);
         let (live, spare) = (Vec::new(), Vec::new());
-        let mut base = Base { dir, options, messages, first, next, readers, live, spare, contents, starts };
+        let mut base =
+            Base { dir, options, messages, first, next, readers, live, spare, contents, starts };
         for path in segments(&files) {
             let segment = base.look_into(&path);
             let list = if segment.fragments.is_empty() { &mut base.spare } else { &mut base.live };
             list.push(segment);
         }
         base.live.sort_by_key(|segment| segment.position);
-        let found: Vec<u64> = base.live.iter().flat_map(|segment| &segment.fragments).map(|f| f.seq).collect();
+        let found: Vec<u64> =
+            base.live.iter().flat_map(|segment| &segment.fragments).map(|f| f.seq).collect();
         assert!(found.is_sorted(), "the segments' messages do not follow each other");
-        assert!((first..next).eq(found.chunk_by(|a, b| a == b).map(|chunk| chunk[0])), "messages are missing");
+        assert!(
+            (first..next).eq(found.chunk_by(|a, b| a == b).map(|chunk| chunk[0])),
+            "messages are missing"
+        );
         base
     }
 
@@ -134,18 +142,27 @@ impl Base {
         const PADDING: u8 = 5;
         const GAP: u8 = 6;
         let bytes = fs::read(path).unwrap();
-        let word = |at: u64| u64::from_le_bytes(bytes[at as usize..at as usize + 8].try_into().unwrap());
+        let word =
+            |at: u64| u64::from_le_bytes(bytes[at as usize..at as usize + 8].try_into().unwrap());
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-        let mut segment = Segment { name, len: bytes.len() as u64, position: word(40), fragments: Vec::new() };
+        let mut segment =
+            Segment { name, len: bytes.len() as u64, position: word(40), fragments: Vec::new() };
         let is_live = bytes[12] == 1;
         let (mut at, mut before) = (SEGMENT_HEADER, word(48).saturating_sub(1));
         while is_live && at + FRAGMENT_HEADER <= segment.len {
             let end = at + FRAGMENT_HEADER + (word(at) >> 32);
             let seq = word(at + 8) & 0xff_ffff_ffff;
             let kind = bytes[at as usize + 13] & 15;
-            // Behind the tail lies what an earlier use of the file has left: lower numbers, or nothing.
+            // Behind the tail lies what an earlier use of the file has left: lower numbers, or
+            // nothing.
             let follows = seq == before || seq == before + 1;
-            if kind == 0 || kind == PADDING || kind == GAP || !follows || seq >= self.next || end > segment.len {
+            if kind == 0
+                || kind == PADDING
+                || kind == GAP
+                || !follows
+                || seq >= self.next
+                || end > segment.len
+            {
                 break;
             }
             if seq >= self.first {
@@ -165,7 +182,8 @@ impl Base {
     pub(crate) fn check(&self, seq: u64, bytes: &[u8]) {
         assert!(seq < self.next, "message {seq} was never enqueued");
         if seq < self.first {
-            // Passed, and held together with the first that is not: a reader whose place is lost begins there.
+            // Passed, and held together with the first that is not: a reader whose place is lost
+            // begins there.
             return self.messages.check(seq, bytes);
         }
         let at = (seq - self.first) as usize;
@@ -178,21 +196,34 @@ impl Base {
     /// Segment and fragment of each piece of the messages that lie in more than one.
     pub(crate) fn split(&self) -> Vec<(&Segment, Fragment)> {
         let of = |segment| move |fragment: &Fragment| (segment, *fragment);
-        let all: Vec<_> = self.live.iter().flat_map(|segment| segment.fragments.iter().map(of(segment))).collect();
-        all.chunk_by(|a, b| a.1.seq == b.1.seq).filter(|pieces| pieces.len() > 1).flatten().copied().collect()
+        let all: Vec<_> = self
+            .live
+            .iter()
+            .flat_map(|segment| segment.fragments.iter().map(of(segment)))
+            .collect();
+        all.chunk_by(|a, b| a.1.seq == b.1.seq)
+            .filter(|pieces| pieces.len() > 1)
+            .flatten()
+            .copied()
+            .collect()
     }
 
-    /// The messages that damage of the bytes `from..to` of a segment may cost: those touched, and one at each side.
+    /// The messages that damage of the bytes `from..to` of a segment may cost: those touched, and
+    /// one at each side.
     pub(crate) fn cost(&self, segment: usize, from: u64, to: u64) -> RangeInclusive<u64> {
         let fragments = &self.live[segment].fragments;
-        let before = fragments.iter().rfind(|fragment| fragment.end <= from).map(|fragment| fragment.seq);
-        let after = fragments.iter().find(|fragment| fragment.at >= to).map(|fragment| fragment.seq);
-        let mut touched = fragments.iter().filter(|fragment| fragment.at < to && fragment.end > from);
+        let before =
+            fragments.iter().rfind(|fragment| fragment.end <= from).map(|fragment| fragment.seq);
+        let after =
+            fragments.iter().find(|fragment| fragment.at >= to).map(|fragment| fragment.seq);
+        let mut touched =
+            fragments.iter().filter(|fragment| fragment.at < to && fragment.end > from);
         let lower = match touched.next() {
             Some(fragment) => fragment.seq.saturating_sub(1),
             None => before.unwrap_or_else(|| fragments[0].seq.saturating_sub(1)),
         };
-        let upper = match fragments.iter().rfind(|fragment| fragment.at < to && fragment.end > from) {
+        let upper = match fragments.iter().rfind(|fragment| fragment.at < to && fragment.end > from)
+        {
             Some(fragment) => fragment.seq + 1,
             None => after.unwrap_or_else(|| fragments[fragments.len() - 1].seq + 1),
         };
@@ -204,7 +235,8 @@ impl Base {
     }
 }
 
-/// What may be lost, and whether the index was spared (or else places and the next number may not be known exactly).
+/// What may be lost, and whether the index was spared (or else places and the next number may not
+/// be known exactly).
 #[derive(Debug, Clone)]
 pub(crate) struct Verdict {
     pub(crate) lost: RangeInclusive<u64>,
@@ -226,16 +258,36 @@ pub(crate) fn damaged_index() -> Verdict {
 fn mixed() -> Vec<RangeInclusive<usize>> {
     let mut sizes = Vec::new();
     for _ in 0..120 {
-        sizes.extend([0..=40, 0..=40, 0..=40, 24..=300, 24..=300, 24..=300, 24..=300, 24..=300, 24..=2000]);
-        sizes.extend([0..=40, 0..=40, 0..=40, 24..=300, 24..=300, 24..=300, 24..=300, 24..=300, 300..=4000]);
+        sizes.extend([
+            0..=40,
+            0..=40,
+            0..=40,
+            24..=300,
+            24..=300,
+            24..=300,
+            24..=300,
+            24..=300,
+            24..=2000,
+        ]);
+        sizes.extend([
+            0..=40,
+            0..=40,
+            0..=40,
+            24..=300,
+            24..=300,
+            24..=300,
+            24..=300,
+            24..=300,
+            300..=4000,
+        ]);
     }
     sizes.push(150 * KIB..=400 * KIB);
     sizes
 }
 
-/// The three queues: mixed sizes in small and in large arenas, and messages larger than arenas and segments. They are
-/// made once for all tests that run at the same time, and removed with the last of them: what a `static` itself owned
-/// would stay on the disk for ever.
+/// The three queues: mixed sizes in small and in large arenas, and messages larger than arenas and
+/// segments. They are made once for all tests that run at the same time, and removed with the last
+/// of them: what a `static` itself owned would stay on the disk for ever.
 pub(crate) fn bases() -> [Arc<Base>; 3] {
     static BASES: Mutex<[Weak<Base>; 3]> = Mutex::new([Weak::new(), Weak::new(), Weak::new()]);
     let mut kept = BASES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -251,7 +303,9 @@ pub(crate) fn bases() -> [Arc<Base>; 3] {
         // A limit of disk makes the segments shorter than 4 MiB, so that there are more of them.
         base(0, &|| {
             let small = arenas(16 * KIB).max_bytes(8 << 20);
-            let mut made = (6..50).map(|seed| Base::new(small.clone(), Messages::new(seed, &mixed()), 16_000, 10_000));
+            let mut made = (6..50).map(|seed| {
+                Base::new(small.clone(), Messages::new(seed, &mixed()), 16_000, 10_000)
+            });
             made.find(|base| !base.split().is_empty()).expect("a message in two segments")
         }),
         base(1, &|| Base::new(arenas(4 * MIB), Messages::new(2, &mixed()), 16_000, 10_000)),

@@ -1,4 +1,5 @@
-//! A queue of many small messages with a few flipped bytes in its file: what user code meets as gaps.
+//! A queue of many small messages with a few flipped bytes in its file: what user code meets as
+//! gaps.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +9,8 @@ pub(crate) const MESSAGES: u64 = 4000;
 pub(crate) const DAMAGED: [u64; 6] = [0, 7, 1303, 1304, 2999, 3999];
 pub(crate) const WHOLE: u64 = MESSAGES - DAMAGED.len() as u64;
 
-/// Makes it in `dir`. The first message's payload must not be all zeros: it is looked for in the file.
+/// Makes it in `dir`. The first message's payload must not be all zeros: it is looked for in the
+/// file.
 pub(crate) fn make(dir: &Path, payload: impl Fn(u64) -> Vec<u8>) {
     let queue = mmq::Queue::open(dir).unwrap();
     for number in 0..MESSAGES {

@@ -1,7 +1,8 @@
-//! What the fuzz targets run: `fuzz/` drives these bodies by coverage, `tests/fuzz_corpus.rs` over a corpus.
+//! What the fuzz targets run: `fuzz/` drives these bodies by coverage, `tests/fuzz_corpus.rs` over
+//! a corpus.
 //!
-//! Whatever the bytes: the queue opens or says why not, nothing panics or hangs, nothing false is delivered, every number
-//! between delivered ones is told, and new messages go in and come out.
+//! Whatever the bytes: the queue opens or says why not, nothing panics or hangs, nothing false is
+//! delivered, every number between delivered ones is told, and new messages go in and come out.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -53,7 +54,9 @@ fn base() -> &'static Vec<(String, Vec<u8>)> {
             }
         }
         queue.close().expect("closing");
-        let names = fs::read_dir(dir.path()).expect("the files").map(|file| file.expect("a file").file_name());
+        let names = fs::read_dir(dir.path())
+            .expect("the files")
+            .map(|file| file.expect("a file").file_name());
         let mut files: Vec<_> = names
             .map(|name| {
                 let bytes = fs::read(dir.path().join(&name)).expect("a file");
@@ -65,7 +68,8 @@ fn base() -> &'static Vec<(String, Vec<u8>)> {
     })
 }
 
-/// Applies edits `[file][offset: 3 bytes][length][bytes ..]` to those files; a file number of 255 truncates.
+/// Applies edits `[file][offset: 3 bytes][length][bytes ..]` to those files; a file number of 255
+/// truncates.
 fn edited(data: &[u8], wanted: impl Fn(&str) -> bool) -> Vec<(String, Vec<u8>)> {
     let mut files = base().clone();
     let editable: Vec<usize> = (0..files.len()).filter(|at| wanted(&files[*at].0)).collect();
@@ -95,15 +99,16 @@ fn token(dir: &Path) -> Vec<u8> {
     fs::read(dir.join("index")).expect("the index")[TOKEN].to_vec()
 }
 
-/// Opens what was made of the base queue, and drains it to the end: in a copy, whose cache token says so, and as if it were in the
-/// original directory, where the live part is believed.
+/// Opens what was made of the base queue, and drains it to the end: in a copy, whose cache token
+/// says so, and as if it were in the original directory, where the live part is believed.
 fn judge(files: &[(String, Vec<u8>)]) {
     judge_in(&scratch(), files);
     let dir = scratch();
     put(dir.path(), base());
     let copied = token(dir.path());
     options().open(dir.path()).and_then(Queue::close).expect("the base queue opens");
-    let change: Vec<u8> = token(dir.path()).iter().zip(copied).map(|(here, there)| here ^ there).collect();
+    let change: Vec<u8> =
+        token(dir.path()).iter().zip(copied).map(|(here, there)| here ^ there).collect();
     let mut files = files.to_vec();
     for (_, bytes) in files.iter_mut().filter(|(name, _)| name == "index") {
         let token = bytes.iter_mut().skip(TOKEN.start).take(TOKEN.len());
@@ -145,12 +150,18 @@ fn judge_in(dir: &tempfile::TempDir, files: &[(String, Vec<u8>)]) {
                     let seq = message.seq();
                     assert!(seq < MESSAGES, "message {seq} was never enqueued");
                     assert!(*message == content(seq)[..], "message {seq} is not what was enqueued");
-                    assert!(expected.is_none_or(|expected| expected == seq), "{expected:?} came as {seq}");
+                    assert!(
+                        expected.is_none_or(|expected| expected == seq),
+                        "{expected:?} came as {seq}"
+                    );
                     expected = Some(seq + 1);
                 }
                 Ok(None) => break,
                 Err(Error::Gap(gap)) => {
-                    assert!(expected.is_none_or(|expected| expected == gap.first), "{expected:?} told as {gap}");
+                    assert!(
+                        expected.is_none_or(|expected| expected == gap.first),
+                        "{expected:?} told as {gap}"
+                    );
                     expected = Some(gap.last + 1);
                 }
                 Err(error) => panic!("{error}"),

@@ -1,5 +1,5 @@
-//! What the tests share: seeded random numbers, messages that can be recognised, draining, and what the operating
-//! system knows of a directory (mappings, descriptors, disk).
+//! What the tests share: seeded random numbers, messages that can be recognised, draining, and what
+//! the operating system knows of a directory (mappings, descriptors, disk).
 
 #![allow(dead_code, reason = "every test binary compiles this file and uses its own part of it")]
 
@@ -20,15 +20,15 @@ use mmq::{Error, Gap, Message, Queue};
 pub(crate) const KIB: usize = 1 << 10;
 pub(crate) const MIB: usize = 1 << 20;
 
-/// The seed of a test: `MMQ_SEED` when it is set, with `MMQ_SEED=new` a new one, else the test's own, so that a run that
-/// passed passes again. Printed, so that a failure can be replayed.
+/// The seed of a test: `MMQ_SEED` when it is set, with `MMQ_SEED=new` a new one, else the test's
+/// own, so that a run that passed passes again. Printed, so that a failure can be replayed.
 pub(crate) fn seed(test: &str) -> u64 {
     let seed = match std::env::var("MMQ_SEED") {
         Ok(text) if text.trim() == "new" => RandomState::new().build_hasher().finish(),
         Ok(text) => text.trim().parse().expect("MMQ_SEED is a decimal number, or new"),
-        Err(_) => {
-            test.bytes().fold(0x004d_4d51, |seed: u64, byte| (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
-        }
+        Err(_) => test.bytes().fold(0x004d_4d51, |seed: u64, byte| {
+            (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        }),
     };
     println!("{test}: replay with MMQ_SEED={seed}");
     seed
@@ -37,7 +37,9 @@ pub(crate) fn seed(test: &str) -> u64 {
 /// A number from the environment, for counts of cases and rounds.
 pub(crate) fn count(variable: &str, default: u64) -> u64 {
     match std::env::var(variable) {
-        Ok(text) => text.trim().parse().unwrap_or_else(|_| panic!("{variable} is a decimal number")),
+        Ok(text) => {
+            text.trim().parse().unwrap_or_else(|_| panic!("{variable} is a decimal number"))
+        }
         Err(_) => default,
     }
 }
@@ -82,7 +84,8 @@ impl Random {
     }
 }
 
-/// Every message of [`MARKED`] bytes or more begins with this, its key and its length, so it can be found in a file.
+/// Every message of [`MARKED`] bytes or more begins with this, its key and its length, so it can be
+/// found in a file.
 pub(crate) const MARK: [u8; 8] = *b"mmq\xfatst\xfb";
 pub(crate) const MARKED: usize = 24;
 
@@ -186,8 +189,8 @@ impl Drained {
         self.told.iter().filter_map(gap).collect()
     }
 
-    /// The numbers told of, as `first..end`, `None` when nothing was told. Panics unless each number is told of once
-    /// and in order: a message or a gap begins where the one before ended.
+    /// The numbers told of, as `first..end`, `None` when nothing was told. Panics unless each
+    /// number is told of once and in order: a message or a gap begins where the one before ended.
     #[track_caller]
     pub(crate) fn span(&self) -> Option<(u64, u64)> {
         let ends = |told: &Told| match told {
@@ -205,8 +208,8 @@ impl Drained {
     }
 }
 
-/// Dequeues until the queue is empty and hands every message to `check`. Panics when a reader is told more often than
-/// `limit`, and on any error but a gap.
+/// Dequeues until the queue is empty and hands every message to `check`. Panics when a reader is
+/// told more often than `limit`, and on any error but a gap.
 #[track_caller]
 pub(crate) fn drain(queue: &Queue, limit: u64, check: impl FnMut(u64, &[u8])) -> Drained {
     // Each way of taking a message has its turn.
@@ -220,7 +223,10 @@ pub(crate) fn drain(queue: &Queue, limit: u64, check: impl FnMut(u64, &[u8])) ->
                 // Damage is told by the first of the two.
                 let peeked = queue.peek_into(&mut bytes)?;
                 let (before, again) = (bytes.clone(), queue.peek_into(&mut bytes)?);
-                assert!(peeked == again && (peeked.is_none() || before == bytes), "peeked {peeked:?}, then {again:?}");
+                assert!(
+                    peeked == again && (peeked.is_none() || before == bytes),
+                    "peeked {peeked:?}, then {again:?}"
+                );
             }
             2 => drop(queue.peek()?),
             _ => {}
@@ -294,8 +300,8 @@ pub(crate) struct Mapped {
 
 /// This process's mappings of files in `dir` (removed files too), the file called `index` left out.
 ///
-/// The kernel hands `maps` over in pieces and not as one picture: with another thread that maps at the same time, a
-/// mapping that moves can be seen twice. [`mapped_beside`] is for that case.
+/// The kernel hands `maps` over in pieces and not as one picture: with another thread that maps at
+/// the same time, a mapping that moves can be seen twice. [`mapped_beside`] is for that case.
 pub(crate) fn mapped(dir: &Path) -> Mapped {
     let dir = dir.canonicalize().expect("the directory exists");
     let mut mapped = Mapped::default();
@@ -305,7 +311,11 @@ pub(crate) fn mapped(dir: &Path) -> Mapped {
         if !path.starts_with(&dir) || name == "index" || name == "index (deleted)" {
             continue;
         }
-        let (from, to) = line.split_whitespace().next().and_then(|range| range.split_once('-')).expect("a range");
+        let (from, to) = line
+            .split_whitespace()
+            .next()
+            .and_then(|range| range.split_once('-'))
+            .expect("a range");
         let address = |text| u64::from_str_radix(text, 16).expect("an address");
         mapped.count += 1;
         mapped.bytes += address(to) - address(from);
@@ -313,7 +323,8 @@ pub(crate) fn mapped(dir: &Path) -> Mapped {
     mapped
 }
 
-/// As [`mapped`] while other threads map and unmap: the least of three pictures taken one after another.
+/// As [`mapped`] while other threads map and unmap: the least of three pictures taken one after
+/// another.
 pub(crate) fn mapped_beside(dir: &Path) -> Mapped {
     (0..3).map(|_| mapped(dir)).min_by_key(|mapped| mapped.bytes).unwrap_or_default()
 }
@@ -322,20 +333,26 @@ pub(crate) fn mapped_beside(dir: &Path) -> Mapped {
 pub(crate) fn open_files(dir: &Path) -> usize {
     let dir = dir.canonicalize().expect("the directory exists");
     let descriptors = fs::read_dir("/proc/self/fd").expect("/proc/self/fd");
-    let targets = descriptors.flatten().filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
+    let targets =
+        descriptors.flatten().filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
     targets.filter(|target| target.starts_with(&dir)).count()
 }
 
 /// Bytes of disk that the files in `dir` take.
 pub(crate) fn disk(dir: &Path) -> u64 {
     let files = fs::read_dir(dir).expect("the directory exists").flatten();
-    files.filter_map(|file| file.metadata().ok()).filter(|data| data.is_file()).map(|data| data.blocks() * 512).sum()
+    files
+        .filter_map(|file| file.metadata().ok())
+        .filter(|data| data.is_file())
+        .map(|data| data.blocks() * 512)
+        .sum()
 }
 
 /// Names in `dir`, sorted.
 pub(crate) fn names(dir: &Path) -> Vec<String> {
     let files = fs::read_dir(dir).expect("the directory exists").flatten();
-    let mut names: Vec<String> = files.map(|file| file.file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<String> =
+        files.map(|file| file.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }
@@ -343,7 +360,12 @@ pub(crate) fn names(dir: &Path) -> Vec<String> {
 /// The segment files in `dir`, sorted by name: whatever is neither the index nor set aside.
 pub(crate) fn segments(dir: &Path) -> Vec<PathBuf> {
     let is_segment = |name: &String| name != "index" && !name.contains(".damaged");
-    names(dir).into_iter().filter(is_segment).map(|name| dir.join(name)).filter(|path| path.is_file()).collect()
+    names(dir)
+        .into_iter()
+        .filter(is_segment)
+        .map(|name| dir.join(name))
+        .filter(|path| path.is_file())
+        .collect()
 }
 
 /// Copies the files of one directory into another, which is made new.
@@ -369,11 +391,15 @@ pub(crate) fn itself(test: &str) -> Command {
 }
 
 /// Runs `body` in a thread of its own and panics when it does not return: a hang becomes a failure.
-pub(crate) fn within<T: Send + 'static>(limit: Duration, body: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) fn within<T: Send + 'static>(
+    limit: Duration,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> T {
     let (sender, receiver) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         let result = body();
-        // The receiver is gone only when the limit has passed, and then the test has failed already.
+        // The receiver is gone only when the limit has passed, and then the test has failed
+        // already.
         let _ = sender.send(());
         result
     });

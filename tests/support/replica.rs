@@ -1,4 +1,5 @@
-//! A copy of a base that is damaged at one byte, judged, and made whole again, thousands of times a minute.
+//! A copy of a base that is damaged at one byte, judged, and made whole again, thousands of times a
+//! minute.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -31,7 +32,8 @@ fn scratch() -> TempDir {
 }
 
 impl<'b> Replica<'b> {
-    /// A copy; `at_home` it was opened and closed where it is, so that its index is true for that directory.
+    /// A copy; `at_home` it was opened and closed where it is, so that its index is true for that
+    /// directory.
     pub(crate) fn new(base: &'b Base, at_home: bool) -> Replica<'b> {
         let home = scratch();
         let read = |name: String| (name.clone(), fs::read(base.files().join(name)).unwrap());
@@ -42,8 +44,15 @@ impl<'b> Replica<'b> {
         if at_home {
             base.options.clone().open(replica.dir()).unwrap().close().unwrap();
             let dir = replica.dir();
-            replica.files.iter_mut().for_each(|(name, bytes)| *bytes = fs::read(dir.join(name)).unwrap());
-            assert_eq!(names(&dir).len(), replica.files.len(), "opening and closing changes no name");
+            replica
+                .files
+                .iter_mut()
+                .for_each(|(name, bytes)| *bytes = fs::read(dir.join(name)).unwrap());
+            assert_eq!(
+                names(&dir).len(),
+                replica.files.len(),
+                "opening and closing changes no name"
+            );
         }
         replica
     }
@@ -52,8 +61,9 @@ impl<'b> Replica<'b> {
         self.home.path().join("queue")
     }
 
-    /// Makes every file again what it was, and takes away the others. After a flip outside of the index only the file it
-    /// was in, the index and what is written to can have changed: the witness holds the rest.
+    /// Makes every file again what it was, and takes away the others. After a flip outside of the
+    /// index only the file it was in, the index and what is written to can have changed: the
+    /// witness holds the rest.
     pub(crate) fn restore(&mut self, flipped: Option<Place>) {
         const PIECE: usize = 256 << 10;
         let dir = self.dir();
@@ -73,13 +83,22 @@ impl<'b> Replica<'b> {
                 continue;
             }
             let path = dir.join(name);
-            let file = fs::File::options().read(true).write(true).create(true).truncate(false).open(path).unwrap();
+            let file = fs::File::options()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(path)
+                .unwrap();
             let len = file.metadata().unwrap().len();
             for (number, piece) in wanted.chunks(PIECE).enumerate() {
                 let at = (number * PIECE) as u64;
                 self.compared.resize(piece.len(), 0);
                 let is_there = at + piece.len() as u64 <= len;
-                if !is_there || file.read_exact_at(&mut self.compared, at).is_err() || self.compared != piece {
+                if !is_there
+                    || file.read_exact_at(&mut self.compared, at).is_err()
+                    || self.compared != piece
+                {
                     file.write_all_at(piece, at).unwrap();
                 }
             }
@@ -109,9 +128,12 @@ impl<'b> Replica<'b> {
         // A flip in the index may have cost the witness its place, and then space is given back.
         let all_held = self.files[place.file].0 != "index";
         for (number, (name, bytes)) in self.files.iter().enumerate() {
-            let is_held = *name == "index" || all_held && self.base.live.iter().any(|segment| segment.name == *name);
-            let aside: Vec<_> =
-                now.iter().filter(|other| other.starts_with(name) && other.len() > name.len()).collect();
+            let is_held = *name == "index"
+                || all_held && self.base.live.iter().any(|segment| segment.name == *name);
+            let aside: Vec<_> = now
+                .iter()
+                .filter(|other| other.starts_with(name) && other.len() > name.len())
+                .collect();
             assert!(aside.len() <= 1, "{aside:?}");
             assert!(!is_held || !aside.is_empty() || now.contains(name), "{name} is gone");
             for aside in aside {
@@ -133,7 +155,8 @@ impl<'b> Replica<'b> {
 
     /// Every byte of every segment header, and of every part of the index.
     pub(crate) fn headers(&self, with_index: bool) -> Vec<Place> {
-        // As `src/format/mod.rs` lists the parts; of the consumers' rows the ones in use and the first free one.
+        // As `src/format/mod.rs` lists the parts; of the consumers' rows the ones in use and the
+        // first free one.
         let parts = [0..64, 1024..1216, 2048..4288, 4608..8064, 8192..8704, 8704..12160];
         let rows = 12288..12288 + 384 * (self.base.readers.len() as u64 + 2);
         let index: Vec<u64> = parts.into_iter().chain([rows, 36864..40960]).flatten().collect();

@@ -5,12 +5,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Bytes of disk or length, whichever is more, of all files in the directory. Looked at until two pictures taken one after
-/// the other are the same: files come and go meanwhile.
+/// Bytes of disk or length, whichever is more, of all files in the directory. Looked at until two
+/// pictures taken one after the other are the same: files come and go meanwhile.
 pub(crate) fn taken(dir: &Path) -> u64 {
     let picture = || {
         let files = std::fs::read_dir(dir).ok()?.flatten().filter_map(|file| file.metadata().ok());
-        let mut files: Vec<_> = files.map(|file| (file.ino(), file.len().max(file.blocks() * 512))).collect();
+        let mut files: Vec<_> =
+            files.map(|file| (file.ino(), file.len().max(file.blocks() * 512))).collect();
         files.sort_unstable();
         Some(files)
     };

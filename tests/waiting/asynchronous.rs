@@ -89,7 +89,8 @@ fn a_future_polled_within_the_closure_of_enqueue_with_is_refused_and_may_be_drop
         assert!(poll(&mut waiting, &waker).is_pending());
         queue
             .enqueue_with(1, |_| {
-                let refused = |answer| matches!(answer, Poll::Ready(Err(mmq::Error::InvalidArgument { .. })));
+                let refused =
+                    |answer| matches!(answer, Poll::Ready(Err(mmq::Error::InvalidArgument { .. })));
                 assert!(refused(poll(&mut polled, Waker::noop())));
                 assert!(refused(poll(&mut queue.recv(), Waker::noop())));
                 drop(dropped);
@@ -97,24 +98,33 @@ fn a_future_polled_within_the_closure_of_enqueue_with_is_refused_and_may_be_drop
             .unwrap();
         // Both have left the line since: who still stands in it was told.
         assert_eq!(woken.0.load(Ordering::SeqCst), 1);
-        assert!(matches!(poll(&mut waiting, &waker), Poll::Ready(Ok(message)) if message.seq() == 0));
+        assert!(
+            matches!(poll(&mut waiting, &waker), Poll::Ready(Ok(message)) if message.seq() == 0)
+        );
     });
 }
 
 #[test]
 fn a_dropped_future_changes_nothing_and_passes_its_wake_on() {
     let (_dir, queue) = open();
-    let wakes: Vec<Arc<Counting>> = (0..2).map(|_| Arc::new(Counting(AtomicUsize::new(0)))).collect();
+    let wakes: Vec<Arc<Counting>> =
+        (0..2).map(|_| Arc::new(Counting(AtomicUsize::new(0)))).collect();
     let wakers: Vec<Waker> = wakes.iter().map(|wake| Waker::from(Arc::clone(wake))).collect();
     let (mut first, mut second) = (queue.recv(), queue.recv());
     assert!(poll(&mut first, &wakers[0]).is_pending());
     assert!(poll(&mut second, &wakers[1]).is_pending());
     queue.enqueue("a").unwrap();
-    assert_eq!((wakes[0].0.load(Ordering::SeqCst), wakes[1].0.load(Ordering::SeqCst)), (1, 0), "the first in line");
+    assert_eq!(
+        (wakes[0].0.load(Ordering::SeqCst), wakes[1].0.load(Ordering::SeqCst)),
+        (1, 0),
+        "the first in line"
+    );
     drop(first);
     assert_eq!(wakes[1].0.load(Ordering::SeqCst), 1, "the next one is told");
     assert_eq!(queue.len(), 1, "nothing was taken");
-    assert!(matches!(poll(&mut second, &wakers[1]), Poll::Ready(Ok(message)) if message.seq() == 0));
+    assert!(
+        matches!(poll(&mut second, &wakers[1]), Poll::Ready(Ok(message)) if message.seq() == 0)
+    );
     drop(queue.recv());
     let mut never = queue.recv();
     assert!(poll(&mut never, &wakers[0]).is_pending());
@@ -123,7 +133,8 @@ fn a_dropped_future_changes_nothing_and_passes_its_wake_on() {
     assert_eq!(queue.dequeue().unwrap().unwrap().seq(), 1);
 }
 
-/// One that waits for a delivery and may not have any more stands before one that may take the message.
+/// One that waits for a delivery and may not have any more stands before one that may take the
+/// message.
 #[test]
 fn a_stream_that_cannot_begin_tells_why_and_ends() {
     let (_dir, queue) = open();
@@ -148,7 +159,8 @@ fn a_future_that_may_have_no_more_passes_its_wake_on() {
         queue.set_max_in_flight(1).unwrap();
         queue.enqueue("in flight").unwrap();
         let held = queue.receive().unwrap();
-        let wakes: Vec<Arc<Counting>> = (0..2).map(|_| Arc::new(Counting(AtomicUsize::new(0)))).collect();
+        let wakes: Vec<Arc<Counting>> =
+            (0..2).map(|_| Arc::new(Counting(AtomicUsize::new(0)))).collect();
         let wakers: Vec<Waker> = wakes.iter().map(|wake| Waker::from(Arc::clone(wake))).collect();
         let (mut first, mut second) = (queue.recv_delivery(), queue.recv());
         let mut kept = None;
@@ -169,7 +181,9 @@ fn a_future_that_may_have_no_more_passes_its_wake_on() {
             }
         }
         assert_eq!(wakes[1].0.load(Ordering::SeqCst), 1, "{end}: the next one is told");
-        assert!(matches!(poll(&mut second, &wakers[1]), Poll::Ready(Ok(message)) if message.seq() == 1));
+        assert!(
+            matches!(poll(&mut second, &wakers[1]), Poll::Ready(Ok(message)) if message.seq() == 1)
+        );
         drop((held, kept));
     }
 }
@@ -190,13 +204,16 @@ fn a_waker_that_panics_keeps_nobody_asleep_and_is_nothing_to_the_producer() {
     assert_eq!(queue.enqueue("a").unwrap(), 0);
     assert_eq!(woken.0.load(Ordering::SeqCst), 1);
     drop(second);
-    assert!(matches!(poll(&mut first, Waker::noop()), Poll::Ready(Ok(message)) if message.seq() == 0));
+    assert!(
+        matches!(poll(&mut first, Waker::noop()), Poll::Ready(Ok(message)) if message.seq() == 0)
+    );
 }
 
 #[test]
 fn the_newest_waker_is_woken() {
     let (_dir, queue) = open();
-    let wakes: Vec<Arc<Counting>> = (0..2).map(|_| Arc::new(Counting(AtomicUsize::new(0)))).collect();
+    let wakes: Vec<Arc<Counting>> =
+        (0..2).map(|_| Arc::new(Counting(AtomicUsize::new(0)))).collect();
     let mut future = queue.recv();
     assert!(poll(&mut future, &Waker::from(Arc::clone(&wakes[0]))).is_pending());
     assert!(poll(&mut future, &Waker::from(Arc::clone(&wakes[1]))).is_pending());
@@ -223,7 +240,8 @@ fn closing_ends_futures_and_streams() {
     });
 }
 
-/// Executors may do anything when the last clone of a waker goes: it owns the task, and so the futures in it.
+/// Executors may do anything when the last clone of a waker goes: it owns the task, and so the
+/// futures in it.
 #[test]
 fn a_waker_may_take_other_futures_with_it() {
     struct Owning(#[allow(dead_code, reason = "dropped with it")] mmq::Recv);

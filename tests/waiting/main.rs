@@ -1,5 +1,5 @@
-//! Waiting readers: woken by any enqueue, by the end of the queue, in turn; futures under two executors; a descriptor that
-//! says whether a message waits.
+//! Waiting readers: woken by any enqueue, by the end of the queue, in turn; futures under two
+//! executors; a descriptor that says whether a message waits.
 
 #![cfg(unix)]
 
@@ -42,9 +42,13 @@ fn a_waiter_that_may_have_no_more_does_not_keep_the_news_from_the_one_behind_it(
     queue.enqueue("in flight").unwrap();
     let held = consumer.receive().unwrap();
     std::thread::scope(|scope| {
-        let receiver = scope.spawn(|| consumer.receive_timeout(Duration::from_secs(600)).unwrap().map(|it| it.seq()));
+        let receiver = scope.spawn(|| {
+            consumer.receive_timeout(Duration::from_secs(600)).unwrap().map(|it| it.seq())
+        });
         std::thread::sleep(Duration::from_millis(100));
-        let waiter = scope.spawn(|| consumer.dequeue_timeout(Duration::from_secs(20)).unwrap().map(|it| it.seq()));
+        let waiter = scope.spawn(|| {
+            consumer.dequeue_timeout(Duration::from_secs(20)).unwrap().map(|it| it.seq())
+        });
         std::thread::sleep(Duration::from_millis(100));
         queue.enqueue("next").unwrap();
         assert_eq!(waiter.join().unwrap(), Some(1));
@@ -60,7 +64,11 @@ fn every_waiter_of_every_consumer_is_woken_by_any_kind_of_enqueue() {
     within(Duration::from_secs(120), || {
         for flush in [None, Some(1)] {
             let dir = tempfile::tempdir().unwrap();
-            let queue = Options::new().arena_size(64 << 10).flush_every_ops(flush).open(dir.path()).unwrap();
+            let queue = Options::new()
+                .arena_size(64 << 10)
+                .flush_every_ops(flush)
+                .open(dir.path())
+                .unwrap();
             let total = 300u64;
             std::thread::scope(|scope| {
                 let counts: Vec<_> = (0..9)
@@ -70,7 +78,10 @@ fn every_waiter_of_every_consumer_is_woken_by_any_kind_of_enqueue() {
                             let mut count = 0;
                             loop {
                                 let came = match waiter % 2 {
-                                    0 => consumer.dequeue_timeout(LONG).unwrap().map(|m| m.into_vec()),
+                                    0 => consumer
+                                        .dequeue_timeout(LONG)
+                                        .unwrap()
+                                        .map(|m| m.into_vec()),
                                     _ => consumer.receive_timeout(LONG).unwrap().map(|d| {
                                         let bytes = d.to_vec();
                                         d.ack().unwrap();
@@ -102,7 +113,8 @@ fn every_waiter_of_every_consumer_is_woken_by_any_kind_of_enqueue() {
                     }
                 }
                 queue.enqueue_batch(["end", "end", "end"]).unwrap();
-                let counts: Vec<u64> = counts.into_iter().map(|waiter| waiter.join().unwrap()).collect();
+                let counts: Vec<u64> =
+                    counts.into_iter().map(|waiter| waiter.join().unwrap()).collect();
                 for consumer in 0..3 {
                     let of: u64 = (0..9).filter(|n| n % 3 == consumer).map(|n| counts[n]).sum();
                     assert_eq!(of, sent, "{counts:?}");
@@ -134,7 +146,8 @@ fn waiters_are_served_in_turn() {
             // One message at a time: whoever has waited longest gets it.
             for sent in 0..total {
                 queue.enqueue("m").unwrap();
-                while counts.iter().map(|count| count.load(Ordering::Relaxed)).sum::<u64>() <= sent {
+                while counts.iter().map(|count| count.load(Ordering::Relaxed)).sum::<u64>() <= sent
+                {
                     std::thread::yield_now();
                 }
                 if sent % 10 == 0 {
@@ -169,7 +182,8 @@ fn closing_wakes_everybody_with_closed() {
     });
 }
 
-/// A handle of a consumer, or a future, does not keep the queue open; and whoever waits by one is told.
+/// A handle of a consumer, or a future, does not keep the queue open; and whoever waits by one is
+/// told.
 #[test]
 fn dropping_the_queue_is_the_end_of_its_consumers() {
     within(Duration::from_secs(30), || {
@@ -245,7 +259,10 @@ fn a_waiter_that_gives_up_passes_its_news_on() {
                 scope.spawn(move || {
                     for _ in 0..400 {
                         let wait = Duration::from_micros(50);
-                        taken.fetch_add(consumer.dequeue_timeout(wait).unwrap().is_some().into(), Ordering::Relaxed);
+                        taken.fetch_add(
+                            consumer.dequeue_timeout(wait).unwrap().is_some().into(),
+                            Ordering::Relaxed,
+                        );
                     }
                 });
             }
@@ -270,7 +287,10 @@ fn a_waiter_that_gives_up_passes_its_news_on() {
 fn readable(fd: std::os::fd::BorrowedFd<'_>, wait: Duration) -> bool {
     use rustix::event::{PollFd, PollFlags, poll};
     let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    let timeout = rustix::event::Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
+    let timeout = rustix::event::Timespec {
+        tv_sec: wait.as_secs() as i64,
+        tv_nsec: i64::from(wait.subsec_nanos()),
+    };
     poll(&mut polled, Some(&timeout)).unwrap() == 1
 }
 
@@ -283,7 +303,10 @@ fn the_descriptor_is_readable_exactly_while_messages_wait() {
     queue.enqueue("a").unwrap();
     queue.enqueue("b").unwrap();
     assert!(readable(fd, Duration::ZERO));
-    assert!(readable(other.ready_fd().unwrap(), Duration::ZERO), "asked for when messages wait already");
+    assert!(
+        readable(other.ready_fd().unwrap(), Duration::ZERO),
+        "asked for when messages wait already"
+    );
     queue.dequeue().unwrap().unwrap();
     assert!(readable(fd, Duration::ZERO), "level-triggered: one still waits");
     queue.peek().unwrap().unwrap();

@@ -32,7 +32,10 @@ fn a_foreign_file_keeps_its_name() {
     let bench = Bench::new(None);
     bench.storage.write_file(&format::segment_name(0), b"somebody's");
     let segment = bench.append(1).unwrap();
-    assert_eq!((segment.slot, bench.storage.read_file(&format::segment_name(0))), (1, b"somebody's".to_vec()));
+    assert_eq!(
+        (segment.slot, bench.storage.read_file(&format::segment_name(0))),
+        (1, b"somebody's".to_vec())
+    );
 }
 
 #[test]
@@ -45,7 +48,10 @@ fn the_limit_is_kept_to_the_byte_and_what_is_refused_changes_nothing() {
         assert_eq!(made, fits, "{limit}");
         let used = bench.segments.list().limited_bytes() + bench.index.len();
         let error = bench.append(LEN).unwrap_err();
-        assert!(matches!(error, Error::Full { option: "max_bytes", used: told, .. } if told == used), "{error}");
+        assert!(
+            matches!(error, Error::Full { option: "max_bytes", used: told, .. } if told == used),
+            "{error}"
+        );
         assert_eq!((bench.counts(), rows_count(&bench)), ([fits, 0, 0], true));
         // What every consumer has passed makes room at once: it is settled first.
         if fits > 1 {
@@ -68,7 +74,10 @@ fn where_there_is_no_room_ahead_a_segment_makes_do_with_what_is_needed() {
     let full = bench.segments.extend(&bench.context(), &segment, 7 * 4096).unwrap_err();
     assert!(full.is_full() && segment.allocated() == 3 * 4096);
     let row = bench.segments.list().live[0].header;
-    assert_eq!((row.allocated, segment.allocated_end()), (3 * 4096, 3 * 4096 - format::SEGMENT_HEADER_LEN));
+    assert_eq!(
+        (row.allocated, segment.allocated_end()),
+        (3 * 4096, 3 * 4096 - format::SEGMENT_HEADER_LEN)
+    );
     // The row says it too, and counts.
     let image = IndexImage::read(&bench.storage.read_file(INDEX_NAME), &ID);
     assert_eq!((image.segments[0].1.allocated, rows_count(&bench)), (3 * 4096, true));

@@ -8,7 +8,9 @@ fn live_segments_stand_in_the_order_of_their_positions_and_a_position_lies_in_on
     bench.pass(2);
     let list = bench.segments.list();
     let live: Vec<SegmentHeader> = list.live.iter().map(|row| row.header).collect();
-    assert!(live.windows(2).all(|pair| pair[0].end() == pair[1].base && pair[0].life < pair[1].life));
+    assert!(
+        live.windows(2).all(|pair| pair[0].end() == pair[1].base && pair[0].life < pair[1].life)
+    );
     for header in &live {
         for position in [header.base, header.end() - 8] {
             assert_eq!(list.at(position).map(|row| row.header.life), Some(header.life));
@@ -40,7 +42,11 @@ fn what_is_not_synced_keeps_its_descriptor_until_it_was_synced_through_it() {
     let opened = bench.storage.call_count(Call::Open);
     let first = list.next_unsynced(&bench.storage, 0, u64::MAX).unwrap();
     assert_eq!((first.row.header.base, first.is_full, list.count_unsynced()), (0, true, 3));
-    assert_eq!(bench.storage.call_count(Call::Open), opened, "the descriptor that was open all the time");
+    assert_eq!(
+        bench.storage.call_count(Call::Open),
+        opened,
+        "the descriptor that was open all the time"
+    );
     let segment = first.opened.unwrap();
     // Somebody stores to it after the sync began: that sync says nothing of it.
     list.note_store(&segment);
@@ -49,7 +55,13 @@ fn what_is_not_synced_keeps_its_descriptor_until_it_was_synced_through_it() {
     let again = list.next_unsynced(&bench.storage, 0, u64::MAX).unwrap();
     list.note_synced(&again.row);
     drop((segment, again));
-    assert_eq!((list.count_unsynced(), list.open.iter().filter(|(_, open)| open.strong_count() > 0).count()), (2, 2));
+    assert_eq!(
+        (
+            list.count_unsynced(),
+            list.open.iter().filter(|(_, open)| open.strong_count() > 0).count()
+        ),
+        (2, 2)
+    );
     assert_eq!(list.first_unsynced(u64::MAX), list.live[1].header.base);
     // The tail is about to be stored to.
     let from = list.live[2].header.base;
@@ -62,7 +74,10 @@ fn what_was_found_and_may_not_be_on_the_disk_is_held_as_far_as_descriptors_go() 
     let bench = Bench::new(None);
     bench.append_all(5);
     let live = bench.segments.list().live.clone();
-    let found = Found { live: live.iter().map(|row| Row::new(row.slot, row.header)).collect(), ..Found::default() };
+    let found = Found {
+        live: live.iter().map(|row| Row::new(row.slot, row.header)).collect(),
+        ..Found::default()
+    };
     let segments: Segments<SimStorage> = Segments::new(found);
     MOST_UNSYNCED_HERE.set(Some(2));
     segments.note_found_unsynced(&bench.storage, live[1].header.base, live[4].header.base);

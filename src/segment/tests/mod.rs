@@ -1,4 +1,5 @@
-//! The segment allocator alone, on a simulated disk: its list, what becomes of drained segments, how files grow.
+//! The segment allocator alone, on a simulated disk: its list, what becomes of drained segments,
+//! how files grow.
 
 mod grow;
 mod list;

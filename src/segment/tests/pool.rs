@@ -22,7 +22,8 @@ fn get(pool: &Pool, file: &SimFile, life: u64, number: u64, user: User) -> Optio
 #[test]
 fn no_more_windows_are_mapped_than_the_cap_says_and_who_got_none_gets_the_next_that_is_let_go() {
     let (storage, file, pool) = pool(3);
-    let mut held: Vec<_> = (0..3).map(|number| get(&pool, &file, 1, number, User::Writer).unwrap()).collect();
+    let mut held: Vec<_> =
+        (0..3).map(|number| get(&pool, &file, 1, number, User::Writer).unwrap()).collect();
     assert!(get(&pool, &file, 1, 3, User::Writer).is_none(), "all are in use");
     assert!(get(&pool, &file, 1, 1, User::Writer).is_some(), "what is mapped is shared");
     assert_eq!((pool.usage(), storage.call_count(Call::Map)), ((3, 3 * WINDOW), 3));

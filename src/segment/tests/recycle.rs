@@ -29,7 +29,8 @@ fn a_drained_segment_goes_to_the_spares_or_out_only_when_the_place_behind_it_is_
             assert_eq!(bench.counts(), [1, 0, 6]);
             break;
         };
-        let live = headers(&killed).iter().filter(|header| header.state == SegmentState::Live).count();
+        let live =
+            headers(&killed).iter().filter(|header| header.state == SegmentState::Live).count();
         if live < 9 {
             moments += 1;
             assert_eq!(durable_place(&killed), ends[7], "call {nth} (R8)");
@@ -51,7 +52,10 @@ fn a_spare_says_so_in_its_header_and_begins_another_life_with_another_salt() {
     let allocated = bench.storage.call_count(Call::Allocate);
     let segment = bench.append(1).unwrap();
     let after = bench.headers()[0];
-    assert_eq!((segment.slot, after.state, after.life, after.base), (0, SegmentState::Live, 3, 2 * before.end()));
+    assert_eq!(
+        (segment.slot, after.state, after.life, after.base),
+        (0, SegmentState::Live, 3, 2 * before.end())
+    );
     assert!(after.seed() != before.seed() && after.salt != before.salt);
     assert_eq!(bench.storage.call_count(Call::Allocate), allocated, "its space is there");
     assert!(!segment.is_fresh(LEN - 1) && bench.counts() == [2, 0, 0]);
@@ -64,7 +68,8 @@ fn a_segment_that_somebody_has_open_is_removed_and_never_used_again() {
         let segment = bench.append(1).unwrap();
         bench.append_all(1);
         let life = segment.header.life;
-        let window = bench.pool.get(&segment.file, life, 0, LEN, || LEN, User::Reader).unwrap().unwrap();
+        let window =
+            bench.pool.get(&segment.file, life, 0, LEN, || LEN, User::Reader).unwrap().unwrap();
         let _lent = lent.then_some(window);
         let _open = (!lent).then_some(segment);
         bench.pass(1);
@@ -93,7 +98,8 @@ fn bytes_of_a_removed_file_count_on_the_disk_and_not_against_the_limit_until_it_
 }
 
 #[test]
-fn a_drained_segment_that_cannot_be_marked_is_removed_and_one_that_cannot_be_removed_stays_counted() {
+fn a_drained_segment_that_cannot_be_marked_is_removed_and_one_that_cannot_be_removed_stays_counted()
+{
     let bench = Bench::new(None);
     bench.append_all(2);
     bench.pass(1);
@@ -137,7 +143,14 @@ fn where_all_that_is_drained_leaves_the_directory_a_spare_says_how_far_that_goes
     bench.pass(3);
     bench.settle().unwrap();
     assert_eq!(bench.counts(), [4, 0, 2]);
-    let held = |state| bench.headers().iter().filter(|header| header.state == state).map(|header| header.held).max();
+    let held = |state| {
+        bench
+            .headers()
+            .iter()
+            .filter(|header| header.state == state)
+            .map(|header| header.held)
+            .max()
+    };
     assert_eq!(held(SegmentState::Spare), Some(5 * HELD));
 }
 

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Each missing number has one cause, the one it was given up for, whatever came before and after; also for a consumer
-/// that was away all the time, after a reopening and after a death.
+/// Each missing number has one cause, the one it was given up for, whatever came before and after;
+/// also for a consumer that was away all the time, after a reopening and after a death.
 #[test]
 fn what_was_dropped_and_what_had_expired_are_told_apart() {
     for end in ["goes on", "reopened", "killed", "power cut"] {
@@ -61,7 +61,8 @@ fn what_was_dropped_and_what_had_expired_are_told_apart() {
         let aged = Aged { storage, engine };
         // Two runs are told as they were: those before with the cause of the first of the two.
         let kept = 2;
-        let mut runs: Vec<usize> = (1..causes.len()).filter(|at| causes[*at] != causes[*at - 1]).collect();
+        let mut runs: Vec<usize> =
+            (1..causes.len()).filter(|at| causes[*at] != causes[*at - 1]).collect();
         runs.push(causes.len());
         assert!(runs.len() > kept, "{end}: {} runs", runs.len());
         let first = runs[runs.len() - kept];

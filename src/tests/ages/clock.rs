@@ -49,7 +49,8 @@ fn what_bears_a_time_to_come_does_not_stay_for_ever() {
     }
 }
 
-/// Whatever was written without an age is as young as what was begun behind it, or as the run that looks at it.
+/// Whatever was written without an age is as young as what was begun behind it, or as the run that
+/// looks at it.
 #[test]
 fn ages_may_be_turned_on_and_off() {
     let aged = Aged::new();

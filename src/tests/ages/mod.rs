@@ -1,4 +1,5 @@
-//! Ages by a clock that the test turns: what is given up is old enough, and what is too old does not stay.
+//! Ages by a clock that the test turns: what is given up is old enough, and what is too old does
+//! not stay.
 
 mod causes;
 mod clock;
@@ -87,8 +88,9 @@ impl Aged {
         Aged::open(self.storage, options)
     }
 
-    /// Reads all there is: each number that does not come is told with its own cause, but that what is still held at `tail` has
-    /// expired, and what lies behind was reserved. The next number, and how many messages came.
+    /// Reads all there is: each number that does not come is told with its own cause, but that what
+    /// is still held at `tail` has expired, and what lies behind was reserved. The next number, and
+    /// how many messages came.
     fn read_all(&self, causes: &[GapCause], tail: u64, end: &str) -> (u64, u64) {
         let mut next = 0;
         let mut came = 0;
@@ -97,12 +99,14 @@ impl Aged {
                 Err(gap) => {
                     assert_eq!(gap.first, next, "{end}");
                     for seq in gap.first..=gap.last {
-                        // What is still held is too old by the reader's own look; and behind it nothing was ever given out.
+                        // What is still held is too old by the reader's own look; and behind it
+                        // nothing was ever given out.
                         let held = if seq < tail { GapCause::Expired } else { GapCause::Reserved };
                         let cause = causes.get(seq as usize).copied().unwrap_or(held);
                         assert_eq!(gap.cause, cause, "{end}: {seq} within {gap:?}");
                     }
-                    let whole = causes.get(gap.last as usize + 1).is_none_or(|cause| *cause != gap.cause);
+                    let whole =
+                        causes.get(gap.last as usize + 1).is_none_or(|cause| *cause != gap.cause);
                     assert!(whole, "{end}: {gap:?} was cut in two");
                     next = gap.last + 1;
                 }
@@ -120,8 +124,9 @@ fn gap(first: u64, last: u64) -> Gap {
     Gap { first, last, cause: GapCause::Expired }
 }
 
-/// At random, with openings in order and after deaths in between. Every second time the clock jumps, too: then nothing is
-/// given up earlier than by as much as it jumped forward, and nothing stays for ever.
+/// At random, with openings in order and after deaths in between. Every second time the clock
+/// jumps, too: then nothing is given up earlier than by as much as it jumped forward, and nothing
+/// stays for ever.
 #[test]
 fn a_message_lives_for_its_age_and_at_most_an_eighth_longer() {
     for seed in 0..20 {
@@ -150,7 +155,11 @@ fn a_message_lives_for_its_age_and_at_most_an_eighth_longer() {
                     aged.pass(by);
                     let oldest = aged.engine.core.oldest_seq.load(Ordering::Relaxed);
                     if let Some((at, _)) = written.get(&oldest).filter(|_| !jumps) {
-                        assert!(now - at < AGE + SPAN, "seed {seed}: {oldest} is {} ms old", now - at);
+                        assert!(
+                            now - at < AGE + SPAN,
+                            "seed {seed}: {oldest} is {} ms old",
+                            now - at
+                        );
                     }
                 }
                 8 if rng.percent(20) => aged = aged.reopen(&roomy),
@@ -175,7 +184,9 @@ fn a_message_lives_for_its_age_and_at_most_an_eighth_longer() {
                         assert_eq!(seq, next, "seed {seed}");
                         next += 1;
                     }
-                    Ok(None) => assert_eq!(next, aged.engine.core.committed_spot().seq, "seed {seed}"),
+                    Ok(None) => {
+                        assert_eq!(next, aged.engine.core.committed_spot().seq, "seed {seed}")
+                    }
                     Err(gap) => {
                         assert_eq!(gap.first, next, "seed {seed}");
                         // Or nothing but numbers that a power cut left reserved.
@@ -227,7 +238,12 @@ fn the_only_segment_expires_though_nobody_writes_or_reads() {
         assert_eq!(aged.next(), Err(gap(2, 9)), "{end}");
         let aged = if end == "closed" { aged.reopen(&options()) } else { aged };
         // Behind it may be what a power cut left reserved.
-        assert!(aged.rest_of("").iter().all(|told| told.is_err_and(|gap| gap.cause == GapCause::Reserved)), "{end}");
+        assert!(
+            aged.rest_of("")
+                .iter()
+                .all(|told| told.is_err_and(|gap| gap.cause == GapCause::Reserved)),
+            "{end}"
+        );
         assert!(aged.rest_of("other").starts_with(&[Err(gap(0, 9))]), "{end}");
         let seq = aged.put(3, 500) - 2;
         assert!(seq == 10 || end == "power cut");
@@ -306,7 +322,8 @@ fn deliveries_in_flight_stay_with_who_has_them() {
     let standing = aged.standing("");
     let handed: Vec<_> = (0..3)
         .map(|seq| {
-            let (message, handed) = aged.engine.receive(&standing, reading::AsMessage).unwrap().unwrap();
+            let (message, handed) =
+                aged.engine.receive(&standing, reading::AsMessage).unwrap().unwrap();
             assert_eq!(message.seq(), seq);
             (message, handed)
         })
@@ -342,7 +359,8 @@ fn an_empty_segment_does_not_make_messages_old() {
     }
 }
 
-/// Wherever the process or the power dies: numbers are told once, in order, and what is told as expired is old enough.
+/// Wherever the process or the power dies: numbers are told once, in order, and what is told as
+/// expired is old enough.
 #[test]
 fn a_death_while_the_tail_expires_loses_nothing_else() {
     let mut met = [0; 2];
@@ -367,24 +385,36 @@ fn a_death_while_the_tail_expires_loses_nothing_else() {
             }
             let Some(dead) = aged.storage.frozen() else { break };
             met[in_store] += 1;
-            for (cut, dead) in
-                [(true, dead.power_cut(nth)), (true, dead.power_cut_losing_all()), (false, dead.process_kill())]
-            {
+            for (cut, dead) in [
+                (true, dead.power_cut(nth)),
+                (true, dead.power_cut_losing_all()),
+                (false, dead.process_kill()),
+            ] {
                 let told = Aged::open(dead, &options()).rest_of("");
-                let mut next = told.first().map_or(60, |told| told.map_or_else(|gap| gap.first, |seq| seq));
+                let mut next =
+                    told.first().map_or(60, |told| told.map_or_else(|gap| gap.first, |seq| seq));
                 for told in told {
                     let (first, last) = match told {
                         Ok(seq) => (seq, seq),
                         Err(gap) => {
                             let is_sound = match gap.cause {
                                 GapCause::Expired => gap.last < 60,
-                                _ => cut && gap.cause != GapCause::Damaged && (!flushed || gap.first >= 60),
+                                _ => {
+                                    cut && gap.cause != GapCause::Damaged
+                                        && (!flushed || gap.first >= 60)
+                                }
                             };
-                            assert!(is_sound, "moment {nth}, {in_store}, flushed {flushed}, cut {cut}: {gap:?}");
+                            assert!(
+                                is_sound,
+                                "moment {nth}, {in_store}, flushed {flushed}, cut {cut}: {gap:?}"
+                            );
                             (gap.first, gap.last)
                         }
                     };
-                    assert_eq!(first, next, "moment {nth}, {in_store}, flushed {flushed}, cut {cut}");
+                    assert_eq!(
+                        first, next,
+                        "moment {nth}, {in_store}, flushed {flushed}, cut {cut}"
+                    );
                     next = last + 1;
                 }
                 assert!(cut && !flushed || next >= 60, "moment {nth}, {in_store}: ends at {next}");

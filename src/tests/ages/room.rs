@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// A segment could be ten times as long as the disk is large, and one is all that it holds. Nobody reads.
+/// A segment could be ten times as long as the disk is large, and one is all that it holds. Nobody
+/// reads.
 #[test]
 fn a_full_disk_of_what_is_too_old_takes_messages_again() {
     for (on_full, every) in [
@@ -11,7 +12,8 @@ fn a_full_disk_of_what_is_too_old_takes_messages_again() {
         (OnFull::Wait(Some(Duration::ZERO)), None),
         (OnFull::DropOldest, None),
     ] {
-        let options = Options::new().arena_size(4 << 20).max_age(Duration::from_millis(AGE)).on_full(on_full);
+        let options =
+            Options::new().arena_size(4 << 20).max_age(Duration::from_millis(AGE)).on_full(on_full);
         let storage = SimStorage::new(1).with_file_capacity(4 << 20);
         storage.set_capacity(Some(400 << 10));
         let aged = Aged::open(storage, &options.flush_every_ops(every));
@@ -21,12 +23,17 @@ fn a_full_disk_of_what_is_too_old_takes_messages_again() {
             let mut tail = first;
             let full = loop {
                 match aged.engine.enqueue(&[7; 3000]) {
-                    Ok(seq) if aged.engine.core.gaps.given_up.lock().dropped <= first => tail = seq + 1,
+                    Ok(seq) if aged.engine.core.gaps.given_up.lock().dropped <= first => {
+                        tail = seq + 1
+                    }
                     other => break other,
                 }
             };
             assert!(full.is_ok() == (on_full == OnFull::DropOldest), "{full:?}");
-            assert!(tail > first + 50 && aged.live() == 1, "{on_full:?}, {round}: {first} .. {tail}");
+            assert!(
+                tail > first + 50 && aged.live() == 1,
+                "{on_full:?}, {round}: {first} .. {tail}"
+            );
             if let Ok(seq) = full {
                 tail = seq + 1;
             }
@@ -34,7 +41,10 @@ fn a_full_disk_of_what_is_too_old_takes_messages_again() {
             first = tail;
         }
         let told = aged.rest_of("slow");
-        assert!(told.iter().all(|told| told.is_ok_and(|seq| seq + 200 > first) || told.is_err()), "{told:?}");
+        assert!(
+            told.iter().all(|told| told.is_ok_and(|seq| seq + 200 > first) || told.is_err()),
+            "{told:?}"
+        );
         assert!(aged.engine.core.gaps.given_up.lock().expired > 0, "{on_full:?}");
     }
 }
@@ -66,8 +76,8 @@ fn where_there_is_no_room_for_another_segment_the_tail_takes_what_fits() {
     }
 }
 
-/// A batch takes longer to write than messages live, the first time or each time, and there is no room for it: it is refused, and
-/// what comes next bears its numbers.
+/// A batch takes longer to write than messages live, the first time or each time, and there is no
+/// room for it: it is refused, and what comes next bears its numbers.
 #[test]
 fn a_batch_that_was_refused_takes_no_numbers_with_it() {
     /// So many times the clock goes on, of how many tries.

@@ -1,10 +1,12 @@
 //! What openings do, image by image: for a change of `recovery` that is to change nothing.
 //!
-//! `MMQ_DIGESTS=FILE cargo test --release --lib what_openings_do -- --ignored` writes a line for each image of the histories from
-//! `MMQ_FIRST_SEED` on, `MMQ_CRASH_IMAGES` of them: do it before and after, and compare the files. A line has one digest for each
-//! state of the image that is opened: as it is, seen from another mount, copied, mounted again after a failure, without its index,
-//! and with something damaged or a call refused. In a digest is all that `recover` returns, every call that it makes with where it
-//! writes, the files afterwards, as they are cached and as they are on the disk; and what each consumer is told then.
+//! `MMQ_DIGESTS=FILE cargo test --release --lib what_openings_do -- --ignored` writes a line for
+//! each image of the histories from `MMQ_FIRST_SEED` on, `MMQ_CRASH_IMAGES` of them: do it before
+//! and after, and compare the files. A line has one digest for each state of the image that is
+//! opened: as it is, seen from another mount, copied, mounted again after a failure, without its
+//! index, and with something damaged or a call refused. In a digest is all that `recover` returns,
+//! every call that it makes with where it writes, the files afterwards, as they are cached and as
+//! they are on the disk; and what each consumer is told then.
 
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -27,7 +29,9 @@ use crate::tests::sim::{Call, Rng, SimStorage};
 #[test]
 #[ignore = "compares two versions of `recovery`: see above"]
 fn what_openings_do() {
-    let Ok(path) = std::env::var("MMQ_DIGESTS") else { panic!("MMQ_DIGESTS names the file they are written to") };
+    let Ok(path) = std::env::var("MMQ_DIGESTS") else {
+        panic!("MMQ_DIGESTS names the file they are written to")
+    };
     let images = number_from("MMQ_CRASH_IMAGES").unwrap_or(600);
     let first = number_from("MMQ_FIRST_SEED").unwrap_or(0);
     let next = AtomicU64::new(first);
@@ -43,7 +47,9 @@ fn what_openings_do() {
             history.digests = Some(Vec::new());
             let broken = history.run(EACH).err().map(|broken| format!("broken: {broken}"));
             let digests = history.digests.take().unwrap_or_default().into_iter().chain(broken);
-            lines.extend(digests.enumerate().map(|(image, digest)| format!("{seed:06} {image:03} {digest}")));
+            lines.extend(
+                digests.enumerate().map(|(image, digest)| format!("{seed:06} {image:03} {digest}")),
+            );
         }
     };
     let mut lines: Vec<String> = std::thread::scope(|scope| {
@@ -84,11 +90,15 @@ fn states_of(image: &SimStorage, rng: &mut Rng) -> Vec<(&'static str, SimStorage
     if names.iter().any(|name| name == INDEX_NAME) {
         changed(rng, "no index", &mut |storage, _| storage.remove_file(INDEX_NAME));
         changed(rng, "index header", &mut |storage, rng| damage(storage, rng, INDEX_NAME, 0, 32));
-        changed(rng, "checkpoint", &mut |storage, rng| damage(storage, rng, INDEX_NAME, index_at::CHECKPOINT_A, 4096));
+        changed(rng, "checkpoint", &mut |storage, rng| {
+            damage(storage, rng, INDEX_NAME, index_at::CHECKPOINT_A, 4096)
+        });
         changed(rng, "live part", &mut |storage, rng| {
             damage(storage, rng, INDEX_NAME, index_at::LIVE, index_at::LIVE + 512);
         });
-        changed(rng, "rows", &mut |storage, rng| damage(storage, rng, INDEX_NAME, index_at::SEGMENTS, index_at::END));
+        changed(rng, "rows", &mut |storage, rng| {
+            damage(storage, rng, INDEX_NAME, index_at::SEGMENTS, index_at::END)
+        });
         changed(rng, "sectors", &mut |storage, rng| {
             let len = storage.read_file(INDEX_NAME).len();
             for at in (512..len.saturating_sub(512)).step_by(512).filter(|_| rng.percent(10)) {
@@ -112,8 +122,15 @@ fn states_of(image: &SimStorage, rng: &mut Rng) -> Vec<(&'static str, SimStorage
         });
     }
     changed(rng, "refused", &mut |storage, rng| {
-        let calls =
-            [Call::Open, Call::Rename, Call::Remove, Call::SyncDirectory, Call::SyncFile, Call::Map, Call::Write];
+        let calls = [
+            Call::Open,
+            Call::Rename,
+            Call::Remove,
+            Call::SyncDirectory,
+            Call::SyncFile,
+            Call::Map,
+            Call::Write,
+        ];
         let call = calls[rng.below(calls.len() as u64) as usize];
         storage.fail_after(call, 1 + rng.below(8), Errno::NOSPC, rng.percent(50));
     });
@@ -128,7 +145,10 @@ pub(super) fn digests_of(image: &SimStorage, options: &Options, number: u64) -> 
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
         let told = if number.is_multiple_of(4) { storage.process_kill() } else { storage.clone() };
-        match recover(&storage, &Options::new().create(number.is_multiple_of(8)).max_bytes(u64::MAX)) {
+        match recover(
+            &storage,
+            &Options::new().create(number.is_multiple_of(8)).max_bytes(u64::MAX),
+        ) {
             Ok(found) => {
                 let crate::recovery::Recovered {
                     index,

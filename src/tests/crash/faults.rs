@@ -1,4 +1,5 @@
-//! Calls that fail: each kind, the first time, the second time, until a scripted history passes without meeting the fault.
+//! Calls that fail: each kind, the first time, the second time, until a scripted history passes
+//! without meeting the fault.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,7 +62,9 @@ impl Seen {
         );
         self.sync_failed |= sync;
         ensure!(
-            !matches!(error, Error::Poisoned { .. }) || self.sync_failed || queue.core.is_poisoned(),
+            !matches!(error, Error::Poisoned { .. })
+                || self.sync_failed
+                || queue.core.is_poisoned(),
             "poisoned without cause: {error}"
         );
         Ok(())
@@ -95,7 +98,10 @@ impl Seen {
                 let seq = message.seq();
                 let len = self.acknowledged.get(&seq).or_else(|| self.doubtful.get(&seq));
                 ensure!(seq == self.place, "got {seq}, and {} is next", self.place);
-                ensure!(len.is_some_and(|len| content(seq + 1, *len) == message[..]), "message {seq} has other bytes");
+                ensure!(
+                    len.is_some_and(|len| content(seq + 1, *len) == message[..]),
+                    "message {seq} has other bytes"
+                );
                 self.place = seq + 1;
                 Ok(true)
             }
@@ -210,8 +216,12 @@ impl Seen {
 
     /// After a failed sync nothing more is promised, whoever asked for the sync.
     fn check_poisoned(&self, storage: &SimStorage, queue: &Queue) -> Check {
-        let failed = [Call::SyncFile, Call::SyncDirectory].into_iter().any(|call| storage.failed(call) > 0);
-        ensure!(!failed || queue.core.is_poisoned(), "a sync failed, and the queue goes on writing");
+        let failed =
+            [Call::SyncFile, Call::SyncDirectory].into_iter().any(|call| storage.failed(call) > 0);
+        ensure!(
+            !failed || queue.core.is_poisoned(),
+            "a sync failed, and the queue goes on writing"
+        );
         Ok(())
     }
 }
@@ -257,7 +267,14 @@ fn run(storage: &SimStorage, options: &Options, grows: bool, seen: &mut Seen) ->
     Ok(())
 }
 
-fn round(call: Call, nth: u64, errno: Errno, sticky: bool, options: &Options, stores: Stores) -> Check<bool> {
+fn round(
+    call: Call,
+    nth: u64,
+    errno: Errno,
+    sticky: bool,
+    options: &Options,
+    stores: Stores,
+) -> Check<bool> {
     let storage = SimStorage::new(nth).with_file_capacity(128 << 10);
     storage.set_stores(stores);
     let mut seen = Seen::default();
@@ -274,7 +291,8 @@ fn round(call: Call, nth: u64, errno: Errno, sticky: bool, options: &Options, st
     // In the same world everything acknowledged is there, and a new opening works.
     let (cut, durable) = (storage.power_cut(nth), seen.durable);
     let queue = Queue::new(
-        Engine::open_without_keeper(storage.clone(), options).map_err(|error| format!("does not reopen: {error}"))?,
+        Engine::open_without_keeper(storage.clone(), options)
+            .map_err(|error| format!("does not reopen: {error}"))?,
     );
     ensure!(!queue.core.is_poisoned(), "still poisoned after opening again");
     let place = standing_of(&queue, "")?.seq();
@@ -295,10 +313,15 @@ fn round(call: Call, nth: u64, errno: Errno, sticky: bool, options: &Options, st
     queue.core.flush().map_err(|error| format!("does not flush afterwards: {error}"))?;
     let after = Engine::open_without_keeper(queue.core.storage.power_cut(nth), options);
     let after = after.map_err(|error| format!("does not open after a power cut: {error}"))?;
-    ensure!(after.core.visible_end().seq >= seen.place, "a message flushed after the failure is gone");
+    ensure!(
+        after.core.visible_end().seq >= seen.place,
+        "a message flushed after the failure is gone"
+    );
     // What was said to be durable was so.
-    let queue =
-        Queue::new(Engine::open_without_keeper(cut, options).map_err(|error| format!("does not open: {error}"))?);
+    let queue = Queue::new(
+        Engine::open_without_keeper(cut, options)
+            .map_err(|error| format!("does not open: {error}"))?,
+    );
     ensure!(next_of(&queue) >= durable, "durable below {durable}, next {}", next_of(&queue));
     Ok(struck)
 }
@@ -320,7 +343,8 @@ fn all_rounds(calls: &[Call], stores: Stores) {
     for call in calls.iter().copied() {
         for (errno, sticky) in [(Errno::IO, false), (Errno::NOSPC, false), (Errno::NOSPC, true)] {
             for every in [None, Some(1), Some(7)] {
-                let options = Options::new().arena_size(16 << 10).max_bytes(256 << 10).flush_every_ops(every);
+                let options =
+                    Options::new().arena_size(16 << 10).max_bytes(256 << 10).flush_every_ops(every);
                 let mut nth = 1;
                 loop {
                     rounds += 1;
@@ -328,7 +352,9 @@ fn all_rounds(calls: &[Call], stores: Stores) {
                         Ok(true) => nth += 1 + nth / one_of,
                         Ok(false) => break,
                         Err(broken) => {
-                            panic!("{call:?} {nth} failing with {errno} (sticky {sticky}), {every:?}: {broken}")
+                            panic!(
+                                "{call:?} {nth} failing with {errno} (sticky {sticky}), {every:?}: {broken}"
+                            )
                         }
                     }
                 }

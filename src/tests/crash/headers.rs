@@ -12,7 +12,8 @@ use crate::format::{ASIDE_SUFFIX, SEGMENT_HEADER_LEN, segment_name, segment_slot
 use crate::options::Options;
 use crate::tests::sim::{Call, SimStorage};
 
-/// A queue is opened for the first time, and killed at any call or store, or power is cut then: what is left opens.
+/// A queue is opened for the first time, and killed at any call or store, or power is cut then:
+/// what is left opens.
 #[test]
 fn a_queue_that_was_being_made_opens() {
     for at_calls in [true, false] {
@@ -32,7 +33,8 @@ fn a_queue_that_was_being_made_opens() {
             let cuts = (0..20).map(|seed| dead.power_cut(seed));
             for image in cuts.chain([dead.power_cut_losing_all(), dead.process_kill()]) {
                 let names = image.file_names();
-                let queue = open(image, &options()).unwrap_or_else(|error| panic!("{moment}, {names:?}: {error}"));
+                let queue = open(image, &options())
+                    .unwrap_or_else(|error| panic!("{moment}, {names:?}: {error}"));
                 queue.enqueue(b"second").unwrap();
             }
             if is_last {
@@ -42,8 +44,8 @@ fn a_queue_that_was_being_made_opens() {
     }
 }
 
-/// Every header of the index and of the segments is damaged, in place: the queue opens, and an opening of it that is killed
-/// leaves one that opens.
+/// Every header of the index and of the segments is damaged, in place: the queue opens, and an
+/// opening of it that is killed leaves one that opens.
 #[test]
 fn a_queue_all_of_whose_headers_are_damaged_opens() {
     let storage = disk(1);
@@ -68,7 +70,8 @@ fn a_queue_all_of_whose_headers_are_damaged_opens() {
             drop(queue);
             for image in (0..10).map(|seed| dead.power_cut(seed)).chain([dead.process_kill()]) {
                 let names = image.file_names();
-                open(image, &options()).unwrap_or_else(|error| panic!("{moment}, {names:?}: {error}"));
+                open(image, &options())
+                    .unwrap_or_else(|error| panic!("{moment}, {names:?}: {error}"));
             }
             if is_last {
                 break;
@@ -77,8 +80,8 @@ fn a_queue_all_of_whose_headers_are_damaged_opens() {
     }
 }
 
-/// One segment's header is damaged, and the index alone knows what it was. The opening is killed at any store, or power is
-/// cut then: everything flushed is there.
+/// One segment's header is damaged, and the index alone knows what it was. The opening is killed at
+/// any store, or power is cut then: everything flushed is there.
 #[test]
 fn a_damaged_header_outlives_a_crash_of_the_opening() {
     let storage = disk(1);
@@ -92,7 +95,8 @@ fn a_damaged_header_outlives_a_crash_of_the_opening() {
     }
     queue.core.flush().unwrap();
     let cut = queue.core.storage.power_cut_losing_all();
-    let names: Vec<_> = cut.file_names().into_iter().filter(|name| segment_slot(name).is_some()).collect();
+    let names: Vec<_> =
+        cut.file_names().into_iter().filter(|name| segment_slot(name).is_some()).collect();
     assert_eq!(names.len(), 3);
     for name in &names {
         for at_calls in [true, false] {
@@ -110,8 +114,9 @@ fn a_damaged_header_outlives_a_crash_of_the_opening() {
                 let is_last = frozen.is_none();
                 let dead = frozen.unwrap_or_else(|| damaged.process_kill());
                 drop(opened);
-                let cuts =
-                    (0..6).map(|seed| dead.power_cut(seed)).chain([dead.power_cut_losing_all(), dead.process_kill()]);
+                let cuts = (0..6)
+                    .map(|seed| dead.power_cut(seed))
+                    .chain([dead.power_cut_losing_all(), dead.process_kill()]);
                 for image in cuts {
                     let queue = open(image, &options()).unwrap();
                     let told = take_all(&queue).unwrap();
@@ -126,14 +131,16 @@ fn a_damaged_header_outlives_a_crash_of_the_opening() {
     }
 }
 
-/// A segment that everybody has passed is removed, and a new one takes its name; power is cut before the new one's header is
-/// on the disk, and the index still has the row of the old one. A new consumer is told of nothing that was damaged.
+/// A segment that everybody has passed is removed, and a new one takes its name; power is cut
+/// before the new one's header is on the disk, and the index still has the row of the old one. A
+/// new consumer is told of nothing that was damaged.
 #[test]
 fn a_new_file_is_not_taken_for_the_one_whose_name_it_has() {
     let mut met = 0;
     for moment in 1.. {
         let storage = disk(moment);
-        let queue = open(storage.clone(), &options().arena_size(32 << 10).max_bytes(512 << 10)).unwrap();
+        let queue =
+            open(storage.clone(), &options().arena_size(32 << 10).max_bytes(512 << 10)).unwrap();
         queue.default_consumer().unwrap();
         for number in 0..3 {
             queue.enqueue(&content(number, 2000)).unwrap();
@@ -151,8 +158,12 @@ fn a_new_file_is_not_taken_for_the_one_whose_name_it_has() {
         };
         for cut in 0..20 {
             let image = dead.power_cut(cut);
-            let bytes = image.file_names().contains(&segment_name(0)).then(|| image.read_file(&segment_name(0)));
-            met += u32::from(bytes.is_some_and(|bytes| bytes.iter().take(128).all(|byte| *byte == 0)));
+            let bytes = image
+                .file_names()
+                .contains(&segment_name(0))
+                .then(|| image.read_file(&segment_name(0)));
+            met +=
+                u32::from(bytes.is_some_and(|bytes| bytes.iter().take(128).all(|byte| *byte == 0)));
             let queue = open(image, &options().max_bytes(256 << 10)).unwrap();
             queue.enqueue(b"behind").unwrap();
             let standing = standing_of(&queue, PROBE).unwrap();
@@ -160,7 +171,9 @@ fn a_new_file_is_not_taken_for_the_one_whose_name_it_has() {
                 match reading::next(&queue, &standing, Read::Take) {
                     Ok(Some(message)) if message[..] == b"behind"[..] => break,
                     Ok(Some(message)) => assert_eq!(message[..], content(message.seq(), 2000)[..]),
-                    Err(Error::Gap(gap)) => assert!(is_of_a_cut(&gap), "moment {moment}, cut {cut}: {gap:?}"),
+                    Err(Error::Gap(gap)) => {
+                        assert!(is_of_a_cut(&gap), "moment {moment}, cut {cut}: {gap:?}")
+                    }
                     other => panic!("{other:?}"),
                 }
             }
@@ -169,8 +182,8 @@ fn a_new_file_is_not_taken_for_the_one_whose_name_it_has() {
     assert!(met > 20, "{met}");
 }
 
-/// A segment is being made ahead, or anew, when the process dies or power is cut: what it leaves is used or removed, never
-/// counted twice or for ever, and never taken for damage.
+/// A segment is being made ahead, or anew, when the process dies or power is cut: what it leaves is
+/// used or removed, never counted twice or for ever, and never taken for damage.
 #[test]
 fn a_segment_that_was_being_made_leaves_nothing_behind() {
     let mut met = [0; 2];
@@ -192,13 +205,17 @@ fn a_segment_that_was_being_made_leaves_nothing_behind() {
         let frozen = storage.frozen();
         let is_last = frozen.is_none();
         let dead = frozen.unwrap_or_else(|| storage.process_kill());
-        for image in (0..8).map(|seed| dead.power_cut(seed)).chain([dead.process_kill(), dead.power_cut_losing_all()]) {
+        for image in (0..8)
+            .map(|seed| dead.power_cut(seed))
+            .chain([dead.process_kill(), dead.power_cut_losing_all()])
+        {
             let bytes = image.file_names().into_iter().filter(|name| segment_slot(name).is_some());
             let bytes: Vec<_> = bytes.map(|name| image.read_file(&name)).collect();
             let is_blank = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
             met[usize::from(ahead)] += u32::from(bytes.iter().any(|bytes| is_blank(bytes)));
             // Records without a header may be what damage left of a segment: kept.
-            let header = |bytes: &[u8]| is_blank(&bytes[..bytes.len().min(SEGMENT_HEADER_LEN as usize)]);
+            let header =
+                |bytes: &[u8]| is_blank(&bytes[..bytes.len().min(SEGMENT_HEADER_LEN as usize)]);
             let torn = bytes.iter().any(|bytes| header(bytes) && !is_blank(bytes));
             let queue = open(image, &options()).unwrap();
             let names = queue.core.storage.file_names();
@@ -221,8 +238,8 @@ fn a_segment_that_was_being_made_leaves_nothing_behind() {
     assert!(met.iter().all(|met| *met > 3), "{met:?}");
 }
 
-/// A queue that was closed in order is opened again, a segment is made ahead, and power is cut. The clean end is the last
-/// thing the index on disk knows of: the file is counted all the same.
+/// A queue that was closed in order is opened again, a segment is made ahead, and power is cut. The
+/// clean end is the last thing the index on disk knows of: the file is counted all the same.
 #[test]
 fn a_segment_made_since_the_clean_end_is_counted_after_a_power_cut() {
     let mut met = 0;
@@ -240,12 +257,16 @@ fn a_segment_made_since_the_clean_end_is_counted_after_a_power_cut() {
         check_accounts(&queue).unwrap();
         assert_eq!(queue.enqueue(&content(1, 7000)).unwrap(), 1, "the clean end is believed");
         check_accounts(&queue).unwrap();
-        assert_eq!(take_all(&queue).unwrap(), [Ok((0, content(0, 3000))), Ok((1, content(1, 7000)))]);
+        assert_eq!(
+            take_all(&queue).unwrap(),
+            [Ok((0, content(0, 3000))), Ok((1, content(1, 7000)))]
+        );
     }
     assert!(met > 10, "{met}");
 }
 
-/// Each call of making a segment ahead is refused: nothing is left of it, and the next try takes the same name.
+/// Each call of making a segment ahead is refused: nothing is left of it, and the next try takes
+/// the same name.
 #[test]
 fn a_refused_segment_ahead_takes_no_name() {
     for call in [Call::Create, Call::Allocate, Call::Write] {
@@ -262,13 +283,18 @@ fn a_refused_segment_ahead_takes_no_name() {
             check_accounts(&queue).unwrap();
         }
         prepare_ahead(&queue);
-        assert!(storage.file_names().contains(&segment_name(1)), "{call:?}: {:?}", storage.file_names());
+        assert!(
+            storage.file_names().contains(&segment_name(1)),
+            "{call:?}: {:?}",
+            storage.file_names()
+        );
         assert_eq!(queue.core.segments.list().spares(), 1);
         check_accounts(&queue).unwrap();
     }
 }
 
-/// Where nobody counts the bytes, the keeper's own call makes one segment ahead, and not another one.
+/// Where nobody counts the bytes, the keeper's own call makes one segment ahead, and not another
+/// one.
 #[test]
 fn one_segment_is_made_ahead_where_nobody_counts_the_bytes() {
     for limited in [true, false] {
@@ -276,7 +302,11 @@ fn one_segment_is_made_ahead_where_nobody_counts_the_bytes() {
         let options = Options::new().arena_size(4096).max_bytes(limited.then_some(1 << 20));
         let queue = open(storage.clone(), &options).unwrap();
         queue.core.prepare_ahead();
-        assert_eq!(queue.core.segments.list().spares(), 0, "there is no tail that comes near an end");
+        assert_eq!(
+            queue.core.segments.list().spares(),
+            0,
+            "there is no tail that comes near an end"
+        );
         queue.enqueue(b"first").unwrap();
         for _ in 0..3 {
             queue.core.prepare_ahead();

@@ -1,19 +1,25 @@
 //! Every crash there can be: random histories on the simulated disk, cut short at random moments.
 //!
-//! A **history** is one queue with everything done to it, and beside it a model of what was promised. An **image** is what a
-//! power cut, the death of the process, or one after the other (the second perhaps within the recovery from the first, in
-//! which calls may fail, too) leaves of the disk; each is opened and held against the model (`examine`):
+//! A **history** is one queue with everything done to it, and beside it a model of what was
+//! promised. An **image** is what a power cut, the death of the process, or one after the other
+//! (the second perhaps within the recovery from the first, in which calls may fail, too) leaves of
+//! the disk; each is opened and held against the model (`examine`):
 //!
-//! - every durable message not yet consumed is delivered, byte for byte; after a mere kill every acknowledged one;
-//! - nothing that was never enqueued is delivered, nothing twice, order is kept; batches are whole or absent;
-//! - every missing number is in a gap, told once, before the queue says that it is empty; a kill makes none;
+//! - every durable message not yet consumed is delivered, byte for byte; after a mere kill every
+//!   acknowledged one;
+//! - nothing that was never enqueued is delivered, nothing twice, order is kept; batches are whole
+//!   or absent;
+//! - every missing number is in a gap, told once, before the queue says that it is empty; a kill
+//!   makes none;
 //! - messages are dropped to make room, and are told as too old, when they may be, and only then;
-//! - what was acknowledged out of order, and flushed, does not come again; after a kill nothing that was acknowledged does;
-//! - consumers stand at a place they once had, not before the last flushed one; after a kill at exactly theirs;
+//! - what was acknowledged out of order, and flushed, does not come again; after a kill nothing
+//!   that was acknowledged does;
+//! - consumers stand at a place they once had, not before the last flushed one; after a kill at
+//!   exactly theirs;
 //! - no number is used twice; the queue goes on working; opening it twice gives the same.
 //!
-//! `MMQ_CRASH_IMAGES` says how many images, `MMQ_FIRST_SEED` from which history on, `MMQ_SEED` which history alone.
-//! Histories made for one danger each are in `directed`.
+//! `MMQ_CRASH_IMAGES` says how many images, `MMQ_FIRST_SEED` from which history on, `MMQ_SEED`
+//! which history alone. Histories made for one danger each are in `directed`.
 
 mod digests;
 mod directed;
@@ -62,8 +68,16 @@ fn explore(seed: u64, images: u64) -> Result<u64, Violation> {
     match done.unwrap_or_else(|panic| Err(words_of(&*panic))) {
         Ok(()) => Ok(seen),
         Err(broken) => {
-            let last = trace.len().saturating_sub(if std::env::var_os("MMQ_SEED").is_some() { 1000 } else { 12 });
-            Err(Violation { seed, images: seen, text: format!("{}\n{broken}", trace[last..].join("\n")) })
+            let last = trace.len().saturating_sub(if std::env::var_os("MMQ_SEED").is_some() {
+                1000
+            } else {
+                12
+            });
+            Err(Violation {
+                seed,
+                images: seen,
+                text: format!("{}\n{broken}", trace[last..].join("\n")),
+            })
         }
     }
 }
@@ -72,12 +86,16 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
     let words = panic.downcast_ref::<String>().cloned();
     format!(
         "panicked: {}",
-        words.or_else(|| panic.downcast_ref::<&str>().map(|words| (*words).to_owned())).unwrap_or_default()
+        words
+            .or_else(|| panic.downcast_ref::<&str>().map(|words| (*words).to_owned()))
+            .unwrap_or_default()
     )
 }
 
 fn number_from(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} must be a number")))
+    std::env::var(variable)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} must be a number")))
 }
 
 /// The long run.
@@ -135,12 +153,13 @@ enum Found {
     Soon,
     /// When many images are asked for.
     Late,
-    /// Chance does not bring about what it takes: numbers, places and lengths that coincide, calls that fail, damage.
+    /// Chance does not bring about what it takes: numbers, places and lengths that coincide, calls
+    /// that fail, damage.
     Never,
 }
 
-/// All bugs that can be planted: the rule that each breaks (R1 to R9 are those of `recovery`), the test made for it, which finds it
-/// in every run, and how random histories find it.
+/// All bugs that can be planted: the rule that each breaks (R1 to R9 are those of `recovery`), the
+/// test made for it, which finds it in every run, and how random histories find it.
 const PLANTED: [(Mutant, &str, &str, Found); Mutant::ALL.len()] = [
     (
         Mutant::CheckpointBeforeData,
@@ -160,8 +179,18 @@ const PLANTED: [(Mutant, &str, &str, Found); Mutant::ALL.len()] = [
         "what_was_flushed_has_its_name_on_the_disk",
         Found::Soon,
     ),
-    (Mutant::TornBatchAccepted, "a batch is whole or absent", "a_torn_batch_is_absent", Found::Soon),
-    (Mutant::SealNotChecked, "a batch is of one try", "records_of_two_tries_at_a_batch_never_make_one", Found::Never),
+    (
+        Mutant::TornBatchAccepted,
+        "a batch is whole or absent",
+        "a_torn_batch_is_absent",
+        Found::Soon,
+    ),
+    (
+        Mutant::SealNotChecked,
+        "a batch is of one try",
+        "records_of_two_tries_at_a_batch_never_make_one",
+        Found::Never,
+    ),
     (
         Mutant::RecycledBeforePlacesAreSynced,
         "R8: a segment goes when the disk knows of a place behind it",
@@ -192,7 +221,12 @@ const PLANTED: [(Mutant, &str, &str, Found); Mutant::ALL.len()] = [
         "a_death_in_a_change_of_segments_leaves_no_file_that_is_not_known",
         Found::Never,
     ),
-    (Mutant::CleanMarkKept, "segments that go end the clean end", "segments_that_go_end_the_clean_end", Found::Never),
+    (
+        Mutant::CleanMarkKept,
+        "segments that go end the clean end",
+        "segments_that_go_end_the_clean_end",
+        Found::Never,
+    ),
     (
         Mutant::SpareLeftLive,
         "a spare says that it is one",
@@ -217,11 +251,16 @@ const PLANTED: [(Mutant, &str, &str, Found); Mutant::ALL.len()] = [
         "a_torn_batch_that_cannot_be_overwritten_is_not_delivered",
         Found::Never,
     ),
-    (Mutant::EndsNotLookedAt, "rows are held against the files", "the_ends_of_the_list_are_looked_at", Found::Never),
+    (
+        Mutant::EndsNotLookedAt,
+        "rows are held against the files",
+        "the_ends_of_the_list_are_looked_at",
+        Found::Never,
+    ),
 ];
 
-/// Each planted bug is in the table, with a test that plants it, and fails if it does not find it (`kept_but_for`,
-/// `holds_but_for`).
+/// Each planted bug is in the table, with a test that plants it, and fails if it does not find it
+/// (`kept_but_for`, `holds_but_for`).
 #[test]
 fn each_planted_bug_has_a_test_that_finds_it() {
     let sources = [
@@ -235,10 +274,14 @@ fn each_planted_bug_has_a_test_that_finds_it() {
     ];
     for mutant in Mutant::ALL {
         let (_, rule, test, _) = PLANTED.iter().find(|(planted, ..)| *planted == mutant).unwrap();
-        let body = sources.iter().find_map(|source| source.split_once(&format!("#[test]\nfn {test}() {{")));
-        let (_, body) = body.unwrap_or_else(|| panic!("{mutant:?} ({rule}): there is no test {test}"));
+        let body = sources
+            .iter()
+            .find_map(|source| source.split_once(&format!("#[test]\nfn {test}() {{")));
+        let (_, body) =
+            body.unwrap_or_else(|| panic!("{mutant:?} ({rule}): there is no test {test}"));
         let body = body.split("\n}\n").next().unwrap();
-        let ways = [format!("_but_for(Mutant::{mutant:?}, "), format!("plant(Some(Mutant::{mutant:?}))")];
+        let ways =
+            [format!("_but_for(Mutant::{mutant:?}, "), format!("plant(Some(Mutant::{mutant:?}))")];
         let plants = ways.iter().any(|way| body.contains(way));
         assert!(plants, "{mutant:?} ({rule}) is not planted by {test}");
     }
@@ -260,7 +303,8 @@ fn random_histories_find_planted_bugs() {
             Err(broken) => Some(broken),
         });
         Mutant::plant(None);
-        let broken = found.unwrap_or_else(|| panic!("{mutant:?} ({rule}) was not found in {images} images"));
+        let broken =
+            found.unwrap_or_else(|| panic!("{mutant:?} ({rule}) was not found in {images} images"));
         let words = broken.text.lines().last().unwrap_or_default();
         println!("{mutant:?} was found at image {}: {words:.160}", images + broken.images);
     }

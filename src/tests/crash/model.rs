@@ -40,7 +40,8 @@ pub(super) struct Sent {
     pub(super) fate: Fate,
     /// How much time had passed when it was enqueued, in milliseconds.
     pub(super) written: u64,
-    /// The `max_age` with which it was written, while every run since had that one, and what the clock showed at most until then.
+    /// The `max_age` with which it was written, while every run since had that one, and what the
+    /// clock showed at most until then.
     pub(super) dated: Option<(u64, u64)>,
     /// It was too old once: it may be passed over from then on.
     pub(super) old: bool,
@@ -112,8 +113,11 @@ impl Finished {
     pub(super) fn remove(&mut self, range: Range<u64>) {
         let cut = |from: u64, to: u64| [from..to.min(range.start), from.max(range.end)..to];
         let ranges = std::mem::take(&mut self.0).into_iter();
-        self.0 =
-            ranges.flat_map(|(from, to)| cut(from, to)).filter(|r| !r.is_empty()).map(|r| (r.start, r.end)).collect();
+        self.0 = ranges
+            .flat_map(|(from, to)| cut(from, to))
+            .filter(|r| !r.is_empty())
+            .map(|r| (r.start, r.end))
+            .collect();
     }
 
     pub(super) fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
@@ -212,7 +216,15 @@ impl Model {
             self.last_id += 1;
             // Numbers taken at random must not look like one another.
             let id = self.last_id << 20;
-            let sent = Sent { id, len: *len, batch: batch.clone(), fate: Fate::Tried, written, dated, old: false };
+            let sent = Sent {
+                id,
+                len: *len,
+                batch: batch.clone(),
+                fate: Fate::Tried,
+                written,
+                dated,
+                old: false,
+            };
             self.messages.insert(seq, sent);
             content(id, *len)
         });
@@ -220,11 +232,20 @@ impl Model {
     }
 
     pub(super) fn acknowledge(&mut self, range: Range<u64>) -> Check {
-        ensure!(range.start >= self.next, "number {} was given out before (next {})", range.start, self.next);
+        ensure!(
+            range.start >= self.next,
+            "number {} was given out before (next {})",
+            range.start,
+            self.next
+        );
         for seq in range.clone() {
             match self.messages.get_mut(&seq) {
                 Some(sent) if sent.fate == Fate::Tried => sent.fate = Fate::Acknowledged,
-                other => return Err(format!("number {seq} was given to a message, which was to be {other:?}")),
+                other => {
+                    return Err(format!(
+                        "number {seq} was given to a message, which was to be {other:?}"
+                    ));
+                }
             }
         }
         self.next = range.end;
@@ -249,32 +270,42 @@ impl Model {
     /// What is older than `age` now may be passed over.
     pub(super) fn note_old(&mut self, age: Option<u64>) {
         if let Some(age) = age {
-            self.messages.values_mut().for_each(|sent| sent.old |= sent.is_older(self.elapsed, age));
+            self.messages
+                .values_mut()
+                .for_each(|sent| sent.old |= sent.is_older(self.elapsed, age));
         }
     }
 
     /// A run with that `max_age` begins.
     pub(super) fn begin_run(&mut self, age: Option<u64>) {
         self.age = age;
-        self.messages.values_mut().for_each(|sent| sent.dated = sent.dated.filter(|(under, _)| Some(*under) == age));
+        self.messages
+            .values_mut()
+            .for_each(|sent| sent.dated = sent.dated.filter(|(under, _)| Some(*under) == age));
     }
 
     pub(super) fn note_clock(&mut self, now: u64) {
         (self.clock, self.latest) = (now, self.latest.max(now));
     }
 
-    /// When one of the messages from `oldest` on, which may be held now, may be held no longer: a message lives for `max_age`, and
-    /// at most for an eighth of it longer. While the clock is behind what it has shown before nothing is known to be too old.
+    /// When one of the messages from `oldest` on, which may be held now, may be held no longer: a
+    /// message lives for `max_age`, and at most for an eighth of it longer. While the clock is
+    /// behind what it has shown before nothing is known to be too old.
     pub(super) fn first_overdue(&self, oldest: u64) -> Option<u64> {
-        let held = self.messages.range(oldest..).filter(|(_, sent)| sent.fate == Fate::Acknowledged);
-        let overdue = held.filter_map(|(_, sent)| sent.dated.map(|(age, at)| at + age + age / 8)).min();
+        let held =
+            self.messages.range(oldest..).filter(|(_, sent)| sent.fate == Fate::Acknowledged);
+        let overdue =
+            held.filter_map(|(_, sent)| sent.dated.map(|(age, at)| at + age + age / 8)).min();
         overdue.map(|overdue| overdue.max(self.latest))
     }
 
     /// The keeper has looked at the time `now`, and `oldest` is the first number that is held.
     pub(super) fn check_expired(&self, oldest: u64, now: u64) -> Check {
         let overdue = self.first_overdue(oldest);
-        ensure!(overdue.is_none_or(|overdue| overdue > now), "held too long at {now}, from {oldest} on");
+        ensure!(
+            overdue.is_none_or(|overdue| overdue > now),
+            "held too long at {now}, from {oldest} on"
+        );
         Ok(())
     }
 
@@ -325,7 +356,8 @@ impl Model {
         self.note_released();
     }
 
-    /// The consumer's place is now this: nothing that is open lies before it, nor anything it was not told of.
+    /// The consumer's place is now this: nothing that is open lies before it, nor anything it was
+    /// not told of.
     pub(super) fn note_place(&mut self, name: &str, place: u64) -> Check {
         if let Some(standing) = self.consumers.get_mut(name) {
             let before = standing.place();
@@ -349,7 +381,8 @@ impl Model {
     }
 
     fn note_released(&mut self) {
-        let places = self.consumers.values().filter(|standing| standing.exists).map(Standing::place);
+        let places =
+            self.consumers.values().filter(|standing| standing.exists).map(Standing::place);
         self.released = places.min().unwrap_or(0).max(self.released);
     }
 
@@ -395,25 +428,39 @@ impl Model {
 
     /// A message that was read while the queue ran.
     pub(super) fn check_read(&self, seq: u64, bytes: &[u8]) -> Check {
-        let sent = self.messages.get(&seq).ok_or_else(|| format!("message {seq} was never enqueued"))?;
+        let sent =
+            self.messages.get(&seq).ok_or_else(|| format!("message {seq} was never enqueued"))?;
         ensure!(sent.fate != Fate::Lost, "message {seq} is {:?} and was delivered", sent.fate);
-        ensure!(content(sent.id, sent.len) == bytes, "message {seq} has other bytes than were enqueued");
+        ensure!(
+            content(sent.id, sent.len) == bytes,
+            "message {seq} has other bytes than were enqueued"
+        );
         Ok(())
     }
 
-    /// A gap that was told while the queue ran: nobody may have lost anything meanwhile but what was given up on purpose.
+    /// A gap that was told while the queue ran: nobody may have lost anything meanwhile but what
+    /// was given up on purpose.
     pub(super) fn check_gap(&self, gap: &Gap) -> Check {
         match gap.cause {
             GapCause::Unflushed | GapCause::Reserved => {
-                ensure!(self.is_missing(gap.first..gap.last + 1), "{gap:?} was not known: only {:?}", self.missing);
+                ensure!(
+                    self.is_missing(gap.first..gap.last + 1),
+                    "{gap:?} was not known: only {:?}",
+                    self.missing
+                );
             }
             GapCause::Dropped => {
-                ensure!(gap.last < self.dropped, "{gap:?}, and dropped was what is below {}", self.dropped)
+                ensure!(
+                    gap.last < self.dropped,
+                    "{gap:?}, and dropped was what is below {}",
+                    self.dropped
+                )
             }
             GapCause::Expired => {
                 // What was dropped before others expired may be told with those.
                 let first = gap.first.max(self.dropped).min(gap.last + 1);
-                let young = self.messages.range(first..gap.last + 1).find(|(_, sent)| sent.is_young());
+                let young =
+                    self.messages.range(first..gap.last + 1).find(|(_, sent)| sent.is_young());
                 ensure!(young.is_none(), "{gap:?}, and {young:?} was not too old");
             }
             cause => return Err(format!("{gap:?} is told as {cause}")),

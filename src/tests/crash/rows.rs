@@ -8,7 +8,9 @@ use super::model::content;
 use crate::consume::standing::{Handed, Read};
 use crate::engine::reading;
 use crate::error::GapCause;
-use crate::format::{ConsumerAt, INDEX_NAME, NAME_ROW_LEN, Place, SECTOR, SEGMENT_HEADER_LEN, index_at, segment_name};
+use crate::format::{
+    ConsumerAt, INDEX_NAME, NAME_ROW_LEN, Place, SECTOR, SEGMENT_HEADER_LEN, index_at, segment_name,
+};
 use crate::storage::Storage;
 use crate::tests::sim::{Mutant, Rng};
 
@@ -21,8 +23,9 @@ fn take(queue: &Queue, name: &str) -> u64 {
     reading::next(queue, &standing, Read::Take).unwrap().unwrap().seq()
 }
 
-/// After any number of moves one sector of the index, whichever it is, holds bytes that nobody stored: each consumer is there,
-/// at its place or at most 64 moves before. (A name of more than 35 bytes goes with its sector.)
+/// After any number of moves one sector of the index, whichever it is, holds bytes that nobody
+/// stored: each consumer is there, at its place or at most 64 moves before. (A name of more than 35
+/// bytes goes with its sector.)
 #[test]
 fn an_invalid_sector_of_the_index_costs_a_consumer_at_most_64_moves() {
     assert_eq!(SHORT.len(), 35);
@@ -62,9 +65,13 @@ fn an_invalid_sector_of_the_index_costs_a_consumer_at_most_64_moves() {
                     continue;
                 }
                 let standing = consumers.get(*name);
-                let place = standing.unwrap_or_else(|| panic!("sector {sector}: {name:?} is gone")).seq();
+                let place =
+                    standing.unwrap_or_else(|| panic!("sector {sector}: {name:?} is gone")).seq();
                 let near = last.saturating_sub(64)..=*last;
-                assert!(near.contains(&place), "sector {sector}: {name:?} is at {place}, and was at {last}");
+                assert!(
+                    near.contains(&place),
+                    "sector {sector}: {name:?} is at {place}, and was at {last}"
+                );
             }
         }
     }
@@ -89,8 +96,8 @@ fn a_lost_name_is_written_again() {
     assert_eq!(queue.consumer("worker").unwrap().seq(), 1);
 }
 
-/// A consumer was removed and made again in another row; power was cut, and the disk has both. The one with more to come
-/// counts, and goes on to count when it has overtaken the other.
+/// A consumer was removed and made again in another row; power was cut, and the disk has both. The
+/// one with more to come counts, and goes on to count when it has overtaken the other.
 #[test]
 fn a_consumer_of_which_a_power_cut_left_two_is_one() {
     let storage = disk(1);
@@ -115,7 +122,11 @@ fn a_consumer_of_which_a_power_cut_left_two_is_one() {
     for slot in slots {
         let at = index_at::CONSUMERS + slot;
         let position = u64::from_le_bytes(bytes[at + 8..at + 16].try_into().unwrap());
-        let place = Place { number: 1, position, seq: u64::from_le_bytes(bytes[at + 16..at + 24].try_into().unwrap()) };
+        let place = Place {
+            number: 1,
+            position,
+            seq: u64::from_le_bytes(bytes[at + 16..at + 24].try_into().unwrap()),
+        };
         let words = place.words().into_iter().flat_map(|word| word.to_le_bytes());
         let row: Vec<u8> = words.chain(place.crc(seed).to_le_bytes()).collect();
         storage.corrupt(INDEX_NAME, at, &row);
@@ -124,7 +135,11 @@ fn a_consumer_of_which_a_power_cut_left_two_is_one() {
     let place = {
         let queue = open(storage.clone(), &options()).unwrap();
         assert_eq!(queue.consumer_names(), ["worker"]);
-        assert_eq!(queue.core.places.cells.read().len(), 1, "what nobody asks for holds nothing back");
+        assert_eq!(
+            queue.core.places.cells.read().len(),
+            1,
+            "what nobody asks for holds nothing back"
+        );
         let place = queue.consumer("worker").unwrap().seq();
         assert!(place < 3);
         for seq in place..6 {
@@ -153,8 +168,8 @@ fn receive(queue: &Queue, name: &str) -> (u64, Handed) {
     try_receive(queue, name).unwrap()
 }
 
-/// Messages are acknowledged in any order, some of it is flushed, more is acknowledged, the process dies or not, and power is
-/// cut: no message comes again whose acknowledgement was flushed.
+/// Messages are acknowledged in any order, some of it is flushed, more is acknowledged, the process
+/// dies or not, and power is cut: no message comes again whose acknowledgement was flushed.
 #[test]
 fn a_flushed_acknowledgement_outlives_a_power_cut() {
     const MESSAGES: u64 = 60;
@@ -198,19 +213,29 @@ fn a_flushed_acknowledgement_outlives_a_power_cut() {
         for cut in 0..8 {
             let again = open(queue.core.storage.power_cut(seed ^ cut), &options()).unwrap();
             let told = take_all_of(&again, "worker").unwrap();
-            let twice: Vec<u64> =
-                told.iter().flatten().map(|(seq, _)| *seq).filter(|seq| flushed.contains(seq)).collect();
-            assert!(twice.is_empty(), "seed {seed}, cut {cut}: {twice:?} come again, flushed were {flushed:?}");
+            let twice: Vec<u64> = told
+                .iter()
+                .flatten()
+                .map(|(seq, _)| *seq)
+                .filter(|seq| flushed.contains(seq))
+                .collect();
+            assert!(
+                twice.is_empty(),
+                "seed {seed}, cut {cut}: {twice:?} come again, flushed were {flushed:?}"
+            );
             let missing = (0..MESSAGES).filter(|seq| !done.contains(seq));
             for seq in missing {
-                assert!(told.iter().flatten().any(|(got, _)| *got == seq), "seed {seed}, cut {cut}: {seq} is lost");
+                assert!(
+                    told.iter().flatten().any(|(got, _)| *got == seq),
+                    "seed {seed}, cut {cut}: {seq} is lost"
+                );
             }
         }
     }
 }
 
-/// Some messages were acknowledged, then the consumer goes back to have them again, and power is cut: where it went back on the
-/// disk, it has them again.
+/// Some messages were acknowledged, then the consumer goes back to have them again, and power is
+/// cut: where it went back on the disk, it has them again.
 #[test]
 fn a_seek_backwards_is_not_undone_by_older_acknowledgements() {
     holds_but_for(Mutant::SeekNotSynced, || {
@@ -234,15 +259,19 @@ fn a_seek_backwards_is_not_undone_by_older_acknowledgements() {
                 met += u32::from(went_back);
                 let told = take_all_of(&again, "worker").unwrap();
                 let got: Vec<u64> = told.iter().flatten().map(|(seq, _)| *seq).collect();
-                assert!(!went_back || got == (1..10).collect::<Vec<_>>(), "seed {seed}, cut {cut}: {got:?}");
+                assert!(
+                    !went_back || got == (1..10).collect::<Vec<_>>(),
+                    "seed {seed}, cut {cut}: {got:?}"
+                );
             }
         }
         assert!(met > 20, "{met}");
     });
 }
 
-/// What a consumer acknowledged reached the disk, and the consumer itself did not, when power was cut. One of that name that comes
-/// into being afterwards, in the same row, has acknowledged nothing.
+/// What a consumer acknowledged reached the disk, and the consumer itself did not, when power was
+/// cut. One of that name that comes into being afterwards, in the same row, has acknowledged
+/// nothing.
 #[test]
 fn a_consumer_made_again_has_acknowledged_nothing() {
     let storage = disk(1);
@@ -255,7 +284,11 @@ fn a_consumer_made_again_has_acknowledged_nothing() {
     let handed: Vec<_> = (0..10).map(|_| receive(&queue, "worker")).collect();
     queue.ack(&worker, handed[5].0, handed[5].1).unwrap();
     let cut = storage.power_cut_losing_all();
-    cut.corrupt(INDEX_NAME, index_at::ACKS, &storage.read_file(INDEX_NAME)[index_at::ACKS..][..SECTOR]);
+    cut.corrupt(
+        INDEX_NAME,
+        index_at::ACKS,
+        &storage.read_file(INDEX_NAME)[index_at::ACKS..][..SECTOR],
+    );
     let queue = open(cut, &options()).unwrap();
     assert!(queue.consumer_names().is_empty());
     assert_eq!(queue.consumer("worker").unwrap().row, worker.row);
@@ -267,8 +300,9 @@ fn a_consumer_made_again_has_acknowledged_nothing() {
     }
 }
 
-/// A place reached the disk, and its consumer's name did not, when power was cut. One of that name that comes into being afterwards, in
-/// the same row, never stood there: not even when power is cut again, and its name is on the disk and its place is not.
+/// A place reached the disk, and its consumer's name did not, when power was cut. One of that name
+/// that comes into being afterwards, in the same row, never stood there: not even when power is cut
+/// again, and its name is on the disk and its place is not.
 #[test]
 fn a_consumer_made_again_does_not_stand_where_another_stood() {
     let storage = disk(1);
@@ -284,18 +318,29 @@ fn a_consumer_made_again_does_not_stand_where_another_stood() {
     let sector_of = |at: usize| (index_at::CONSUMERS + at) / SECTOR * SECTOR;
     let at = ConsumerAt::new(row, 64);
     let cut = storage.power_cut_losing_all();
-    cut.corrupt(INDEX_NAME, sector_of(at.pair), &storage.read_file(INDEX_NAME)[sector_of(at.pair)..][..SECTOR]);
+    cut.corrupt(
+        INDEX_NAME,
+        sector_of(at.pair),
+        &storage.read_file(INDEX_NAME)[sector_of(at.pair)..][..SECTOR],
+    );
     let queue = open(cut.clone(), &options()).unwrap();
     assert!(queue.consumer_names().is_empty());
     assert_eq!(queue.consumer("worker").unwrap().row, row);
     let again = cut.power_cut_losing_all();
-    again.corrupt(INDEX_NAME, sector_of(at.name), &cut.read_file(INDEX_NAME)[sector_of(at.name)..][..SECTOR]);
+    again.corrupt(
+        INDEX_NAME,
+        sector_of(at.name),
+        &cut.read_file(INDEX_NAME)[sector_of(at.name)..][..SECTOR],
+    );
     let told = take_all_of(&open(again, &options()).unwrap(), "worker").unwrap();
-    assert_eq!(told.iter().flatten().map(|(seq, _)| *seq).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+    assert_eq!(
+        told.iter().flatten().map(|(seq, _)| *seq).collect::<Vec<_>>(),
+        (0..10).collect::<Vec<_>>()
+    );
 }
 
-/// All that says which numbers were given out is damaged but what one consumer has acknowledged, and the messages are lost: none
-/// of the numbers is given again, for it would be taken for done.
+/// All that says which numbers were given out is damaged but what one consumer has acknowledged,
+/// and the messages are lost: none of the numbers is given again, for it would be taken for done.
 #[test]
 fn an_acknowledged_number_is_not_given_again() {
     holds_but_for(Mutant::AcknowledgedNumberGivenAgain, || {
@@ -323,8 +368,9 @@ fn an_acknowledged_number_is_not_given_again() {
     });
 }
 
-/// The index was damaged and made anew, which a power cut undoes as long as the directory is not synced: what everybody had
-/// read by then goes only after that. A consumer never finds that it went before its place was kept.
+/// The index was damaged and made anew, which a power cut undoes as long as the directory is not
+/// synced: what everybody had read by then goes only after that. A consumer never finds that it
+/// went before its place was kept.
 #[test]
 fn segments_go_after_the_name_of_the_index_is_on_the_disk() {
     holds_but_for(Mutant::DirectoryNotSynced, || {
@@ -333,7 +379,8 @@ fn segments_go_after_the_name_of_the_index_is_on_the_disk() {
             let storage = disk(seed);
             let queue = open(storage.clone(), &options()).unwrap();
             queue.default_consumer().unwrap();
-            // Each fills a segment to its end: the opening finds nothing to seal, and so nothing to flush.
+            // Each fills a segment to its end: the opening finds nothing to seal, and so nothing to
+            // flush.
             let sent = 3;
             for number in 0..sent {
                 queue.enqueue(&content(number, 8192 - 128 - 16)).unwrap();
@@ -366,7 +413,8 @@ fn the_index_keeps_to_the_free_space_that_is_asked_for() {
     for _ in 0..100 {
         queue.enqueue(b"message").unwrap();
     }
-    let free = |bytes: u64| storage.set_capacity(Some((1 << 40) - storage.free_bytes().unwrap() + bytes));
+    let free =
+        |bytes: u64| storage.set_capacity(Some((1 << 40) - storage.free_bytes().unwrap() + bytes));
     free(64 << 10);
     let len = queue.core.index.len();
     let name = |number: u32| format!("consumer {number}");
@@ -386,7 +434,8 @@ fn the_index_keeps_to_the_free_space_that_is_asked_for() {
     assert!(queue.core.index.len() > len);
 }
 
-/// As many ranges as are remembered (one of 114 may be needed for what the place has passed), and more of them while power is cut.
+/// As many ranges as are remembered (one of 114 may be needed for what the place has passed), and
+/// more of them while power is cut.
 #[test]
 fn flushed_acknowledgements_in_many_ranges_outlive_a_power_cut() {
     for seed in 0..200 {
@@ -411,7 +460,10 @@ fn flushed_acknowledgements_in_many_ranges_outlive_a_power_cut() {
             let told = take_all_of(&again, "worker").unwrap();
             for at in 0..113 {
                 let seq = 1 + 2 * at;
-                assert!(told.iter().flatten().all(|(got, _)| *got != seq), "seed {seed}, cut {cut}: {seq} again");
+                assert!(
+                    told.iter().flatten().all(|(got, _)| *got != seq),
+                    "seed {seed}, cut {cut}: {seq} again"
+                );
             }
         }
     }

@@ -1,5 +1,5 @@
-//! What must be on the disk, or said in the index, before a segment goes or a sync is believed: a history for each danger, and
-//! the bug that each is to find.
+//! What must be on the disk, or said in the index, before a segment goes or a sync is believed: a
+//! history for each danger, and the bug that each is to find.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::index::image::IndexImage;
 use crate::options::OnFull;
 use crate::tests::sim::{Call, Mutant, SimStorage};
 
-/// A sync failed; the process ends, and the next one flushes. What it says is durable outlives a power cut: pages that the
-/// failure left clean, and off the disk, were stored again (R4).
+/// A sync failed; the process ends, and the next one flushes. What it says is durable outlives a
+/// power cut: pages that the failure left clean, and off the disk, were stored again (R4).
 #[test]
 fn what_is_flushed_after_a_failed_sync_is_on_the_disk() {
     kept_but_for(Mutant::SuspectNotStoredAgain, |number, images| {
@@ -41,7 +41,8 @@ fn what_is_flushed_after_a_failed_sync_is_on_the_disk() {
     });
 }
 
-/// Messages are dropped to make room, and power is cut: who has not read them is told that they were dropped.
+/// Messages are dropped to make room, and power is cut: who has not read them is told that they
+/// were dropped.
 #[test]
 fn why_a_segment_was_given_up_is_known_before_it_goes() {
     kept_but_for(Mutant::CauseNotDurable, |number, images| {
@@ -55,15 +56,19 @@ fn why_a_segment_was_given_up_is_known_before_it_goes() {
             }
             *images += 1;
             let told = take_all(&open(queue.core.storage.power_cut(number), &options)?)?;
-            let damaged = told.iter().flat_map(|told| told.as_ref().err()).find(|gap| gap.cause == GapCause::Damaged);
+            let damaged = told
+                .iter()
+                .flat_map(|told| told.as_ref().err())
+                .find(|gap| gap.cause == GapCause::Damaged);
             ensure!(damaged.is_none(), "{damaged:?} after message {message}");
         }
         Ok(number < 40)
     });
 }
 
-/// Messages were dropped, and more have expired. Whoever had read neither is told of those that were dropped, and power is cut: what
-/// of the rest is there again is delivered, for nobody was told of it.
+/// Messages were dropped, and more have expired. Whoever had read neither is told of those that
+/// were dropped, and power is cut: what of the rest is there again is delivered, for nobody was
+/// told of it.
 #[test]
 fn what_nobody_was_told_of_comes_when_a_power_cut_brings_it_back() {
     let mut back = 0;
@@ -77,27 +82,36 @@ fn what_nobody_was_told_of_comes_when_a_power_cut_brings_it_back() {
         queue.core.flush().unwrap();
         queue.core.storage.advance_clock(6000);
         let told = reading::next(&queue, &standing, Read::Take);
-        assert!(matches!(told, Err(Error::Gap(Gap { first: 0, cause: GapCause::Dropped, .. }))), "{told:?}");
+        assert!(
+            matches!(told, Err(Error::Gap(Gap { first: 0, cause: GapCause::Dropped, .. }))),
+            "{told:?}"
+        );
         let image = queue.core.storage.power_cut(seed);
         image.set_back_clock(6000);
         let told = take_all(&open(image, &options).unwrap()).unwrap();
         back += u64::from(told.iter().flatten().count() > 1);
-        let damaged = told.iter().flat_map(|told| told.as_ref().err()).find(|gap| gap.cause == GapCause::Damaged);
+        let damaged = told
+            .iter()
+            .flat_map(|told| told.as_ref().err())
+            .find(|gap| gap.cause == GapCause::Damaged);
         assert_eq!(damaged, None, "seed {seed}");
     }
     assert!(back > 5, "{back}");
 }
 
-/// Whenever the rows do not say what the files are, the index says that they are being changed. (An opening holds the ends and the
-/// spares against the files besides.)
+/// Whenever the rows do not say what the files are, the index says that they are being changed. (An
+/// opening holds the ends and the spares against the files besides.)
 fn check_rows(dead: &SimStorage, queue_id: &[u8; 16]) -> Check {
     let image = IndexImage::read(&dead.read_file("index"), queue_id);
-    let names: Vec<_> = dead.file_names().into_iter().filter(|name| segment_slot(name).is_some()).collect();
+    let names: Vec<_> =
+        dead.file_names().into_iter().filter(|name| segment_slot(name).is_some()).collect();
     let is_said = |name: &String| {
         let bytes = dead.read_file(name);
         let header = bytes.first_chunk().and_then(|bytes| SegmentHeader::decode(bytes).ok());
         let row = image.segments.iter().find(|(slot, _)| segment_name(*slot) == *name);
-        header.zip(row).is_some_and(|(file, (_, row))| (file.life, file.state) == (row.life, row.state))
+        header
+            .zip(row)
+            .is_some_and(|(file, (_, row))| (file.life, file.state) == (row.life, row.state))
     };
     let is_exact = names.len() == image.segments.len() && names.iter().all(is_said);
     let changing = image.live.run.is_none_or(|run| run.flags & FLAG_CHANGING != 0);
@@ -105,7 +119,8 @@ fn check_rows(dead: &SimStorage, queue_id: &[u8; 16]) -> Check {
     Ok(())
 }
 
-/// The process dies while segments are used again or removed: every file is known for what it is, and none is set aside.
+/// The process dies while segments are used again or removed: every file is known for what it is,
+/// and none is set aside.
 #[test]
 fn a_death_in_a_change_of_segments_leaves_no_file_that_is_not_known() {
     kept_but_for(Mutant::ChangingNotSaid, |number, images| {
@@ -130,7 +145,8 @@ fn a_death_in_a_change_of_segments_leaves_no_file_that_is_not_known() {
             return Ok(number < 200);
         };
         *images += 1;
-        check_rows(&dead, &queue.core.index.queue_id).map_err(|broken| format!("moment {number}: {broken}"))?;
+        check_rows(&dead, &queue.core.index.queue_id)
+            .map_err(|broken| format!("moment {number}: {broken}"))?;
         let queue = open(dead, &options())?;
         for _ in 0..6 {
             fine(queue.enqueue(&content(9, 7000)))?;
@@ -138,7 +154,10 @@ fn a_death_in_a_change_of_segments_leaves_no_file_that_is_not_known() {
             ensure!(told.iter().all(Result::is_ok), "{:?}", told.iter().find(|told| told.is_err()));
         }
         let names = queue.core.storage.file_names();
-        ensure!(!names.iter().any(|name| name.ends_with(ASIDE_SUFFIX)), "moment {number}: {names:?}");
+        ensure!(
+            !names.iter().any(|name| name.ends_with(ASIDE_SUFFIX)),
+            "moment {number}: {names:?}"
+        );
         Ok(true)
     });
 }
@@ -160,13 +179,17 @@ fn a_spare_does_not_rise_again_when_the_index_is_lost() {
         *images += 1;
         let told = take_all(&open(dead, &options())?)?;
         let risen = told.iter().flatten().find(|(seq, _)| *seq < held);
-        ensure!(risen.is_none(), "message {:?} came, and {held} is the first that is held", risen.map(|risen| risen.0));
+        ensure!(
+            risen.is_none(),
+            "message {:?} came, and {held} is the first that is held",
+            risen.map(|risen| risen.0)
+        );
         Ok(false)
     });
 }
 
-/// The index is lost when the beginning of a batch was read and given back: the segments say what was, so nothing is told of that, and
-/// the rest of the batch comes, with all else.
+/// The index is lost when the beginning of a batch was read and given back: the segments say what
+/// was, so nothing is told of that, and the rest of the batch comes, with all else.
 #[test]
 fn a_lost_index_costs_nothing_of_a_batch_that_is_half_read() {
     let queue = open(disk(1), &options()).unwrap();
@@ -183,7 +206,9 @@ fn a_lost_index_costs_nothing_of_a_batch_that_is_half_read() {
     let dead = queue.core.storage.process_kill();
     assert_eq!(take_all(&open(dead.process_kill(), &options()).unwrap()).unwrap().len(), 5);
     let cut = queue.core.storage.power_cut(3);
-    for (storage, was_cut) in [(dead, false), (cut, true), (queue.core.storage.power_cut_losing_all(), true)] {
+    for (storage, was_cut) in
+        [(dead, false), (cut, true), (queue.core.storage.power_cut_losing_all(), true)]
+    {
         storage.remove_file("index");
         for _ in 0..2 {
             let told = take_all(&open(storage.process_kill(), &options()).unwrap()).unwrap();
@@ -200,7 +225,8 @@ fn a_lost_index_costs_nothing_of_a_batch_that_is_half_read() {
     }
 }
 
-/// Segments that are given back leave the directory, for there are spares enough: what remains says that they were given back.
+/// Segments that are given back leave the directory, for there are spares enough: what remains says
+/// that they were given back.
 #[test]
 fn a_lost_index_leaves_no_doubt_of_what_left_the_directory() {
     let options = options().max_bytes(128 << 10);
@@ -227,8 +253,8 @@ fn a_lost_index_leaves_no_doubt_of_what_left_the_directory() {
     assert_eq!(told, [Ok(3), Ok(4)]);
 }
 
-/// The index is lost when everything was read and its segments went: no number is given out a second time, whether or not a segment
-/// is left.
+/// The index is lost when everything was read and its segments went: no number is given out a
+/// second time, whether or not a segment is left.
 #[test]
 fn a_lost_index_gives_out_no_number_twice() {
     for many in [3, 40] {
@@ -242,15 +268,20 @@ fn a_lost_index_gives_out_no_number_twice() {
         }
         take_all(&queue).unwrap();
         queue.core.flush().unwrap();
-        let front = queue.core.segments.list().live.front().map_or(many, |row| row.header.first_seq);
+        let front =
+            queue.core.segments.list().live.front().map_or(many, |row| row.header.first_seq);
         let names = queue.core.storage.file_names();
         let tail = queue.core.segments.list().live.back().map(|row| row.slot);
         let dead = queue.core.storage.process_kill();
         dead.remove_file("index");
         let told = take_all(&open(dead.process_kill(), &options()).unwrap()).unwrap();
-        assert!(told.iter().all(|told| told.as_ref().is_ok_and(|(seq, _)| *seq >= front)), "from {front} on");
+        assert!(
+            told.iter().all(|told| told.as_ref().is_ok_and(|(seq, _)| *seq >= front)),
+            "from {front} on"
+        );
         if let Some(tail) = tail.filter(|_| front > 0) {
-            // And with the last segment: what was begun there is lost, and what is behind it is not known.
+            // And with the last segment: what was begun there is lost, and what is behind it is not
+            // known.
             assert!(names.len() > 2, "there is a spare: {names:?}");
             dead.remove_file(&crate::format::segment_name(tail));
             let queue = open(dead, &options()).unwrap();
@@ -260,8 +291,9 @@ fn a_lost_index_gives_out_no_number_twice() {
     }
 }
 
-/// Segments go after a clean end was found, and power is cut: the disk says no more that the end is clean. (Today the rows are
-/// held against the files all the same, and everybody has passed what goes: no message shows the difference.)
+/// Segments go after a clean end was found, and power is cut: the disk says no more that the end is
+/// clean. (Today the rows are held against the files all the same, and everybody has passed what
+/// goes: no message shows the difference.)
 #[test]
 fn segments_that_go_end_the_clean_end() {
     kept_but_for(Mutant::CleanMarkKept, |number, images| {
@@ -275,7 +307,9 @@ fn segments_that_go_end_the_clean_end() {
         let queue = open(storage.process_kill(), &options())?;
         let says_clean = || {
             let cut = queue.core.storage.power_cut_losing_all();
-            IndexImage::read(&cut.read_file("index"), &queue.core.index.queue_id).checkpoint.is_some_and(|c| c.clean)
+            IndexImage::read(&cut.read_file("index"), &queue.core.index.queue_id)
+                .checkpoint
+                .is_some_and(|c| c.clean)
         };
         ensure!(says_clean(), "it was closed");
         ensure!(take_all(&queue)?.len() == 4, "four messages");

@@ -1,8 +1,10 @@
-//! Producers that are ahead of the keeper: full segments that are not synced, and who waits for them.
+//! Producers that are ahead of the keeper: full segments that are not synced, and who waits for
+//! them.
 
 use super::*;
 
-/// Without a thread the producer does the syncs; within a record that is longer than all of them together too.
+/// Without a thread the producer does the syncs; within a record that is longer than all of them
+/// together too.
 #[test]
 fn few_full_segments_wait_for_their_sync() {
     MOST_UNSYNCED_HERE.set(Some(3));
@@ -12,7 +14,8 @@ fn few_full_segments_wait_for_their_sync() {
         queue.enqueue(&vec![1; len]).unwrap();
         assert!(queue.core.segments.list().count_unsynced() <= 3);
     }
-    // All of the long record was synced but its end, though nobody had flushed what was committed behind it.
+    // All of the long record was synced but its end, though nobody had flushed what was committed
+    // behind it.
     assert!(queue.core.durable.lock().spot.seq >= 6);
     let cut = open(&storage.power_cut_losing_all(), &options(), Background::Calls);
     assert!(take_all(&cut).0.len() >= 6);
@@ -39,7 +42,8 @@ fn a_producer_waits_for_the_keeper_when_too_many_segments_are_not_synced() {
         })
     };
     gate.wait_for_visitor();
-    // The keeper stands in its first sync: nothing is durable, and the producer can go on only so far.
+    // The keeper stands in its first sync: nothing is durable, and the producer can go on only so
+    // far.
     assert!(queue.core.segments.list().count_unsynced() <= 2);
     gate.open();
     let (syncs, most) = producer.join().unwrap();
@@ -49,7 +53,8 @@ fn a_producer_waits_for_the_keeper_when_too_many_segments_are_not_synced() {
     queue.close().unwrap();
 }
 
-/// A queue is closed, or flushed by its timer, by whoever waits for the producers' lock, whose holder waits for the keeper.
+/// A queue is closed, or flushed by its timer, by whoever waits for the producers' lock, whose
+/// holder waits for the keeper.
 #[test]
 fn a_producer_that_waits_for_the_keeper_hangs_neither_its_timer_nor_a_close() {
     for close in [false, true] {
@@ -92,7 +97,8 @@ fn a_producer_that_waits_for_a_sync_that_fails_is_refused() {
     assert!(matches!(refused, Some(Error::Poisoned { .. })), "{refused:?}");
 }
 
-/// So much is held that is not durable, and nobody asks for a flush: there is a checkpoint all the same.
+/// So much is held that is not durable, and nobody asks for a flush: there is a checkpoint all the
+/// same.
 #[test]
 fn a_checkpoint_is_never_far_behind_what_is_held() {
     let storage = SimStorage::new(5).with_file_capacity(1 << 20);
@@ -116,7 +122,8 @@ fn a_checkpoint_is_never_far_behind_what_is_held() {
     assert_eq!(storage.call_count(Call::SyncFile), syncs);
 }
 
-/// The keeper cannot flush, for a reason that may pass: the producer that waits for it learns the reason, and goes on later.
+/// The keeper cannot flush, for a reason that may pass: the producer that waits for it learns the
+/// reason, and goes on later.
 #[test]
 fn a_producer_that_waits_for_a_flush_that_cannot_be_made_now_is_told_and_may_try_again() {
     let storage = disk();
@@ -138,7 +145,9 @@ fn a_producer_that_waits_for_a_flush_that_cannot_be_made_now_is_told_and_may_try
         MOST_UNSYNCED_HERE.set(Some(2));
         while send.send(producer.enqueue(&[1; LEN]).is_ok()).is_ok() {}
     });
-    let answer = || answers.recv_timeout(Duration::from_secs(60)).expect("the producer does not wait for ever");
+    let answer = || {
+        answers.recv_timeout(Duration::from_secs(60)).expect("the producer does not wait for ever")
+    };
     let mut taken = 0;
     while answer() {
         taken += 1;
@@ -152,7 +161,11 @@ fn a_producer_that_waits_for_a_flush_that_cannot_be_made_now_is_told_and_may_try
 #[test]
 fn when_the_thread_has_ended_nobody_waits_for_what_it_would_have_done() {
     let storage = disk();
-    let queue = open(&storage, &options().flush_every(std::time::Duration::from_secs(3600)), Background::Keeper);
+    let queue = open(
+        &storage,
+        &options().flush_every(std::time::Duration::from_secs(3600)),
+        Background::Keeper,
+    );
     assert!(queue.core.bell.ring(|_| {}));
     drop(crate::commit::keeper::Leaving(&queue.core));
     assert!(!queue.core.bell.ring(|wishes| wishes.flush = true) && !queue.core.bell.is_answered());

@@ -1,4 +1,5 @@
-//! What a sync that fails, or is under way, means for everybody else: on the simulated disk, in an order that is made.
+//! What a sync that fails, or is under way, means for everybody else: on the simulated disk, in an
+//! order that is made.
 
 mod behind;
 
@@ -35,7 +36,8 @@ fn open(storage: &SimStorage, options: &Options, background: Background) -> Queu
     Arc::new(Engine::open_with(storage.clone(), options, background).unwrap())
 }
 
-/// The numbers of the messages the default consumer is given, to the end, and how many gaps it is told of.
+/// The numbers of the messages the default consumer is given, to the end, and how many gaps it is
+/// told of.
 fn take_all(queue: &Queue) -> (Vec<u64>, usize) {
     let standing = queue.consumer("").unwrap();
     let (mut seqs, mut gaps) = (Vec::new(), 0);
@@ -53,7 +55,8 @@ fn is_failed_sync(error: &Error) -> bool {
     matches!(error, Error::Io { op: "flush", .. })
 }
 
-/// A full segment is closed by nobody before it is synced: what the kernel failed to write of it by itself is told.
+/// A full segment is closed by nobody before it is synced: what the kernel failed to write of it by
+/// itself is told.
 #[test]
 fn a_write_back_that_failed_before_the_flush_fails_the_flush() {
     for lost in ["segment-00000000", "segment-00000002"] {
@@ -71,7 +74,8 @@ fn a_write_back_that_failed_before_the_flush_fails_the_flush() {
     }
 }
 
-/// What a process stored and did not sync, the next one flushes through descriptors that were open from its opening on.
+/// What a process stored and did not sync, the next one flushes through descriptors that were open
+/// from its opening on.
 #[test]
 fn a_write_back_that_failed_since_the_opening_fails_the_flush_of_what_was_found() {
     let storage = disk();
@@ -128,7 +132,8 @@ fn a_directory_sync_that_is_under_way_is_waited_for() {
     };
     in_directory.wait_for_visitor();
     in_file.open();
-    // Whoever says that message 3 is durable while the directory is not would be found out by a power cut now.
+    // Whoever says that message 3 is durable while the directory is not would be found out by a
+    // power cut now.
     for _ in 0..1000 {
         if queue.core.durable.lock().spot.seq > 3 {
             let cut = open(&storage.power_cut_losing_all(), &options, Background::Calls);
@@ -153,7 +158,8 @@ fn a_failed_sync_in_seek_or_remove_consumer_poisons() {
         }
         let worker = queue.consumer("worker").unwrap();
         queue.core.flush().unwrap();
-        let mut handed: Vec<_> = (0..3).map(|_| queue.receive(&worker, reading::AsMessage).unwrap().unwrap()).collect();
+        let mut handed: Vec<_> =
+            (0..3).map(|_| queue.receive(&worker, reading::AsMessage).unwrap().unwrap()).collect();
         let (message, answer) = handed.swap_remove(1);
         queue.ack(&worker, message.seq(), answer).unwrap();
         let default = queue.consumer("").unwrap();
@@ -175,7 +181,8 @@ fn a_failed_sync_in_seek_or_remove_consumer_poisons() {
     }
 }
 
-/// Pages that an earlier failure left off the disk are stored again, and never in a segment that is used again meanwhile.
+/// Pages that an earlier failure left off the disk are stored again, and never in a segment that is
+/// used again meanwhile.
 #[test]
 fn nothing_is_stored_again_in_a_segment_that_was_drained() {
     let storage = disk();
@@ -247,8 +254,8 @@ fn a_queue_whose_thread_cannot_be_started_does_not_open_with_a_timer() {
     queue.close().unwrap();
 }
 
-/// A flush comes while the closure of `enqueue_with` runs, whose message has room in two segments: the first one is full, and
-/// nothing is in that room yet.
+/// A flush comes while the closure of `enqueue_with` runs, whose message has room in two segments:
+/// the first one is full, and nothing is in that room yet.
 #[test]
 fn a_message_written_in_place_over_a_segments_end_is_synced_by_the_flush_behind_it() {
     let storage = disk();
@@ -292,8 +299,8 @@ fn a_message_is_synced_by_the_flush_behind_it_also_when_another_came_while_it_wa
     assert_eq!(take_all(&cut).0, [0, 1, 2]);
 }
 
-/// Where the index is written by calls a checkpoint may be refused behind a message that is in the queue: that is no refusal of
-/// the message.
+/// Where the index is written by calls a checkpoint may be refused behind a message that is in the
+/// queue: that is no refusal of the message.
 #[test]
 fn a_message_that_is_in_the_queue_is_not_called_refused_for_want_of_space() {
     let mut seen = 0;

@@ -1,5 +1,6 @@
-//! Promise P5 where one segment is all that a full disk holds: what was read or dropped gives its room to what comes,
-//! whoever wrote, read or lent it. On a simulated disk, in an order that is made.
+//! Promise P5 where one segment is all that a full disk holds: what was read or dropped gives its
+//! room to what comes, whoever wrote, read or lent it. On a simulated disk, in an order that is
+//! made.
 
 mod refused;
 
@@ -61,7 +62,9 @@ fn put(queue: &Queue, way: Way, seq: u64) -> Result<u64> {
     let bytes = content(seq, LEN);
     match way {
         Way::Alone => queue.enqueue(&bytes),
-        Way::Batch => queue.enqueue_batch(&bytes.chunks(1000).collect::<Vec<_>>()).map(|given| given.start),
+        Way::Batch => {
+            queue.enqueue_batch(&bytes.chunks(1000).collect::<Vec<_>>()).map(|given| given.start)
+        }
         Way::InPlace => queue.enqueue_with(LEN, |room| room.copy_from_slice(&bytes)),
     }
 }
@@ -90,8 +93,8 @@ fn look(queue: &Queue, name: &str, what: Read) -> Result<Option<Message>> {
     reading::next(queue, &queue.consumer(name).unwrap(), what)
 }
 
-/// What a consumer is told of, to the end, in numbers that follow each other: the first and the last of those that came in a
-/// row, and those that did not.
+/// What a consumer is told of, to the end, in numbers that follow each other: the first and the
+/// last of those that came in a row, and those that did not.
 fn take_all(queue: &Queue, name: &str) -> (Vec<(u64, u64)>, Vec<Gap>) {
     let (mut came, mut gaps): (Vec<(u64, u64)>, Vec<Gap>) = (Vec::new(), Vec::new());
     let mut next = queue.consumer(name).unwrap().seq();
@@ -119,7 +122,9 @@ fn take_all(queue: &Queue, name: &str) -> (Vec<(u64, u64)>, Vec<Gap>) {
 #[test]
 fn what_was_read_makes_room_also_where_one_segment_is_all_there_is() {
     for way in WAYS {
-        for (every, stores) in [(None, Stores::ByMap), (None, Stores::ByCall), (Some(1), Stores::ByMap)] {
+        for (every, stores) in
+            [(None, Stores::ByMap), (None, Stores::ByCall), (Some(1), Stores::ByMap)]
+        {
             let storage = disk(1);
             storage.set_stores(stores);
             let queue = open(&storage, &options().flush_every_ops(every));
@@ -200,7 +205,8 @@ fn a_long_message_finds_the_room_of_short_ones_that_were_read() {
 fn the_oldest_are_dropped_for_ever_also_where_one_segment_is_all_there_is() {
     for way in WAYS {
         for every in [None, Some(1)] {
-            let queue = open(&disk(1), &options().on_full(OnFull::DropOldest).flush_every_ops(every));
+            let queue =
+                open(&disk(1), &options().on_full(OnFull::DropOldest).flush_every_ops(every));
             queue.consumer("c").unwrap();
             for _ in 0..1000 {
                 let next = queue.core.committed_spot().seq;
@@ -270,7 +276,8 @@ fn a_consumer_that_is_busy_keeps_no_space_for_itself() {
     }
 }
 
-/// A flush that syncs the segment has its file open: its space comes back when the flush is through, which is waited for.
+/// A flush that syncs the segment has its file open: its space comes back when the flush is
+/// through, which is waited for.
 #[test]
 fn a_flush_that_is_under_way_keeps_no_space_for_itself() {
     for on_full in [OnFull::Reject, OnFull::DropOldest] {
@@ -299,11 +306,14 @@ fn a_flush_that_is_under_way_keeps_no_space_for_itself() {
     }
 }
 
-/// Wherever the process or the power dies: numbers are told once, in order, and for the right reason.
+/// Wherever the process or the power dies: numbers are told once, in order, and for the right
+/// reason.
 #[test]
 fn a_death_while_the_only_segment_is_given_up_loses_nothing_else() {
     let (mut met, full) = ([0; 2], most());
-    for (on_full, in_store) in [OnFull::Reject, OnFull::DropOldest].into_iter().flat_map(|on| [(on, 0), (on, 1)]) {
+    for (on_full, in_store) in
+        [OnFull::Reject, OnFull::DropOldest].into_iter().flat_map(|on| [(on, 0), (on, 1)])
+    {
         for nth in (1..).step_by([1, 37][in_store]) {
             let storage = disk(nth);
             let options = options().on_full(on_full);

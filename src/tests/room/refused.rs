@@ -2,8 +2,9 @@
 
 use super::*;
 
-/// Of a batch that was refused all but the first record lie behind the tail, intact. Whoever stands there when the segment is given
-/// back goes on behind it, and meets the next messages of the same numbers.
+/// Of a batch that was refused all but the first record lie behind the tail, intact. Whoever stands
+/// there when the segment is given back goes on behind it, and meets the next messages of the same
+/// numbers.
 #[test]
 fn what_a_refused_batch_left_in_a_segment_that_is_given_back_is_neither_damage_nor_a_message() {
     for stores in [Stores::ByMap, Stores::ByCall] {
@@ -35,7 +36,8 @@ fn what_a_refused_batch_left_in_a_segment_that_is_given_back_is_neither_damage_n
     }
 }
 
-/// As above, where the first record could not be cleared either: then the segment stays until it can be.
+/// As above, where the first record could not be cleared either: then the segment stays until it
+/// can be.
 #[test]
 fn a_segment_in_which_a_refused_record_could_not_be_cleared_is_not_given_back() {
     let storage = SimStorage::new(1).with_file_capacity(4 << 20);
@@ -56,8 +58,9 @@ fn a_segment_in_which_a_refused_record_could_not_be_cleared_is_not_given_back() 
     assert_eq!(take_all(&queue, "a"), (vec![(1, 1)], vec![]));
 }
 
-/// A segment is listed before its first record is committed, and is taken off again when that is refused. Whoever looks for the
-/// first message that is left meanwhile does not stand in it: the next one of that number lies elsewhere.
+/// A segment is listed before its first record is committed, and is taken off again when that is
+/// refused. Whoever looks for the first message that is left meanwhile does not stand in it: the
+/// next one of that number lies elsewhere.
 #[test]
 fn nobody_reads_from_a_segment_of_which_nothing_is_committed() {
     let storage = SimStorage::new(1).with_file_capacity(4 << 20);

@@ -1,4 +1,5 @@
-//! What lies on the disk and in the page cache: names, files, pages, and what a power cut leaves of them.
+//! What lies on the disk and in the page cache: names, files, pages, and what a power cut leaves of
+//! them.
 
 use super::*;
 
@@ -13,7 +14,8 @@ pub(super) type Image = Arc<[u8; PAGE]>;
 #[derive(Debug, Clone)]
 pub(super) struct Page {
     pub(super) durable: Image,
-    /// What the disk may hold instead, oldest first; while the page is dirty the last one is what was last seen of it.
+    /// What the disk may hold instead, oldest first; while the page is dirty the last one is what
+    /// was last seen of it.
     pub(super) early: Vec<Image>,
     pub(super) dirty: bool,
     pub(super) allocated: bool,
@@ -68,7 +70,13 @@ pub(super) struct Body {
 impl Inode {
     pub(super) fn new(id: u64, capacity: usize) -> Inode {
         let durable: Image = Arc::new([0; PAGE]);
-        let page = Page { durable, early: Vec::new(), dirty: false, allocated: false, durable_allocated: false };
+        let page = Page {
+            durable,
+            early: Vec::new(),
+            dirty: false,
+            allocated: false,
+            durable_allocated: false,
+        };
         let pages = vec![page; capacity.div_ceil(PAGE)];
         let memory = HeapMemory::new(pages.len() * PAGE);
         let body = Mutex::new(Body { len: 0, durable_len: 0, pages });
@@ -85,7 +93,13 @@ impl Inode {
         let body = self.body.lock().clone();
         let memory = HeapMemory::new(body.pages.len() * PAGE);
         memory.write(0, &self.bytes(0, body.len));
-        Inode { id: self.id, failures: AtomicU64::new(0), memory, open: Arc::default(), body: Mutex::new(body) }
+        Inode {
+            id: self.id,
+            failures: AtomicU64::new(0),
+            memory,
+            open: Arc::default(),
+            body: Mutex::new(body),
+        }
     }
 
     /// As a power cut leaves it.
@@ -126,7 +140,10 @@ impl Inode {
             let mut live = [0; PAGE];
             self.memory.read(number * PAGE, &mut live);
             if live != **page.early.last().unwrap_or(&page.durable) {
-                assert!(page.allocated, "mmq stored into a hole of a file (page {number}): SIGBUS on a full disk");
+                assert!(
+                    page.allocated,
+                    "mmq stored into a hole of a file (page {number}): SIGBUS on a full disk"
+                );
                 if page.early.len() >= MAX_EARLY {
                     page.early.remove(0);
                 }
@@ -136,7 +153,8 @@ impl Inode {
         }
     }
 
-    /// Linux marks pages clean whether or not they could be written; what was refused stays in the cache alone.
+    /// Linux marks pages clean whether or not they could be written; what was refused stays in the
+    /// cache alone.
     pub(super) fn sync(&self, works: bool) {
         self.snapshot();
         let mut body = self.body.lock();
@@ -159,7 +177,9 @@ impl Inode {
 impl Page {
     pub(super) fn after_power_cut(&self, rng: &mut Rng, mood: u64) -> [u8; PAGE] {
         let versions = self.early.len() as u64 + 1;
-        let version = |number: u64| number.checked_sub(1).map_or(&self.durable, |number| &self.early[number as usize]);
+        let version = |number: u64| {
+            number.checked_sub(1).map_or(&self.durable, |number| &self.early[number as usize])
+        };
         if versions == 1 || mood == 0 {
             return *self.durable;
         }
@@ -171,7 +191,8 @@ impl Page {
         let torn = rng.percent(50);
         for sector in (0..PAGE).step_by(SECTOR) {
             if !torn || rng.percent(50) {
-                image[sector..][..SECTOR].copy_from_slice(&version(old.max(new))[sector..][..SECTOR]);
+                image[sector..][..SECTOR]
+                    .copy_from_slice(&version(old.max(new))[sector..][..SECTOR]);
             }
         }
         image
@@ -180,7 +201,12 @@ impl Page {
 
 impl Body {
     /// Makes `content` the whole of the file, durably.
-    pub(super) fn put(&mut self, memory: &HeapMemory, content: &[u8], allocated: impl Fn(usize) -> bool) {
+    pub(super) fn put(
+        &mut self,
+        memory: &HeapMemory,
+        content: &[u8],
+        allocated: impl Fn(usize) -> bool,
+    ) {
         (self.len, self.durable_len) = (content.len(), content.len());
         memory.write(0, content);
         for (number, (page, bytes)) in self.pages.iter_mut().zip(content.chunks(PAGE)).enumerate() {
@@ -195,20 +221,27 @@ impl Body {
     }
 
     pub(super) fn check_capacity(&self, end: usize) {
-        assert!(end <= self.pages.len() * PAGE, "larger than the simulated file's capacity: use with_file_capacity");
+        assert!(
+            end <= self.pages.len() * PAGE,
+            "larger than the simulated file's capacity: use with_file_capacity"
+        );
     }
 
     pub(super) fn grow(&mut self, inode: &Inode, end: usize) {
         self.check_capacity(end);
         if end > self.len {
             let fresh = inode.bytes(self.len, end - self.len);
-            assert!(fresh.iter().all(|byte| *byte == 0), "mmq stored behind the end of a file: SIGBUS");
+            assert!(
+                fresh.iter().all(|byte| *byte == 0),
+                "mmq stored behind the end of a file: SIGBUS"
+            );
             self.len = end;
         }
     }
 }
 
-/// Chances in percent that what was not synced is on the disk anyway. Often the extremes: all of it, none of it.
+/// Chances in percent that what was not synced is on the disk anyway. Often the extremes: all of
+/// it, none of it.
 pub(super) struct Mood {
     pub(super) names: u64,
     pub(super) sizes: u64,
@@ -231,7 +264,9 @@ impl Pending {
                 names.retain(|_, inode| inode.id != self.inode.id);
                 names.insert(to.clone(), self.inode.clone());
             }
-            (Some(from), None) if names.get(from).is_some_and(|inode| inode.id == self.inode.id) => {
+            (Some(from), None)
+                if names.get(from).is_some_and(|inode| inode.id == self.inode.id) =>
+            {
                 names.remove(from);
             }
             _ => {}
@@ -308,13 +343,24 @@ impl State {
     }
 
     /// The same disk holding copies of its files, with nobody there.
-    pub(super) fn with(&self, names: [&Names; 2], pending: &[Pending], copy: impl FnMut(&Inode) -> Inode) -> State {
+    pub(super) fn with(
+        &self,
+        names: [&Names; 2],
+        pending: &[Pending],
+        copy: impl FnMut(&Inode) -> Inode,
+    ) -> State {
         let mut copy = copy;
-        let copies: BTreeMap<_, _> = inodes(names, pending).map(|inode| (inode.id, inode)).collect();
-        let copies: BTreeMap<_, _> = copies.into_iter().map(|(id, inode)| (id, Arc::new(copy(&inode)))).collect();
-        let copied =
-            |names: &Names| names.iter().map(|(name, inode)| (name.clone(), copies[&inode.id].clone())).collect();
-        let copied_change = |change: &Pending| Pending { inode: copies[&change.inode.id].clone(), ..change.clone() };
+        let copies: BTreeMap<_, _> =
+            inodes(names, pending).map(|inode| (inode.id, inode)).collect();
+        let copies: BTreeMap<_, _> =
+            copies.into_iter().map(|(id, inode)| (id, Arc::new(copy(&inode)))).collect();
+        let copied = |names: &Names| {
+            names.iter().map(|(name, inode)| (name.clone(), copies[&inode.id].clone())).collect()
+        };
+        let copied_change = |change: &Pending| Pending {
+            inode: copies[&change.inode.id].clone(),
+            ..change.clone()
+        };
         State {
             names: copied(names[0]),
             durable_names: copied(names[1]),
@@ -343,7 +389,8 @@ impl State {
         self.snapshot();
         let mut rng = Rng(self.rng.0 ^ Rng(seed).next());
         let mut chance = || [0, 50, 50, 100][rng.below(4) as usize];
-        let mood = mood.unwrap_or_else(|| Mood { names: chance(), sizes: chance(), pages: chance() });
+        let mood =
+            mood.unwrap_or_else(|| Mood { names: chance(), sizes: chance(), pages: chance() });
         let mut names = self.durable_names.clone();
         for change in self.pending.iter().filter(|_| rng.percent(mood.names)) {
             change.apply(&mut names);
@@ -362,7 +409,10 @@ impl State {
 }
 
 /// Every file that is, or that a power cut may bring back; some more than once.
-pub(super) fn inodes<'a>(names: [&'a Names; 2], pending: &'a [Pending]) -> impl Iterator<Item = Arc<Inode>> + 'a {
+pub(super) fn inodes<'a>(
+    names: [&'a Names; 2],
+    pending: &'a [Pending],
+) -> impl Iterator<Item = Arc<Inode>> + 'a {
     let named = names.into_iter().flat_map(|names| names.values());
     named.chain(pending.iter().map(|change| &change.inode)).cloned()
 }

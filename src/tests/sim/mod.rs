@@ -1,9 +1,10 @@
 //! A simulated disk: keeps what is durable apart from what is only cached, and can fail any call.
 //!
-//! Files live in heap memory, so stores through a mapping go through the same code as ever, and unseen by this module.
-//! What of them may reach the disk early is therefore recorded at moments: at every storage call but the reading ones,
-//! whenever a test calls [`SimStorage::snapshot`], and between two stores where it asked for that (`moments`). For the same reason a store that leaves the same bytes does not
-//! make a page dirty; only `write_at` does that always.
+//! Files live in heap memory, so stores through a mapping go through the same code as ever, and
+//! unseen by this module. What of them may reach the disk early is therefore recorded at moments:
+//! at every storage call but the reading ones, whenever a test calls [`SimStorage::snapshot`], and
+//! between two stores where it asked for that (`moments`). For the same reason a store that leaves
+//! the same bytes does not make a page dirty; only `write_at` does that always.
 
 mod disk;
 mod faults;
@@ -58,7 +59,8 @@ impl Rng {
     }
 }
 
-/// A handle on a simulated directory. Each clone is a descriptor of its own: the lock belongs to the one that took it.
+/// A handle on a simulated directory. Each clone is a descriptor of its own: the lock belongs to
+/// the one that took it.
 #[derive(Debug)]
 pub(crate) struct SimStorage {
     disk: Arc<Mutex<State>>,
@@ -115,10 +117,14 @@ impl SimStorage {
     }
 
     fn over(state: State) -> SimStorage {
-        SimStorage { disk: Arc::new(Mutex::new(state)), id: HANDLES.fetch_add(1, Ordering::Relaxed) }
+        SimStorage {
+            disk: Arc::new(Mutex::new(state)),
+            id: HANDLES.fetch_add(1, Ordering::Relaxed),
+        }
     }
 
-    /// How long files made from now on can become (256 KiB if nothing is said). Crash images cost time in proportion.
+    /// How long files made from now on can become (256 KiB if nothing is said). Crash images cost
+    /// time in proportion.
     pub(crate) fn with_file_capacity(self, bytes: usize) -> SimStorage {
         self.disk.lock().file_capacity = bytes;
         self
@@ -149,7 +155,8 @@ impl SimStorage {
         self.disk.lock().snapshot();
     }
 
-    /// What a power cut leaves: all that was synced, and of the rest what `seed` says. This storage is not changed.
+    /// What a power cut leaves: all that was synced, and of the rest what `seed` says. This storage
+    /// is not changed.
     pub(crate) fn power_cut(&self, seed: u64) -> SimStorage {
         self.disk.lock().cut(seed, None)
     }
@@ -159,7 +166,8 @@ impl SimStorage {
         self.disk.lock().cut(0, Some(Mood { names: 0, sizes: 0, pages: 0 }))
     }
 
-    /// What the death of the process leaves: everything, but still only cached where it was, and no lock.
+    /// What the death of the process leaves: everything, but still only cached where it was, and no
+    /// lock.
     pub(crate) fn process_kill(&self) -> SimStorage {
         self.disk.lock().killed()
     }
@@ -193,7 +201,8 @@ impl SimStorage {
         state.unreadable.push((id, range));
     }
 
-    /// Takes a `process_kill` right before the `nth` call from now (the next is the first), for [`SimStorage::frozen`].
+    /// Takes a `process_kill` right before the `nth` call from now (the next is the first), for
+    /// [`SimStorage::frozen`].
     pub(crate) fn freeze_at(&self, nth: u64) {
         self.disk.lock().freeze = Some(nth);
     }
@@ -202,9 +211,15 @@ impl SimStorage {
         self.disk.lock().frozen.take()
     }
 
-    /// Makes the `nth` call of a kind from now on fail (the next is the first), and with `sticky` all after it.
+    /// Makes the `nth` call of a kind from now on fail (the next is the first), and with `sticky`
+    /// all after it.
     pub(crate) fn fail_after(&self, call: Call, nth: u64, errno: Errno, sticky: bool) {
-        self.disk.lock().faults.push(Fault { call, left: nth, errno: errno.raw_os_error(), sticky });
+        self.disk.lock().faults.push(Fault {
+            call,
+            left: nth,
+            errno: errno.raw_os_error(),
+            sticky,
+        });
     }
 
     /// The next call of that kind stops before it is made, until the gate is opened.
@@ -214,9 +229,9 @@ impl SimStorage {
         gate
     }
 
-    /// The kernel writes the pages of a file by itself, and the disk refuses: those are clean from now on, and not durable. Each
-    /// descriptor that is open is told by its next sync; one that is opened later is not, as when the kernel has let go of the
-    /// file in between.
+    /// The kernel writes the pages of a file by itself, and the disk refuses: those are clean from
+    /// now on, and not durable. Each descriptor that is open is told by its next sync; one that is
+    /// opened later is not, as when the kernel has let go of the file in between.
     pub(crate) fn fail_write_back(&self, name: &str) {
         let inode = self.disk.lock().names[name].clone();
         inode.sync(false);
@@ -241,7 +256,8 @@ impl SimStorage {
         self.disk.lock().calls
     }
 
-    // What follows acts on what is cached and what is durable alike, and is neither counted nor made to fail.
+    // What follows acts on what is cached and what is durable alike, and is neither counted nor
+    // made to fail.
 
     pub(crate) fn file_names(&self) -> Vec<String> {
         self.disk.lock().names.keys().cloned().collect()
@@ -286,6 +302,12 @@ impl SimStorage {
 impl SimStorage {
     fn file(&self, inode: Arc<Inode>, state: &State) -> SimFile {
         let told = AtomicU64::new(inode.failures.load(Ordering::Relaxed));
-        SimFile { disk: self.disk.clone(), _open: Arc::clone(&inode.open), inode, told, stores: state.stores }
+        SimFile {
+            disk: self.disk.clone(),
+            _open: Arc::clone(&inode.open),
+            inode,
+            told,
+            stores: state.stores,
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Moments that storage calls do not show: between two stores through a mapping. And the planted bugs.
+//! Moments that storage calls do not show: between two stores through a mapping. And the planted
+//! bugs.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -32,20 +33,24 @@ thread_local! {
     static MUTANT: Cell<Option<Mutant>> = const { Cell::new(None) };
 }
 
-/// The calling thread has come to that place in the code: what a test wants to happen there happens.
+/// The calling thread has come to that place in the code: what a test wants to happen there
+/// happens.
 pub(crate) fn reached(place: &str) {
-    let due = MEANWHILE.with_borrow_mut(|meanwhile| meanwhile.take_if(|(awaited, _)| *awaited == place));
+    let due =
+        MEANWHILE.with_borrow_mut(|meanwhile| meanwhile.take_if(|(awaited, _)| *awaited == place));
     if let Some((_, work)) = due {
         work();
     }
 }
 
-/// The next time that the calling thread comes to that place in the code, `work` is done there, as if by another thread.
+/// The next time that the calling thread comes to that place in the code, `work` is done there, as
+/// if by another thread.
 pub(crate) fn meanwhile(place: &'static str, work: impl FnOnce() + 'static) {
     MEANWHILE.set(Some((place, Box::new(work))));
 }
 
-/// Called before every store through a mapping, and in the middle of those that are not one instruction.
+/// Called before every store through a mapping, and in the middle of those that are not one
+/// instruction.
 #[inline]
 pub(crate) fn before_store() {
     if ARMED.get() {
@@ -79,7 +84,8 @@ fn arrive() {
 }
 
 impl SimStorage {
-    /// Takes a `process_kill` right before the `nth` store from now of this thread, for [`SimStorage::frozen`].
+    /// Takes a `process_kill` right before the `nth` store from now of this thread, for
+    /// [`SimStorage::frozen`].
     pub(crate) fn freeze_at_store(&self, nth: u64) {
         self.wait_for_store(nth, Moment::Freeze);
     }
@@ -90,7 +96,9 @@ impl SimStorage {
     }
 
     fn wait_for_store(&self, nth: u64, moment: Moment) {
-        AWAITED.with_borrow_mut(|awaited| awaited.push(Awaited { disk: self.disk.clone(), left: nth, moment }));
+        AWAITED.with_borrow_mut(|awaited| {
+            awaited.push(Awaited { disk: self.disk.clone(), left: nth, moment })
+        });
         ARMED.set(true);
     }
 

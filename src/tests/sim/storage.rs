@@ -208,7 +208,8 @@ impl StorageFile for SimFile {
     }
 
     fn disk_bytes(&self) -> io::Result<u64> {
-        Ok((self.inode.body.lock().pages.iter().filter(|page| page.allocated).count() * PAGE) as u64)
+        Ok((self.inode.body.lock().pages.iter().filter(|page| page.allocated).count() * PAGE)
+            as u64)
     }
 
     fn stores(&self) -> Stores {

@@ -3,7 +3,8 @@
 use super::*;
 use std::panic::AssertUnwindSafe;
 
-/// A file `a` of two pages, durable with its name and full of ones; then stored full of twos through a mapping.
+/// A file `a` of two pages, durable with its name and full of ones; then stored full of twos
+/// through a mapping.
 fn dirty() -> (SimStorage, SimFile, Window) {
     let storage = SimStorage::new(7);
     let file = storage.create("a").unwrap();
@@ -28,7 +29,11 @@ fn unsynced_pages_may_be_lost_kept_or_torn_at_512_and_synced_ones_never() {
     window.copy_in(PAGE, &[3; PAGE]);
     for (seed, cut) in cuts(&storage).enumerate() {
         let content = cut.read_file("a");
-        assert_eq!(content, storage.power_cut(seed as u64).read_file("a"), "the same seed, the same disk");
+        assert_eq!(
+            content,
+            storage.power_cut(seed as u64).read_file("a"),
+            "the same seed, the same disk"
+        );
         assert!(content.chunks(SECTOR).all(|sector| sector.iter().all(|byte| *byte == sector[0])));
         assert!(!content[..PAGE].contains(&3) && !content.contains(&0));
         lost += u32::from(content == [1; 2 * PAGE]);
@@ -49,13 +54,19 @@ fn a_kill_keeps_everything_and_a_power_cut_after_it_still_loses() {
     assert!(storage.try_lock().unwrap() && !storage.clone().try_lock().unwrap());
     let killed = storage.process_kill();
     assert!(killed.try_lock().unwrap());
-    assert_eq!((killed.cache_token(), killed.file_names()), (storage.cache_token(), storage.file_names()));
+    assert_eq!(
+        (killed.cache_token(), killed.file_names()),
+        (storage.cache_token(), storage.file_names())
+    );
     assert_eq!(killed.read_file("a"), [2; 2 * PAGE]);
     assert!(cuts(&killed).any(|cut| cut.read_file("a") == [1; 2 * PAGE]));
     assert!(cuts(&killed).any(|cut| cut.file_names() == ["a"]));
     killed.open("a").unwrap().sync().unwrap();
     assert!(cuts(&killed).all(|cut| cut.read_file("a") == [2; 2 * PAGE]));
-    assert!(cuts(&storage).any(|cut| cut.read_file("a") == [1; 2 * PAGE]), "the killed one is another world");
+    assert!(
+        cuts(&storage).any(|cut| cut.read_file("a") == [1; 2 * PAGE]),
+        "the killed one is another world"
+    );
     let second = storage.clone();
     drop(storage);
     assert!(second.try_lock().unwrap());
@@ -71,13 +82,19 @@ fn unsynced_creations_renames_and_removals_are_lost_in_any_combination() {
     storage.rename("a", "b").unwrap();
     storage.remove("c").unwrap();
     let contents = |storage: &SimStorage| {
-        storage.file_names().iter().map(|name| (name.clone(), storage.read_file(name))).collect::<Vec<_>>()
+        storage
+            .file_names()
+            .iter()
+            .map(|name| (name.clone(), storage.read_file(name)))
+            .collect::<Vec<_>>()
     };
     let mut seen: Vec<_> = cuts(&storage).map(|cut| contents(&cut)).collect();
     seen.sort();
     seen.dedup();
     assert_eq!(seen.len(), 8);
-    assert!(seen.iter().all(|files| files.iter().any(|(name, bytes)| name == "b" && !bytes.is_empty())));
+    assert!(
+        seen.iter().all(|files| files.iter().any(|(name, bytes)| name == "b" && !bytes.is_empty()))
+    );
     assert!(seen.iter().all(|files| files.iter().any(|(_, bytes)| bytes == b"a")));
     storage.sync_directory().unwrap();
     assert!(cuts(&storage).all(|cut| contents(&cut) == contents(&storage)));
@@ -125,7 +142,10 @@ fn calls_fail_as_told_and_a_full_disk_is_full() {
     assert_eq!(file.allocate(0, 4 * PAGE as u64).unwrap_err().kind(), ErrorKind::StorageFull);
     assert_eq!(file.len().unwrap(), 2 * PAGE as u64);
     file.allocate(0, 3 * PAGE as u64).unwrap();
-    assert_eq!(storage.open("b").unwrap().write_at(b"x", 0).unwrap_err().kind(), ErrorKind::StorageFull);
+    assert_eq!(
+        storage.open("b").unwrap().write_at(b"x", 0).unwrap_err().kind(),
+        ErrorKind::StorageFull
+    );
     storage.remove("a").unwrap();
     drop(file);
     assert_eq!(storage.free_bytes().unwrap(), 0, "it is mapped");

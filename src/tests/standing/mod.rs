@@ -1,5 +1,6 @@
-//! What a consumer is told and what is stored for it, where that takes an order of events: gaps behind batches, ages and
-//! deliveries, messages that are dropped under a reader, removed consumers.
+//! What a consumer is told and what is stored for it, where that takes an order of events: gaps
+//! behind batches, ages and deliveries, messages that are dropped under a reader, removed
+//! consumers.
 
 mod wakers;
 
@@ -66,15 +67,21 @@ impl Queue {
     /// Messages that can be found in the files.
     fn put(&self, numbers: std::ops::Range<u64>) {
         for number in numbers {
-            assert_eq!(self.engine.enqueue(format!("message {number:04}").as_bytes()).unwrap(), number);
+            assert_eq!(
+                self.engine.enqueue(format!("message {number:04}").as_bytes()).unwrap(),
+                number
+            );
         }
     }
 
     fn damage(&self, number: u64) {
         let wanted = format!("message {number:04}");
-        for name in self.storage.file_names().into_iter().filter(|name| name.starts_with("segment")) {
+        for name in self.storage.file_names().into_iter().filter(|name| name.starts_with("segment"))
+        {
             let bytes = self.storage.read_file(&name);
-            if let Some(at) = bytes.windows(wanted.len()).position(|window| window == wanted.as_bytes()) {
+            if let Some(at) =
+                bytes.windows(wanted.len()).position(|window| window == wanted.as_bytes())
+            {
                 // The payload, and the end of the header: messages that are too old are not read.
                 self.storage.corrupt(&name, at - 1, &[0xff; 2]);
             }
@@ -137,7 +144,8 @@ fn a_gap_behind_a_batch_is_told_by_the_read_that_comes_next_also_after_the_end_o
     }
 }
 
-/// The last message is damaged, and while a reader searches behind it others come: they are no part of the gap.
+/// The last message is damaged, and while a reader searches behind it others come: they are no part
+/// of the gap.
 #[test]
 fn messages_that_come_while_a_reader_searches_behind_damage_are_delivered() {
     // A few, and so many that the tail leaves the segment.
@@ -170,7 +178,11 @@ fn two_threads_batches_cannot_take_each_others_gap_away() {
     queue.damage(1);
     queue.damage(3);
     // As two threads in `batch` take turns: each has one message in hand.
-    let more = || told(reading::next(&queue.engine, &queue.standing(), Read::TakeMore), |message| message.seq());
+    let more = || {
+        told(reading::next(&queue.engine, &queue.standing(), Read::TakeMore), |message| {
+            message.seq()
+        })
+    };
     assert_eq!((queue.take(), more()), (Message(0), End));
     assert_eq!((queue.take(), queue.take(), more()), (damaged(1, 1), Message(2), End));
     assert_eq!((more(), queue.take(), queue.take()), (End, damaged(3, 3), Message(4)));
@@ -180,7 +192,8 @@ fn two_threads_batches_cannot_take_each_others_gap_away() {
 fn a_gap_behind_messages_that_are_too_old_is_told_after_them_also_after_the_end_of_the_run() {
     for how in ENDS {
         for deliveries in [false, true] {
-            let mut queue = Queue::new(Options::new().arena_size(64 << 10).max_age(Duration::from_secs(10)));
+            let mut queue =
+                Queue::new(Options::new().arena_size(64 << 10).max_age(Duration::from_secs(10)));
             queue.put(0..5);
             queue.storage.advance_clock(12_000);
             queue.put(5..7);
@@ -198,7 +211,8 @@ fn a_gap_behind_messages_that_are_too_old_is_told_after_them_also_after_the_end_
     }
 }
 
-/// Of a gap that was dealt with in part each piece is told once, in order, before what lies behind it.
+/// Of a gap that was dealt with in part each piece is told once, in order, before what lies behind
+/// it.
 #[test]
 fn the_pieces_of_a_gap_come_in_order_each_once_also_after_the_end_of_the_run() {
     for how in ENDS {
@@ -240,11 +254,13 @@ fn the_pieces_of_a_gap_come_in_order_each_once_also_after_the_end_of_the_run() {
     }
 }
 
-/// A message in several pieces was looked at, one of the pieces is dropped, and nobody may take the consumer's lock just then.
+/// A message in several pieces was looked at, one of the pieces is dropped, and nobody may take the
+/// consumer's lock just then.
 #[test]
 fn what_was_looked_at_and_is_dropped_is_told_as_a_gap() {
     for deliveries in [false, true] {
-        let options = Options::new().arena_size(16 << 10).max_bytes(256 << 10).on_full(OnFull::DropOldest);
+        let options =
+            Options::new().arena_size(16 << 10).max_bytes(256 << 10).on_full(OnFull::DropOldest);
         let queue = Queue::new(options);
         let long = vec![1; 100_000];
         queue.engine.enqueue(&long).unwrap();
@@ -252,7 +268,8 @@ fn what_was_looked_at_and_is_dropped_is_told_as_a_gap() {
         if deliveries {
             queue.engine.set_max_in_flight(&standing, Some(7)).unwrap();
         }
-        let look = |what| told(reading::next(&queue.engine, &standing, what), |message| message.seq());
+        let look =
+            |what| told(reading::next(&queue.engine, &standing, what), |message| message.seq());
         assert_eq!(look(Read::Look), Message(0));
         let last = standing.with_progress(|_| {
             let dropped = |_: &u64| queue.engine.core.oldest_seq.load(Ordering::Relaxed) > 1;
@@ -340,7 +357,8 @@ fn a_call_that_waited_while_the_queue_was_closed_changes_nothing() {
     engine.core.index.poison.open_again();
 }
 
-/// What a call does behind its answer may come when the run is over and the files are another owner's.
+/// What a call does behind its answer may come when the run is over and the files are another
+/// owner's.
 #[test]
 fn what_comes_after_the_end_of_a_run_does_nothing_to_the_files() {
     let queue = Queue::new(Options::new().arena_size(16 << 10).max_bytes(512 << 10));
@@ -349,7 +367,13 @@ fn what_comes_after_the_end_of_a_run_does_nothing_to_the_files() {
     }
     queue.engine.close().unwrap();
     let storage = &queue.storage;
-    let files = || storage.file_names().into_iter().map(|name| (storage.read_file(&name), name)).collect::<Vec<_>>();
+    let files = || {
+        storage
+            .file_names()
+            .into_iter()
+            .map(|name| (storage.read_file(&name), name))
+            .collect::<Vec<_>>()
+    };
     let before = files();
     let core = &*queue.engine.core;
     // As if readers had gone on.
@@ -362,7 +386,10 @@ fn what_comes_after_the_end_of_a_run_does_nothing_to_the_files() {
     core.flush_places().unwrap();
     core.flush_places_and_checkpoint().unwrap();
     core.flush_to(core.committed_spot()).unwrap();
-    assert!(matches!(core.flush_to(Spot { position: u64::MAX, seq: u64::MAX }), Err(Error::Closed)));
+    assert!(matches!(
+        core.flush_to(Spot { position: u64::MAX, seq: u64::MAX }),
+        Err(Error::Closed)
+    ));
     assert!(queue.engine.enqueue(b"late").is_err());
     assert!(files() == before, "the files changed");
     assert_eq!(core.committed_spot(), Spot { seq: 200, ..core.committed_spot() });

@@ -1,5 +1,7 @@
 //! Those who wait for a message by a waker.
 
+use crate::engine::Background;
+
 use super::*;
 
 /// Counts, and then does something with the queue.
@@ -34,7 +36,8 @@ fn whoever_cannot_use_the_news_passes_them_on_also_when_it_goes() {
         engine.set_max_in_flight(standing, Some(1)).unwrap();
         queue.put(0..1);
         let handed = receive(engine, standing);
-        let (blocked, other, last) = (Counting::new(|| ()), Counting::new(|| ()), Counting::new(|| ()));
+        let (blocked, other, last) =
+            (Counting::new(|| ()), Counting::new(|| ()), Counting::new(|| ()));
         let first = engine.join(standing, blocked.signal()).unwrap();
         let second = engine.join(standing, other.signal()).unwrap();
         let third = engine.join(standing, last.signal()).unwrap();
@@ -82,7 +85,11 @@ fn a_waker_that_panics_keeps_nobody_asleep() {
     tickets.push(engine.join(standing, third.signal()).unwrap());
     tickets.push(engine.join(standing, last.signal()).unwrap());
     queue.put(0..1);
-    assert_eq!((first.woken(), second.woken(), third.woken()), (1, 1, 0), "one message, one waiter that can take it");
+    assert_eq!(
+        (first.woken(), second.woken(), third.woken()),
+        (1, 1, 0),
+        "one message, one waiter that can take it"
+    );
     engine.enqueue_batch(&[b"a", b"b"]).unwrap();
     assert_eq!((third.woken(), last.woken()), (1, 1));
     queue.engine.close().unwrap();
@@ -95,7 +102,8 @@ fn a_waker_may_call_the_queue() {
     for every in [None, Some(1), Some(2)] {
         for background in [Background::Calls, Background::Keeper] {
             let period = (background == Background::Keeper).then_some(Duration::from_millis(1));
-            let options = Options::new().arena_size(64 << 10).flush_every_ops(every).flush_every(period);
+            let options =
+                Options::new().arena_size(64 << 10).flush_every_ops(every).flush_every(period);
             let storage = SimStorage::new(3).with_file_capacity(4 << 20);
             let engine = Arc::new(Engine::open_with(storage, &options, background).unwrap());
             let standing = engine.consumer("c").unwrap();
@@ -117,7 +125,10 @@ fn a_waker_may_call_the_queue() {
                         engine.remove_consumer(&name),
                     ];
                     for call in calls.iter().skip(usize::from(closed)) {
-                        assert!(matches!((closed, call), (false, Ok(())) | (true, Err(Error::Closed))), "{call:?}");
+                        assert!(
+                            matches!((closed, call), (false, Ok(())) | (true, Err(Error::Closed))),
+                            "{call:?}"
+                        );
                     }
                     _ = (engine.ready_fd(&standing).unwrap(), engine.stats());
                 }
@@ -126,8 +137,11 @@ fn a_waker_may_call_the_queue() {
             let waker = {
                 let failed = Arc::clone(&failed);
                 Counting::new(move || {
-                    if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(&calls)) {
-                        *failed.lock().unwrap() = panic.downcast_ref::<String>().cloned().or(Some("panicked".into()));
+                    if let Err(panic) =
+                        std::panic::catch_unwind(std::panic::AssertUnwindSafe(&calls))
+                    {
+                        *failed.lock().unwrap() =
+                            panic.downcast_ref::<String>().cloned().or(Some("panicked".into()));
                     }
                 })
             };
@@ -140,7 +154,11 @@ fn a_waker_may_call_the_queue() {
             engine.set_max_in_flight(&standing, None).unwrap();
             rearm();
             engine.close().unwrap();
-            assert_eq!((failed.lock().unwrap().take(), waker.woken()), (None, 4), "{every:?}, {background:?}");
+            assert_eq!(
+                (failed.lock().unwrap().take(), waker.woken()),
+                (None, 4),
+                "{every:?}, {background:?}"
+            );
             engine.leave(&standing, ticket);
         }
     }

@@ -2,8 +2,9 @@
 
 use super::*;
 
-/// Three messages behind a short one. The second fills a page of its own, so that one try's may be on the disk between the
-/// other's: where two share a sector, either tells that the other is not its neighbour.
+/// Three messages behind a short one. The second fills a page of its own, so that one try's may be
+/// on the disk between the other's: where two share a sector, either tells that the other is not
+/// its neighbour.
 const BATCH: [usize; 3] = [PAGE - 152 - 16, PAGE - 16, 100];
 
 fn batch_of(try_number: u64) -> Vec<Vec<u8>> {
@@ -13,14 +14,15 @@ fn batch_of(try_number: u64) -> Vec<Vec<u8>> {
 /// A batch is whole or absent, and of one try.
 fn check_batch(queue: &Queue, tries: &[u64]) -> Check {
     let told = take_all(queue)?;
-    let got: Vec<_> = told.iter().flatten().filter(|(seq, _)| *seq > 0).map(|(_, bytes)| bytes.clone()).collect();
+    let got: Vec<_> =
+        told.iter().flatten().filter(|(seq, _)| *seq > 0).map(|(_, bytes)| bytes.clone()).collect();
     let whole = tries.iter().any(|number| got == batch_of(*number));
     ensure!(got.is_empty() || whole, "{} messages that are no batch that was tried", got.len());
     Ok(())
 }
 
-/// A batch is refused because a call fails, then tried again with the same lengths in the same place; power is cut. Or the
-/// process dies in it, and power is cut after the second try.
+/// A batch is refused because a call fails, then tried again with the same lengths in the same
+/// place; power is cut. Or the process dies in it, and power is cut after the second try.
 #[test]
 fn records_of_two_tries_at_a_batch_never_make_one() {
     kept_but_for(Mutant::SealNotChecked, |number, images| {
@@ -35,7 +37,8 @@ fn records_of_two_tries_at_a_batch_never_make_one() {
             storage.set_stores(Stores::ByCall);
             fine(queue.close())?;
             queue = open(storage.clone(), &options)?;
-            // The lease and a segment that is opened take none: two for the longer messages, one and the seal for the last.
+            // The lease and a segment that is opened take none: two for the longer messages, one
+            // and the seal for the last.
             storage.fail_after(Call::Write, 1 + number / 2 % 6, Errno::IO, false);
             let refused = queue.enqueue_batch(&batch_of(1));
             storage.clear_faults();
@@ -82,8 +85,8 @@ fn a_torn_batch_is_absent() {
     });
 }
 
-/// A batch over two segments was flushed. Power is cut; its first message is taken and the segment of it given back; power is cut
-/// again: the rest of the batch, still wanted, is there.
+/// A batch over two segments was flushed. Power is cut; its first message is taken and the segment
+/// of it given back; power is cut again: the rest of the batch, still wanted, is there.
 #[test]
 fn the_rest_of_a_flushed_batch_outlives_two_power_cuts() {
     holds_but_for(Mutant::RecycledBeforePlacesAreSynced, || {
@@ -96,7 +99,10 @@ fn the_rest_of_a_flushed_batch_outlives_two_power_cuts() {
             let queue = open(queue.core.storage.power_cut(seed), &options()).unwrap();
             let standing = standing_of(&queue, "").unwrap();
             for seq in 0..2 {
-                assert_eq!(reading::next(&queue, &standing, Read::Take).unwrap().unwrap().seq(), seq);
+                assert_eq!(
+                    reading::next(&queue, &standing, Read::Take).unwrap().unwrap().seq(),
+                    seq
+                );
             }
             let shown = || reading::next(&queue, &standing, Read::Look);
             assert_eq!(shown().unwrap().unwrap().seq(), 2);
@@ -107,17 +113,21 @@ fn the_rest_of_a_flushed_batch_outlives_two_power_cuts() {
             );
             let queue = open(queue.core.storage.power_cut(seed), &options()).unwrap();
             let told = take_all(&queue).unwrap();
-            assert!(matches!(told.first(), Some(Ok((2, bytes))) if *bytes == content(3, 10)), "seed {seed}");
+            assert!(
+                matches!(told.first(), Some(Ok((2, bytes))) if *bytes == content(3, 10)),
+                "seed {seed}"
+            );
         }
     });
 }
 
-/// A queue that was opened with a smaller limit gives up its one long segment, which everybody has read, for a batch that is
-/// refused all the same: what comes after it is found.
+/// A queue that was opened with a smaller limit gives up its one long segment, which everybody has
+/// read, for a batch that is refused all the same: what comes after it is found.
 #[test]
 fn a_refused_batch_leaves_no_segment_before_the_tail() {
     let storage = disk(1);
-    let queue = open(storage.clone(), &options().arena_size(32 << 10).max_bytes(512 << 10)).unwrap();
+    let queue =
+        open(storage.clone(), &options().arena_size(32 << 10).max_bytes(512 << 10)).unwrap();
     queue.default_consumer().unwrap();
     queue.enqueue(&content(1, 50_000)).unwrap();
     assert_eq!(take_all(&queue).unwrap().len(), 1);
@@ -125,10 +135,19 @@ fn a_refused_batch_leaves_no_segment_before_the_tail() {
     let queue = open(storage, &options()).unwrap();
     for kill in [false, true, false] {
         let next = next_of(&queue);
-        let refused = queue.enqueue_batch(&[content(2, 7000), content(3, 7000), content(4, 7000), content(5, 7000)]);
+        let refused = queue.enqueue_batch(&[
+            content(2, 7000),
+            content(3, 7000),
+            content(4, 7000),
+            content(5, 7000),
+        ]);
         assert!(refused.as_ref().is_err_and(|error| error.is_full()), "{refused:?}");
-        let bases: Vec<_> = queue.core.segments.list().live.iter().map(|row| row.header.base).collect();
-        assert!(bases.is_sorted() && bases.iter().all(|base| *base <= queue.core.committed_spot().position));
+        let bases: Vec<_> =
+            queue.core.segments.list().live.iter().map(|row| row.header.base).collect();
+        assert!(
+            bases.is_sorted()
+                && bases.iter().all(|base| *base <= queue.core.committed_spot().position)
+        );
         let dead = queue.core.storage.process_kill();
         if kill {
             let queue = open(dead, &options()).unwrap();
@@ -141,9 +160,10 @@ fn a_refused_batch_leaves_no_segment_before_the_tail() {
     }
 }
 
-/// A message that goes to the next segment is refused, and its padding stays behind the tail. A batch is tried there, its second
-/// message begins the next segment, and the process dies; or messages are put there, the third one in the next segment. Power is
-/// cut, and the padding is what is left of them. What the next segment says of its first number is not believed.
+/// A message that goes to the next segment is refused, and its padding stays behind the tail. A
+/// batch is tried there, its second message begins the next segment, and the process dies; or
+/// messages are put there, the third one in the next segment. Power is cut, and the padding is what
+/// is left of them. What the next segment says of its first number is not believed.
 #[test]
 fn padding_of_a_refused_message_hides_no_gap() {
     let mut met = [0; 2];
@@ -176,7 +196,10 @@ fn padding_of_a_refused_message_hides_no_gap() {
         let told = take_all(&queue).unwrap();
         let behind = told.iter().flatten().any(|(got, bytes)| *got == seq && bytes == b"behind");
         let gaps: Vec<_> = told.iter().filter_map(|told| told.as_ref().err()).collect();
-        assert!(behind && gaps.iter().all(|gap| is_of_a_cut(gap)), "seed {seed}, {whole}: {gaps:?}");
+        assert!(
+            behind && gaps.iter().all(|gap| is_of_a_cut(gap)),
+            "seed {seed}, {whole}: {gaps:?}"
+        );
     }
     assert!(met.iter().all(|met| *met > 20), "{met:?}");
 }

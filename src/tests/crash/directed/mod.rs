@@ -52,9 +52,12 @@ pub(super) fn take_all_of(queue: &Queue, name: &str) -> Check<Vec<Taken>> {
     }
 }
 
-/// Runs `history` for each number until it says that there is no more to see; says how many images it took to break the
-/// promise, or in how many it was kept.
-fn search(mutant: Option<Mutant>, mut history: impl FnMut(u64, &mut u64) -> Check<bool>) -> Result<u64, (u64, String)> {
+/// Runs `history` for each number until it says that there is no more to see; says how many images
+/// it took to break the promise, or in how many it was kept.
+fn search(
+    mutant: Option<Mutant>,
+    mut history: impl FnMut(u64, &mut u64) -> Check<bool>,
+) -> Result<u64, (u64, String)> {
     Mutant::plant(mutant);
     let mut images = 0;
     let mut outcome = Ok(());
@@ -79,7 +82,8 @@ pub(super) fn fine<T, E: std::fmt::Display>(result: std::result::Result<T, E>) -
 
 /// The promise is kept, and with the bug planted it is seen to be broken.
 pub(super) fn kept_but_for(mutant: Mutant, mut history: impl FnMut(u64, &mut u64) -> Check<bool>) {
-    let images = search(None, &mut history).unwrap_or_else(|(images, broken)| panic!("image {images}: {broken}"));
+    let images = search(None, &mut history)
+        .unwrap_or_else(|(images, broken)| panic!("image {images}: {broken}"));
     match search(Some(mutant), &mut history) {
         Ok(_) => panic!("{mutant:?} was not found in {images} images"),
         Err((images, broken)) => println!("{mutant:?} was found at image {images}: {broken:.160}"),
@@ -108,13 +112,17 @@ fn what_was_flushed_has_its_name_on_the_disk() {
         for seed in 0..4 {
             *images += 1;
             let told = take_all(&open(queue.core.storage.power_cut(seed), &options())?)?;
-            ensure!(matches!(told.first(), Some(Ok((0, _)))), "message 0 was flushed, and what is told is {told:?}");
+            ensure!(
+                matches!(told.first(), Some(Ok((0, _)))),
+                "message 0 was flushed, and what is told is {told:?}"
+            );
         }
         Ok(number < 10)
     });
 }
 
-/// Power is cut within a flush: what is lost was never said to be durable, so nobody is told of damage.
+/// Power is cut within a flush: what is lost was never said to be durable, so nobody is told of
+/// damage.
 #[test]
 fn a_checkpoint_never_speaks_of_messages_that_are_not_on_the_disk() {
     kept_but_for(Mutant::CheckpointBeforeData, |number, images| {
@@ -135,15 +143,17 @@ fn a_checkpoint_never_speaks_of_messages_that_are_not_on_the_disk() {
             let queue = open(dead.power_cut(seed), &options())?;
             fine(queue.enqueue(b"behind"))?;
             let told = take_all(&queue)?;
-            let damaged = told.iter().flat_map(|told| told.as_ref().err()).find(|gap| !is_of_a_cut(gap));
+            let damaged =
+                told.iter().flat_map(|told| told.as_ref().err()).find(|gap| !is_of_a_cut(gap));
             ensure!(damaged.is_none(), "{damaged:?} in {number}");
         }
         Ok(true)
     });
 }
 
-/// A power cut leaves a hole in a segment, over which a gap is written. The segment is drained and used again; the tail comes
-/// to stand where the gap lay, and the process dies: what lies there is of another life and tells nothing.
+/// A power cut leaves a hole in a segment, over which a gap is written. The segment is drained and
+/// used again; the tail comes to stand where the gap lay, and the process dies: what lies there is
+/// of another life and tells nothing.
 #[test]
 fn what_a_segment_held_before_it_was_used_again_never_counts() {
     let mut reused = 0;
@@ -170,7 +180,8 @@ fn what_a_segment_held_before_it_was_used_again_never_counts() {
         take_all(&queue)?;
         fine(queue.core.flush())?;
         fine(queue.enqueue(&content(4, 600)))?;
-        reused += u64::from(queue.core.segments.list().live.back().is_some_and(|row| row.slot == 0));
+        reused +=
+            u64::from(queue.core.segments.list().live.back().is_some_and(|row| row.slot == 0));
         let next = next_of(&queue);
         *images += 1;
         let queue = open(queue.core.storage.process_kill(), &options())?;
@@ -182,8 +193,8 @@ fn what_a_segment_held_before_it_was_used_again_never_counts() {
     assert!(reused >= 4, "{reused}");
 }
 
-/// Numbers are missing before the segment that the tail stands at. That segment states so; and where a power cut takes it and
-/// leaves the next one, the checkpoint does.
+/// Numbers are missing before the segment that the tail stands at. That segment states so; and
+/// where a power cut takes it and leaves the next one, the checkpoint does.
 #[test]
 fn numbers_missing_before_a_segment_that_is_lost_are_told_with_their_cause() {
     let mut lost_alone = [0; 2];
@@ -209,7 +220,8 @@ fn numbers_missing_before_a_segment_that_is_lost_are_told_with_their_cause() {
         let names = cut.file_names();
         let has = |name: &str| names.iter().any(|other| other == name);
         let (stating, next) =
-            [("segment-00000000", "segment-00000001"), ("segment-00000001", "segment-00000002")][held];
+            [("segment-00000000", "segment-00000001"), ("segment-00000001", "segment-00000002")]
+                [held];
         lost_alone[held] += u32::from(!has(stating) && has(next));
         let queue = open(cut, &options().max_bytes(256 << 10)).unwrap();
         queue.enqueue(b"new").unwrap();
@@ -221,8 +233,9 @@ fn numbers_missing_before_a_segment_that_is_lost_are_told_with_their_cause() {
     assert!(lost_alone.iter().all(|seen| *seen > 10), "{lost_alone:?}");
 }
 
-/// The process dies in the first write after a clean end, at every moment of it; what it leaves is opened, given a message,
-/// and power is cut: no number is given out twice, whatever of the checkpoint was in the page cache alone.
+/// The process dies in the first write after a clean end, at every moment of it; what it leaves is
+/// opened, given a message, and power is cut: no number is given out twice, whatever of the
+/// checkpoint was in the page cache alone.
 #[test]
 fn a_checkpoint_that_is_only_cached_keeps_no_number() {
     for (every, at_calls) in [(None, true), (None, false), (Some(1), true), (Some(1), false)] {
@@ -250,18 +263,26 @@ fn a_checkpoint_that_is_only_cached_keeps_no_number() {
             for cut in (0..8).map(|seed| queue.core.storage.power_cut(seed)) {
                 let queue = open(cut, &options).unwrap();
                 images += 1;
-                assert!(next_of(&queue) > given, "moment {moment}, {every:?}: {given} was given out");
+                assert!(
+                    next_of(&queue) > given,
+                    "moment {moment}, {every:?}: {given} was given out"
+                );
                 let told = take_all(&queue).unwrap();
                 let lost = every == Some(1) && !told.iter().flatten().any(|(seq, _)| *seq == given);
-                assert!(!lost, "moment {moment}: {given} was durable, told {:?}", told.iter().flatten().count());
+                assert!(
+                    !lost,
+                    "moment {moment}: {given} was durable, told {:?}",
+                    told.iter().flatten().count()
+                );
             }
         }
         assert!(images >= 32, "{images}");
     }
 }
 
-/// With `flush_every_ops(1)` numbers need no lease. What a kill left of the last message, without a flush, is seen by an opening
-/// with other options: its number is not given out again after a power cut.
+/// With `flush_every_ops(1)` numbers need no lease. What a kill left of the last message, without a
+/// flush, is seen by an opening with other options: its number is not given out again after a power
+/// cut.
 #[test]
 fn a_message_found_after_a_kill_keeps_its_number() {
     let mut found = 0;
@@ -279,14 +300,19 @@ fn a_message_found_after_a_kill_keeps_its_number() {
         let seen = take_all(&queue).unwrap().len() as u64;
         found += u32::from(seen == 2);
         let queue = open(queue.core.storage.power_cut_losing_all(), &options()).unwrap();
-        assert!(next_of(&queue) >= seen, "moment {moment}: {} is next, {seen} were seen", next_of(&queue));
+        assert!(
+            next_of(&queue) >= seen,
+            "moment {moment}: {} is next, {seen} were seen",
+            next_of(&queue)
+        );
     }
     assert!(found > 0);
 }
 
-/// Messages are dropped to make room, none is ever flushed, and the process dies at any call; what it leaves is opened, more is
-/// dropped, and power is cut. What the index said when the process died may have been in the page cache alone, and is not
-/// overwritten by half before it is on the disk: no number is given out twice.
+/// Messages are dropped to make room, none is ever flushed, and the process dies at any call; what
+/// it leaves is opened, more is dropped, and power is cut. What the index said when the process
+/// died may have been in the page cache alone, and is not overwritten by half before it is on the
+/// disk: no number is given out twice.
 #[test]
 fn a_checkpoint_that_may_be_the_only_one_is_durable_before_the_other_is_written() {
     let options = options().on_full(OnFull::DropOldest);
@@ -302,12 +328,14 @@ fn a_checkpoint_that_may_be_the_only_one_is_durable_before_the_other_is_written(
         let storage = disk(moment);
         let queue = open(storage.clone(), &options).unwrap();
         storage.freeze_at(moment);
-        (0..30).for_each(|number| assert_eq!(queue.enqueue(&content(number, 3000)).unwrap(), number));
+        (0..30)
+            .for_each(|number| assert_eq!(queue.enqueue(&content(number, 3000)).unwrap(), number));
         storage.disarm();
         storage.frozen()
     });
-    let deaths: Vec<_> =
-        deaths.filter(|dead| slots(dead).iter().max() != slots(&dead.power_cut_losing_all()).iter().max()).collect();
+    let deaths: Vec<_> = deaths
+        .filter(|dead| slots(dead).iter().max() != slots(&dead.power_cut_losing_all()).iter().max())
+        .collect();
     kept_but_for(Mutant::SlotOverwrittenWithoutR1, |number, images| {
         let Some(dead) = deaths.get(number as usize / 40) else {
             return Ok(false);
@@ -329,7 +357,8 @@ fn a_checkpoint_that_may_be_the_only_one_is_durable_before_the_other_is_written(
         *images += 1;
         // Of all that was not synced, that sector alone reached the disk.
         let cut = dead.power_cut_losing_all();
-        let at = [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B][usize::from(slots(&dead)[0].is_some())];
+        let at = [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B]
+            [usize::from(slots(&dead)[0].is_some())];
         cut.corrupt(INDEX_NAME, at, &dead.read_file(INDEX_NAME)[at..at + SECTOR]);
         let next = next_of(&open(cut, &options)?);
         ensure!(next >= given, "{next} is the next number, and {given} were given out");
@@ -338,8 +367,8 @@ fn a_checkpoint_that_may_be_the_only_one_is_durable_before_the_other_is_written(
     assert!(cached > 10, "{cached}");
 }
 
-/// Messages are dropped to make room, power is cut, and cut again when the queue was opened: what is missing is told as what the
-/// first cut took, or as dropped.
+/// Messages are dropped to make room, power is cut, and cut again when the queue was opened: what
+/// is missing is told as what the first cut took, or as dropped.
 #[test]
 fn what_a_power_cut_took_is_told_as_such_after_another_one() {
     let options = options().on_full(OnFull::DropOldest);
@@ -364,8 +393,9 @@ fn what_a_power_cut_took_is_told_as_such_after_another_one() {
     assert!(lost > 3, "{lost}");
 }
 
-/// A consumer's place reached the disk, and of the batch it lies in only pieces did. Power is cut, and cut again when the queue was
-/// opened: whoever stands in the emptiness is told the same both times, and gets what lies behind it.
+/// A consumer's place reached the disk, and of the batch it lies in only pieces did. Power is cut,
+/// and cut again when the queue was opened: whoever stands in the emptiness is told the same both
+/// times, and gets what lies behind it.
 #[test]
 fn a_place_within_what_is_empty_tells_the_same_after_another_power_cut() {
     let options = options().max_bytes(256 << 10);
@@ -375,15 +405,19 @@ fn a_place_within_what_is_empty_tells_the_same_after_another_power_cut() {
         queue.default_consumer().unwrap();
         queue.enqueue(&content(0, 31)).unwrap();
         queue.core.flush().unwrap();
-        queue.enqueue_batch(&[content(1, 10), content(2, 70_000), content(3, 29), content(4, 1500)]).unwrap();
+        queue
+            .enqueue_batch(&[content(1, 10), content(2, 70_000), content(3, 29), content(4, 1500)])
+            .unwrap();
         queue.enqueue(&content(5, 500)).unwrap();
         let standing = standing_of(&queue, "").unwrap();
-        (0..3).for_each(|_| assert!(reading::next(&queue, &standing, Read::Take).unwrap().is_some()));
+        (0..3)
+            .for_each(|_| assert!(reading::next(&queue, &standing, Read::Take).unwrap().is_some()));
         queue.core.index.sync().unwrap();
         let queue = open(queue.core.storage.power_cut(seed), &options).unwrap();
         let told = |storage: SimStorage| take_all(&open(storage, &options).unwrap()).unwrap();
         let once = told(queue.core.storage.process_kill());
-        let found = once.iter().flatten().any(|(seq, _)| *seq == 5) && once.iter().any(Result::is_err);
+        let found =
+            once.iter().flatten().any(|(seq, _)| *seq == 5) && once.iter().any(Result::is_err);
         met += u32::from(found);
         let again = told(queue.core.storage.power_cut_losing_all());
         assert_eq!(again, once, "seed {seed}");

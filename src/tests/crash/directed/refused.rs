@@ -2,8 +2,9 @@
 
 use super::*;
 
-/// Power is cut with a segment lost before one that is there, or one left behind the tail; a call of the opening is refused, and the
-/// process dies. The next one tells what is missing as lost by the cut, and delivers what is enqueued then.
+/// Power is cut with a segment lost before one that is there, or one left behind the tail; a call
+/// of the opening is refused, and the process dies. The next one tells what is missing as lost by
+/// the cut, and delivers what is enqueued then.
 #[test]
 fn a_call_refused_in_recovery_changes_nothing_of_what_is_told() {
     let mut refused = [0, 0];
@@ -24,23 +25,29 @@ fn a_call_refused_in_recovery_changes_nothing_of_what_is_told() {
             let queue = open(dead, &options).unwrap();
             let seq = queue.enqueue(&content(99, 3000)).unwrap();
             let told = take_all(&queue).unwrap();
-            let other = told.iter().filter_map(|told| told.as_ref().err()).find(|gap| !is_of_a_cut(gap));
+            let other =
+                told.iter().filter_map(|told| told.as_ref().err()).find(|gap| !is_of_a_cut(gap));
             assert_eq!(other, None, "{call:?} was refused, seed {seed}");
-            assert_eq!(told.last(), Some(&Ok((seq, content(99, 3000)))), "{call:?} was refused, seed {seed}");
+            assert_eq!(
+                told.last(),
+                Some(&Ok((seq, content(99, 3000)))),
+                "{call:?} was refused, seed {seed}"
+            );
         }
     }
     assert!(refused.iter().all(|times| *times > 10), "{refused:?}");
 }
 
-/// Where stores go by calls and the disk is full, what is taken is handed over, the place stays in memory until there is space, and
-/// messages are refused. A kill before that gives them again.
+/// Where stores go by calls and the disk is full, what is taken is handed over, the place stays in
+/// memory until there is space, and messages are refused. A kill before that gives them again.
 #[test]
 fn a_place_that_cannot_be_stored_is_kept_and_stored_later() {
     let storage = disk(1);
     storage.set_stores(Stores::ByCall);
     let queue = open(storage.clone(), &options()).unwrap();
     let standing = standing_of(&queue, "").unwrap();
-    let take = || reading::next(&queue, &standing, Read::Take).unwrap().map(|message| message.seq());
+    let take =
+        || reading::next(&queue, &standing, Read::Take).unwrap().map(|message| message.seq());
     let place_after_a_kill = || {
         let killed = open(storage.process_kill(), &options()).unwrap();
         (standing_of(&killed, "").unwrap().seq(), next_of(&killed))
@@ -74,7 +81,8 @@ fn a_place_that_cannot_be_stored_is_kept_and_stored_later() {
     queue.close().unwrap();
 }
 
-/// A message whose record is written and whose commit is refused was never there, also after a kill.
+/// A message whose record is written and whose commit is refused was never there, also after a
+/// kill.
 #[test]
 fn a_message_whose_commit_is_refused_was_never_there() {
     for nth in 1..6 {

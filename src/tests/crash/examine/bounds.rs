@@ -5,16 +5,26 @@ use super::*;
 impl Model {
     pub(super) fn check_new(&self, seq: u64, bytes: &[u8]) -> Check {
         let sent = self.messages.get(&seq);
-        ensure!(sent.is_some_and(|sent| content(sent.id, sent.len) == bytes), "new message {seq} has other bytes");
+        ensure!(
+            sent.is_some_and(|sent| content(sent.id, sent.len) == bytes),
+            "new message {seq} has other bytes"
+        );
         Ok(())
     }
 }
 
 impl Bounds<'_> {
     pub(super) fn check_message(&self, seq: u64, bytes: &[u8]) -> Check {
-        let sent = self.during.messages.get(&seq).ok_or_else(|| format!("message {seq} was never enqueued"))?;
+        let sent = self
+            .during
+            .messages
+            .get(&seq)
+            .ok_or_else(|| format!("message {seq} was never enqueued"))?;
         ensure!(sent.fate != Fate::Lost, "message {seq} was lost and is back");
-        ensure!(content(sent.id, sent.len) == bytes, "message {seq} has other bytes than were enqueued");
+        ensure!(
+            content(sent.id, sent.len) == bytes,
+            "message {seq} has other bytes than were enqueued"
+        );
         Ok(())
     }
 
@@ -37,8 +47,10 @@ impl Bounds<'_> {
         let numbers = gap.first..gap.last + 1;
         match gap.cause {
             GapCause::Unflushed | GapCause::Reserved => {
-                // What everybody had passed is nobody's loss: a new consumer may be told of it with the rest.
-                let numbers = numbers.start.max(self.before.released)..numbers.end.max(self.before.released);
+                // What everybody had passed is nobody's loss: a new consumer may be told of it with
+                // the rest.
+                let numbers =
+                    numbers.start.max(self.before.released)..numbers.end.max(self.before.released);
                 for (seq, sent) in self.before.messages.range(numbers) {
                     ensure!(
                         sent.fate != Fate::Acknowledged || self.cut && *seq >= self.before.claimed,
@@ -50,18 +62,25 @@ impl Bounds<'_> {
                     self.before.check_gap(gap)?;
                 }
             }
-            GapCause::Dropped => ensure!(gap.last < dropped, "{gap:?}, and dropped was what is below {dropped}"),
+            GapCause::Dropped => {
+                ensure!(gap.last < dropped, "{gap:?}, and dropped was what is below {dropped}")
+            }
             GapCause::Expired => {
                 let mut sent = self.before.messages.range(numbers);
                 let young = sent.find(|(seq, sent)| {
-                    // What was dropped before others expired may be told with those; and what says how old it is may be lost, as it
-                    // may be itself.
+                    // What was dropped before others expired may be told with those; and what says
+                    // how old it is may be lost, as it may be itself.
                     let may_be_lost = self.cut && **seq >= self.before.claimed;
-                    sent.fate == Fate::Acknowledged && !self.is_old(sent) && **seq >= dropped && !may_be_lost
+                    sent.fate == Fate::Acknowledged
+                        && !self.is_old(sent)
+                        && **seq >= dropped
+                        && !may_be_lost
                 });
                 ensure!(young.is_none(), "{gap:?}, and {young:?} was not too old");
             }
-            cause => return Err(format!("{gap:?} is told as {cause}, not as what a power cut took")),
+            cause => {
+                return Err(format!("{gap:?} is told as {cause}, not as what a power cut took"));
+            }
         }
         Ok(())
     }
@@ -74,12 +93,19 @@ impl Bounds<'_> {
                 && !(self.cut && **seq >= self.before.claimed)
         });
         let lost = lost.next();
-        ensure!(lost.is_none(), "{lost:?} was acknowledged (durable below {}) and is gone", self.before.claimed);
-        let given_up = |seq: &u64| self.before.messages.get(seq).is_some_and(|sent| self.is_given_up(*seq, sent));
+        ensure!(
+            lost.is_none(),
+            "{lost:?} was acknowledged (durable below {}) and is gone",
+            self.before.claimed
+        );
+        let given_up = |seq: &u64| {
+            self.before.messages.get(seq).is_some_and(|sent| self.is_given_up(*seq, sent))
+        };
         // After a mere kill no number is missing that was not before.
         let known = self.cut
-            || (first..end.min(first + 10_000))
-                .all(|seq| given_up(&seq) || seq < self.after.dropped || self.before.is_missing(seq..seq + 1));
+            || (first..end.min(first + 10_000)).all(|seq| {
+                given_up(&seq) || seq < self.after.dropped || self.before.is_missing(seq..seq + 1)
+            });
         ensure!(known, "{first} .. {end} is missing, and only {:?} was", self.before.missing);
         Ok(())
     }
@@ -90,12 +116,16 @@ impl Bounds<'_> {
             return true;
         }
         let dropped = dropped_of(queue).max(self.after.dropped);
-        let messages = |told: &[Told]| -> BTreeSet<u64> { told.iter().filter_map(Told::message).collect() };
-        let given_up =
-            |seq: &u64| *seq < dropped || self.during.messages.get(seq).is_some_and(|sent| self.is_old(sent));
+        let messages =
+            |told: &[Told]| -> BTreeSet<u64> { told.iter().filter_map(Told::message).collect() };
+        let given_up = |seq: &u64| {
+            *seq < dropped || self.during.messages.get(seq).is_some_and(|sent| self.is_old(sent))
+        };
         // Without such a thing gaps are the same, too.
-        let on_purpose =
-            |told: &Told| matches!(told, Told::Gap(gap) if matches!(gap.cause, GapCause::Dropped | GapCause::Expired));
+        let on_purpose = |told: &Told| match told {
+            Told::Gap(gap) => matches!(gap.cause, GapCause::Dropped | GapCause::Expired),
+            Told::Message(_) => false,
+        };
         first.iter().chain(second).any(on_purpose)
             && messages(first).symmetric_difference(&messages(second)).all(given_up)
     }
@@ -106,16 +136,21 @@ impl Bounds<'_> {
 
     /// What the consumer has dealt with, and a next opening knows of.
     pub(crate) fn done(&self, name: &str) -> Finished {
-        let done = |standing: &Standing| if self.cut { standing.kept.clone() } else { standing.finished.clone() };
+        let done = |standing: &Standing| {
+            if self.cut { standing.kept.clone() } else { standing.finished.clone() }
+        };
         match self.standings(name) {
-            [Some(before), Some(after)] if before.delivers && after.delivers => done(before).common(&done(after)),
+            [Some(before), Some(after)] if before.delivers && after.delivers => {
+                done(before).common(&done(after))
+            }
             _ => Finished::default(),
         }
     }
 
     /// What it may have dealt with.
     pub(crate) fn perhaps_done(&self, name: &str) -> Finished {
-        let standings = self.standings(name).into_iter().flatten().filter(|standing| standing.delivers);
+        let standings =
+            self.standings(name).into_iter().flatten().filter(|standing| standing.delivers);
         standings.fold(Finished::default(), |done, standing| done.and(&standing.finished))
     }
 
@@ -129,7 +164,10 @@ impl Bounds<'_> {
 
     pub(super) fn check_passed(&self, name: &str, from: u64, to: u64) -> Check {
         let passed = self.perhaps_done(name).next_open(from);
-        ensure!(passed >= to, "{name:?} is told of {to}, and nothing of {passed}, where {from} comes next");
+        ensure!(
+            passed >= to,
+            "{name:?} is told of {to}, and nothing of {passed}, where {from} comes next"
+        );
         Ok(())
     }
 
@@ -138,7 +176,11 @@ impl Bounds<'_> {
         for seq in &delivered {
             let batch = self.during.messages.get(seq).map_or(0..0, |sent| sent.batch.clone());
             for other in batch.start.max(place)..batch.end {
-                let given_up = self.during.messages.get(&other).is_some_and(|sent| self.is_given_up(other, sent));
+                let given_up = self
+                    .during
+                    .messages
+                    .get(&other)
+                    .is_some_and(|sent| self.is_given_up(other, sent));
                 ensure!(
                     delivered.contains(&other) || given_up || self.may_be_done(name, other),
                     "of the batch {batch:?} message {seq} is there, {other} is not"
@@ -164,7 +206,10 @@ impl Bounds<'_> {
             };
             if let Some(place) = found {
                 let had = standing.had.get(from..).unwrap_or_default();
-                ensure!(had.contains(&place), "consumer {name:?} stands at {place}, and it was at {had:?}");
+                ensure!(
+                    had.contains(&place),
+                    "consumer {name:?} stands at {place}, and it was at {had:?}"
+                );
             }
         }
         let unknown = shown.consumers.keys().find(|name| !self.after.consumers.contains_key(*name));

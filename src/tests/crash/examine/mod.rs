@@ -79,8 +79,8 @@ pub(super) fn open(storage: SimStorage, options: &Options) -> Check<Queue> {
     opened.map(Arc::new).map_err(|error| format!("does not open: {error}"))
 }
 
-/// Makes a spare as the keeper does when the tail comes near its segment's end, and nobody counts the bytes. Here they are
-/// counted: segments are 4 MiB long without a limit.
+/// Makes a spare as the keeper does when the tail comes near its segment's end, and nobody counts
+/// the bytes. Here they are counted: segments are 4 MiB long without a limit.
 pub(super) fn prepare_ahead(queue: &Queue) {
     let unlimited = Limits { max_bytes: None, min_free_bytes: 0 };
     if !queue.core.is_poisoned() {
@@ -112,7 +112,8 @@ pub(super) fn dropped_of(queue: &Queue) -> u64 {
 }
 
 pub(super) fn standing_of(queue: &Queue, name: &str) -> Check<Arc<standing::Standing<SimStorage>>> {
-    let standing = if name.is_empty() { queue.default_consumer().cloned() } else { queue.consumer(name) };
+    let standing =
+        if name.is_empty() { queue.default_consumer().cloned() } else { queue.consumer(name) };
     standing.map_err(|error| format!("no consumer {name:?}: {error}"))
 }
 
@@ -135,8 +136,15 @@ fn look_ahead(queue: &Queue, name: &str, bounds: &Bounds<'_>) -> Check<View> {
         at = at.max(told_at);
         match found {
             Ok(message) => {
-                ensure!(message.seq() == at, "{name:?} gets message {} where {at} comes next", message.seq());
-                ensure!(!bounds.is_done(name, at), "{name:?} gets message {at} again, which it had dealt with");
+                ensure!(
+                    message.seq() == at,
+                    "{name:?} gets message {} where {at} comes next",
+                    message.seq()
+                );
+                ensure!(
+                    !bounds.is_done(name, at),
+                    "{name:?} gets message {at} again, which it had dealt with"
+                );
                 bounds
                     .check_message(at, &message)
                     .map_err(|broken| format!("{broken}; {name:?} at {place} was told {told:?}"))?;
@@ -144,8 +152,13 @@ fn look_ahead(queue: &Queue, name: &str, bounds: &Bounds<'_>) -> Check<View> {
                 at += 1;
             }
             Err(Error::Gap(gap)) => {
-                ensure!(gap.first == at && gap.last >= at, "{name:?} is told {gap:?} where {at} comes next");
-                bounds.check_gap(&gap).map_err(|broken| format!("{broken}; {name:?} at {place} was told {told:?}"))?;
+                ensure!(
+                    gap.first == at && gap.last >= at,
+                    "{name:?} is told {gap:?} where {at} comes next"
+                );
+                bounds
+                    .check_gap(&gap)
+                    .map_err(|broken| format!("{broken}; {name:?} at {place} was told {told:?}"))?;
                 note_gap(&mut told, gap);
                 at = gap.last + 1;
             }
@@ -156,16 +169,22 @@ fn look_ahead(queue: &Queue, name: &str, bounds: &Bounds<'_>) -> Check<View> {
     ensure!(at <= next, "{name:?} is told of numbers up to {at}, and the next is {next}");
     // What is missing before the tail is told without waiting for the next message.
     let at = bounds.perhaps_done(name).next_open(at).min(next);
-    ensure!(at == next, "{name:?} at {place} is told nothing from {at} on, and {next} is the next number: {told:?}");
+    ensure!(
+        at == next,
+        "{name:?} at {place} is told nothing from {at} on, and {next} is the next number: {told:?}"
+    );
     Ok(View { place, told })
 }
 
-/// One gap may be told in pieces. How much of what a power cut took is known to have been given out is another matter.
+/// One gap may be told in pieces. How much of what a power cut took is known to have been given out
+/// is another matter.
 fn note_gap(told: &mut Vec<Told>, gap: Gap) {
     let cause = if gap.cause == GapCause::Reserved { GapCause::Unflushed } else { gap.cause };
     let gap = Gap { cause, ..gap };
     match told.last_mut() {
-        Some(Told::Gap(before)) if before.cause == gap.cause && before.last + 1 == gap.first => before.last = gap.last,
+        Some(Told::Gap(before)) if before.cause == gap.cause && before.last + 1 == gap.first => {
+            before.last = gap.last
+        }
         _ => told.push(Told::Gap(gap)),
     }
 }
@@ -177,7 +196,9 @@ pub(super) fn names_of(queue: &Queue) -> Vec<String> {
 }
 
 fn show(queue: &Queue, bounds: &Bounds<'_>) -> Check<Shown> {
-    let told = names_of(queue).into_iter().map(|name| Ok((name.clone(), look_ahead(queue, &name, bounds)?)));
+    let told = names_of(queue)
+        .into_iter()
+        .map(|name| Ok((name.clone(), look_ahead(queue, &name, bounds)?)));
     Ok(Shown { next: next_of(queue), consumers: told.collect::<Check<_>>()? })
 }
 
@@ -192,15 +213,25 @@ pub(super) fn look_at_all(queue: &Queue, bounds: &Bounds<'_>) -> Check {
 }
 
 /// Opens the image and checks everything that was promised. The image itself is used up.
-pub(super) fn examine(image: SimStorage, bounds: &Bounds<'_>, options: &Options, rng: &mut Rng) -> Check<Held> {
+pub(super) fn examine(
+    image: SimStorage,
+    bounds: &Bounds<'_>,
+    options: &Options,
+    rng: &mut Rng,
+) -> Check<Held> {
     let queue = open(image, options)?;
     ensure!(
-        queue.core.pool.usage().0 <= 4 + u64::from(options.max_mapped_arenas.unwrap_or(u32::MAX - 4)),
+        queue.core.pool.usage().0
+            <= 4 + u64::from(options.max_mapped_arenas.unwrap_or(u32::MAX - 4)),
         "opening maps too much"
     );
     let shown = show(&queue, bounds)?;
     let promised = bounds.before.next;
-    ensure!(shown.next >= promised, "the next number is {}, and {promised} was given out", shown.next);
+    ensure!(
+        shown.next >= promised,
+        "the next number is {}, and {promised} was given out",
+        shown.next
+    );
     bounds.check_consumers(&shown)?;
     if rng.percent(40) {
         // A second opening, before and after the first one was closed in order, finds the same.
@@ -216,24 +247,45 @@ pub(super) fn examine(image: SimStorage, bounds: &Bounds<'_>, options: &Options,
         let second = show(&open(again, options)?, bounds)?;
         for name in shown.consumers.keys().chain(second.consumers.keys()) {
             let both = shown.consumers.get(name).zip(second.consumers.get(name));
-            let same = both.is_some_and(|(a, b)| a.place == b.place && bounds.agree(&queue, &a.told, &b.told));
+            let same = both
+                .is_some_and(|(a, b)| a.place == b.place && bounds.agree(&queue, &a.told, &b.told));
             ensure!(same, "opened twice, {name:?} is shown first and then {both:?}");
         }
-        ensure!(second.next == shown.next, "opened twice: next is {}, then {}", shown.next, second.next);
+        ensure!(
+            second.next == shown.next,
+            "opened twice: next is {}, then {}",
+            shown.next,
+            second.next
+        );
         if queue.core.check_readable().is_err() {
-            return examine_held(open(queue.core.storage.process_kill(), options)?, bounds, shown, options, rng);
+            return examine_held(
+                open(queue.core.storage.process_kill(), options)?,
+                bounds,
+                shown,
+                options,
+                rng,
+            );
         }
     }
     examine_held(queue, bounds, shown, options, rng)
 }
 
-fn examine_held(queue: Queue, bounds: &Bounds<'_>, shown: Shown, options: &Options, rng: &mut Rng) -> Check<Held> {
+fn examine_held(
+    queue: Queue,
+    bounds: &Bounds<'_>,
+    shown: Shown,
+    options: &Options,
+    rng: &mut Rng,
+) -> Check<Held> {
     let View { place: oldest, told } = look_ahead(&queue, PROBE, bounds)?;
     queue.remove_consumer(PROBE).map_err(|error| format!("cannot remove the probe: {error}"))?;
-    let needed = shown.consumers.values().map(|view| view.place).min().unwrap_or(bounds.after.released);
+    let needed =
+        shown.consumers.values().map(|view| view.place).min().unwrap_or(bounds.after.released);
     let needed = needed.max(bounds.after.released);
     // Where nothing is held a new consumer begins behind what is missing.
-    bounds.check_tail_gap(needed, oldest).map_err(|broken| format!("held from {oldest}, not {needed}: {broken}"))?;
+    bounds
+        .check_tail_gap(needed, oldest)
+        .map_err(|broken| format!("held from {oldest}, not {needed}: {broken}"))?;
     bounds.check_batches(PROBE, oldest, &told)?;
     for (name, view) in &shown.consumers {
         bounds.check_batches(name, view.place, &view.told)?;
@@ -243,10 +295,18 @@ fn examine_held(queue: Queue, bounds: &Bounds<'_>, shown: Shown, options: &Optio
     Ok(held)
 }
 
-/// The queue works: what is there is taken, new messages come in and out, and a clean end keeps it so.
-fn go_on(queue: Queue, bounds: &Bounds<'_>, held: &Held, options: &Options, rng: &mut Rng) -> Check {
+/// The queue works: what is there is taken, new messages come in and out, and a clean end keeps it
+/// so.
+fn go_on(
+    queue: Queue,
+    bounds: &Bounds<'_>,
+    held: &Held,
+    options: &Options,
+    rng: &mut Rng,
+) -> Check {
     let mut after = bounds.during.clone();
-    let early = rng.percent(50).then(|| enqueue_one(&queue, &mut after, rng)).transpose()?.flatten();
+    let early =
+        rng.percent(50).then(|| enqueue_one(&queue, &mut after, rng)).transpose()?.flatten();
     for (name, view) in &held.shown.consumers {
         let standing = standing_of(&queue, name)?;
         let (mut at, mut got) = (view.place, Vec::new());
@@ -270,17 +330,24 @@ fn go_on(queue: Queue, bounds: &Bounds<'_>, held: &Held, options: &Options, rng:
         }
         // Where what is missing at the tail begins depends on how much of it was told before.
         let mut expected = view.told.clone();
-        let unflushed = |last: &mut Told| matches!(last, Told::Gap(gap) if gap.cause == GapCause::Unflushed);
+        let unflushed =
+            |last: &mut Told| matches!(last, Told::Gap(gap) if gap.cause == GapCause::Unflushed);
         if let Some(seq) = early {
-            ensure!(got.pop() == Some(Told::Message(seq)), "{name:?} does not get the new message {seq} after {got:?}");
+            ensure!(
+                got.pop() == Some(Told::Message(seq)),
+                "{name:?} does not get the new message {seq} after {got:?}"
+            );
         }
         while expected.pop_if(unflushed).is_some() {}
         while got.pop_if(unflushed).is_some() {}
-        ensure!(bounds.agree(&queue, &expected, &got), "{name:?} saw {expected:?} ahead, and got {got:?}");
+        ensure!(
+            bounds.agree(&queue, &expected, &got),
+            "{name:?} saw {expected:?} ahead, and got {got:?}"
+        );
     }
     let late = enqueue_one(&queue, &mut after, rng)?;
-    // A smaller limit than before may be taken by one segment of the old length, which stays until the tail leaves it; and
-    // what was set aside counts.
+    // A smaller limit than before may be taken by one segment of the old length, which stays until
+    // the tail leaves it; and what was set aside counts.
     let roomy = options.max_bytes.is_none_or(|most| most >= 256 << 10)
         && !queue.core.storage.file_names().iter().any(|name| name.ends_with(ASIDE_SUFFIX));
     ensure!(late.is_some() || held.shown.consumers.is_empty() || !roomy, "a drained queue is full");
@@ -292,16 +359,37 @@ fn go_on(queue: Queue, bounds: &Bounds<'_>, held: &Held, options: &Options, rng:
                 bounds.check_gap_in(gap, Some(&queue))?;
                 found = reading::next(&queue, &standing, Read::Take);
             }
-            let found = found.map_err(|error| format!("{name:?} cannot read the new message: {error}"))?;
-            let message = found.ok_or_else(|| format!("{name:?} does not get the new message {seq}"))?;
-            ensure!(message.seq() == seq, "{name:?} gets {} instead of the new message {seq}", message.seq());
+            let found =
+                found.map_err(|error| format!("{name:?} cannot read the new message: {error}"))?;
+            let message =
+                found.ok_or_else(|| format!("{name:?} does not get the new message {seq}"))?;
+            ensure!(
+                message.seq() == seq,
+                "{name:?} gets {} instead of the new message {seq}",
+                message.seq()
+            );
             after.check_new(seq, &message)?;
         }
     }
-    let next = next_of(&queue);
+    end_cleanly(&queue, held, late, options, rng)
+}
+
+/// A clean end keeps what there is, also when the power goes after it.
+fn end_cleanly(
+    queue: &Queue,
+    held: &Held,
+    late: Option<u64>,
+    options: &Options,
+    rng: &mut Rng,
+) -> Check {
+    let next = next_of(queue);
     queue.close().map_err(|error| format!("does not close: {error}"))?;
     let queue = open(queue.core.storage.power_cut(rng.next()), options)?;
-    ensure!(next_of(&queue) == next, "after a clean end the next number is {}, not {next}", next_of(&queue));
+    ensure!(
+        next_of(&queue) == next,
+        "after a clean end the next number is {}, not {next}",
+        next_of(&queue)
+    );
     for name in held.shown.consumers.keys() {
         let standing = standing_of(&queue, name)?;
         ensure!(

@@ -3,9 +3,15 @@
 use super::*;
 
 impl History {
-    /// Examines what a crash leaves at this moment, which is given as the death of the process; and perhaps goes on there
-    /// (true).
-    pub(super) fn crash(&mut self, dead: &SimStorage, before: &Model, during: &Model, after: &Model) -> Check<bool> {
+    /// Examines what a crash leaves at this moment, which is given as the death of the process; and
+    /// perhaps goes on there (true).
+    pub(super) fn crash(
+        &mut self,
+        dead: &SimStorage,
+        before: &Model,
+        during: &Model,
+        after: &Model,
+    ) -> Check<bool> {
         for _ in 0..1 + self.rng.below(3) {
             let cut = self.rng.percent(70);
             let mut image = if cut { dead.power_cut(self.rng.next()) } else { dead.process_kill() };
@@ -27,21 +33,30 @@ impl History {
             let held = examine(image.process_kill(), &bounds, &options, &mut self.rng)?;
             self.trace.pop();
             if self.rng.percent(8) {
-                self.trace.push(format!("  goes on after a {}", if cut { "power cut" } else { "kill" }));
+                self.trace
+                    .push(format!("  goes on after a {}", if cut { "power cut" } else { "kill" }));
                 self.resume(&bounds, &held);
                 self.options = random_options(&mut self.rng);
                 self.reopen(image)?;
                 let next = next_of(self.queue()?);
-                ensure!(next == held.shown.next, "opened twice: next is {}, then {next}", held.shown.next);
+                ensure!(
+                    next == held.shown.next,
+                    "opened twice: next is {}, then {next}",
+                    held.shown.next
+                );
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// The recovery from `image` dies, too, or a call fails in it: what it leaves, whether power was cut, and how old messages might
-    /// become there.
-    fn crash_in_recovery(&mut self, image: &SimStorage, bounds: &Bounds<'_>) -> Check<(SimStorage, bool, Option<u64>)> {
+    /// The recovery from `image` dies, too, or a call fails in it: what it leaves, whether power
+    /// was cut, and how old messages might become there.
+    fn crash_in_recovery(
+        &mut self,
+        image: &SimStorage,
+        bounds: &Bounds<'_>,
+    ) -> Check<(SimStorage, bool, Option<u64>)> {
         let world = image.process_kill();
         let options = random_options(&mut self.rng);
         let fails = self.rng.percent(30);
@@ -50,7 +65,8 @@ impl History {
             let errno = if self.rng.percent(50) { Errno::IO } else { Errno::NOSPC };
             let nth = 1 + self.rng.below(if call == Call::Read { 40 } else { 6 });
             world.fail_after(call, nth, errno, self.rng.percent(30));
-            self.trace.push(format!("  {call:?} {nth} fails with {errno:?} in recovery, {options:?}"));
+            self.trace
+                .push(format!("  {call:?} {nth} fails with {errno:?} in recovery, {options:?}"));
         } else if self.rng.percent(50) {
             world.freeze_at(1 + self.rng.below(20));
         } else {
@@ -97,16 +113,20 @@ impl History {
                 Told::Gap(Gap { cause: GapCause::Dropped, .. }) => {}
                 Told::Gap(gap) => {
                     model.missing.add(gap.first..gap.last + 1);
-                    model.messages.range_mut(gap.first..=gap.last).for_each(|(_, sent)| sent.fate = Fate::Lost);
+                    model
+                        .messages
+                        .range_mut(gap.first..=gap.last)
+                        .for_each(|(_, sent)| sent.fate = Fate::Lost);
                 }
             }
         }
-        // What is held no longer was passed by everybody, given up, or is lost: it may be told so, also to somebody new, or come
-        // back when that was not durable.
+        // What is held no longer was passed by everybody, given up, or is lost: it may be told so,
+        // also to somebody new, or come back when that was not durable.
         model.missing.add(0..held.oldest);
         for (seq, sent) in model.messages.range_mut(..held.oldest) {
             let passed = *seq < needed || bounds.is_given_up(*seq, sent);
-            (sent.fate, sent.old) = if passed { (Fate::Tried, true) } else { (Fate::Lost, sent.old) };
+            (sent.fate, sent.old) =
+                if passed { (Fate::Tried, true) } else { (Fate::Lost, sent.old) };
         }
         // What was being enqueued and is not there never was; of what was given up nobody can tell.
         model.messages.retain(|seq, sent| {
@@ -150,8 +170,11 @@ impl History {
             }
             standing.flushed = before.map_or(0, |before| before.flushed);
             // A seek forgets it on the disk first.
-            standing.kept = before.map_or_else(Finished::default, |before| before.kept.common(&standing.finished));
-            if let Some(at) = found.and_then(|place| standing.had.iter().rposition(|had| *had == place)) {
+            standing.kept = before
+                .map_or_else(Finished::default, |before| before.kept.common(&standing.finished));
+            if let Some(at) =
+                found.and_then(|place| standing.had.iter().rposition(|had| *had == place))
+            {
                 standing.had.truncate(at + 1);
             }
         }

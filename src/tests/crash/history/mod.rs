@@ -9,8 +9,8 @@ use rustix::io::Errno;
 
 use super::digests::digests_of;
 use super::examine::{
-    Bounds, Held, Queue, Told, check_accounts, dropped_of, durable_of, examine, look_at_all, next_of, oldest_of, open,
-    prepare_ahead, standing_of,
+    Bounds, Held, Queue, Told, check_accounts, dropped_of, durable_of, examine, look_at_all,
+    next_of, oldest_of, open, prepare_ahead, standing_of,
 };
 use super::model::{Check, Fate, Finished, Model, Presence, ensure};
 use crate::consume::standing::{Handed, Read};
@@ -125,7 +125,12 @@ impl History {
             let finished = standing.finished.clone();
             standing.start_at(standing.place(), finished);
         }
-        ensure!(next_of(&queue) >= self.model.next, "opened at {}, expected {}", next_of(&queue), self.model.next);
+        ensure!(
+            next_of(&queue) >= self.model.next,
+            "opened at {}, expected {}",
+            next_of(&queue),
+            self.model.next
+        );
         self.model.note_clock(queue.core.storage.now());
         self.model.begin_run(age_of(&self.options));
         self.model.check_expired(oldest_of(&queue), self.model.clock)?;
@@ -224,7 +229,8 @@ impl History {
 
     /// From nothing to three segments.
     fn random_len(&mut self) -> usize {
-        let segment = self.queue.as_ref().map_or(8192, |queue| queue.core.pool.geometry().segment_len);
+        let segment =
+            self.queue.as_ref().map_or(8192, |queue| queue.core.pool.geometry().segment_len);
         let rng = &mut self.rng;
         let below = match rng.below(20) {
             0..8 => 40,

@@ -6,14 +6,15 @@ impl History {
     pub(super) fn perform(&mut self, step: &Step, during: &mut Model) -> Check {
         let queue = self.queue()?.clone();
         match step {
-            Step::Enqueue(len) => {
-                self.enqueue(&[*len], during, |bytes| queue.enqueue(&bytes[0]).map(|seq| seq..seq + 1))
-            }
+            Step::Enqueue(len) => self
+                .enqueue(&[*len], during, |bytes| queue.enqueue(&bytes[0]).map(|seq| seq..seq + 1)),
             Step::With(len) => self.enqueue(&[*len], during, |bytes| {
                 let filled = queue.enqueue_with(*len, |room| room.copy_from_slice(&bytes[0]));
                 filled.map(|seq| seq..seq + 1)
             }),
-            Step::Batch(lens) => self.enqueue(lens, during, |messages| queue.enqueue_batch(messages)),
+            Step::Batch(lens) => {
+                self.enqueue(lens, during, |messages| queue.enqueue_batch(messages))
+            }
             Step::Read(name, what) => self.read(&queue, name, *what).map(|_| ()),
             Step::Drain(name, most) => {
                 for _ in 0..*most {
@@ -59,7 +60,12 @@ impl History {
             Step::WaitDurable => {
                 let tail = queue.core.writer.lock().committed();
                 queue.core.flush_to(tail).map_err(|error| format!("does not flush: {error}"))?;
-                ensure!(durable_of(&queue) == tail.seq, "durable is {}, waited for {}", durable_of(&queue), tail.seq);
+                ensure!(
+                    durable_of(&queue) == tail.seq,
+                    "durable is {}, waited for {}",
+                    durable_of(&queue),
+                    tail.seq
+                );
                 self.claim(&queue);
                 Ok(())
             }
@@ -76,7 +82,8 @@ impl History {
         }
     }
 
-    /// At the moment when the first message may be held no longer, it is not, also when the queue was killed and opened again.
+    /// At the moment when the first message may be held no longer, it is not, also when the queue
+    /// was killed and opened again.
     fn expires_in_time(&self, queue: &Queue) -> Check {
         let Some(overdue) = self.model.first_overdue(oldest_of(queue)) else {
             return Ok(());
@@ -116,7 +123,10 @@ impl History {
                 self.model.acknowledge(range.clone())?;
                 self.counted(&queue, lens.len() as u64)?;
                 let every = self.options.flush_every_ops;
-                ensure!(every != Some(1) || durable_of(&queue) == range.end, "enqueued and not durable");
+                ensure!(
+                    every != Some(1) || durable_of(&queue) == range.end,
+                    "enqueued and not durable"
+                );
             }
             Err(Error::Full { .. } | Error::MessageTooLarge { .. }) => {
                 self.model.dropped = self.model.dropped.max(dropped_of(&queue));
@@ -148,7 +158,11 @@ impl History {
         let found = match what {
             Read::Skip => reading::skip(queue, &standing),
             _ => reading::next(queue, &standing, what)
-                .map(|message| message.map(|message| (message.seq(), self.model.check_read(message.seq(), &message))))
+                .map(|message| {
+                    message.map(|message| {
+                        (message.seq(), self.model.check_read(message.seq(), &message))
+                    })
+                })
                 .and_then(|found| match found {
                     Some((seq, Ok(()))) => Ok(Some(seq)),
                     Some((_, Err(broken))) => {
@@ -175,9 +189,14 @@ impl History {
         Ok(told.is_some())
     }
 
-    /// What a read answered is what comes next for the consumer. The message's number; nothing inside for a gap, nothing at all
-    /// at the end.
-    fn told(&mut self, queue: &Queue, name: &str, found: Result<Option<u64>>) -> Check<Option<Option<u64>>> {
+    /// What a read answered is what comes next for the consumer. The message's number; nothing
+    /// inside for a gap, nothing at all at the end.
+    fn told(
+        &mut self,
+        queue: &Queue,
+        name: &str,
+        found: Result<Option<u64>>,
+    ) -> Check<Option<Option<u64>>> {
         self.model.dropped = self.model.dropped.max(dropped_of(queue));
         let expected = self.model.consumers.get(name).map_or(0, |standing| standing.expected());
         match found {
@@ -194,7 +213,10 @@ impl History {
                 Ok(None)
             }
             Err(Error::Gap(gap)) => {
-                ensure!(gap.first == expected, "{name:?} is told {gap:?}, and {expected} comes next");
+                ensure!(
+                    gap.first == expected,
+                    "{name:?} is told {gap:?}, and {expected} comes next"
+                );
                 self.model.check_gap(&gap)?;
                 if let Some(standing) = self.model.consumers.get_mut(name) {
                     standing.finish(gap.first..gap.last + 1);
@@ -223,7 +245,9 @@ impl History {
                 _ => Ok(()),
             };
             broken?;
-            let Some(told) = self.told(queue, name, found.map(|found| found.map(|(seq, _)| seq)))? else {
+            let Some(told) =
+                self.told(queue, name, found.map(|found| found.map(|(seq, _)| seq)))?
+            else {
                 break;
             };
             if let Some(seq) = told {
@@ -248,7 +272,9 @@ impl History {
             }
             return Ok(());
         }
-        queue.ack(&standing, seq, handed).map_err(|error| format!("cannot acknowledge {seq}: {error}"))?;
+        queue
+            .ack(&standing, seq, handed)
+            .map_err(|error| format!("cannot acknowledge {seq}: {error}"))?;
         if let Some(standing) = self.model.consumers.get_mut(name) {
             standing.finish(seq..seq + 1);
         }
@@ -264,7 +290,10 @@ impl History {
         if self.model.place(name).is_none() {
             let place = standing_of(queue, name)?.seq();
             let needed = self.model.released;
-            ensure!(self.model.is_gone(needed..place), "{name:?} begins at {place}, needed {needed}");
+            ensure!(
+                self.model.is_gone(needed..place),
+                "{name:?} begins at {place}, needed {needed}"
+            );
             self.model.add_consumer(name, place);
         }
         Ok(())
@@ -275,7 +304,11 @@ impl History {
         let place = self.model.place(from).unwrap_or(0);
         match queue.fork(&*standing_of(queue, from)?, name) {
             Ok(standing) => {
-                ensure!(standing.seq() == place, "{name:?} begins at {}, not at {place}", standing.seq());
+                ensure!(
+                    standing.seq() == place,
+                    "{name:?} begins at {}, not at {place}",
+                    standing.seq()
+                );
                 self.model.add_consumer(name, place);
                 self.model.copy_finished(from, name, place);
             }
@@ -297,7 +330,9 @@ impl History {
                 Ok(())
             }
             Err(Error::NotFound { .. }) if self.model.is_gone(seq..seq + 1) => Ok(()),
-            Err(error) => Err(format!("cannot seek {seq}, held from {}: {error}", self.model.released)),
+            Err(error) => {
+                Err(format!("cannot seek {seq}, held from {}: {error}", self.model.released))
+            }
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Any one byte of the live part is damaged, in the same boot: nothing is lost, no number is given out twice, also after a kill, a
-/// power cut, a clean end.
+/// Any one byte of the live part is damaged, in the same boot: nothing is lost, no number is given
+/// out twice, also after a kill, a power cut, a clean end.
 #[test]
 fn a_damaged_byte_of_the_live_part_costs_nothing() {
     for every in [None, Some(1)] {
@@ -15,7 +15,11 @@ fn a_damaged_byte_of_the_live_part_costs_nothing() {
             storage.corrupt("index", index_at::LIVE + at, &[byte ^ bits]);
             let queue = open(storage, &options).unwrap();
             for number in 20..40 {
-                assert_eq!(queue.enqueue(&content(number, 100)).unwrap(), number, "byte {at} xor {bits:#x}");
+                assert_eq!(
+                    queue.enqueue(&content(number, 100)).unwrap(),
+                    number,
+                    "byte {at} xor {bits:#x}"
+                );
             }
             queue.core.flush().unwrap();
             let kill = queue.core.storage.process_kill();
@@ -25,16 +29,21 @@ fn a_damaged_byte_of_the_live_part_costs_nothing() {
             for (what, image) in [("kill", kill), ("power cut", cut), ("clean end", closed)] {
                 let queue = open(image, &options).unwrap();
                 let told = take_all(&queue).unwrap();
-                let messages = told.iter().flatten().map(|(number, bytes)| (*number, bytes.clone()));
+                let messages =
+                    told.iter().flatten().map(|(number, bytes)| (*number, bytes.clone()));
                 let wanted = (5..40).map(|number| (number, content(number, 100)));
                 assert!(messages.eq(wanted), "{what}, byte {at} xor {bits:#x}: {told:?}");
-                assert!(what == "power cut" || told.iter().all(Result::is_ok), "{what}, byte {at}: {told:?}");
+                assert!(
+                    what == "power cut" || told.iter().all(Result::is_ok),
+                    "{what}, byte {at}: {told:?}"
+                );
             }
         }
     }
 }
 
-/// Both copies of the run's record are damaged: then cached bytes are not believed, and the checkpoint is.
+/// Both copies of the run's record are damaged: then cached bytes are not believed, and the
+/// checkpoint is.
 #[test]
 fn without_a_record_of_the_run_the_checkpoint_counts() {
     let storage = closed(None);
@@ -44,7 +53,8 @@ fn without_a_record_of_the_run_the_checkpoint_counts() {
     assert!(told_up_to(&open(storage, &options()).unwrap(), 20));
 }
 
-/// A checkpoint whose checksum is right and whose numbers no queue can have is not believed: the one before it is.
+/// A checkpoint whose checksum is right and whose numbers no queue can have is not believed: the
+/// one before it is.
 #[test]
 fn a_checkpoint_with_numbers_beyond_the_limit_is_refused() {
     let id = {
@@ -62,8 +72,9 @@ fn a_checkpoint_with_numbers_beyond_the_limit_is_refused() {
         ("dropped", |checkpoint, value| checkpoint.dropped_seq = value),
     ];
     for (field, change) in fields {
-        for (value, clean) in
-            [LIMIT, LIMIT + 8, u64::MAX - 7, u64::MAX].into_iter().flat_map(|v| [(v, true), (v, false)])
+        for (value, clean) in [LIMIT, LIMIT + 8, u64::MAX - 7, u64::MAX]
+            .into_iter()
+            .flat_map(|v| [(v, true), (v, false)])
         {
             let storage = closed(None);
             let bytes = storage.read_file("index");
@@ -73,20 +84,26 @@ fn a_checkpoint_with_numbers_beyond_the_limit_is_refused() {
             hostile.number += 2;
             hostile.clean = clean;
             change(&mut hostile, value);
-            let older =
-                slots.into_iter().min_by_key(|at| Checkpoint::decode(&bytes[*at..], &id).map(|slot| slot.number));
+            let older = slots
+                .into_iter()
+                .min_by_key(|at| Checkpoint::decode(&bytes[*at..], &id).map(|slot| slot.number));
             storage.corrupt("index", older.unwrap(), &hostile.encode(&id));
             let queue = open(storage.power_cut_losing_all(), &options()).unwrap();
             assert!(told_up_to(&queue, 20), "{field} {value:#x}");
             assert_eq!(queue.enqueue(b"new").unwrap(), 20, "{field} {value:#x}");
             queue.close().unwrap();
             let queue = open(queue.core.storage.process_kill(), &options()).unwrap();
-            assert_eq!(take_all(&queue).unwrap(), [Ok((20, b"new".to_vec()))], "{field} {value:#x}");
+            assert_eq!(
+                take_all(&queue).unwrap(),
+                [Ok((20, b"new".to_vec()))],
+                "{field} {value:#x}"
+            );
         }
     }
 }
 
-/// Some sector of the index cannot be read: the queue opens, and what the other sectors say is carried over.
+/// Some sector of the index cannot be read: the queue opens, and what the other sectors say is
+/// carried over.
 #[test]
 fn an_index_that_cannot_be_read_everywhere_is_made_anew() {
     for sector in (0..index_at::END).step_by(512) {
@@ -101,11 +118,19 @@ fn an_index_that_cannot_be_read_everywhere_is_made_anew() {
             "sector {sector}"
         );
         let wanted = (first..20).map(|number| Ok((number, content(number, 100))));
-        assert!(told.iter().filter(|told| told.is_ok()).cloned().eq(wanted), "sector {sector}: {told:?}");
+        assert!(
+            told.iter().filter(|told| told.is_ok()).cloned().eq(wanted),
+            "sector {sector}: {told:?}"
+        );
         let seq = queue.enqueue(b"new").unwrap();
         assert!(seq >= 20, "sector {sector}: {seq}");
         assert!(
-            queue.core.storage.file_names().iter().any(|name| name.starts_with("index.") || name == "index.damaged")
+            queue
+                .core
+                .storage
+                .file_names()
+                .iter()
+                .any(|name| name.starts_with("index.") || name == "index.damaged")
         );
         queue.close().unwrap();
         let queue = open(queue.core.storage.process_kill(), &roomy()).unwrap();
@@ -113,10 +138,13 @@ fn an_index_that_cannot_be_read_everywhere_is_made_anew() {
     }
 }
 
-/// An index that is set aside counts in the limit of disk; one whose header alone is damaged is not set aside at all.
+/// An index that is set aside counts in the limit of disk; one whose header alone is damaged is not
+/// set aside at all.
 #[test]
 fn an_index_that_is_set_aside_counts() {
-    for (damage, is_aside, consumers) in [(&b"damaged!"[..], false, 100), (&[0; 64], true, 20), (&[0; 64], true, 100)] {
+    for (damage, is_aside, consumers) in
+        [(&b"damaged!"[..], false, 100), (&[0; 64], true, 20), (&[0; 64], true, 100)]
+    {
         let limit = 160 << 10;
         let storage = disk(6);
         let queue = open(storage.clone(), &options().max_bytes(limit)).unwrap();
@@ -136,8 +164,13 @@ fn an_index_that_is_set_aside_counts() {
         let names = storage.file_names();
         assert_eq!(names.iter().any(|name| name.contains("damaged")), is_aside, "{names:?}");
         let taken: u64 = names.iter().map(|name| storage.read_file(name).len() as u64).sum();
-        assert!(queue.stats().disk_bytes >= taken, "{} of {taken} bytes are counted", queue.stats().disk_bytes);
-        // Whoever has a place keeps it: with so many of them there is no room for two indexes, and the queue is full.
+        assert!(
+            queue.stats().disk_bytes >= taken,
+            "{} of {taken} bytes are counted",
+            queue.stats().disk_bytes
+        );
+        // Whoever has a place keeps it: with so many of them there is no room for two indexes, and
+        // the queue is full.
         assert!(taken <= limit || consumers.len() > 63, "{taken} of {limit} bytes");
     }
 }

@@ -1,5 +1,5 @@
-//! What the index says of numbers, and the bytes that say it: damaged in place, where nothing else tells that they are not to
-//! be believed.
+//! What the index says of numbers, and the bytes that say it: damaged in place, where nothing else
+//! tells that they are not to be believed.
 
 mod index;
 
@@ -37,7 +37,10 @@ fn take(queue: &Queue, count: u64) {
 
 /// All from the fifth on, up to `end`, and nothing else.
 fn told_up_to(queue: &Queue, end: u64) -> bool {
-    take_all(queue).unwrap().into_iter().eq((5..end).map(|number| Ok((number, content(number, 100)))))
+    take_all(queue)
+        .unwrap()
+        .into_iter()
+        .eq((5..end).map(|number| Ok((number, content(number, 100)))))
 }
 
 /// Segments of 24 KiB, and room for those that are set aside.
@@ -54,7 +57,8 @@ fn killed() -> Queue {
     queue
 }
 
-/// Every number below `end` is told once and in order, by a message or a gap; nothing of it twice. Returns the gaps.
+/// Every number below `end` is told once and in order, by a message or a gap; nothing of it twice.
+/// Returns the gaps.
 fn told_all(queue: &Queue, name: &str, end: u64) -> Vec<Gap> {
     let standing = standing_of(queue, name).unwrap();
     let (mut at, mut gaps) = (0, Vec::new());
@@ -75,32 +79,44 @@ fn told_all(queue: &Queue, name: &str, end: u64) -> Vec<Gap> {
             Err(error) => panic!("{error}"),
         }
     }
-    assert!(at >= end, "{name:?} is told of nothing from {at} on, {end} were acknowledged: {gaps:?}");
+    assert!(
+        at >= end,
+        "{name:?} is told of nothing from {at} on, {end} were acknowledged: {gaps:?}"
+    );
     assert_eq!(at, next_of(queue), "the rest is told before the queue says that it is empty");
     gaps
 }
 
-/// Everything was said to be durable, the process dies, and something is done to a segment's file: where the queue is, seen from
-/// another mount, and in a copy. Each number is told, by whoever reads, before the queue says that it is empty.
+/// Everything was said to be durable, the process dies, and something is done to a segment's file:
+/// where the queue is, seen from another mount, and in a copy. Each number is told, by whoever
+/// reads, before the queue says that it is empty.
 #[test]
 fn whatever_becomes_of_a_segment_no_acknowledged_number_is_unmentioned() {
     let dead = killed();
     let storage = &dead.core.storage;
-    let names: Vec<_> = storage.file_names().into_iter().filter(|name| segment_slot(name).is_some()).collect();
+    let names: Vec<_> =
+        storage.file_names().into_iter().filter(|name| segment_slot(name).is_some()).collect();
     assert!(names.len() > 1);
     let old = {
         let queue = open(disk(2), &roomy().flush_every_ops(1)).unwrap();
-        (0..30).for_each(|number| assert_eq!(queue.enqueue(&content(number, 700)).unwrap(), number));
+        (0..30)
+            .for_each(|number| assert_eq!(queue.enqueue(&content(number, 700)).unwrap(), number));
         queue.core.storage.process_kill()
     };
     type Damage = fn(&SimStorage, &SimStorage, &str);
     let damages: [(&str, Damage); 8] = [
         ("removed", |storage, _, name| storage.remove_file(name)),
         ("emptied", |storage, _, name| storage.write_file(name, &[])),
-        ("zeroed", |storage, _, name| storage.write_file(name, &vec![0; storage.read_file(name).len()])),
-        ("cut in the header", |storage, _, name| storage.write_file(name, &storage.read_file(name)[..100])),
+        ("zeroed", |storage, _, name| {
+            storage.write_file(name, &vec![0; storage.read_file(name).len()])
+        }),
+        ("cut in the header", |storage, _, name| {
+            storage.write_file(name, &storage.read_file(name)[..100])
+        }),
         ("cut", |storage, _, name| storage.write_file(name, &storage.read_file(name)[..3000])),
-        ("cut at its end", |storage, _, name| storage.write_file(name, &storage.read_file(name)[..8000])),
+        ("cut at its end", |storage, _, name| {
+            storage.write_file(name, &storage.read_file(name)[..8000])
+        }),
         ("shifted", |storage, _, name| {
             let bytes = storage.read_file(name);
             storage.write_file(name, &[&[0; 8], &bytes[..bytes.len() - 8]].concat());
@@ -117,7 +133,8 @@ fn whatever_becomes_of_a_segment_no_acknowledged_number_is_unmentioned() {
         ("another mount", SimStorage::seen_elsewhere),
         ("copied", SimStorage::copied),
     ];
-    let all: Vec<Vec<&String>> = names.iter().map(|name| vec![name]).chain([names.iter().collect()]).collect();
+    let all: Vec<Vec<&String>> =
+        names.iter().map(|name| vec![name]).chain([names.iter().collect()]).collect();
     for (what, damage) in damages {
         for (place, see) in elsewhere {
             for damaged in &all {
@@ -127,11 +144,17 @@ fn whatever_becomes_of_a_segment_no_acknowledged_number_is_unmentioned() {
                 println!("{told}");
                 let queue = open(image, &roomy()).unwrap();
                 let position = queue.core.committed_spot().position;
-                assert!(position >= dead.core.committed_spot().position, "{told}: positions never go backwards");
+                assert!(
+                    position >= dead.core.committed_spot().position,
+                    "{told}: positions never go backwards"
+                );
                 standing_of(&queue, "named").unwrap();
                 for name in ["", "named"] {
                     let gaps = told_all(&queue, name, 60);
-                    assert!(gaps.iter().all(|gap| gap.cause != GapCause::Unflushed), "{told}: {gaps:?}");
+                    assert!(
+                        gaps.iter().all(|gap| gap.cause != GapCause::Unflushed),
+                        "{told}: {gaps:?}"
+                    );
                 }
                 let seq = queue.enqueue(b"new").unwrap();
                 assert!(seq >= 60, "{told}: {seq} is given out twice");
@@ -145,8 +168,8 @@ fn whatever_becomes_of_a_segment_no_acknowledged_number_is_unmentioned() {
     }
 }
 
-/// An older copy of the index is put back where the queue is, in the same boot, or in a copy: everything that was written since is
-/// found, and no number is given out twice.
+/// An older copy of the index is put back where the queue is, in the same boot, or in a copy:
+/// everything that was written since is found, and no number is given out twice.
 #[test]
 fn an_older_index_put_back_hides_nothing() {
     for (closed, copied) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -161,7 +184,8 @@ fn an_older_index_put_back_hides_nothing() {
         let old = storage.read_file("index");
         drop(queue);
         let queue = open(storage.clone(), &options).unwrap();
-        (5..200).for_each(|number| assert_eq!(queue.enqueue(&content(number, 700)).unwrap(), number));
+        (5..200)
+            .for_each(|number| assert_eq!(queue.enqueue(&content(number, 700)).unwrap(), number));
         queue.close().unwrap();
         drop(queue);
         storage.write_file("index", &old);
@@ -169,7 +193,10 @@ fn an_older_index_put_back_hides_nothing() {
         let queue = open(image, &options).unwrap();
         check_accounts(&queue).unwrap();
         let gaps = told_all(&queue, "", 200);
-        assert!(gaps.iter().all(|gap| gap.cause == GapCause::Reserved), "closed {closed}, copied {copied}: {gaps:?}");
+        assert!(
+            gaps.iter().all(|gap| gap.cause == GapCause::Reserved),
+            "closed {closed}, copied {copied}: {gaps:?}"
+        );
         let seq = queue.enqueue(b"new").unwrap();
         assert!(seq >= 200);
         queue.close().unwrap();
@@ -179,18 +206,21 @@ fn an_older_index_put_back_hides_nothing() {
     }
 }
 
-/// A segment was drained and its file used again, and then an older copy of the index is put back: each of its slots has a file,
-/// and only a look at the first one gives away that it is of a later life.
+/// A segment was drained and its file used again, and then an older copy of the index is put back:
+/// each of its slots has a file, and only a look at the first one gives away that it is of a later
+/// life.
 #[test]
 fn the_ends_of_the_list_are_looked_at() {
     let history = || {
         let storage = disk(4);
         let queue = open(storage.clone(), &options()).unwrap();
         queue.default_consumer().unwrap();
-        (0..20).for_each(|number| assert_eq!(queue.enqueue(&content(number, 700)).unwrap(), number));
+        (0..20)
+            .for_each(|number| assert_eq!(queue.enqueue(&content(number, 700)).unwrap(), number));
         let old = storage.read_file("index");
         let slots = |queue: &Queue| -> Vec<u32> {
-            let mut slots: Vec<_> = queue.core.segments.list().live.iter().map(|row| row.slot).collect();
+            let mut slots: Vec<_> =
+                queue.core.segments.list().live.iter().map(|row| row.slot).collect();
             slots.sort_unstable();
             slots
         };
@@ -214,25 +244,32 @@ fn the_ends_of_the_list_are_looked_at() {
     Mutant::plant(Some(Mutant::EndsNotLookedAt));
     let found = std::panic::catch_unwind(history);
     Mutant::plant(None);
-    assert!(!found.is_ok_and(|found| found.0 >= 30 && found.1 == Some(29)), "the planted bug is not found");
+    assert!(
+        !found.is_ok_and(|found| found.0 >= 30 && found.1 == Some(29)),
+        "the planted bug is not found"
+    );
 }
 
 fn take_some(queue: &Queue, count: u64) {
     let standing = queue.default_consumer().unwrap().clone();
-    (0..count).for_each(|_| assert!(reading::next(queue, &standing, Read::Skip).unwrap().is_some()));
+    (0..count)
+        .for_each(|_| assert!(reading::next(queue, &standing, Read::Skip).unwrap().is_some()));
     queue.give_space_back();
 }
 
-/// The process dies and the queue is opened in another mount namespace: no number is missing, none is skipped, and nothing is
-/// synced for it. The same when another process had it since.
+/// The process dies and the queue is opened in another mount namespace: no number is missing, none
+/// is skipped, and nothing is synced for it. The same when another process had it since.
 #[test]
 fn another_mount_namespace_is_no_power_cut() {
-    for (every, stores) in [(None, 0), (Some(1), 0)].into_iter().chain((1..8).map(|store| (None, store))) {
+    for (every, stores) in
+        [(None, 0), (Some(1), 0)].into_iter().chain((1..8).map(|store| (None, store)))
+    {
         let options = options().max_bytes(256 << 10).flush_every_ops(every);
         let storage = disk(5);
         let queue = open(storage.clone(), &options).unwrap();
         queue.default_consumer().unwrap();
-        (0..30).for_each(|number| assert_eq!(queue.enqueue(&content(number, 700)).unwrap(), number));
+        (0..30)
+            .for_each(|number| assert_eq!(queue.enqueue(&content(number, 700)).unwrap(), number));
         if stores > 0 {
             storage.freeze_at_store(stores);
             queue.enqueue(&content(30, 700)).unwrap();
@@ -243,19 +280,26 @@ fn another_mount_namespace_is_no_power_cut() {
         let synced = queue.core.storage.call_count(Call::SyncFile);
         let next = next_of(&queue);
         if stores == 0 {
-            assert!(next == 30 && (every == Some(1) || synced == 0), "{next}, {synced} syncs at opening");
+            assert!(
+                next == 30 && (every == Some(1) || synced == 0),
+                "{next}, {synced} syncs at opening"
+            );
         }
         assert_eq!(queue.enqueue(&content(next, 700)).unwrap(), next);
         // Killed between the stores of the tail, the index does not say what is there.
         let gaps = told_all(&queue, "", 30);
-        assert!(gaps.iter().all(|gap| stores > 0 && gap.cause == GapCause::Reserved), "{stores}: {gaps:?}");
+        assert!(
+            gaps.iter().all(|gap| stores > 0 && gap.cause == GapCause::Reserved),
+            "{stores}: {gaps:?}"
+        );
         let queue = open(queue.core.storage.seen_elsewhere(), &options).unwrap();
         assert_eq!((next_of(&queue), take_all(&queue).unwrap().len()), (next + 1, 0));
     }
 }
 
-/// The file system failed and was mounted again in the same boot: what was flushed is there, the rest is told, no number of what
-/// consumers may have seen is given out again unless everything the index knows of is there.
+/// The file system failed and was mounted again in the same boot: what was flushed is there, the
+/// rest is told, no number of what consumers may have seen is given out again unless everything the
+/// index knows of is there.
 #[test]
 fn a_remount_in_the_same_boot_may_be_a_power_cut() {
     let mut lost = 0;
@@ -271,10 +315,14 @@ fn a_remount_in_the_same_boot_may_be_a_power_cut() {
                 queue.core.storage.snapshot();
             }
         }
-        let queue = open(queue.core.storage.mounted_again(seed), &options().max_bytes(256 << 10)).unwrap();
+        let queue =
+            open(queue.core.storage.mounted_again(seed), &options().max_bytes(256 << 10)).unwrap();
         let stated = next_of(&queue);
         let gaps = told_all(&queue, "", 10);
-        assert!(gaps.iter().all(|gap| gap.first >= 10 && is_of_a_cut(gap)), "seed {seed}: {gaps:?}");
+        assert!(
+            gaps.iter().all(|gap| gap.first >= 10 && is_of_a_cut(gap)),
+            "seed {seed}: {gaps:?}"
+        );
         lost += u32::from(!gaps.is_empty());
         assert_eq!(queue.enqueue(b"new").unwrap(), stated);
         assert_eq!(take_all(&queue).unwrap(), [Ok((stated, b"new".to_vec()))], "seed {seed}");
@@ -282,8 +330,8 @@ fn a_remount_in_the_same_boot_may_be_a_power_cut() {
     assert!((100..300).contains(&lost), "{lost}");
 }
 
-/// Power is cut within a batch, and the disk is full when the queue is opened: what is left of the batch is overwritten all the
-/// same, or the opening fails; it is never delivered.
+/// Power is cut within a batch, and the disk is full when the queue is opened: what is left of the
+/// batch is overwritten all the same, or the opening fails; it is never delivered.
 #[test]
 fn a_torn_batch_that_cannot_be_overwritten_is_not_delivered() {
     let options = options().arena_size(16 << 10).max_bytes(256 << 10);
@@ -303,7 +351,10 @@ fn a_torn_batch_that_cannot_be_overwritten_is_not_delivered() {
                 Ok(queue) => open(queue.core.storage.process_kill(), &options).unwrap(),
                 Err(error) => {
                     *refused += 1;
-                    assert!(!safe && error.contains("write") && error.contains("segment-"), "{error}");
+                    assert!(
+                        !safe && error.contains("write") && error.contains("segment-"),
+                        "{error}"
+                    );
                     // It opens when the disk takes the write.
                     open(cut.process_kill(), &options).unwrap()
                 }
