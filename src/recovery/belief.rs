@@ -1,4 +1,4 @@
-//! What of the index is believed, and what it says where it is believed.
+//! How far an opening believes the index, and what the index says where it is believed.
 
 use crate::format::Spot;
 use crate::index::image::IndexImage;
@@ -10,24 +10,23 @@ use crate::recovery::walk::Walked;
 use crate::segment::Row;
 use crate::storage::CacheToken;
 
-/// What of the index is believed, beyond what a power cut leaves true of it.
+/// What an opening believes of the index beyond what stays true over a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Belief {
     /// No cached byte can have been lost: the live part is exact.
     Cache,
-    /// The queue was closed in order and nothing was done to it since.
+    /// The queue was closed in order, and nothing was done to it since.
     CleanEnd,
-    /// The boot and the directory are the same, the mount is another one or not known. In a
-    /// container or another mount namespace no byte was lost; if the file system failed and was
-    /// mounted anew, any that was not synced.
+    /// Boot and directory are the same, the mount is another one or not known. In a container or
+    /// another mount namespace no byte was lost. If the file system failed and was mounted anew,
+    /// every byte that was not synced may be lost.
     Mount,
-    /// What is on the disk.
+    /// Power may have been cut: only what was on the disk is believed.
     Disk,
 }
 
 impl Belief {
-    /// What the index deserves, by what it says of itself and by what the storage says of this boot
-    /// and mount.
+    /// How far the index may be believed, by its own marks and by the storage's cache token.
     pub(super) fn in_index(image: &IndexImage, token: &CacheToken) -> Belief {
         let is_same_place = image.live.run.is_some() && image.live.token.place == token.place;
         match image.checkpoint {
@@ -38,25 +37,25 @@ impl Belief {
         }
     }
 
-    /// The walk looks for more behind what does not validate.
+    /// The walk searches for more records behind bytes that do not validate.
     pub(super) fn searches(self) -> bool {
         matches!(self, Belief::Mount | Belief::Disk)
     }
 
-    /// No power was cut, as far as anything shows: appends go on where the last one ended.
+    /// Nothing shows that power was cut: appends go on where the last one ended.
     pub(super) fn is_trusted(self) -> bool {
         self != Belief::Disk
     }
 
-    /// What the live part says of the run, where it is believed.
+    /// The run record of the live part, if it is believed.
     pub(super) fn of_cache(self, image: &IndexImage) -> Option<Run> {
         image.live.run.filter(|_| matches!(self, Belief::Cache | Belief::Mount))
     }
 
-    /// A file bears a life that the index does not know of: an older copy of the index was put
-    /// back, and nothing of it is exact. The next life is stored before a header bears the one
-    /// before it, and the mark of a clean end is taken back before a segment is begun (a spare may
-    /// be made without that).
+    /// Whether a segment file bears a life that the index does not know of. Then an older copy of
+    /// the index was put back, and nothing in it is exact. The test is exact because `next_life` is
+    /// stored before any header bears the life before it, and because the mark of a clean end is
+    /// taken back before a segment is begun. (A spare may be made while that mark stands.)
     pub(super) fn is_outdated(self, image: &IndexImage, rows: &Rows) -> bool {
         let made_since =
             |rows: &[Row], next_life: u64| rows.iter().any(|row| row.header.life >= next_life);
@@ -71,9 +70,9 @@ impl Belief {
         }
     }
 
-    /// Whether what the walk found is what the index says is there. With another mount also whether
-    /// nothing shows that bytes were lost with the one before: a kill leaves no hole, and at most
-    /// one unit behind the tail that was published.
+    /// Whether the walk found all that the index states. For another mount also whether nothing
+    /// shows that bytes were lost with the one before: a kill leaves no hole, and at most one unit
+    /// behind the published tail.
     pub(super) fn is_met(
         self,
         image: &IndexImage,
@@ -95,16 +94,16 @@ impl Belief {
     }
 }
 
-/// What was given up: the live part says it before the checkpoint does.
+/// What was given up. The live part knows it before the checkpoint does.
 pub(super) fn given_up(image: &IndexImage, belief: Belief) -> GivenUp {
     let noted = image.checkpoint.as_ref().map(GivenUp::of).unwrap_or_default();
     let live = belief.of_cache(image).map(|run| run.given_up);
     live.filter(|live| live.end() >= noted.end()).unwrap_or(noted)
 }
 
-/// From that number on messages are held: those before were given up, or passed by every consumer.
-/// Of consumers that were removed the checkpoint says how far they came; where the index was lost
-/// since, the segments do, which is `held`.
+/// The first number that is held: every message before it was given up, or passed by every
+/// consumer. When all consumers were removed, the checkpoint says how far they came. When the index
+/// was lost since, the headers of the segments say it: that is `held`.
 pub(super) fn held_from(image: &IndexImage, belief: Belief, held: u64) -> u64 {
     let lowest = image.consumers.iter().map(|consumer| consumer.place.seq).min();
     let passed = lowest

@@ -1,20 +1,20 @@
-//! Whether a directory may be a queue's. One that holds something and nothing of mmq's is refused
-//! and left as it is.
+//! Whether a directory may be a queue's. A directory that holds files, but none of mmq's, is
+//! refused and left as it is.
 //!
-//! Asked where the index has no valid header, which is what an ordinary opening begins with and
-//! ends this question. Of mmq's is a regular file that has the index's or a segment's name and
+//! An opening asks this only when the index has no valid header. A file is mmq's if it is a regular
+//! file, has the name of the index or of a segment, and
 //!
 //! - begins with the magic number of such a file, of whatever version; or
-//! - is empty, or all zero: a kill in the middle of its making leaves it so; or
-//! - has a length that mmq makes such files in (whole pages of 4 KiB): every header in it may be
+//! - is empty, or all zero: a kill while the file was being created leaves it so; or
+//! - has a length that mmq gives such files (whole pages of 4 KiB): every header in it may be
 //!   damaged; or
-//! - is an index of any length, one row of which still describes a segment. (A record in a segment
-//!   proves nothing by itself: its checksum is seeded with the segment's header, and where that is
-//!   at hand, in the file or in such a row, it is proof enough.)
+//! - is an index of any length in which one row still describes a segment. (Records in a segment
+//!   are not looked at: their checksums are seeded from the segment's header, and a valid header,
+//!   in the file or in a row, is proof by itself.)
 //!
-//! So is a file that was set aside under the name that mmq gives it: an opening that set aside all
-//! there was may have been killed before it made a new index. Hidden files and `lost+found` are
-//! nobody's: a directory that holds nothing else is empty.
+//! A file under a name that mmq gives to files it sets aside is mmq's, too: an opening that set
+//! everything aside may have been killed before it made a new index. Hidden files and `lost+found`
+//! do not count: a directory that holds nothing else is empty.
 
 use std::io;
 
@@ -26,15 +26,15 @@ use crate::format::{
 use crate::storage::read_full;
 use crate::storage::{Storage, StorageFile};
 
-/// Every file that mmq makes takes whole pages of this length, or larger ones.
+/// Bytes: the length of every file that mmq makes is a multiple of this.
 const PAGE: u64 = 4096;
 
-/// The index has no valid header. Refuses the directory when it is not a queue's.
+/// Refuses the directory when it is not a queue's. The caller found no valid index header in it.
 #[cold]
 pub(crate) fn refuse_foreign<S: Storage>(storage: &S) -> Result<()> {
     let mut listed = storage.list().map_err(|error| Error::io("list", storage.path(), error))?;
     listed.retain(|listed| !listed.name.starts_with('.') && listed.name != "lost+found");
-    // The error names what has a name of mmq's, if anything has.
+    // The error names the first file: one with a name of mmq's, if there is any.
     listed.sort_by_key(|listed| (Named::of(&listed.name) == Named::Otherwise, listed.name.clone()));
     for listed in &listed {
         let is_ours = listed.is_file
@@ -50,7 +50,7 @@ pub(crate) fn refuse_foreign<S: Storage>(storage: &S) -> Result<()> {
     }
 }
 
-/// What a name says.
+/// What kind of file a name belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Named {
     Index,
@@ -105,7 +105,7 @@ fn is_ours<S: Storage>(storage: &S, name: &str) -> io::Result<bool> {
         || is_zero(&file, len)?)
 }
 
-/// Whether a row of the index, wherever it lies, is the header of a segment.
+/// Whether any row in these bytes of an index is the header of a segment.
 fn describes_a_segment(index: &[u8]) -> bool {
     let (rows, _) = index.as_chunks::<{ SEGMENT_HEADER_LEN as usize }>();
     rows.iter().any(|row| SegmentHeader::decode(row).is_ok())

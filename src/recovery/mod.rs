@@ -40,18 +40,18 @@ pub(crate) struct Recovered<S: Storage> {
     pub(crate) consumers: Vec<ConsumerRow>,
     pub(crate) known_gaps: Vec<Gap>,
     pub(crate) given_up: GivenUp,
-    /// The page cache may show what the disk does not hold.
+    /// A sync failed in the run before: the page cache may show what the disk does not hold.
     pub(crate) suspect: bool,
-    /// Cached bytes may have been lost since the queue was used last, and more is there than the
-    /// checkpoint says.
+    /// Power may have been cut since the queue was used last: nothing says how much of what was
+    /// found behind the checkpoint is durable.
     pub(crate) found_anew: bool,
-    /// The queue was closed in order, or is new.
+    /// The queue was closed in order, or its index is new.
     pub(crate) clean: bool,
-    /// The places may exist in the page cache alone.
+    /// The stored places may exist in the page cache alone.
     pub(crate) places_cached: bool,
 }
 
-/// Opens the files of the queue in `storage`, whose lock is held.
+/// Opens the files of the queue in `storage`. The caller holds the storage's lock.
 pub(crate) fn recover<S: Storage>(storage: &S, options: &Options) -> Result<Recovered<S>> {
     let nonce = random_u64(storage);
     let mut read = read_index(storage)?;
@@ -75,19 +75,19 @@ pub(crate) fn recover<S: Storage>(storage: &S, options: &Options) -> Result<Reco
     publish::publish(storage, known, tail, options)
 }
 
-/// What is known when the index was read.
+/// What is known once the index was read.
 struct ReadIndex<S: Storage> {
     file: Option<IndexFile<S>>,
     image: IndexImage,
-    /// Whose index it is.
+    /// The queue whose index it is; `None` when no index says so.
     queue_id: Option<[u8; 16]>,
-    /// Its file may go on as the index.
+    /// The file was read whole, so this opening may go on writing to it.
     may_adopt: bool,
     token: CacheToken,
     belief: Belief,
 }
 
-/// Reads the index file, whatever it holds. Refuses a directory that is not a queue's.
+/// Reads the index file, whatever bytes it holds. Refuses a directory that is not a queue's.
 fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
     let found = IndexFile::read(storage);
     let is_in_doubt = match &found {
@@ -99,7 +99,7 @@ fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
     }
     let file = match found {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            // A directory, a link or a device of that name.
+            // The name is that of a directory, a link or a device.
             set_aside(storage, INDEX_NAME);
             None
         }
@@ -120,23 +120,22 @@ fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
     Ok(ReadIndex { file, image, queue_id: Some(queue_id), may_adopt, token, belief })
 }
 
-/// What is known from the moment on that there is an index to write to. `belief` falls when what
-/// follows contradicts it.
+/// What is known once there is an index to write to.
 struct Known<S: Storage> {
     index: Index<S>,
     image: IndexImage,
     token: CacheToken,
     belief: Belief,
-    /// The live part as it was believed before the walk.
+    /// The run record as it was believed before the walk.
     cached: Option<Run>,
     rows: Rows,
     rows_from_index: bool,
-    /// The index was not there, or not to be used.
+    /// The index file was missing or could not be used, so this opening created one.
     made_anew: bool,
 }
 
-/// Goes on with the index file, or makes a new one: then what is still valid in the old one is
-/// carried over.
+/// Goes on with the index file where it can be used. Otherwise creates a new one and carries over
+/// what is still valid in the old one.
 fn take_up_index<S: Storage>(
     storage: &S,
     nonce: u64,
@@ -156,12 +155,12 @@ fn take_up_index<S: Storage>(
             &image,
         ),
         Some(file) => {
-            // Damaged, or another queue's: out of the way, and whatever in it is still ours is
-            // carried over.
+            // The file is damaged or another queue's. It is moved out of the way, and what this
+            // queue wrote in it is carried over.
             image = IndexImage::read(&file.bytes, &queue_id);
             image.extents.clear();
-            // Of a queue that never had a segment, what a kill or a power cut left of its making:
-            // there is nothing to be looked at, and set aside it would count in `max_bytes` for
+            // A kill or a power cut left this file while the queue was being created. It holds
+            // nothing that anybody could look at, and set aside it would count in `max_bytes` for
             // ever.
             let was_being_made = rows.is_empty() && file.was_being_made();
             drop(file);
@@ -178,24 +177,26 @@ fn take_up_index<S: Storage>(
     Ok(Known { index, image, token, belief, cached, rows, rows_from_index, made_anew })
 }
 
-/// Where what is there ends, and what should be there.
+/// Where the records end that the walk found, and where the index says that they end.
 struct End {
     start: Spot,
     walked: Walked,
     stated: Stated,
-    /// How the next segment was to begin, where it is not there.
+    /// How the next segment was to begin, if that segment does not exist.
     next: Option<Next>,
-    /// The tail, with what that segment was to state.
+    /// The tail, behind the numbers that the next segment was to state as missing.
     reached: Spot,
 }
 
-/// Walks from the best place that is known to the end of what is there. Where that is not what the
-/// index states, the belief in it ends, and the rest is searched.
+/// Walks from the best known spot to the end of what validates. When the walk does not find what
+/// the index states, the belief in the index falls to `Belief::Disk`, and the rest of the segments
+/// is searched.
 fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
     let Known { image, rows, belief, .. } = known;
     rows.drop_outlived();
     let start = start_of_walk(image, &rows.live, *belief);
-    // Numbers never fall: what begins behind the start with a lower one was let go of before.
+    // Numbers grow with positions: a segment that begins behind the start with a lower number was
+    // given back before.
     rows.retain_live(|row| row.header.base < start.position || row.header.first_seq >= start.seq);
     let read = |(name, error): (String, _)| Error::io("read", storage.path().join(name), error);
     let look = Look::with(*belief, image, rows);
@@ -203,7 +204,8 @@ fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
     let stated = Stated::by(image);
     let (mut next, mut reached) = pending(image, &rows.live, walked.tail, *belief);
     if !belief.is_met(image, &walked, reached, &stated) {
-        // Something is damaged, or was lost with the mount: all that is left is looked for.
+        // Bytes are damaged, or were lost with the mount: the walk searches for all records that
+        // are left.
         if !look.search {
             walked =
                 walk(storage, &rows.live, start, Look { search: true, ..look }).map_err(read)?;
@@ -211,8 +213,8 @@ fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
         }
         *belief = Belief::Disk;
     }
-    // What begins behind the tail, or at it with another number, was begun for a record that never
-    // was.
+    // A segment that begins behind the tail, or at the tail with another number, was begun for a
+    // record that was never completed.
     let tail = walked.tail;
     let is_behind = |row: &Row| {
         let base = Spot { position: row.header.base, seq: row.header.first_seq };
@@ -223,30 +225,31 @@ fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
     Ok(End { start, walked, stated, next, reached })
 }
 
-/// Power may have been cut: segments say what is missing before them, and holes are overwritten.
+/// Power may have been cut: the headers of segments state what is missing before them, and gap
+/// fragments are written over holes.
 fn mend<S: Storage>(storage: &S, known: &mut Known<S>, end: &mut End) -> Result<()> {
     let Known { index, image, rows, .. } = known;
     let End { start, walked, stated, .. } = end;
     if let Some(checkpoint) = image.checkpoint {
         let is_stated = rows.live.iter().any(|row| row.header.base == checkpoint.position);
         let gap = if is_stated { 0 } else { checkpoint.gap.min(checkpoint.seq) };
-        let mark = Spot { position: checkpoint.position, seq: checkpoint.seq - gap };
+        let lost_from = Spot { position: checkpoint.position, seq: checkpoint.seq - gap };
         let waiting =
             image.consumers.iter().any(|consumer| consumer.place.position < start.position);
-        if mark.position < start.position && mark.seq < start.seq && waiting {
-            // Segments lost behind the checkpoint, before the first one there is: told to whoever
-            // has not passed them.
-            restate(storage, index, &mut rows.live, mark, *start)?;
-        } else if gap > 0 && mark.position == start.position && walked.tail != *start {
-            // The segment that was to say what is missing is lost: the next one says it.
+        if lost_from.position < start.position && lost_from.seq < start.seq && waiting {
+            // The segments between the checkpoint and the first one that exists are lost. A
+            // consumer that has not passed them must be told.
+            restate(storage, index, &mut rows.live, lost_from, *start)?;
+        } else if gap > 0 && lost_from.position == start.position && walked.tail != *start {
+            // The segment that was to state what is missing is lost: the next one states it.
             let next =
-                rows.live.iter().map(|row| row.header.base).find(|base| *base > mark.position);
-            let next = next.unwrap_or(mark.position);
-            restate(storage, index, &mut rows.live, mark, Spot { position: next, seq: start.seq })?;
+                rows.live.iter().map(|row| row.header.base).find(|base| *base > lost_from.position);
+            let next = next.unwrap_or(lost_from.position);
+            let to = Spot { position: next, seq: start.seq };
+            restate(storage, index, &mut rows.live, lost_from, to)?;
         }
     }
-    // What was on the disk and does not validate is damaged: whoever reads there finds that, and
-    // tells it as such (R7).
+    // A hole before the durable mark is damage: the reader that comes to it says so (R7).
     walked
         .holes
         .retain(|(_, to)| to.position > stated.durable.position || to.seq > stated.durable.seq);
@@ -265,14 +268,15 @@ struct Tail {
 }
 
 impl Tail {
-    /// With the next segment as it is to begin: behind what it states to be missing.
+    /// The tail when the next segment begins as `next` says: behind the numbers that are missing
+    /// there.
     fn with(self, next: Option<Next>) -> Tail {
         Tail { spot: next.map_or(self.spot, |next| spot_of(&next)), next }
     }
 }
 
-/// Power may have been cut: the last segment ends at the tail, and the next one states what is
-/// missing behind it.
+/// Power may have been cut: closes the last segment at the tail, and has the next one state what is
+/// missing behind the tail.
 fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Result<Tail> {
     let Known { index, image, rows, belief, .. } = known;
     let End { walked, stated, reached, .. } = end;
@@ -280,7 +284,7 @@ fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Resul
     let missing = stated.missing_behind(*reached, end.next, lease(image, *belief), gone);
     let next = close_tail(storage, &rows.live, walked.tail, stated.position, end.next, missing)?;
     let tail = Tail { spot: walked.tail, next: None }.with(next);
-    // Who stands there has yet to be told of what is missing.
+    // A consumer at the closed end has yet to be told what is missing behind it.
     let closed_end =
         tail.spot.position - if tail.spot.seq > walked.tail.seq { format::ALIGN } else { 0 };
     let closed = (walked.tail, Spot { position: closed_end, seq: walked.tail.seq });
@@ -289,8 +293,8 @@ fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Resul
     Ok(tail)
 }
 
-/// Lets go of the segments that hold nothing for anybody. What comes before the first one that
-/// stays is stated.
+/// Discards the segments that hold nothing for any consumer. The first segment that stays states
+/// what is missing before it.
 fn discard_unused<S: Storage>(
     storage: &S,
     known: &mut Known<S>,
@@ -299,13 +303,14 @@ fn discard_unused<S: Storage>(
 ) -> Result<Tail> {
     let Known { index, image, rows, belief, .. } = known;
     if let Some(next) = tail.next {
-        // One that begins where the next is to begin was begun for a record that never was, too.
+        // A segment that begins where the next one is to begin was begun for a record that was
+        // never completed, too.
         let kept = rows.live.partition_point(|row| row.header.base < next.base);
         rows.stale.extend(rows.live.drain(kept..));
     }
     if !belief.is_trusted() && !rows.stale.is_empty() {
-        // They must not come back behind what is written from now on (R2): gone before the first
-        // append.
+        // They must not come back behind what is written from now on, so they are gone, durably,
+        // before the first append (R2).
         for row in rows.stale.drain(..) {
             let kept = {
                 let holds = if row.header.base < stated.durable.position {
@@ -320,9 +325,9 @@ fn discard_unused<S: Storage>(
         }
         storage.sync_directory().map_err(|failed| failed.ends_opening(storage.path()))?;
     }
-    // Segments that were given up or passed by everybody, and not yet removed, or are back since:
-    // what is left in them is not delivered to somebody new. Of consumers that were removed the
-    // checkpoint says how far they came.
+    // Every message in the first `count` segments was given up, or every consumer has passed it.
+    // Such a segment was not removed yet, or a power cut undid its removal. What is left in it must
+    // not be delivered to a new consumer.
     let held_from = held_from(image, *belief, rows.held);
     let is_unused = |at: usize| match rows.live.get(at + 1) {
         Some(behind) => behind.header.missing_from() <= held_from,
@@ -331,8 +336,8 @@ fn discard_unused<S: Storage>(
     let count = (0..rows.live.len()).take_while(|at| is_unused(*at)).count();
     rows.stale.extend(rows.live.drain(..count));
     if image.consumers.is_empty() {
-        // Everything is held from there on: passed by consumers that were removed since is what
-        // lies before.
+        // Without a consumer all messages from `held_from` on are held. Those before were passed by
+        // consumers that were removed since.
         let is_damage = held_from < stated.durable.seq;
         let cause = if is_damage { GapCause::Damaged } else { GapCause::Unflushed };
         let live = &mut rows.live;
@@ -349,15 +354,16 @@ fn discard_unused<S: Storage>(
     Ok(tail)
 }
 
-/// What the segments say of how far everything was given back, where the index says nothing.
+/// The number below which the segments say that everything was given back; 0 when the index knows
+/// better.
 fn held_by_segments(image: &IndexImage, rows: &Rows) -> u64 {
     if image.checkpoint.is_none() && image.consumers.is_empty() { rows.held } else { 0 }
 }
 
-/// At or above that number none was given out.
+/// The lease: no number at or above it was given out.
 fn lease(image: &IndexImage, belief: Belief) -> u64 {
-    // Whatever the run is believed to be, it says no less than what was used; one that was closed
-    // in order gave its lease back.
+    // The run's lease is an upper bound even when the rest of the run record is not believed. A run
+    // that was closed in order gave its lease back.
     let run = image.live.run.filter(|_| belief != Belief::CleanEnd).unwrap_or_default();
     run.lease.max(image.checkpoint.map_or(0, |checkpoint| checkpoint.lease))
 }

@@ -1,4 +1,4 @@
-//! The last phase: what was found is stored for the next opening and handed to the queue.
+//! The last phase: stores what was found for the next opening, and hands it to the queue.
 
 use crate::error::{Gap, GapCause, Result};
 use crate::format::{self, FLAG_CHANGING, FLAG_POISONED, INDEX_NAME, SegmentHeader, Spot};
@@ -10,7 +10,7 @@ use crate::recovery::{Known, Recovered, Tail, index_error, lease};
 use crate::segment::Found;
 use crate::storage::{Storage, StorageFile};
 
-/// Stores the live part and the rows of the segments, and returns all that is known.
+/// Stores the live part and the rows of the segments, and returns all that the opening found.
 pub(super) fn publish<S: Storage>(
     storage: &S,
     mut known: Known<S>,
@@ -29,12 +29,12 @@ pub(super) fn publish<S: Storage>(
     let held = known.image.checkpoint.map_or(0, |checkpoint| checkpoint.held).max(known.rows.held);
     let suspect = known.cached.is_some_and(|run| run.flags & FLAG_POISONED != 0);
     if suspect {
-        // As with the segments: pages that a failed sync left clean are stored again before the
-        // next one.
+        // The failed sync left its pages clean. They are stored again, or the next sync would skip
+        // them.
         known.index.store_again().map_err(|error| index_error(storage, "write", error))?;
     }
     let flags = if known.rows_from_index { 0 } else { FLAG_CHANGING };
-    // What was said of a segment that is there stays said until it is durable.
+    // What the run record says of a segment that exists stays until that segment is durable.
     let stated_next = next.or(known.image.live.run.and_then(|run| run.next));
     known.index.begin_run(&Live {
         token: known.token,
@@ -51,7 +51,7 @@ pub(super) fn publish<S: Storage>(
         known.image.consumers.iter_mut().for_each(|consumer| consumer.row = u32::MAX);
     }
     let trusted = known.belief.is_trusted();
-    // Counted last: what was set aside above is among them.
+    // Counted last, so that the files which this opening set aside are among them.
     let is_other =
         options.max_bytes.is_some() || !known.rows_from_index || known.made_anew || !trusted;
     let other_bytes = if is_other { other_bytes(storage) } else { 0 };
@@ -77,14 +77,14 @@ pub(super) fn publish<S: Storage>(
         suspect,
         found_anew: !trusted,
         clean: is_clean || known.made_anew,
-        // Who closes in order has synced the places, and says so by taking the process id out.
+        // A holder that closes in order syncs the places and then clears its process id.
         places_cached: known.cached.is_some() && (known.image.live.pid != 0 || suspect),
         consumers: known.image.consumers,
         index: known.index,
     })
 }
 
-/// Writes the rows of all segments anew. False when there is no room for them.
+/// Writes the rows of all segments anew. Returns false when the index has no room for all of them.
 fn write_rows<S: Storage>(known: &Known<S>) -> bool {
     let Known { index, image, rows, .. } = known;
     for (slot, _) in &image.segments {
@@ -100,7 +100,7 @@ fn write_rows<S: Storage>(known: &Known<S>) -> bool {
     complete
 }
 
-/// What is known to be on the disk.
+/// The spot up to which everything is known to be on the disk.
 fn durable<S: Storage>(known: &Known<S>, tail: Spot) -> Spot {
     let Known { image, rows, belief, .. } = known;
     let oldest = rows
@@ -112,17 +112,17 @@ fn durable<S: Storage>(known: &Known<S>, tail: Spot) -> Spot {
         Some(checkpoint) => Spot { position: checkpoint.position, seq: checkpoint.seq },
         None => oldest,
     };
-    // A flush may have said more than the checkpoint.
+    // A flush moves the live part's mark more often than the checkpoint.
     let synced = image.live.synced.map(|(position, seq)| Spot { position, seq });
     let durable = synced.filter(|synced| synced.position > durable.position).unwrap_or(durable);
-    // At the same position they differ by numbers that will never come.
+    // At the same position the two numbers differ by numbers that will never come.
     if durable.position >= tail.position || durable.seq > tail.seq { tail } else { durable }
 }
 
-/// No segment had that life yet, nor a later one.
+/// A life that no segment has had yet, nor any above it.
 fn next_life<S: Storage>(known: &Known<S>) -> u64 {
     let image = &known.image;
-    // A row may have reached the disk without its file.
+    // A row may have reached the disk when its file did not.
     let noted = image.segments.iter().map(|(_, header)| header.life).max();
     let highest = known.rows.highest_life.max(noted).map_or(0, |life| life + 1);
     let by_checkpoint = image.checkpoint.map_or(0, |checkpoint| checkpoint.next_life);
@@ -133,7 +133,7 @@ fn gaps_before(header: &SegmentHeader) -> impl Iterator<Item = Gap> + use<> {
     gaps_of(header.first_seq, header.gap_before, header.reserved, header.cause)
 }
 
-/// The `gap` numbers before `end`, of which the last were only reserved.
+/// The `gap` numbers before `end`, of which the last `reserved` were only reserved.
 fn gaps_of(end: u64, gap: u64, reserved: u64, cause: u8) -> impl Iterator<Item = Gap> + use<> {
     let (first, between) = (end - gap, end - reserved);
     let gaps = [(first, between, GapCause::from_number(cause)), (between, end, GapCause::Reserved)];
@@ -144,7 +144,7 @@ fn gaps_of(end: u64, gap: u64, reserved: u64, cause: u8) -> impl Iterator<Item =
     })
 }
 
-/// Bytes of disk that files take which are neither the index nor a segment.
+/// Bytes of disk that the files take that are neither the index nor a segment.
 fn other_bytes<S: Storage>(storage: &S) -> u64 {
     let listed = storage.list().unwrap_or_default();
     let others = listed.iter().filter(|listed| {

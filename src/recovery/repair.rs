@@ -1,5 +1,5 @@
-//! What an opening writes into segments: over holes and rests, into headers, and which files it
-//! takes away.
+//! What an opening writes over holes, behind the tail and into headers of segments, and how it
+//! discards a segment.
 
 use std::io;
 
@@ -9,8 +9,8 @@ use crate::index::Index;
 use crate::segment::{Lost, Row, open_life, set_aside};
 use crate::storage::{Storage, StorageFile, Stores};
 
-/// Writes a gap fragment over a hole, so that it is told with its cause however often the queue is
-/// opened, and that no piece of a unit that was given up is read there.
+/// Writes gap fragments over a hole. So every later opening tells the same numbers with the same
+/// cause, and no reader finds a piece of a unit that was given up.
 pub(super) fn repair<S: Storage>(storage: &S, rows: &[Row], from: Spot, to: Spot) -> Result<()> {
     let first = rows.partition_point(|row| row.header.end() <= from.position);
     for row in &rows[first..] {
@@ -24,11 +24,11 @@ pub(super) fn repair<S: Storage>(storage: &S, rows: &[Row], from: Spot, to: Spot
     Ok(())
 }
 
-/// Writes a fragment that holds nothing over the traces of a power cut, in space that is there, and
-/// makes it durable before anything is claimed that lies beyond it: another cut would bring them
-/// back. What cannot be overwritten would be read again, pieces of a unit that was given up among
-/// it: so the opening fails then. A full disk is no reason: where a store needs no space, it is
-/// stored. Where the file is gone, or ends, nothing is read.
+/// Writes a fragment without payload over what a power cut left, in allocated space, and syncs it:
+/// otherwise another cut would bring the old bytes back.
+/// The opening fails when this cannot be written, for then a reader could find pieces of a unit
+/// that was given up. A full disk is no such failure where a store needs no space. Where the file
+/// is gone or ends before `at`, no reader finds anything, and nothing is written.
 pub(super) fn fill<S: Storage>(
     storage: &S,
     row: &Row,
@@ -55,8 +55,8 @@ pub(super) fn fill<S: Storage>(
     overwrite(storage, row.slot, &file, &bytes, offset)
 }
 
-/// Writes in space that is there, and makes it durable. Where a store needs no space a full disk is
-/// no reason to fail.
+/// Writes into allocated space and syncs it. Where a call is refused and a store through a mapping
+/// needs no space, the bytes go through a mapping.
 fn overwrite<S: Storage>(
     storage: &S,
     slot: u32,
@@ -73,23 +73,22 @@ fn overwrite<S: Storage>(
     file.sync().map_err(|failed| failed.ends_opening(path()))
 }
 
-/// What a segment held that is discarded.
+/// What a discarded segment held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Holds {
-    /// Messages that were durable: all of them are damaged.
+    /// Messages that were durable, all of which are damaged: its file is set aside.
     Messages,
     Nothing,
 }
 
-/// Removes a segment that is none any more, or sets it aside, durably once the directory is synced.
-/// Where it cannot be removed it becomes a spare, which is returned: as a segment it would be
-/// delivered by an opening that finds its header, or stand in the way of what is written behind the
-/// tail. Where that cannot be either, the opening fails.
+/// Removes a segment's file, or sets it aside when it held messages; durable once the caller has
+/// synced the directory. A file that cannot be removed becomes a spare, which is returned. As a
+/// live segment its messages would be delivered by a later opening, or it would stand in the way of
+/// what is written behind the tail. When its header cannot be written either, the opening fails.
 pub(super) fn discard<S: Storage>(storage: &S, row: &Row, holds: Holds) -> Result<Option<Row>> {
     let name = format::segment_name(row.slot);
     let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     if holds == Holds::Messages {
-        // They are damaged all.
         set_aside(storage, &name);
         let still_there = storage.open(&name).err().is_none_or(|error| !gone(&error));
         let failed = || {
@@ -113,8 +112,8 @@ pub(super) fn discard<S: Storage>(storage: &S, row: &Row, holds: Holds) -> Resul
     }
 }
 
-/// Where a segment begins within a hole, or at one of its ends, its header says what is missing
-/// before it.
+/// Has the header of each segment that begins within a hole, or at one of its ends, state what is
+/// missing before it.
 pub(super) fn restate<S: Storage>(
     storage: &S,
     index: &Index<S>,
@@ -135,8 +134,8 @@ pub(super) fn restate<S: Storage>(
     Ok(())
 }
 
-/// Has a segment say in its header what is missing before it, and in its row: that counts where the
-/// header cannot be written.
+/// Writes a segment's header, which states what is missing before it, into the file and into the
+/// row of the index. The row counts where the file cannot be written.
 pub(super) fn write_header<S: Storage>(
     storage: &S,
     index: &Index<S>,

@@ -1,4 +1,4 @@
-//! Which segments there are: by the rows of the index, or by the headers of all segment files.
+//! Which segments exist: by the rows of the index, or by the headers of all segment files.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -14,16 +14,16 @@ use crate::segment::scan::Scan;
 use crate::segment::{Lost, Row, open_life, set_aside};
 use crate::storage::{Storage, StorageFile};
 
-/// What is known of the segments from here on.
+/// What is known once the segments were gathered.
 #[derive(Debug)]
 pub(super) struct Gathered {
     pub(super) rows: Rows,
-    /// By the rows of the index; else by the headers of the files.
+    /// They are known by the rows of the index; else by the headers of the files.
     pub(super) from_index: bool,
 }
 
-/// Believes the rows of the index where they may be believed and agree with the files; else reads
-/// all headers.
+/// Takes the segments from the rows of the index where those may be believed and agree with the
+/// files; else from the headers of all segment files.
 pub(super) fn believe_rows_or_gather_headers<S: Storage>(
     storage: &S,
     image: &IndexImage,
@@ -43,7 +43,7 @@ pub(super) fn believe_rows_or_gather_headers<S: Storage>(
     } else {
         let durable = image.checkpoint.map_or(u64::MAX, |checkpoint| checkpoint.position);
         rows.gather(storage, known_id, &image.segments, durable)?;
-        // What the rows say of each file they said when it was last made longer.
+        // A row has the figures of its file as of the last time the file grew.
         rows.measure(storage);
     }
     Ok(Gathered { rows, from_index })
@@ -54,12 +54,12 @@ pub(super) fn believe_rows_or_gather_headers<S: Storage>(
 pub(super) struct Rows {
     pub(super) live: Vec<Row>,
     pub(super) spares: Vec<Row>,
-    /// Live by their headers, and of no use.
+    /// Live by their headers, and to be discarded.
     pub(super) stale: Vec<Row>,
     pub(super) foreign_slots: Vec<u32>,
     pub(super) queue_id: Option<[u8; 16]>,
     pub(super) highest_life: Option<u64>,
-    /// The highest number of which a header says that everything below it was given back.
+    /// The highest `held` of all headers: everything below this number was given back.
     pub(super) held: u64,
 }
 
@@ -68,12 +68,12 @@ impl Rows {
         self.live.is_empty() && self.spares.is_empty()
     }
 
-    /// Those live ones of which that is not true are of no use.
+    /// Moves the live segments that are not of use to the stale ones.
     pub(super) fn retain_live(&mut self, is_of_use: impl Fn(&Row) -> bool) {
         self.stale.extend(self.live.extract_if(.., |row| !is_of_use(row)));
     }
 
-    /// Asks the filesystem what each segment really takes.
+    /// Asks the filesystem how many bytes of disk each segment takes.
     fn measure<S: Storage>(&mut self, storage: &S) {
         for row in self.live.iter_mut().chain(&mut self.spares) {
             let taken =
@@ -92,10 +92,9 @@ impl Rows {
         }
     }
 
-    /// Reads the header of every segment file there is. Those of another queue, and what is no
-    /// segment at all, are set aside; which queue this is, the index says when any segment agrees
-    /// with it, else most segments do. From the position `durable` on nothing is known to be on the
-    /// disk.
+    /// Reads the header of every segment file, and sets files aside that are another queue's or no
+    /// segment. The queue is the one that the index names if any segment agrees, else the one that
+    /// most segments name. From the position `durable` on nothing is known to be on the disk.
     fn gather<S: Storage>(
         &mut self,
         storage: &S,
@@ -132,7 +131,7 @@ impl Rows {
                     header.allocated = len.min(header.length);
                     self.add(slot, header);
                 }
-                // Where the checkpoint says that messages were, they are missed.
+                // A blank file is removed unless the checkpoint says that it held messages.
                 known
                     if known.is_none_or(|(_, header)| header.base >= durable)
                         && is_blank(storage, slot)
@@ -146,9 +145,9 @@ impl Rows {
         Ok(())
     }
 
-    /// Lives and positions grow together: a segment that lies behind, or in the place of, one used
-    /// later was let go of before that one was made, and its removal did not reach the disk. Those
-    /// are of no use.
+    /// Moves segments to the stale ones that a later life contradicts. Lives and positions grow
+    /// together: a segment that overlaps one of a later life, or lies behind it, was discarded
+    /// before that one was made, and its removal did not reach the disk (R9).
     pub(super) fn drop_outlived(&mut self) {
         self.live.sort_by_key(|row| (row.header.base, row.header.life));
         let mut kept: Vec<Row> = Vec::with_capacity(self.live.len());
@@ -231,10 +230,10 @@ fn read_segment<S: Storage>(storage: &S, slot: u32) -> Result<SegmentHeader, Unr
     }
 }
 
-/// The header of the file in `slot` is damaged. When it is the segment that the index knows there,
-/// which what it holds says (the file may be a new one in the place of one that was removed, and
-/// the row older), the header is written again, and durably: the rows are about to be written anew,
-/// and another crash could leave neither.
+/// Writes the damaged header of the file in `slot` again, from the index's row, if the file is the
+/// segment that the row describes. Its records tell: the row may be older than the file, which then
+/// took the place of one that was removed. The header is synced, because the rows are about to be
+/// written anew and another crash could leave neither. Returns whether the file is that segment.
 fn put_header_back<S: Storage>(
     storage: &S,
     slot: u32,
@@ -247,15 +246,14 @@ fn put_header_back<S: Storage>(
     if !holds_any_of(&file, header, len).map_err(|error| io("read", error))? {
         return Ok(false);
     }
-    // Best effort, as long as the disk does not claim what it did not do.
+    // A write may fail here, but a sync that fails ends the opening.
     if file.write_at(&header.in_file().encode(), 0).is_ok() {
         file.sync().map_err(|failed| failed.ends_opening(storage.path().join(&name)))?;
     }
     Ok(true)
 }
 
-/// Whether the file holds nothing at all: it was being made, and its header was never written or
-/// did not reach the disk.
+/// Whether the file is empty or all zero: its header was never written, or did not reach the disk.
 fn is_blank<S: Storage>(storage: &S, slot: u32) -> bool {
     let read = || {
         let file = storage.open(&format::segment_name(slot))?;
@@ -271,11 +269,11 @@ fn is_blank<S: Storage>(storage: &S, slot: u32) -> bool {
     read().unwrap_or(false)
 }
 
-/// Whether anything in the file was written for that segment.
+/// Whether any record in the file was written for the segment with that header.
 fn holds_any_of<F: StorageFile>(file: &F, header: &SegmentHeader, len: u64) -> io::Result<bool> {
     let mut scan = Scan::new(file, header, header.base + len.saturating_sub(SEGMENT_HEADER_LEN));
     let continues = scan.header_at(header.base)?.is_some_and(|seen| {
-        // The rest of a record that began before, bound to what is not here.
+        // The first fragment continues a record of the segment before, which is not at hand.
         let numbers = [header.first_seq, header.first_seq.wrapping_sub(1)];
         matches!(seen.fragment.kind, Kind::Middle | Kind::Last)
             && numbers.into_iter().any(|number| seen.fragment.is_numbered(number))
@@ -283,10 +281,10 @@ fn holds_any_of<F: StorageFile>(file: &F, header: &SegmentHeader, len: u64) -> i
     Ok(continues || scan.search(header.base, header.first_seq, u64::MAX >> 2)?.is_some())
 }
 
-/// No row is missing: the live segments follow each other without a break, and reach from the
-/// lowest place to the tail. Where numbers are missing the positions leap by one word, so that a
-/// reader at the end of the segment before has a way to go and is told of them; where they leap by
-/// more, the headers are read; that is slower, never wrong.
+/// Whether no row is missing: the live segments follow each other without a break and reach from
+/// the lowest place to the tail. Where numbers are missing, the next segment begins one word
+/// further, so that a reader at the end of the one before has bytes to pass and is told the gap.
+/// After a larger step the answer is no, and the headers are read: slower, never wrong.
 fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
     let live = image
         .segments
@@ -303,8 +301,8 @@ fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
     let unbroken = live.windows(2).all(|pair| follows(pair[0].end(), pair[1].base));
     let tail = match (belief.of_cache(image).is_some(), image.live.tail, image.checkpoint) {
         (true, Some((position, _)), _) => position,
-        // The store of the live tail was cut short: the walk begins at the last segment, whichever
-        // that is.
+        // A kill cut the store of the live tail short: the walk begins at the base of the last
+        // segment, whichever that is.
         (true, None, _) => last.end(),
         (false, _, checkpoint) => checkpoint.map_or(0, |checkpoint| checkpoint.position),
     };
@@ -313,8 +311,8 @@ fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
         && (last.base..=last.end() + format::ALIGN).contains(&tail)
 }
 
-/// The first and the last live segment are where the index says. An index of another queue, or of
-/// another time, fails here.
+/// Whether the first and the last live segment are the files that the index names. An index of
+/// another queue or of another time fails here.
 fn ends_are_in_place<S: Storage>(storage: &S, segments: &[(u32, SegmentHeader)]) -> bool {
     if planted!(EndsNotLookedAt) {
         return true;
@@ -329,11 +327,11 @@ fn ends_are_in_place<S: Storage>(storage: &S, segments: &[(u32, SegmentHeader)])
     })
 }
 
-/// There is a row for each segment file, and each spare is what its row says. After a clean end the
-/// queue may have been opened again and power cut: of a segment made then the file may be there and
-/// the row not, or the other way round. Or the index is an older copy, put back: what was made
-/// since has no row, or took a spare's file. A live one that is gone is found to be so by who
-/// reads.
+/// Whether each segment file has a row and each spare is what its row says. Two cases break this.
+/// After a clean end the queue was opened again and power was cut: a segment made in between left
+/// its file without its row, or its row without its file. Or an older copy of the index was put
+/// back: a segment made since has no row, or took a spare's file. A live segment that is gone is
+/// not looked for here; the reader that comes to it finds out.
 fn rows_match_files<S: Storage>(storage: &S, segments: &[(u32, SegmentHeader)]) -> bool {
     let listed = storage.list().unwrap_or_default();
     let files: HashSet<u32> =

@@ -1,4 +1,4 @@
-//! Where the tail stands, how the next segment follows it, and what is told to be missing there.
+//! Where the tail stands, how the next segment follows it, and what that segment states as missing.
 
 use crate::error::{GapCause, Result};
 use crate::format::{self, Kind, Spot};
@@ -10,13 +10,13 @@ use crate::recovery::repair::{fill, write_header};
 use crate::segment::Row;
 use crate::storage::Storage;
 
-/// The highest that any valid part of the index says of numbers given out, passed by a consumer, or
-/// told to be missing.
+/// The highest position and number that any valid part of the index states as given out, passed by
+/// a consumer, or told in a gap.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stated {
     pub(super) position: u64,
     pub(super) seq: u64,
-    /// What was said to be on the disk.
+    /// Up to where the index says that everything is on the disk.
     pub(super) durable: Spot,
 }
 
@@ -24,7 +24,7 @@ impl Stated {
     pub(super) fn by(image: &IndexImage) -> Stated {
         let checkpoint = image.checkpoint.map(|checkpoint| (checkpoint.position, checkpoint.seq));
         let durable = [checkpoint, image.live.synced].into_iter().flatten();
-        // What was acknowledged: a number of it that was given again would be taken for done.
+        // An acknowledged number must not be given out again: its message would count as done.
         let known = !planted!(AcknowledgedNumberGivenAgain);
         let acks = |consumer: &ConsumerRow| {
             consumer.acks.iter().filter(|_| known).map(|(_, last)| last + 1).max()
@@ -44,9 +44,10 @@ impl Stated {
         }
     }
 
-    /// What is missing behind what was found: the numbers known to have been given out, then those
-    /// up to the lease, which were only reserved. With what was missing before anyway. What was
-    /// given up needs no cause of its own, nor does what was given back.
+    /// How the next segment begins behind the spot `found`: behind the numbers that are stated and
+    /// were not found, and behind those up to the lease, which were only reserved. `before` says
+    /// what the next segment was to state anyway. Numbers below `given_up` do not count: they have
+    /// their own cause, or nobody is told of them.
     pub(super) fn missing_behind(
         &self,
         found: Spot,
@@ -73,15 +74,16 @@ impl Stated {
     }
 }
 
-/// How the next segment was to begin when it is not there, and the tail with what it states: of the
-/// run, or of the checkpoint that names the same position.
+/// How the next segment was to begin if it does not exist, and the tail behind what it was to
+/// state. The run record says it, or the checkpoint that names the tail's position.
 pub(super) fn pending(
     image: &IndexImage,
     live: &[Row],
     tail: Spot,
     belief: Belief,
 ) -> (Option<Next>, Spot) {
-    // The checkpoint may lie within what is missing; and what was given up is not counted among it.
+    // The tail may stand within the missing numbers. Those that were given up do not count among
+    // them.
     let seq = tail.seq.max(given_up(image, belief).end());
     let follows =
         |next: &Next| (next.seq - next.gap..=next.seq).contains(&seq) && tail.position <= next.base;
@@ -93,7 +95,7 @@ pub(super) fn pending(
         .filter(|next| !is_there(next.base) && follows(next));
     let of_checkpoint = image.checkpoint.filter(|checkpoint| {
         let is_tail = tail.position == checkpoint.position && tail.seq == checkpoint.seq;
-        // Where the live part is exact it says so itself.
+        // An exact live part has it in the run record.
         belief != Belief::Cache && is_tail && checkpoint.gap > 0 && !is_there(tail.position)
     });
     let of_checkpoint = of_checkpoint.map(|checkpoint| Next {
@@ -107,19 +109,19 @@ pub(super) fn pending(
     (next, next.filter(|next| next.seq > tail.seq).map_or(tail, |next| spot_of(&next)))
 }
 
-/// Where the first record of the next segment lies.
+/// The spot of the next segment's first record.
 pub(super) fn spot_of(next: &Next) -> Spot {
     Spot { position: next.base, seq: next.seq }
 }
 
-/// How the next segment is to begin, when it is not there yet.
+/// How the next segment is to begin, if it does not exist yet.
 pub(super) fn next_of_run(run: &Run, live: &[Row]) -> Option<Next> {
     run.next.filter(|next| live.last().is_none_or(|row| row.header.base < next.base))
 }
 
-/// Ends the last segment at the tail, and says how the next one follows it: behind every position
-/// that was stated, and a word further where numbers are missing that were not before, so that a
-/// reader who stands at the end has a way to go and is told of them.
+/// Closes the last segment at the tail and returns how the next one begins: behind every stated
+/// position, and one word further where more numbers are missing than before. So a reader at the
+/// closed end has bytes to pass and is told the gap.
 pub(super) fn close_tail<S: Storage>(
     storage: &S,
     rows: &[Row],
@@ -143,16 +145,17 @@ pub(super) fn close_tail<S: Storage>(
         _ if missing.gap > 0 => {
             reach.max(pending.map_or(0, |pending| pending.base)) + format::ALIGN
         }
-        // Never zero, which would say in the live part that there is no next segment.
+        // Never zero: in the run record a base of zero means that there is no next segment.
         _ => reach.max(format::ALIGN),
     };
     Ok(Some(Next { base, ..missing }))
 }
 
-/// A place that reached the disk without the messages before it may lie in the middle of what is
-/// empty now, and old bytes may stand there that look like a record: those of a unit that was given
-/// up. So it goes where the emptiness begins, when that tells of missing numbers, or else to its
-/// end; its number stays. Done before the live part is believed.
+/// Moves each place that lies within an `empty` range (a hole, padding, the closed end of a
+/// segment) to one end of that range. Such a place reached the disk without the messages before it,
+/// and old bytes of a unit that was given up may look like a record there. The place goes to the
+/// beginning of the range when numbers are missing between it and the range's end, else to the end.
+/// Its own number stays. The caller has not yet published the live part.
 pub(super) fn leave_the_empty<S: Storage>(
     storage: &S,
     index: &Index<S>,
@@ -165,25 +168,26 @@ pub(super) fn leave_the_empty<S: Storage>(
             .iter()
             .find(|(from, to)| from.position < place.position && place.position < to.position);
         if let Some((from, to)) = around {
-            let (_, mut slot) = index.add_consumer(
+            let (_, mut place_row) = index.add_consumer(
                 storage,
                 Some(consumer.row),
                 &consumer.name,
                 *place,
                 u64::MAX,
             )?;
-            // What is missing may have been told before it, in an earlier segment: the place's own
-            // number counts.
+            // The consumer may have been told the missing numbers in an earlier segment already, so
+            // its own number decides.
             place.position = if place.seq < to.seq { from.position } else { to.position };
             place.number += 1;
-            slot.store(place.position, place.seq);
+            place_row.store(place.position, place.seq);
         }
     }
     Ok(())
 }
 
-/// Nobody has read yet what was held from the number `held_from` on. The first segment there is
-/// says what is missing before it, for whoever begins there; without any the next one does.
+/// Has the first segment state what is missing from the number `held_from` to its beginning, for
+/// the consumer that begins there; with no segment left, the next one. The caller knows that no
+/// consumer has read any of it.
 pub(super) fn state_lost_beginning<S: Storage>(
     storage: &S,
     index: &Index<S>,

@@ -61,7 +61,7 @@ fn live(storage: &SimStorage) -> Vec<Row> {
 
 /// Over all that is there.
 fn walked(storage: &SimStorage, search: bool) -> Walked {
-    let look = Look { search, whole_before: false, mark: u64::MAX };
+    let look = Look { search, whole_before: false, published: u64::MAX };
     walk(storage, &live(storage), Spot::default(), look).unwrap()
 }
 
@@ -214,7 +214,7 @@ fn a_record_belongs_to_a_unit_as_it_says_itself() {
         |kind, seq, continues, more| Fragment { kind, more, continues, sealed: false, len: 8, seq };
     let (holes, empty) = (Vec::new(), Vec::new());
     let mut walked =
-        Walked { tail: Spot::default(), holes, empty, mark: u64::MAX, units_behind: 0 };
+        Walked { tail: Spot::default(), holes, empty, published: u64::MAX, units_behind: 0 };
     let mut unit = Unit::new(Spot::default());
     let alone = record(Kind::Whole, 0, false, false);
     assert!(unit.accepts(&alone, 0) && !unit.accepts(&alone, 1), "numbers follow each other");
@@ -269,7 +269,7 @@ fn behind_a_sealed_tail_no_old_record_is_found() {
     let missing = Next { seq: 10, gap: 6, ..Next::default() };
     let next = close_tail(&disk, first, tail, 0, None, missing).unwrap().unwrap();
     assert_eq!((next.seq, next.gap, next.base), (10, 6, first[0].header.end() + format::ALIGN));
-    let look = Look { search: true, whole_before: false, mark: u64::MAX };
+    let look = Look { search: true, whole_before: false, published: u64::MAX };
     let found = walk(&disk, first, Spot::default(), look).unwrap();
     assert_eq!(
         (found.tail, holes(&found)),

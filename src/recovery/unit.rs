@@ -1,4 +1,4 @@
-//! A unit: a record with all its fragments, a batch with all its records.
+//! A unit: a single record with all its fragments, or a batch with all its records.
 
 use std::io;
 
@@ -7,17 +7,17 @@ use crate::recovery::walk::Walked;
 use crate::segment::scan::{Scan, Seen};
 use crate::storage::StorageFile;
 
-/// What is being put together: a record of several fragments, a batch of several records.
+/// The unit that the walk is putting together.
 #[derive(Debug)]
 pub(super) struct Unit {
     start: Spot,
-    /// Fragments of an unfinished record came before.
+    /// The walk is within a record: its last fragment has not come.
     pub(super) in_record: bool,
-    /// Records of an unfinished batch came before.
+    /// The walk is within a batch: its last record has not come.
     pub(super) in_batch: bool,
-    /// Something before `start` did not validate.
+    /// Bytes between the last whole unit and `start` did not validate.
     pub(super) hole: bool,
-    /// Of the batch; none when its beginning is not at hand.
+    /// The batch's seal so far; `None` when the batch's beginning is not at hand.
     seal: Option<Seal>,
 }
 
@@ -55,9 +55,9 @@ impl Unit {
         }
     }
 
-    /// Whether the records before this one in its batch are those that it was written with. Asked
-    /// of the last one; where the beginning of the batch is not at hand, it goes with the hole it
-    /// lies in, or is known to be whole.
+    /// Whether the batch that ends with this fragment has the records that it was written with.
+    /// True for any other fragment. True also where the beginning of the batch is not at hand: such
+    /// a batch goes with the hole it lies in, or is known to be whole.
     pub(super) fn seal_holds<F: StorageFile>(
         &self,
         seen: &Seen,
@@ -96,7 +96,7 @@ impl Unit {
         }
     }
 
-    /// Takes a fragment in and returns where the next one is.
+    /// Takes a fragment in and returns where the next one is expected.
     pub(super) fn add(
         &mut self,
         fragment: &Fragment,
@@ -109,7 +109,7 @@ impl Unit {
             Kind::Padding => {
                 walked.empty.push((at, next));
                 if !self.inside() && !self.hole {
-                    // Nothing lies between: the tail may stand behind it.
+                    // No record and no hole lies between: the tail may stand behind the padding.
                     walked.tail = next;
                     self.start = next;
                 }
@@ -132,7 +132,7 @@ impl Unit {
         }
         next.seq = at.seq + 1;
         if fragment.continues && self.hole && !self.in_batch {
-            // Its batch began in the hole: it goes with it.
+            // Its batch began in the hole, so this record goes with the hole.
             self.start = next;
             return next;
         }
@@ -157,6 +157,6 @@ impl Unit {
         }
         self.begin(end);
         walked.tail = end;
-        walked.units_behind += u64::from(end.position > walked.mark);
+        walked.units_behind += u64::from(end.position > walked.published);
     }
 }

@@ -1,4 +1,4 @@
-//! The walk over the records, from the best place that is known on, to the end of what is there.
+//! The walk over the records, from the best known spot to the end of what validates.
 
 use std::io;
 
@@ -16,48 +16,48 @@ use crate::storage::{Storage, StorageFile};
 /// What the walk found.
 #[derive(Debug)]
 pub(super) struct Walked {
-    /// Where the last whole unit ends.
+    /// The end of the last whole unit.
     pub(super) tail: Spot,
     pub(super) holes: Vec<(Spot, Spot)>,
-    /// Padding and recorded gaps.
+    /// Padding and gap fragments.
     pub(super) empty: Vec<(Spot, Spot)>,
-    /// Units that end behind this position are counted.
-    pub(super) mark: u64,
+    /// The published tail's position; `u64::MAX` when it is not known.
+    pub(super) published: u64,
     pub(super) units_behind: u64,
 }
 
 /// How the walk goes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Look {
-    /// Behind what does not validate it looks for more.
+    /// The walk searches for more records behind bytes that do not validate.
     pub(super) search: bool,
-    /// What lies before the start was whole: the segment that begins there may begin in the middle
-    /// of a unit, of which nothing is missing.
+    /// Everything before the start was whole. A segment that begins at the start may begin in the
+    /// middle of a unit, and that unit counts.
     pub(super) whole_before: bool,
-    /// Units behind that position are counted.
-    pub(super) mark: u64,
+    /// The published tail's position; `u64::MAX` when it is not known.
+    pub(super) published: u64,
 }
 
 impl Look {
     pub(super) fn with(belief: Belief, image: &IndexImage, rows: &Rows) -> Look {
-        // A kill cut a commit short: all that was pushed is whole.
+        // A kill came between the stores of the tail, so everything that was pushed is whole.
         let committing = belief == Belief::Cache && image.live.tail.is_none();
-        // What was given back had been committed. With a checkpoint the walk begins at a unit, or
-        // what is before is lost.
+        // What was given back had been committed. With a checkpoint this does not matter: the walk
+        // begins at a unit, or what lies before the start is lost.
         let first = rows.live.first().map_or(u64::MAX, |row| row.header.first_seq);
         let given_back = image.checkpoint.is_none() && first <= rows.held;
         Look {
             search: belief.searches(),
             whole_before: committing || given_back,
-            mark: image.live.tail.map_or(u64::MAX, |(position, _)| position),
+            published: image.live.tail.map_or(u64::MAX, |(position, _)| position),
         }
     }
 }
 
-/// So many bytes are looked through between two events.
+/// Bytes that the walk goes over between two `recovering` events.
 const PROGRESS: u64 = 64 << 20;
 
-/// Where the walk begins: the best place that is known to lie at or before the tail.
+/// Where the walk begins: the best spot that is known to lie at or before the tail.
 pub(super) fn start_of_walk(image: &IndexImage, live: &[Row], belief: Belief) -> Spot {
     let base_of = |row: &Row| Spot { position: row.header.base, seq: row.header.first_seq };
     let known = match (belief == Belief::Cache, image.checkpoint) {
@@ -65,7 +65,8 @@ pub(super) fn start_of_walk(image: &IndexImage, live: &[Row], belief: Belief) ->
             let next = image.live.run.and_then(|run| next_of_run(&run, live));
             let next = next.map(|next| spot_of(&next));
             match image.live.tail.map(|(position, seq)| Spot { position, seq }) {
-                // Both are stored anew when the queue is opened, the tail later.
+                // An opening stores both anew, the tail last: until then the next segment's
+                // beginning may be the better one.
                 Some(tail) => next.filter(|next| next.seq > tail.seq).or(Some(tail)),
                 None => next.or(live.last().map(base_of)),
             }
@@ -76,7 +77,7 @@ pub(super) fn start_of_walk(image: &IndexImage, live: &[Row], belief: Belief) ->
         (false, None) => None,
     };
     match (known, live.first()) {
-        // Everything that is still held lies behind it.
+        // The known spot lies in a segment that is gone: everything that is held lies behind it.
         (Some(known), Some(first)) if known.position < first.header.base => base_of(first),
         (Some(known), _) => known,
         (None, Some(first)) => base_of(first),
@@ -84,8 +85,8 @@ pub(super) fn start_of_walk(image: &IndexImage, live: &[Row], belief: Belief) ->
     }
 }
 
-/// Goes over whole units from `start` on. Stops at the first place that does not validate, unless
-/// it is to search. An error comes with the name of the file that cannot be read.
+/// Goes over whole units from `start` on. Stops at the first bytes that do not validate, unless
+/// `look` says to search. An error comes with the name of the file that cannot be read.
 pub(super) fn walk<S: Storage>(
     storage: &S,
     rows: &[Row],
@@ -118,18 +119,18 @@ pub(super) fn walk<S: Storage>(
 
 struct Walk {
     look: Look,
-    /// The next fragment may be one from the middle of a unit whose beginning is not there.
+    /// The next fragment may lie in the middle of a unit whose beginning is not at hand.
     begins_inside: bool,
     start: Spot,
     /// Where the next fragment is expected.
     at: Spot,
-    /// The end of the segment before.
+    /// The end of the segment that was entered last.
     end: u64,
     unit: Unit,
-    /// Binds the fragments of a record to each other.
+    /// The checksum of the fragment before, to which the next fragment of a record is bound.
     chain: u32,
-    /// Progress was told up to that position.
-    told: u64,
+    /// The position up to which progress was reported.
+    reported: u64,
     walked: Walked,
 }
 
@@ -143,22 +144,22 @@ impl Walk {
             end: start.position,
             unit: Unit::new(start),
             chain: 0,
-            told: start.position,
+            reported: start.position,
             walked: Walked {
                 tail: start,
                 holes: Vec::new(),
                 empty: Vec::new(),
-                mark: look.mark,
+                published: look.published,
                 units_behind: 0,
             },
         }
     }
 
-    /// Comes to the next segment. False when the walk ends in front of it.
+    /// Comes to the next segment. Returns false when the walk ends in front of it.
     fn enter(&mut self, row: &Row) -> bool {
         let header = &row.header;
         if self.unit.inside() && self.end != header.base {
-            // A segment is missing, and with it a piece of the unit.
+            // A segment is missing, and a piece of the unit with it.
             self.unit.broken();
         }
         self.end = header.end();
@@ -170,8 +171,8 @@ impl Walk {
         if !self.look.search && header.missing_from() != self.at.seq && !continues {
             return false;
         }
-        // Known gaps and lost segments: the numbers go on with the segment's own, unless a recorded
-        // gap reaches into it.
+        // Numbers are missing before the segment, stated or not: the walk goes on with the
+        // segment's own first number, unless a gap fragment reached beyond it.
         if !continues && header.first_seq > self.at.seq {
             if self.unit.inside() || self.at.seq < header.missing_from() {
                 self.unit.broken();
@@ -179,7 +180,7 @@ impl Walk {
             self.at.seq = header.first_seq;
             self.unit.begin(self.at);
             if !self.unit.hole {
-                // The segment itself says what is missing: the tail may stand at its beginning.
+                // The header states what is missing: the tail may stand at the segment's beginning.
                 self.walked.tail = self.at;
             }
         }
@@ -191,16 +192,16 @@ impl Walk {
         &mut self,
         row: &Row,
         scan: &mut Scan<'_, F>,
-        tell: impl Fn(u64),
+        report: impl Fn(u64),
     ) -> io::Result<()> {
-        // What is left at the end may be too short for a fragment.
+        // The rest of a segment may be too short for a fragment.
         while self.at.position + format::FRAGMENT_HEADER_LEN <= row.header.end() {
             if self.begins_inside && self.begin_inside(scan)? {
                 continue;
             }
-            if self.at.position - self.told >= PROGRESS {
-                self.told = self.at.position;
-                tell(self.told - self.start.position);
+            if self.at.position - self.reported >= PROGRESS {
+                self.reported = self.at.position;
+                report(self.reported - self.start.position);
             }
             match scan.fragment_at(self.at.position, self.chain)? {
                 Some(seen)
@@ -229,8 +230,8 @@ impl Walk {
         Ok(())
     }
 
-    /// The walk begins where a unit may have begun before. True when the fragment there is the rest
-    /// of a record, which is stepped over.
+    /// The walk begins where a unit may have begun before. Steps over a fragment that continues a
+    /// record, and returns whether there was one.
     fn begin_inside<F: StorageFile>(&mut self, scan: &mut Scan<'_, F>) -> io::Result<bool> {
         let Some(seen) = scan
             .header_at(self.at.position)?
@@ -242,7 +243,8 @@ impl Walk {
         self.begins_inside = seen.fragment.kind == Kind::Middle;
         let is_rest = matches!(seen.fragment.kind, Kind::Middle | Kind::Last);
         if is_rest {
-            // It goes on with what is behind it, whether that is of the same batch or not.
+            // The walk goes on behind the fragment, within the same batch or in front of a new
+            // unit.
             self.at.position = seen.end();
             self.unit.in_batch = seen.fragment.more;
             self.walked.tail = self.at;
