@@ -1,4 +1,4 @@
-//! Looking ahead of a consumer without taking anything.
+//! Looking ahead of a consumer: reads messages and takes none.
 
 use std::sync::Arc;
 
@@ -17,8 +17,9 @@ pub(crate) struct Ahead<S: Storage> {
     engine: Arc<Engine<S>>,
     standing: Arc<Standing<S>>,
     cursor: Cursor<S::File>,
+    /// A read failed with an error other than a gap: there is no next message.
     failed: bool,
-    /// Pieces of a gap that are to be told next, the last one first.
+    /// Pieces of a gap that the next calls tell, the last one first.
     pieces: Vec<Gap>,
 }
 
@@ -42,7 +43,7 @@ impl<S: Storage> Ahead<S> {
         }
         let core = &*self.engine.core;
         let (cursor, pieces) = (&mut self.cursor, &mut self.pieces);
-        // Under the consumer's lock nothing from its place on is given back.
+        // While the consumer's lock is held, no segment from its place on is given back.
         let found = core.check_readable().and_then(|()| {
             self.standing.with_progress(|progress| {
                 progress.check(core, &self.standing)?;
@@ -57,14 +58,14 @@ impl<S: Storage> Ahead<S> {
                     let found = cursor.find(core);
                     let found = match (found, &progress.ledger) {
                         (Err(Error::Gap(gap)), Some(ledger)) => {
-                            // What of it was told before is not told again.
+                            // Numbers of the gap that were told before are not told again.
                             pieces.extend(ledger.untold_of(gap).into_iter().rev());
                             continue;
                         }
                         (found, _) => found?,
                     };
                     let Some(record) = found else {
-                        // Nothing is held open while the caller does something else.
+                        // No segment stays open while the caller does something else.
                         cursor.let_go();
                         return Ok(None);
                     };

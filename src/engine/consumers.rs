@@ -1,4 +1,4 @@
-//! Consumers come, move and go.
+//! Makes, moves and removes consumers.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crate::read::Cursor;
 use crate::state::PlaceCell;
 use crate::storage::Storage;
 
-/// The name under which the default consumer is kept; no user's name is empty.
+/// The default consumer's name. A name that a user gives is never empty.
 const DEFAULT: &str = "";
 
 /// The consumers that exist.
@@ -24,7 +24,7 @@ const DEFAULT: &str = "";
 pub(crate) struct Consumers<S: Storage> {
     pub(crate) by_name: Mutex<BTreeMap<String, Arc<Standing<S>>>>,
     default: OnceLock<Arc<Standing<S>>>,
-    /// Consumers come and go one at a time: see [`Engine::registry`].
+    /// Held by the thread that makes, moves or removes a consumer: see [`Engine::registry`].
     pub(crate) registry: Mutex<()>,
 }
 
@@ -39,7 +39,7 @@ impl<S: Storage> Consumers<S> {
 }
 
 impl<S: Storage> Engine<S> {
-    /// The default consumer, which comes into being here when it never was.
+    /// The default consumer. The first call makes it.
     #[inline]
     pub(crate) fn default_consumer(&self) -> Result<&Arc<Standing<S>>> {
         match self.consumers.default.get() {
@@ -48,11 +48,11 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    /// The lock of whoever makes, moves or removes a consumer.
+    /// The registry's lock, which a thread holds while it makes, moves or removes a consumer.
     ///
-    /// Asked before, for a lock that another thread held when this process was forked off is held
-    /// for ever; and after, for the queue may have been closed, and the files be another owner's,
-    /// while this was waited for.
+    /// The queue's status is checked twice. Before the lock: in a forked child, a lock that another
+    /// thread held at the fork is held for ever. After it: while this thread waited, the queue may
+    /// have been closed, and its files may have another owner.
     pub(super) fn registry(&self) -> Result<MutexGuard<'_, ()>> {
         self.core.check_readable()?;
         #[cfg(test)]
@@ -74,12 +74,12 @@ impl<S: Storage> Engine<S> {
         self.consumers.default.get().ok_or_else(missing)
     }
 
-    /// The default consumer, if it ever read.
+    /// The default consumer, if it was ever made.
     pub(crate) fn existing_default(&self) -> Option<&Arc<Standing<S>>> {
         self.consumers.default.get()
     }
 
-    /// The consumer of that name, which comes into being at the oldest message held.
+    /// The consumer `name`. A new one is made at the oldest message held.
     pub(crate) fn consumer(&self, name: &str) -> Result<Arc<Standing<S>>> {
         self.core.check_readable()?;
         let consumers = self.consumers.by_name.lock();
@@ -90,7 +90,8 @@ impl<S: Storage> Engine<S> {
         self.begin_consumer(name, None)
     }
 
-    /// A new consumer at that place, or at the oldest message held.
+    /// Makes the consumer `name` at `spot`, or at the oldest message held. One that exists stays as
+    /// it is.
     pub(crate) fn begin_consumer(
         &self,
         name: &str,
@@ -104,14 +105,14 @@ impl<S: Storage> Engine<S> {
         self.add_consumer(name, spot)
     }
 
-    /// The registry's lock is held.
+    /// Makes the consumer `name`. The caller holds the registry's lock.
     fn add_consumer(&self, name: &str, spot: Option<Spot>) -> Result<Arc<Standing<S>>> {
-        // A stand-in keeps the segments from the place on until the consumer itself does.
+        // The stand-in's cell keeps the segments from `spot` on until the consumer's own cell does.
         let stand_in = Arc::new(PlaceCell::default());
         let end = self.core.visible_end();
         let spot = {
             let _nothing_goes = self.core.places.giving_back.write();
-            // What expired while there was nobody, the first one is told of.
+            // The first consumer is told of messages that expired before there was one.
             let unread = self.core.places.unread.lock().take();
             let spot = spot.or(unread).unwrap_or_else(|| self.core.oldest(end));
             stand_in.position.store(spot.position, Ordering::Release);
@@ -124,6 +125,7 @@ impl<S: Storage> Engine<S> {
         taken
     }
 
+    /// Makes the consumer `name` at the place of `from`, with the same messages done.
     pub(crate) fn fork(&self, from: &Standing<S>, name: &str) -> Result<Arc<Standing<S>>> {
         let _told = events::at_end();
         let _one_at_a_time = self.registry()?;
@@ -135,7 +137,7 @@ impl<S: Storage> Engine<S> {
                 format!("{name:?} exists already"),
             ));
         }
-        // Under the lock of the other one its place holds the segments.
+        // While the lock of `from` is held, its place keeps the segments.
         let (made, done) = from.with_progress(|progress| {
             progress.check(&self.core, from)?;
             let made = self.add_consumer(name, Some(progress.stored))?;
@@ -152,21 +154,22 @@ impl<S: Storage> Engine<S> {
     pub(crate) fn seek(&self, standing: &Standing<S>, seq: u64) -> Result<()> {
         let _told = events::at_end();
         let core = &*self.core;
-        // A fork takes the same locks in another order.
+        // `fork` takes a consumer's lock and `giving_back` in the other order: the registry's lock
+        // keeps the two apart.
         let one_at_a_time = self.registry()?;
         standing.with_progress(|progress| progress.check(core, standing))?;
         let end = core.visible_end();
         let not_found =
             || Error::no_message(core.storage.path(), seq, core.oldest(end).seq..end.seq);
         {
-            // While the place is looked for and taken.
+            // No segment is given back until the consumer stands at its new place.
             let _nothing_goes = core.places.giving_back.write();
             let rows: Vec<_> = core.segments.list().live.iter().copied().collect();
             let spot = match seq.cmp(&end.seq) {
                 std::cmp::Ordering::Greater => return Err(not_found()),
-                // What came behind it since may be gone already.
+                // Since `end` was read, messages may have come and been dropped.
                 std::cmp::Ordering::Equal => Spot::max(end, core.oldest(end)),
-                // The end of one whose beginning is gone is not held.
+                // A message whose first pieces are gone is not held.
                 std::cmp::Ordering::Less if seq < core.oldest(end).seq => return Err(not_found()),
                 std::cmp::Ordering::Less => {
                     Cursor::seek(core, &rows, seq)?.ok_or_else(not_found)?
@@ -180,7 +183,7 @@ impl<S: Storage> Engine<S> {
         Ok(())
     }
 
-    /// Names of the consumers that exist, the default one left out, in order.
+    /// The names of all consumers but the default one, in order.
     pub(crate) fn consumer_names(&self) -> Vec<String> {
         if self.core.forked() {
             return Vec::new();
@@ -188,6 +191,7 @@ impl<S: Storage> Engine<S> {
         self.consumers.by_name.lock().keys().filter(|name| *name != DEFAULT).cloned().collect()
     }
 
+    /// Removes the consumer `name`. After an error of the index it is removed all the same.
     pub(crate) fn remove_consumer(&self, name: &str) -> Result<()> {
         let _told = events::at_end();
         let one_at_a_time = self.registry()?;
@@ -206,7 +210,8 @@ impl<S: Storage> Engine<S> {
         removed
     }
 
-    /// The index file may grow for it by `room` bytes, or by what the limits leave.
+    /// Adds a consumer: `known` is its row in the index, or it gets a new one. For a new row the
+    /// index file may grow by `room` bytes, or by what the limits leave if that is more.
     pub(super) fn take_up(
         &self,
         known: Option<u32>,
@@ -216,7 +221,7 @@ impl<S: Storage> Engine<S> {
         room: u64,
     ) -> Result<Arc<Standing<S>>> {
         let core = &self.core;
-        let (row, slot) = core.with_index_room(|left| {
+        let (row, place_row) = core.with_index_room(|left| {
             core.index.add_consumer(&core.storage, known, name, place, left.max(room))
         })?;
         let cell = Arc::new(PlaceCell::default());
@@ -224,17 +229,18 @@ impl<S: Storage> Engine<S> {
         cell.seq.store(place.seq, Ordering::Release);
         cell.moves.store(u64::from(known.is_none()), Ordering::Release);
         let spot = Spot { position: place.position, seq: place.seq };
-        // With ranges beyond its place the consumer goes on where it was.
+        // Messages acknowledged beyond the place stay acknowledged.
         let beyond: Vec<_> = acks.iter().copied().filter(|(_, last)| *last >= place.seq).collect();
         let mut ledger =
             (!beyond.is_empty()).then(|| Ledger::new(&beyond, core.acks_row(row, name)));
         if known.is_none()
             && let Some(ledger) = &mut ledger
         {
-            // The index was made anew.
+            // The row is new: it has no acknowledgements yet.
             ledger.store(spot, || None);
         }
-        let standing = Arc::new(Standing::new(name, row, spot, slot, Arc::clone(&cell), ledger));
+        let standing =
+            Arc::new(Standing::new(name, row, spot, place_row, Arc::clone(&cell), ledger));
         core.places.cells.write().push(cell);
         self.consumers.by_name.lock().insert(name.to_owned(), Arc::clone(&standing));
         if name == DEFAULT {

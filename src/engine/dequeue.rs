@@ -1,4 +1,4 @@
-//! The way out: reads, deliveries, and what follows from them.
+//! The way out: reads and deliveries, and the flushing and giving back that follow.
 
 use super::Engine;
 use crate::consume::standing::{Deliver, Handed, Read, Standing};
@@ -8,7 +8,7 @@ use crate::read::Check;
 use crate::storage::Storage;
 
 impl<S: Storage> Engine<S> {
-    /// One read by a consumer, and what follows from it: giving segments back, flushing.
+    /// One read by a consumer. Then gives back the segment it left behind, and flushes if due.
     #[inline(always)]
     pub(crate) fn read<D: Deliver<S>>(
         &self,
@@ -20,7 +20,7 @@ impl<S: Storage> Engine<S> {
         self.read_boxed(standing, what, check, delivery).map_err(|error| *error)
     }
 
-    /// As [`read`](Self::read), for those who have no use for an error in its full size.
+    /// As [`read`](Self::read), with the error boxed: the result stays small.
     #[inline(always)]
     pub(crate) fn read_boxed<D: Deliver<S>>(
         &self,
@@ -39,17 +39,19 @@ impl<S: Storage> Engine<S> {
             && let Err(error) = self.count_read()
             && !matches!(step.outcome, Ok(Some(_)))
         {
-            // A message that was taken is handed over: it would be lost with the error. The flush
-            // that failed has poisoned the queue, and the next call that writes says so.
+            // With the error, a message that was taken would be lost: it is handed over instead.
+            // The failed flush has poisoned the queue, and the next call that writes returns the
+            // error.
             return Err(Box::new(error));
         }
         step.outcome
     }
 
+    /// Counts one read, and flushes if it completes the number of `flush_every_ops`.
     #[cold]
     fn count_read(&self) -> Result<()> {
         if self.core.is_poisoned() {
-            // Reading goes on; that nothing is made durable any more the writing calls say.
+            // Reading goes on. The calls that write say that nothing is made durable any more.
             return Ok(());
         }
         match self.options.flush_every_ops {
@@ -59,7 +61,7 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    /// Hands the next message out.
+    /// Hands the next message out, to be acknowledged.
     pub(crate) fn receive<D: Deliver<S>>(
         &self,
         standing: &Standing<S>,
@@ -73,6 +75,7 @@ impl<S: Storage> Engine<S> {
         Ok(step.outcome.map_err(|error| *error)?.map(|message| (message, handed)))
     }
 
+    /// Acknowledges a delivery. One that was called off or is done already changes nothing.
     pub(crate) fn ack(&self, standing: &Standing<S>, seq: u64, handed: Handed) -> Result<()> {
         let _told = events::at_end();
         let Some(crossed) = standing.acknowledge(&self.core, seq, handed)? else {
@@ -85,12 +88,14 @@ impl<S: Storage> Engine<S> {
         if self.options.flush_every_ops.is_some() { self.count_read() } else { Ok(()) }
     }
 
+    /// Gives a delivery back: its message comes again.
     pub(crate) fn nack(&self, standing: &Standing<S>, seq: u64, handed: Handed) {
         if !self.core.forked() && standing.give_back(&self.core, seq, handed) {
             self.core.wake_reader(standing.row);
         }
     }
 
+    /// Limits the consumer's messages in flight. Waiters look again: there may be more allowance.
     pub(crate) fn set_max_in_flight(
         &self,
         standing: &Standing<S>,
@@ -101,12 +106,12 @@ impl<S: Storage> Engine<S> {
         Ok(())
     }
 
-    /// Messages of the default consumer that are in flight.
+    /// The default consumer's messages in flight.
     pub(crate) fn in_flight(&self) -> u64 {
         self.existing_default().map_or(0, |standing| standing.in_flight(&self.core))
     }
 
-    /// Messages that wait for the default consumer; before it first reads, all that are held.
+    /// How many messages wait for the default consumer. Before it is made: how many are held.
     pub(crate) fn len(&self) -> u64 {
         match self.existing_default() {
             Some(standing) => standing.len(&self.core),

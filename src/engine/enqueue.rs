@@ -1,4 +1,4 @@
-//! The way in: one message, several, or one that is written in place.
+//! The way in: one message, a batch, or one that the caller's closure writes in place.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use crate::storage::Storage;
 use crate::write::{Room, Writer};
 
 impl<S: Storage> Engine<S> {
-    /// The producers' lock. Refused to who waited for it while the queue was closed.
+    /// The producers' lock. An error when the queue was closed while this thread waited for it.
     #[inline]
     fn writer(&self) -> Result<MutexGuard<'_, Writer<S::File>>> {
         self.core.check_may_wait()?;
@@ -81,6 +81,7 @@ impl<S: Storage> Engine<S> {
         Ok(seq)
     }
 
+    /// After `enqueue` failed with `error` and was rolled back: looks for room if it was full.
     #[cold]
     fn enqueue_again(&self, error: Error, payload: &[u8]) -> Result<u64> {
         if !error.is_full() {
@@ -89,15 +90,15 @@ impl<S: Storage> Engine<S> {
         self.enqueue_looking(payload)
     }
 
-    /// Looks for room where there is none.
+    /// Enqueues a message that found no room: looks for some first.
     #[cold]
     fn enqueue_looking(&self, payload: &[u8]) -> Result<u64> {
         let range = self.write(1, |writer, core| writer.push(core, payload, Batch::default()))?;
         Ok(range.0.start)
     }
 
-    /// Writes by `push` under the producers' lock and commits; when there is no room does what the
-    /// options say.
+    /// Has `push` write `count` messages under the producers' lock, and commits them. When there is
+    /// no room, looks for some, and then does what `on_full` says. Returns the messages' numbers.
     pub(crate) fn write<R>(
         &self,
         count: u64,
@@ -155,7 +156,7 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    /// Writes all messages, or none.
+    /// Enqueues all messages, or none.
     pub(crate) fn enqueue_batch<M: AsRef<[u8]>>(&self, messages: &[M]) -> Result<Range<u64>> {
         let written = self.write(messages.len() as u64, |writer, core| {
             for (index, message) in messages.iter().enumerate() {
@@ -166,19 +167,19 @@ impl<S: Storage> Engine<S> {
         Ok(written.0)
     }
 
-    /// Has `fill` write a message under the producers' lock, in place where it can lie in one
-    /// piece.
+    /// Has `fill` write a message of `len` bytes under the producers' lock: in place where the
+    /// message can lie in one piece, else into a buffer.
     pub(crate) fn enqueue_with(&self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<u64> {
         let _later = DoLater(self);
         let mut fill = Some(fill);
         let mut bytes = Vec::new();
         let (range, ()) = self.write(1, |writer, core| {
             if fill.is_none() {
-                // It was written, and the disk has refused to take it into the room that was made:
-                // from here on it is as any.
+                // `fill` wrote `bytes` at an earlier try, and the disk refused them: from here on
+                // they are a message like any other.
                 return writer.push(core, &bytes, Batch::default());
             }
-            // Room is made for all of it before the closure runs, which can run only once.
+            // The closure can run only once: all room is made before.
             let room = writer.reserve(core, len)?;
             let fill = |bytes: &mut [u8]| {
                 let _filling = core.filling();
@@ -198,7 +199,7 @@ impl<S: Storage> Engine<S> {
         Ok(range.start)
     }
 
-    /// What follows a write that cannot simply return: waking readers, flushing.
+    /// After `count` messages were committed up to `end`: wakes readers, and flushes if due.
     #[cold]
     fn written(&self, end: Spot, count: u64, waiters: usize) -> Result<()> {
         if waiters != 0 && !self.core.durable_only {
@@ -212,7 +213,7 @@ impl<S: Storage> Engine<S> {
         flushed.map_err(Error::of_flush)
     }
 
-    /// The operation that completes the number does the flush.
+    /// Counts `count` operations. Flushes when they complete another `every`.
     #[cold]
     pub(super) fn count(&self, every: u64, count: u64) -> Result<()> {
         let before = self.operations.fetch_add(count, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The figures of [`Engine::stats`], read one by one while everybody goes on.
+//! The figures of [`Engine::stats`], read one by one while other threads go on.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use crate::stats::Stats;
 use crate::storage::Storage;
 
 impl<S: Storage> Engine<S> {
-    /// Each figure is right at a moment of its own. What is taken is read before what was put in,
-    /// so no message is counted as taken that is not counted as enqueued.
+    /// Each figure is right at a moment of its own. `dequeued` is read before `enqueued`: a message
+    /// counted as taken is counted as enqueued too.
     pub(crate) fn stats(&self) -> Stats {
         let core = &*self.core;
         if core.forked() {
             return Stats::default();
         }
         let default = self.existing_default();
-        // With a ledger the count of messages does not follow from the place alone.
+        // With a ledger, the number of messages does not follow from the place alone.
         let progress = default
             .filter(|standing| standing.has_ledger.load(Ordering::Acquire))
             .and_then(|standing| {
-                // The thread that fills a message in place may not wait for a reader, who may wait
-                // for it.
+                // A thread that fills a message in place must not wait for a reader: the reader may
+                // wait for it.
                 if core.is_filling() {
                     standing.progress.try_lock()
                 } else {
@@ -36,8 +36,8 @@ impl<S: Storage> Engine<S> {
         let list = core.segments.list();
         let end = core.visible.spot();
         let next_seq = core.committed.spot().seq;
-        // Who drops a segment takes it off the list first: the list, whose lock is held, is what
-        // the bytes are counted by.
+        // A segment that is dropped leaves the list first, and only then is `oldest_seq` moved. The
+        // bytes are counted by the list, whose lock is held here: so is the oldest number.
         let listed = list.live.front().map_or(0, |row| row.header.first_seq.min(end.seq));
         let oldest_seq = core.oldest_seq.load(Ordering::Acquire).max(listed).min(next_seq);
         let from = place.map_or(0, |place| place.seq).max(oldest_seq);
@@ -70,7 +70,7 @@ impl<S: Storage> Engine<S> {
             let from = place.map_or(oldest, |place| place.position.max(oldest));
             stats.bytes = end.position.saturating_sub(from);
             let made = list.at(from).map_or(0, |row| row.header.created);
-            // A clock that was set back makes nothing older than it is.
+            // After the clock was set back the age is 0, not an overflow.
             stats.oldest_age = Some(Duration::from_millis(core.storage.now().saturating_sub(made)));
         }
         stats

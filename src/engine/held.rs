@@ -4,11 +4,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
-/// When the queues were opened that this process has open: the pid alone does not say that a holder
-/// is this process, for in a container another one may have the same.
+/// The opening times of the queues that this process has open. A lock holder's pid alone does not
+/// say that it is this process: in another container, another process may have the same pid.
 static OPEN_HERE: Mutex<Vec<SystemTime>> = Mutex::new(Vec::new());
 
-/// An entry in [`OPEN_HERE`]: the milliseconds since 1970.
+/// An entry in [`OPEN_HERE`], in milliseconds since 1970. Dropping it removes the entry.
 #[derive(Debug)]
 pub(super) struct OpenHere(pub(super) u64);
 
@@ -19,7 +19,7 @@ impl OpenHere {
     }
 }
 
-/// Whether this process opened a queue at that time and has it open.
+/// Whether this process has a queue open that it opened at `since`.
 pub(super) fn is_open_here(since: SystemTime) -> bool {
     OPEN_HERE.lock().contains(&since)
 }

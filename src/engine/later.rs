@@ -1,4 +1,5 @@
-//! What a thread wants while it fills a message in place is done right after.
+//! A thread that fills a message in place may not wait for locks: its other work is put off until
+//! right after.
 
 use std::fmt;
 
@@ -7,7 +8,7 @@ use parking_lot::Mutex;
 use super::Engine;
 use crate::storage::Storage;
 
-/// What threads wanted while they were filling a message in place.
+/// Work that threads put off while they filled a message in place.
 pub(super) struct Later<S: Storage>(Mutex<Vec<Deferred<S>>>);
 
 type Deferred<S> = Box<dyn FnOnce(&Engine<S>) + Send>;
@@ -24,7 +25,8 @@ impl<S: Storage> fmt::Debug for Later<S> {
     }
 }
 
-/// Does it when dropped: the closure has run, or panicked, and the producers' lock is free again.
+/// Does the work that was put off when dropped: the closure has returned or panicked by then, and
+/// the producers' lock is free again.
 pub(super) struct DoLater<'a, S: Storage>(pub(super) &'a Engine<S>);
 
 impl<S: Storage> Drop for DoLater<'_, S> {
@@ -35,8 +37,7 @@ impl<S: Storage> Drop for DoLater<'_, S> {
 }
 
 impl<S: Storage> Engine<S> {
-    /// Does `what` now, or, when the calling thread is filling a message in place and so may not
-    /// wait for locks, right after.
+    /// Does `what` now; or, when the calling thread is filling a message in place, right after.
     #[inline]
     pub(crate) fn now_or_later(&self, what: impl FnOnce(&Engine<S>) + Send + 'static) {
         if self.core.is_filling() {

@@ -1,4 +1,4 @@
-//! One open queue, whatever its files live in: what [`Queue`](crate::Queue) and
+//! One open queue, on the real or a simulated disk: what [`Queue`](crate::Queue) and
 //! [`Consumer`](crate::Consumer) call.
 
 pub(crate) mod ahead;
@@ -41,23 +41,23 @@ pub(crate) struct Engine<S: Storage> {
     pub(crate) core: Arc<Core<S>>,
     pub(crate) options: Options,
     pub(crate) consumers: Arc<Consumers<S>>,
+    /// Operations of this run, counted for `flush_every_ops` above 1.
     operations: AtomicU64,
     keeper: Keeper<S>,
     later: Later<S>,
-    /// Until the queue is closed.
-    held: Mutex<Option<OpenHere>>,
-    /// Calls that found the queue open and went on to wait for the registry's lock or the
-    /// producers'.
+    /// This process has the queue open; none once it is closed.
+    open_here: Mutex<Option<OpenHere>>,
+    /// Calls that found the queue open and went on to take the registry's or the producers' lock.
     #[cfg(test)]
     pub(crate) came: AtomicU64,
 }
 
-/// Who does what is to be done in the background.
+/// Who does the background work: flushes by time, settling, expiry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Background {
-    /// A thread of the queue's own.
+    /// The keeper's thread.
     Keeper,
-    /// Whoever calls.
+    /// The threads that call the queue.
     #[cfg(test)]
     Calls,
 }
@@ -68,7 +68,7 @@ impl<S: Storage> Engine<S> {
         Engine::open_with(storage, options, Background::Keeper)
     }
 
-    /// As [`open`](Self::open), and calls do what the keeper's thread would.
+    /// As [`open`](Self::open), without a keeper's thread: calls do its work.
     #[cfg(test)]
     pub(crate) fn open_without_keeper(storage: S, options: &Options) -> Result<Engine<S>> {
         Engine::open_with(storage, options, Background::Calls)
@@ -89,17 +89,18 @@ impl<S: Storage> Engine<S> {
         }
         let recovered = recover(&storage, options);
         let recovered = recovered.inspect_err(|_| storage.unlock())?;
-        let held = OpenHere::new(storage.now());
-        recovered.index.set_since(held.0);
-        Engine::start(storage, options, background, recovered, held)
+        let open_here = OpenHere::new(storage.now());
+        recovered.index.set_since(open_here.0);
+        Engine::start(storage, options, background, recovered, open_here)
     }
 
+    /// Begins the run on what recovery found.
     fn start(
         storage: S,
         options: &Options,
         background: Background,
         recovered: Recovered<S>,
-        held: OpenHere,
+        open_here: OpenHere,
     ) -> Result<Engine<S>> {
         let geometry = Geometry::new(
             options.arena_size,
@@ -111,9 +112,9 @@ impl<S: Storage> Engine<S> {
         let small_flushes = options.flush_every_ops.is_some_and(|operations| operations < 10_000)
             || options.flush_every.is_some_and(|period| period.as_millis() < 100);
         let lease = (!durable_only).then_some(recovered.lease);
-        // What recovery found may be read at once. It must not be undone by a power cut where that
-        // was promised, nor may its numbers be given out again, which no lease keeps from it when
-        // the run before needed none (R4). After a power cut it holds what was flushed before.
+        // Messages that recovery found may be read at once, so some must be durable first (R4):
+        // where visible means durable, and where no lease covers their numbers (the run before
+        // needed none, or the index was made anew). A power cut could give those numbers out again.
         let undurable =
             durable_only || recovered.found_anew || recovered.tail.seq > recovered.lease;
         let oldest_seq =
@@ -130,7 +131,8 @@ impl<S: Storage> Engine<S> {
             ages,
             tail: recovered.tail,
             durable: recovered.durable,
-            // Only where there is such a thing: what this run writes need not be stored twice.
+            // Only where recovery found messages that are not durable: else the first sync would
+            // store this run's own messages twice.
             suspect: recovered.suspect
                 || (undurable && recovered.durable.position < recovered.tail.position),
             places_cached: recovered.places_cached,
@@ -148,18 +150,18 @@ impl<S: Storage> Engine<S> {
         );
         core.note_oldest();
         let consumers = Arc::new(Consumers::new());
-        let theirs = Arc::clone(&consumers);
+        let by_keeper = Arc::clone(&consumers);
         let engine = Engine {
             keeper: Keeper::new(
                 &core,
                 options.flush_every,
-                Look(Arc::new(move |core| theirs.expire(core))),
+                Look(Arc::new(move |core| by_keeper.expire(core))),
             ),
             core,
             options: options.clone(),
             consumers,
             operations: AtomicU64::new(0),
-            held: Mutex::new(Some(held)),
+            open_here: Mutex::new(Some(open_here)),
             later: Later::default(),
             #[cfg(test)]
             came: AtomicU64::new(0),
@@ -174,8 +176,8 @@ impl<S: Storage> Engine<S> {
         );
         for row in recovered.consumers {
             let known = (row.row != u32::MAX).then_some(row.row);
-            // Its place was in an index that was set aside: it is kept, also where the limit leaves
-            // no room for another row.
+            // A place from an index that was set aside is kept even where the limits leave no room
+            // for its new row.
             let room = if known.is_none() { u64::MAX } else { 0 };
             engine.take_up(known, &row.name, row.place, &row.acks, room)?;
         }
@@ -189,19 +191,18 @@ impl<S: Storage> Engine<S> {
         Ok(engine)
     }
 
-    /// Ends the run: wakes and refuses everybody, makes all durable, lets go of the files. Done
-    /// once.
+    /// Ends the run: wakes all waiters and refuses their calls, makes everything durable, closes
+    /// the files. A second call does nothing.
     pub(crate) fn close(&self) -> Result<()> {
         let _told = events::at_end();
         if self.core.forked() {
-            // The files belong to the process that opened them; and a lock that another of its
-            // threads held is held for ever.
+            // The files belong to the parent process. In this child, a lock that another of the
+            // parent's threads held at the fork is held for ever.
             return Ok(());
         }
         let core = &*self.core;
         let standings = {
-            // Whoever is within a write, or makes or moves a consumer, finishes it; nobody begins
-            // another.
+            // Threads that write, or make or move a consumer, finish first; no thread begins again.
             let _one_at_a_time = self.consumers.registry.lock();
             let mut writer = core.writer.lock();
             if !core.index.poison.close() {
@@ -210,11 +211,11 @@ impl<S: Storage> Engine<S> {
             writer.stop();
             self.consumers.by_name.lock().values().cloned().collect::<Vec<_>>()
         };
-        // No lock is held: wakers may call the queue, and the keeper may be about to.
+        // No lock is held here: wakers may call the queue, and the keeper may wait for a lock.
         core.wake_readers(u64::MAX);
         core.wake_writers();
         self.keeper.stop(&core.bell);
-        // Whoever is within a read finishes it.
+        // Threads that read finish first.
         for standing in &standings {
             standing.end_run(core);
         }
@@ -229,7 +230,7 @@ impl<S: Storage> Engine<S> {
         core.segments.close_unsynced();
         core.pool.detach();
         core.index.set_pid(0);
-        drop(self.held.lock().take());
+        drop(self.open_here.lock().take());
         core.storage.unlock();
         flushed.and(settled)
     }
@@ -237,7 +238,7 @@ impl<S: Storage> Engine<S> {
 
 impl<S: Storage> Drop for Engine<S> {
     fn drop(&mut self) {
-        // Whoever wants to know of errors calls `close`.
+        // A caller that wants the errors calls `close`.
         let _ = self.close();
     }
 }

@@ -1,5 +1,5 @@
-//! The read methods, written once: the queue's own (its default consumer's) and a named consumer's
-//! are the same.
+//! The read methods, written once for [`Queue`](crate::Queue) (its default consumer) and
+//! [`Consumer`](crate::Consumer).
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,8 @@ use crate::message::Message;
 use crate::read::{Check, Cursor, Record, Then};
 use crate::storage::{Storage, StorageFile};
 
-/// The window that the record may be lent from, and where in it its payload lies; `None` where it
-/// must be copied. The one place where it is decided whether lending is sound.
+/// The window that the record may be lent from, and the offset of its payload there; `None` where
+/// the payload must be copied. Whether lending is sound is decided here and nowhere else.
 #[inline(always)]
 pub(crate) fn lendable<'a, F>(
     cursor: &'a mut Cursor<F>,
@@ -25,8 +25,8 @@ where
     cursor.window().map(|window| (window, offset))
 }
 
-/// A message of its own or lent in place, whichever is sound now. `None` when it is to be looked
-/// for again.
+/// The record as a message: lent in place where that is sound, else copied. `None` when the payload
+/// is not what was written: the caller looks for the record again, checked.
 #[inline]
 pub(crate) fn message<F: StorageFile>(cursor: &mut Cursor<F>, record: &Record) -> Option<Message> {
     let len = record.len as usize;
@@ -40,6 +40,7 @@ pub(crate) fn message<F: StorageFile>(cursor: &mut Cursor<F>, record: &Record) -
     cursor.copy_to(record, Then::Stays, &mut bytes).then(|| Message::owned(record.seq, bytes))
 }
 
+/// The next message.
 #[inline]
 pub(crate) fn next<S: Storage>(
     engine: &Engine<S>,
@@ -49,6 +50,7 @@ pub(crate) fn next<S: Storage>(
     engine.read(standing, what, Check::Now, AsMessage)
 }
 
+/// Delivers a [`Message`].
 pub(crate) struct AsMessage;
 
 impl<S: Storage> Deliver<S> for AsMessage {
@@ -64,6 +66,7 @@ impl<S: Storage> Deliver<S> for AsMessage {
     }
 }
 
+/// The next message's number, its payload in `buffer`.
 #[inline(always)]
 pub(crate) fn next_into<S: Storage>(
     engine: &Engine<S>,
@@ -75,7 +78,7 @@ pub(crate) fn next_into<S: Storage>(
     engine.read(standing, what, Check::Later, IntoBuffer { buffer, then })
 }
 
-/// Replaces what a buffer holds.
+/// Delivers into a buffer, whose content is replaced.
 struct IntoBuffer<'a> {
     buffer: &'a mut Vec<u8>,
     then: Then,
@@ -94,15 +97,15 @@ impl<S: Storage> Deliver<S> for IntoBuffer<'_> {
     }
 }
 
-/// What became of a message that was to be read into memory of the caller's own.
+/// Whether a message went into the caller's memory.
 #[cfg(feature = "capi")]
 pub(crate) enum Fit {
     Copied { seq: u64, len: usize },
     TooSmall { len: usize },
 }
 
-/// The next message into the place that `room` has for so many bytes; when it has none, nothing is
-/// consumed. `None` when there is no message.
+/// Copies the next message into the memory that `room` returns for its length. When `room` returns
+/// none, the message stays. `None` when there is no message.
 #[cfg(feature = "capi")]
 #[inline(always)]
 pub(crate) fn next_fitting<'a, S: Storage>(
@@ -134,10 +137,10 @@ impl<'a, S: Storage, R: Fn(usize) -> Option<&'a mut [u8]>> Deliver<S> for Fittin
             Some(out) => {
                 Ok(cursor.copy_into(record, out).then_some(Fit::Copied { seq: record.seq, len }))
             }
-            // Nobody is asked for more room because of what turns out to be damaged.
+            // Checked first: a caller is not asked for more room for a damaged message.
             None if record.in_window.is_some() && !cursor.is_verified() => Ok(None),
             None => {
-                // Its payload is not read again by the call with room for it.
+                // Remembered: the call that comes with room does not look for the record again.
                 cursor.remember(record);
                 Ok(Some(Fit::TooSmall { len }))
             }
@@ -150,11 +153,13 @@ impl<'a, S: Storage, R: Fn(usize) -> Option<&'a mut [u8]>> Deliver<S> for Fittin
     }
 }
 
+/// Steps over the next message, whose payload is not read. Its number, or `None`.
 #[inline]
 pub(crate) fn skip<S: Storage>(engine: &Engine<S>, standing: &Standing<S>) -> Result<Option<u64>> {
     engine.read(standing, Read::Skip, Check::Never, Unseen)
 }
 
+/// Delivers a number alone.
 struct Unseen;
 
 impl<S: Storage> Deliver<S> for Unseen {
@@ -170,6 +175,7 @@ impl<S: Storage> Deliver<S> for Unseen {
     }
 }
 
+/// Takes up to `max` messages, fewer at the end of the queue or in front of a gap.
 pub(crate) fn batch<S: Storage>(
     engine: &Engine<S>,
     standing: &Standing<S>,
@@ -181,7 +187,7 @@ pub(crate) fn batch<S: Storage>(
         match next(engine, standing, what) {
             Ok(Some(message)) => messages.push(message),
             Ok(None) => break,
-            // What was taken is handed over; what failed fails again at the next call.
+            // The messages taken so far are handed over. The next call meets the error again.
             Err(_) if !messages.is_empty() => break,
             Err(error) => return Err(error),
         }
@@ -189,12 +195,13 @@ pub(crate) fn batch<S: Storage>(
     Ok(messages)
 }
 
+/// Takes the next message; waits for one at most `timeout`.
 pub(crate) fn next_waiting<S: Storage>(
     engine: &Engine<S>,
     standing: &Standing<S>,
     timeout: Duration,
 ) -> Result<Option<Message>> {
-    // A timeout beyond what the clock can say is for ever.
+    // A timeout that overflows the clock is for ever.
     engine
         .wait(standing, Instant::now().checked_add(timeout), || next(engine, standing, Read::Take))
 }

@@ -1,5 +1,5 @@
-//! Space is given back: what everybody has read, what is too old, and what is dropped for new
-//! messages.
+//! Gives space back: of messages that all consumers have read, that are too old, or that are
+//! dropped for new ones.
 
 use std::sync::atomic::Ordering;
 
@@ -12,46 +12,48 @@ use crate::options::OnFull;
 use crate::storage::Storage;
 use crate::write::Writer;
 
-/// What a write that finds no room has tried since there last was some.
+/// What a write without room has tried since it last found some.
 #[derive(Debug, Default)]
 pub(super) struct Search {
-    /// Somebody had removed segments open before the disk was asked: it had no space back from
-    /// those.
+    /// Before the disk was asked, a thread still had removed segments open: the disk has no space
+    /// back from those.
     were_open: bool,
-    /// Whoever had some open was waited for.
+    /// The threads that had some open were waited for.
     has_waited: bool,
 }
 
-/// What there is for a write that was refused.
+/// What a search for room has found for a write that was refused.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// There may be room now.
+    /// There may be room: the write tries again.
     Room,
-    /// There may be when others have let go of what is removed, which is
-    /// [waited for](Engine::wait_for_dropped) with no lock held.
+    /// Other threads have removed segments open: there may be room after
+    /// [`wait_for_dropped`](Engine::wait_for_dropped), called with no lock held.
     Held,
     Nothing,
 }
 
 impl<S: Storage> Engine<S> {
-    /// Before a record is tried when the last one was refused. The producers' lock is held.
+    /// Called before a record is tried, when the last one was refused. The caller holds the
+    /// producers' lock.
     #[cold]
     pub(super) fn begin_search(
         &self,
         writer: &mut Writer<S::File>,
         search: &mut Search,
     ) -> Result<()> {
-        // What would still fit behind all that was read would keep the space of that from what
-        // comes next.
+        // Segments that all consumers have read go first. Else a record that just fits behind them
+        // would keep their space from the next one.
         self.find_room(writer)?;
-        // Asked before the disk is: what has no room now may have it as soon as it was refused.
+        // Asked before the disk is: a segment may be closed between the refusal and this question,
+        // and then there is room.
         search.were_open = self.core.segments.has_removed_open();
         Ok(())
     }
 
-    /// After a record was refused with `error`, which was tried when segments had been let go of
-    /// `passed` times: gives back what nobody needs, and with [`OnFull::DropOldest`] the oldest.
-    /// The producers' lock is held.
+    /// Called after a record was refused with `error`: gives back segments that no consumer needs,
+    /// and with [`OnFull::DropOldest`] the oldest one. `passed` is `Segments::passed` of before the
+    /// try. The caller holds the producers' lock.
     #[cold]
     pub(super) fn look_for_room(
         &self,
@@ -70,8 +72,8 @@ impl<S: Storage> Engine<S> {
             search.has_waited = true;
             return Ok(Found::Held);
         }
-        // The consumers may have drained what was to be dropped since there was no room: then there
-        // is some.
+        // `drop_oldest` finds nothing when the consumers have meanwhile drained what it would drop:
+        // then there is room.
         let drops = matches!(self.options.on_full, OnFull::DropOldest);
         if drops && (self.drop_oldest(writer)? || core.regain(passed)?) {
             search.has_waited = false;
@@ -80,8 +82,8 @@ impl<S: Storage> Engine<S> {
         Ok(Found::Nothing)
     }
 
-    /// Gives up the oldest segment, or the only one with all that it holds; false when nothing is
-    /// held. The producers' lock is held.
+    /// Drops the messages of the oldest segment, or all when there is only one. False when no
+    /// message is held. The caller holds the producers' lock.
     #[cold]
     fn drop_oldest(&self, writer: &mut Writer<S::File>) -> Result<bool> {
         match self.core.segments.drop_oldest(&self.core.context()) {
@@ -96,7 +98,7 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    /// What lies before that number is held no longer: its space goes to whoever needs it.
+    /// The messages before `first_held` are gone: closes and settles their segments.
     fn gave_up(&self, first_held: u64) -> Result<()> {
         self.core.oldest_seq.fetch_max(first_held, Ordering::AcqRel);
         self.core.note_given_up();
@@ -104,14 +106,14 @@ impl<S: Storage> Engine<S> {
         self.core.settle()
     }
 
-    /// Gives up what is too old, as far as nobody has to be waited for.
+    /// Drops messages that are too old. Waits for no consumer: a busy one is asked again later.
     pub(crate) fn expire(&self) {
         self.consumers.expire(&self.core);
     }
 
-    /// As [`let_go_if_drained`](Consumers::let_go_if_drained), and waits for those that are within
-    /// a read, and for a flush that is under way: they have segments open that are removed. No lock
-    /// is held.
+    /// As [`let_go_if_drained`](Consumers::let_go_if_drained), but waits for consumers that are
+    /// reading and for a flush under way: these have removed segments open. The caller holds no
+    /// lock.
     #[cold]
     pub(super) fn wait_for_dropped(&self) {
         let standings: Vec<_> = self.consumers.by_name.lock().values().cloned().collect();
@@ -122,11 +124,12 @@ impl<S: Storage> Engine<S> {
         self.core.pool.unmap_unwanted();
     }
 
-    /// Gives back at once what is too old, or what everybody has read; true when there was
-    /// something. The producers' lock is held.
+    /// Gives back at once what is too old, or what all consumers have read; true when there was
+    /// something. The caller holds the producers' lock.
     ///
-    /// The only segment stays as the tail although everybody has read it: where there is no other
-    /// room it is given back too, to be used again from its beginning, or for shorter ones.
+    /// Elsewhere the tail's segment stays even when all of it is read. Here, where there is no
+    /// other room, it is drained too: it is used again from its beginning, or makes room for
+    /// shorter ones.
     #[cold]
     fn find_room(&self, writer: &mut Writer<S::File>) -> Result<bool> {
         let core = &*self.core;
@@ -135,7 +138,7 @@ impl<S: Storage> Engine<S> {
             core.settle()?;
             return Ok(true);
         }
-        // Never waits for it: a seek holds it and wants the producers' lock.
+        // Never waits for `giving_back`: a seek that holds it may wait for the producers' lock.
         let Some(giving_back) = core.places.giving_back.try_read() else {
             return Ok(false);
         };
@@ -153,12 +156,13 @@ impl<S: Storage> Engine<S> {
         self.gave_up(if drained_tail { writer.committed().seq } else { 0 }).map(|()| true)
     }
 
-    /// What follows when a consumer has left a segment behind, or had to do without a window.
+    /// Called after `standing` left a segment behind, or wanted a window or a descriptor: gives
+    /// segments back, and has other consumers let go of theirs.
     #[cold]
     pub(super) fn crossed(&self, standing: &Standing<S>) {
         self.give_space_back();
         if self.core.window_wanted.swap(false, Ordering::Relaxed) {
-            // Under a tight cap, one that only stands there must not make the others copy.
+            // Under a tight cap, the window of an idle consumer must not make the others copy.
             for other in self.consumers.by_name.lock().values() {
                 if !std::ptr::eq(&**other, standing) {
                     other.let_go_if_idle();
@@ -167,7 +171,7 @@ impl<S: Storage> Engine<S> {
             standing.reconsider_window();
         }
         if self.core.many_open.swap(false, Ordering::Relaxed) {
-            // Descriptors stay few, however many consumers stand in segments of their own.
+            // Descriptors stay few, even with every consumer in a segment of its own.
             for other in self.consumers.by_name.lock().values() {
                 if !std::ptr::eq(&**other, standing) {
                     other.let_go();
@@ -176,7 +180,7 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    /// Hands segments that everybody has passed to the keeper.
+    /// Drains the segments that all consumers have passed, and has the keeper settle them.
     #[cold]
     pub(crate) fn give_space_back(&self) {
         if self.core.reclaim() {
@@ -184,10 +188,10 @@ impl<S: Storage> Engine<S> {
         }
     }
 
+    /// Has the keeper settle drained segments; without a keeper, settles them here.
     pub(crate) fn settle_soon(&self) {
         if !self.core.bell.ring(|wishes| wishes.settle = true) {
-            // No thread: here and now. A failed sync poisons the queue: the next call that writes
-            // is told.
+            // A failed sync poisons the queue: the next call that writes returns the error.
             let _ = self.core.settle();
             self.core.wake_writers();
         }
@@ -195,19 +199,19 @@ impl<S: Storage> Engine<S> {
 }
 
 impl<S: Storage> Consumers<S> {
-    /// Consumers that stand in segments which are no longer part of the queue let go of them.
+    /// Has consumers let go of segments that are no longer part of the queue.
     fn let_go_if_drained(&self, core: &Core<S>) {
         for standing in self.by_name.lock().values() {
             standing.let_go_if_drained(core);
         }
     }
 
-    /// As [`Engine::expire`]. Who was busy the last time, and stands in what was given up then, is
-    /// asked once more.
+    /// As [`Engine::expire`]. While a removed segment is open, consumers that were busy at an
+    /// earlier call are asked once more.
     pub(super) fn expire(&self, core: &Core<S>) {
         if core.ages.is_some() && (core.expire() || core.segments.has_removed_open()) {
             self.let_go_if_drained(core);
-            // A failed sync poisons the queue: the next call that writes is told.
+            // A failed sync poisons the queue: the next call that writes returns the error.
             let _ = core.settle();
             core.wake_writers();
         }

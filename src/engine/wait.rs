@@ -13,7 +13,7 @@ use crate::threads::ready::Ready;
 use crate::threads::waiting::{Signal, Ticket};
 
 impl<S: Storage> Engine<S> {
-    /// The consumer's descriptor, which is made when first asked for.
+    /// The consumer's descriptor. The first call makes it.
     pub(crate) fn ready_fd<'a>(&self, standing: &'a Standing<S>) -> Result<BorrowedFd<'a>> {
         self.core.check_may_wait()?;
         if let Some(ready) = standing.ready.get() {
@@ -27,7 +27,7 @@ impl<S: Storage> Engine<S> {
                 Ready::new().map_err(|error| Error::io("make a descriptor for", path, error))?,
             );
             self.core.waiters.add_ready(standing.row, &ready);
-            // From here on producers tell it of news; what came before is seen when it is set.
+            // From here on producers raise it. `set_ready` looks for messages that came before.
             self.count_waiter();
             standing.set_ready(&self.core, ready);
         }
@@ -38,23 +38,23 @@ impl<S: Storage> Engine<S> {
         ready.ok_or_else(missing)
     }
 
-    /// Makes producers tell of news. Counted under the locks that messages become visible under:
-    /// whoever publishes later sees the count, whoever published before is seen by the read that
-    /// follows.
+    /// Counts a waiter, so that producers wake. Messages become visible under the two locks held
+    /// here: a thread that publishes later sees the count, and the waiter's next read sees what was
+    /// published before.
     fn count_waiter(&self) {
         let _writer = self.core.writer.lock();
         let _durable = self.core.durable.lock();
         self.core.message_waiters.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Stands in line for news of the consumer.
+    /// Puts a waiter at the end of the consumer's line.
     pub(crate) fn join(&self, standing: &Standing<S>, signal: Signal) -> Result<Ticket> {
         let ticket = self.core.waiters.join(standing.row, signal);
         self.count_waiter();
         Ok(ticket)
     }
 
-    /// Leaves the line. When there is something left, the first in line is told.
+    /// Takes a waiter out of the line. When there is something left to read, wakes the first one.
     pub(crate) fn leave(&self, standing: &Standing<S>, ticket: Ticket) {
         if self.core.forked() {
             return;
@@ -64,8 +64,8 @@ impl<S: Storage> Engine<S> {
         self.pass_on(standing, None);
     }
 
-    /// One that waits for the consumer (with `after`, one that came later) is told when there is
-    /// something to read: whoever asks for this cannot use it.
+    /// Wakes one waiter of the consumer when there is something to read, which the caller cannot
+    /// use. With `after`, only a waiter that came later than that one.
     pub(crate) fn pass_on(&self, standing: &Standing<S>, after: Option<Ticket>) {
         let core = &*self.core;
         if core.message_waiters.load(Ordering::Relaxed) != 0
@@ -75,7 +75,8 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    /// Tries until there is a result, until `deadline` (`None`: for ever), without polling.
+    /// Calls `attempt` until it has a result, or until `deadline` (`None`: for ever). Sleeps
+    /// between the attempts until it is woken.
     pub(crate) fn wait<R>(
         &self,
         standing: &Standing<S>,
@@ -105,7 +106,7 @@ impl<S: Storage> Engine<S> {
     }
 }
 
-/// Leaves the line whatever happens.
+/// A waiter's stand in the line; dropping it leaves the line.
 struct InLine<'a, S: Storage> {
     engine: &'a Engine<S>,
     standing: &'a Standing<S>,
