@@ -1,11 +1,10 @@
-//! What a consumer has handed out and not yet seen acknowledged.
+//! The messages that a consumer has handed out and that are not acknowledged yet.
 //!
-//! Every number from the stored place up to the cursor is in exactly one of three states: *open*
-//! (handed out, or given back), *done* (acknowledged, taken, or told as a gap), or neither because
-//! it is passed over without being told (padding has no number). The stored place is the lowest
-//! open message; with none open it is the cursor's. Numbers that are done beyond the place are kept
-//! as ranges, whose count is bounded by the open messages between them. After a reopening ranges
-//! may lie beyond the cursor: what it finds there is passed over.
+//! Every number from the stored place up to the cursor is either *open* (handed out, or given back)
+//! or *done* (acknowledged, taken, or told as a gap). The stored place is the lowest open message;
+//! with none open it is the cursor's spot. Done numbers beyond the place are kept as ranges, whose
+//! count the open messages between them bound. After a reopening, ranges may lie beyond the cursor,
+//! which steps over the messages in them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,37 +14,40 @@ use crate::index::AcksRow;
 use crate::read::Cursor;
 use crate::storage::StorageFile;
 
-/// A message that was handed out.
+/// A message that was handed out and is not done.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Open {
     pub(crate) position: u64,
-    /// End of the segment its record begins in.
+    /// End of the segment that its record begins in.
     pub(crate) segment_end: u64,
+    /// How often it was handed out.
     pub(crate) attempts: u32,
 }
 
 #[derive(Debug)]
 pub(crate) struct Ledger<F> {
-    /// Deliveries of an earlier epoch were called off by a seek.
+    /// Raised by each seek, which calls off the deliveries of earlier epochs.
     pub(crate) epoch: u64,
-    /// How many may be in flight.
+    /// The most messages in flight; `None`: any number.
     pub(crate) limit: Option<u32>,
     open: BTreeMap<u64, Open>,
-    /// Those of `open` that were given back.
+    /// The open numbers that were given back.
     returned: BTreeSet<u64>,
+    /// The done numbers beyond the place.
     done: Ranges,
-    /// Reads again what was given back.
+    /// Reads the messages that were given back.
     pub(crate) again: Cursor<F>,
-    slot: Option<AcksRow<F>>,
-    /// No row for the acknowledgements could be had; so many changes ago it was last asked for.
+    /// Where `done` is stored.
+    acks_row: Option<AcksRow<F>>,
+    /// Changes since the index refused a row; 0: it may be asked for one.
     refused: u32,
-    /// `done` is not what is stored.
+    /// `done` differs from what is stored.
     changed: bool,
 }
 
 impl<F: StorageFile> Ledger<F> {
-    /// With these ranges done.
-    pub(crate) fn new(done: &[(u64, u64)], slot: Option<AcksRow<F>>) -> Ledger<F> {
+    /// A ledger with the numbers in `done` done.
+    pub(crate) fn new(done: &[(u64, u64)], acks_row: Option<AcksRow<F>>) -> Ledger<F> {
         let mut ranges = Ranges::default();
         for (first, last) in done {
             ranges.insert(*first, *last);
@@ -57,7 +59,7 @@ impl<F: StorageFile> Ledger<F> {
             returned: BTreeSet::new(),
             done: ranges,
             again: Cursor::new(Spot::default()),
-            slot,
+            acks_row,
             refused: 0,
             changed: false,
         }
@@ -71,27 +73,28 @@ impl<F: StorageFile> Ledger<F> {
         self.limit.is_none_or(|limit| self.in_flight() < limit as usize)
     }
 
-    /// The message given back that comes next.
+    /// The oldest message that was given back.
     pub(crate) fn first_returned(&self) -> Option<(u64, Open)> {
         let seq = *self.returned.first()?;
         self.open.get(&seq).map(|open| (seq, *open))
     }
 
-    /// The stored place, when a message before the cursor is open.
+    /// The spot of the lowest open message: the place to store. `None` when none is open.
     pub(crate) fn lowest(&self) -> Option<Spot> {
         self.open.first_key_value().map(|(seq, open)| Spot { position: open.position, seq: *seq })
     }
 
+    /// The end of the segment that the lowest open message begins in.
     pub(crate) fn lowest_segment_end(&self) -> Option<u64> {
         self.open.first_key_value().map(|(_, open)| open.segment_end)
     }
 
-    /// Hands a new message out.
+    /// Opens a message that is handed out for the first time.
     pub(crate) fn hand_out(&mut self, seq: u64, position: u64, segment_end: u64) {
         self.open.insert(seq, Open { position, segment_end, attempts: 1 });
     }
 
-    /// Hands one out again; returns how often that was done with it.
+    /// Hands a message out again. Returns how often it was handed out.
     pub(crate) fn hand_out_again(&mut self, seq: u64) -> u32 {
         self.returned.remove(&seq);
         self.open.get_mut(&seq).map_or(1, |open| {
@@ -100,12 +103,12 @@ impl<F: StorageFile> Ledger<F> {
         })
     }
 
-    /// Takes a message back; false when it is not in flight.
+    /// Gives a message back. False when it is not in flight.
     pub(crate) fn give_back(&mut self, seq: u64) -> bool {
         self.open.contains_key(&seq) && self.returned.insert(seq)
     }
 
-    /// The message is done. False when it is not open.
+    /// Makes an open message done. False when it is not open.
     pub(crate) fn finish(&mut self, seq: u64) -> bool {
         if self.open.remove(&seq).is_none() {
             return false;
@@ -115,7 +118,7 @@ impl<F: StorageFile> Ledger<F> {
         true
     }
 
-    /// These numbers, none of them open, are done.
+    /// Makes numbers done of which none is open. Before the lowest open message nothing is kept.
     pub(crate) fn note_done(&mut self, first: u64, last: u64) {
         let stays = self.open.first_key_value().is_some_and(|(lowest, _)| *lowest < first);
         if stays {
@@ -128,8 +131,8 @@ impl<F: StorageFile> Ledger<F> {
         self.done.contains(seq)
     }
 
-    /// Those of the numbers given back that lie in the gap which begins at the lowest of them: they
-    /// will never come. Told as one gap as far as they follow each other.
+    /// The messages that were given back are lost in `gap`, which begins at the lowest of them:
+    /// makes them done, and returns the gap to tell, as far as their numbers follow each other.
     pub(crate) fn lose_returned(&mut self, gap: &Gap) -> Gap {
         let mut last = gap.first;
         while last < gap.last && self.returned.contains(&(last + 1)) {
@@ -141,72 +144,74 @@ impl<F: StorageFile> Ledger<F> {
         Gap { last, ..*gap }
     }
 
-    /// The pieces of a gap that the consumer has not dealt with.
+    /// The pieces of a gap that are not done, so not told yet.
     pub(crate) fn untold_of(&self, gap: Gap) -> Vec<Gap> {
-        let pieces = self.done.gaps_within(gap.first, gap.last).into_iter();
+        let pieces = self.done.not_in(gap.first, gap.last).into_iter();
         pieces.map(|(first, last)| Gap { first, last, cause: gap.cause }).collect()
     }
 
-    /// A piece of a gap was told, and more of it is left: the place stays before it, and the piece
-    /// is remembered.
+    /// Makes a piece of a gap done that was told, while more of the gap is left: the place stays
+    /// before the gap.
     pub(crate) fn note_piece_told(&mut self, piece: &Gap) {
         self.done.insert(piece.first, piece.last);
         self.changed = true;
     }
 
-    /// Numbers done within `from .. to`, with `weigh` applied to each range.
+    /// The sum of `weigh` over the done ranges, cut to `from .. to`.
     pub(crate) fn done_within(&self, from: u64, to: u64, weigh: impl Fn(u64, u64) -> u64) -> u64 {
         let ranges =
             self.done.0.iter().map(|(first, last)| ((*first).max(from), (last + 1).min(to)));
         ranges.filter(|(first, end)| first < end).map(|(first, end)| weigh(first, end)).sum()
     }
 
+    /// The done ranges.
     pub(crate) fn ranges(&self) -> Vec<(u64, u64)> {
         self.done.0.iter().map(|(first, last)| (*first, *last)).collect()
     }
 
-    /// Calls off all deliveries and forgets what is done; what was stored of it is cleared.
+    /// Calls off all deliveries and forgets what is done. The caller has cleared the stored ranges.
     pub(crate) fn clear(&mut self) {
         self.epoch += 1;
         self.open.clear();
         self.returned.clear();
         self.done.0.clear();
         self.again.let_go();
-        if let Some(slot) = &mut self.slot {
-            slot.cleared();
+        if let Some(row) = &mut self.acks_row {
+            row.cleared();
         }
         self.changed = false;
     }
 
-    /// Forgets what lies before the place. True when the rest is not what is stored.
+    /// Forgets what lies before `place`. True when the rest differs from what is stored.
     pub(crate) fn forget_before(&mut self, place: Spot) -> bool {
         self.done.forget_before(place.seq);
         self.changed
     }
 
-    /// Stores what is done beyond the `place` that is stored. `make_room` is asked for a row when
+    /// Stores the done ranges beyond `place`, the stored place. Asks `make_row` for a row when
     /// there is none.
-    pub(crate) fn store(&mut self, place: Spot, make_room: impl FnOnce() -> Option<AcksRow<F>>) {
-        if self.slot.is_none() && self.refused == 0 {
-            self.slot = make_room();
+    pub(crate) fn store(&mut self, place: Spot, make_row: impl FnOnce() -> Option<AcksRow<F>>) {
+        if self.acks_row.is_none() && self.refused == 0 {
+            self.acks_row = make_row();
         }
-        match &mut self.slot {
-            Some(slot) => {
-                slot.store(place.seq, self.done.0.iter().map(|(first, last)| (*first, *last)));
+        match &mut self.acks_row {
+            Some(row) => {
+                row.store(place.seq, self.done.0.iter().map(|(first, last)| (*first, *last)));
                 self.changed = false;
             }
-            // Remembered in memory alone. Asked again now and then: space may have been given back.
+            // The ranges stay in memory alone. Every 1024th change asks for a row again: space may
+            // have been given back.
             None => self.refused = (self.refused + 1) % 1024,
         }
     }
 
-    /// What is done was taken over from elsewhere and is not stored yet.
+    /// The done ranges were taken over from another consumer and are not stored yet.
     pub(crate) fn mark_changed(&mut self) {
         self.changed = true;
     }
 }
 
-/// Ranges of numbers, apart from each other.
+/// Ranges of numbers, first to last. No two overlap or touch.
 #[derive(Debug, Default)]
 struct Ranges(BTreeMap<u64, u64>);
 
@@ -223,7 +228,7 @@ impl Ranges {
         self.range_of(seq).is_some()
     }
 
-    /// Adds a range; it may overlap others.
+    /// Adds a range, which may overlap others.
     fn insert(&mut self, mut first: u64, mut last: u64) {
         if let Some((before, end)) = self.range_of(first.saturating_sub(1)) {
             first = before;
@@ -252,20 +257,20 @@ impl Ranges {
     }
 
     /// The parts of `first ..= last` that are in no range.
-    fn gaps_within(&self, first: u64, last: u64) -> Vec<(u64, u64)> {
-        let mut gaps = Vec::new();
+    fn not_in(&self, first: u64, last: u64) -> Vec<(u64, u64)> {
+        let mut parts = Vec::new();
         let mut from = first;
         let start = self.range_of(first).map_or(first, |(start, _)| start);
         for (begin, end) in self.0.range(start..=last) {
             if *begin > from {
-                gaps.push((from, begin - 1));
+                parts.push((from, begin - 1));
             }
             from = from.max(end + 1);
         }
         if from <= last {
-            gaps.push((from, last));
+            parts.push((from, last));
         }
-        gaps
+        parts
     }
 }
 
@@ -276,12 +281,12 @@ mod tests {
 
     #[test]
     fn ranges_are_the_numbers_that_were_put_in() {
-        let mut progress = 1u64;
+        let mut state = 1u64;
         let mut random = |bound: u64| {
-            progress = progress
+            state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
-            (progress >> 33) % bound
+            (state >> 33) % bound
         };
         for _ in 0..200 {
             let (mut ranges, mut numbers) = (Ranges::default(), BTreeSet::new());
@@ -304,11 +309,11 @@ mod tests {
                     .zip(ranges.0.iter().skip(1))
                     .all(|((_, end), (begin, _))| end + 1 < *begin);
                 assert!(apart, "{:?}", ranges.0);
-                let gaps: BTreeSet<u64> =
-                    ranges.gaps_within(20, 70).into_iter().flat_map(|(a, b)| a..=b).collect();
+                let between: BTreeSet<u64> =
+                    ranges.not_in(20, 70).into_iter().flat_map(|(a, b)| a..=b).collect();
                 let wanted: BTreeSet<u64> =
                     (20..=70).filter(|number| !numbers.contains(number)).collect();
-                assert_eq!(gaps, wanted);
+                assert_eq!(between, wanted);
             }
         }
     }

@@ -1,5 +1,5 @@
-//! One consumer: its place, the quick way to its next message, the slow way with deliveries, and
-//! the ledger of those.
+//! One consumer: its place, the quick way to its next message (`standing`), the long way with
+//! deliveries or a descriptor (`slow`), and the ledger of its deliveries.
 
 pub(crate) mod ledger;
 pub(crate) mod slow;

@@ -1,12 +1,11 @@
 //! Reading the long way: for a consumer with deliveries or with a descriptor.
 //!
-//! What comes next is the oldest message that was given back, and then the next one at the cursor
-//! that is not done. Taking a message is receiving and acknowledging it at once.
+//! The next message is the oldest one that was given back, or else the next one at the cursor that
+//! is not done. Taking a message is receiving and acknowledging it at once.
 //!
-//! A gap is told by the read that meets it, and by no other: what is not told of it at once (the
-//! rest of one that was told in part before, one behind messages that go to a batch) the cursor
-//! stays in front of, and so does the stored place. The next read meets it again, also after a
-//! close or a kill.
+//! The read that meets a gap tells it. When it cannot tell all of it (part was told before, or the
+//! gap lies behind messages of a batch), the cursor and the stored place stay in front of the gap.
+//! The next read meets it again, also after a close or a kill.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,18 +23,18 @@ use crate::threads::ready::Ready;
 enum Found {
     /// At the cursor.
     Ahead(Record),
-    /// Among those given back, by the ledger's own cursor.
+    /// At the ledger's own cursor, which reads messages that were given back.
     Again(Record),
 }
 
-/// What became of the oldest message that was given back.
+/// The oldest message that was given back, read again.
 enum Returned {
     Found(Record),
-    /// It is gone meanwhile, with those that follow in the gap.
+    /// The message is gone, with those that follow in the gap.
     Lost(Gap),
 }
 
-/// What a call has dealt with.
+/// What a call has done, to be counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Done {
     Nothing,
@@ -46,8 +45,8 @@ enum Done {
 }
 
 impl<S: Storage> Standing<S> {
-    /// As [`step`](Self::step), the consumer's lock held. What was delivered and not `took` stays
-    /// where it is.
+    /// As [`step`](Self::step), the long way. The caller holds the consumer's lock. A message that
+    /// `delivery` did not take stays where it is.
     #[cold]
     #[inline(never)]
     pub(crate) fn step_specially<D: Deliver<S>>(
@@ -57,8 +56,8 @@ impl<S: Storage> Standing<S> {
         what: Read,
         mut delivery: D,
     ) -> (Step<D::Delivered>, Handed) {
-        // Before anything is changed or stored: the row of a consumer that was removed may be
-        // another one's by now.
+        // Checked before anything is stored: the index row of a removed consumer may belong to
+        // another one by now.
         if let Err(error) = progress.check(core, self) {
             return (
                 Step { outcome: Err(error.into()), crossed: false, moved: false },
@@ -82,7 +81,7 @@ impl<S: Storage> Standing<S> {
             let (Found::Ahead(record) | Found::Again(record)) = &found;
             let delivered = match delivery.deliver(cursor, record) {
                 Ok(Some(delivered)) => delivered,
-                // To be looked for again.
+                // The record is looked for again.
                 Ok(None) => continue,
                 Err(error) => break Err(error),
             };
@@ -126,7 +125,9 @@ impl<S: Storage> Standing<S> {
         (Step { outcome, crossed, moved }, handed)
     }
 
-    /// Stores what has changed, and counts what is done. True when the place left a segment behind.
+    /// Stores the place and the done ranges where they changed, and counts `done`. `before` is the
+    /// end of the segment that the lowest open message began in. True when the cursor or the place
+    /// left a segment behind.
     fn store_progress(
         &self,
         progress: &mut Progress<S>,
@@ -160,11 +161,11 @@ impl<S: Storage> Standing<S> {
         }
         self.count_in_flight(progress);
         progress.note_ready(core);
-        // Both are looked at: the flag must not be left standing.
+        // No `||`: the cursor's flag must be taken in any case.
         progress.cursor.take_crossed() | before.is_some_and(|end| spot.position >= end)
     }
 
-    /// Hands the next message out.
+    /// Hands the next message out, to be acknowledged.
     pub(crate) fn receive<D: Deliver<S>>(
         &self,
         core: &Core<S>,
@@ -181,7 +182,7 @@ impl<S: Storage> Standing<S> {
         self.step_specially(&mut progress, core, Read::Receive, delivery)
     }
 
-    /// The ledger, which comes into being with these ranges done.
+    /// The ledger. The first call makes it, with the numbers in `done` done.
     fn ledger<'a>(
         &self,
         progress: &'a mut Progress<S>,
@@ -192,15 +193,15 @@ impl<S: Storage> Standing<S> {
         progress.ledger.get_or_insert_with(|| Box::new(Ledger::new(done, None)))
     }
 
-    /// Begins with what another consumer has done.
+    /// Takes over the ranges that another consumer has done.
     pub(crate) fn adopt(&self, core: &Core<S>, done: &[(u64, u64)]) {
         let mut progress = self.progress.lock();
         self.ledger(&mut progress, done).mark_changed();
         self.store_progress(&mut progress, core, None, Done::Nothing);
     }
 
-    /// A delivery was acknowledged. Says whether a segment was left behind; `None` when nothing
-    /// came of it.
+    /// Acknowledges a delivery. Returns whether the place left a segment behind; `None` when the
+    /// delivery was called off or is done already.
     pub(crate) fn acknowledge(
         &self,
         core: &Core<S>,
@@ -224,7 +225,7 @@ impl<S: Storage> Standing<S> {
         Ok(Some(self.store_progress(progress, core, before, Done::Message)))
     }
 
-    /// A delivery was given back. True when the message comes again.
+    /// Gives a delivery back. True when the message will come again.
     pub(crate) fn give_back(&self, core: &Core<S>, seq: u64, handed: Handed) -> bool {
         let mut progress = self.progress.lock();
         let progress = &mut *progress;
@@ -254,12 +255,12 @@ impl<S: Storage> Standing<S> {
         Ok(())
     }
 
-    /// Asked without the lock.
+    /// How many messages are in flight, read without the lock.
     pub(crate) fn in_flight(&self, core: &Core<S>) -> u64 {
         if core.forked() { 0 } else { self.in_flight.load(Ordering::Relaxed) }
     }
 
-    /// For those who ask without the lock.
+    /// Publishes how many messages are in flight.
     pub(crate) fn count_in_flight(&self, progress: &Progress<S>) {
         let in_flight = progress.ledger.as_ref().map_or(0, |ledger| ledger.in_flight() as u64);
         self.in_flight.store(in_flight, Ordering::Relaxed);
@@ -274,7 +275,8 @@ impl<S: Storage> Standing<S> {
         if !self.has_ledger.load(Ordering::Acquire) {
             return core.len_from(Some(self.seq()));
         }
-        // The thread that fills a message in place may not wait for a reader, who may wait for it.
+        // A thread that fills a message in place must not wait for a reader: the reader may wait
+        // for it.
         let progress =
             if core.is_filling() { self.progress.try_lock() } else { Some(self.progress.lock()) };
         match progress {
@@ -285,7 +287,7 @@ impl<S: Storage> Standing<S> {
         }
     }
 
-    /// Keeps the descriptor's word from now on.
+    /// Keeps the descriptor up to date from now on.
     pub(crate) fn set_ready(&self, core: &Core<S>, ready: Arc<Ready>) {
         let _ = self.ready.set(Arc::clone(&ready));
         let mut progress = self.progress.lock();
@@ -296,7 +298,8 @@ impl<S: Storage> Standing<S> {
 }
 
 impl<S: Storage> Progress<S> {
-    /// Messages beyond the place that are done, those left out that are not counted as held.
+    /// How many messages beyond the place are done. Missing numbers do not count, as they are not
+    /// counted as held.
     pub(crate) fn done_beyond(&self, core: &Core<S>) -> u64 {
         let place = self.stored.seq.max(core.oldest_seq.load(Ordering::Acquire));
         let weigh = |from, to| (to - from) - core.gaps.known_missing(from, to);
@@ -304,8 +307,8 @@ impl<S: Storage> Progress<S> {
     }
 }
 
-/// What comes next. A gap is told when it is met, unless the caller has something to hand over
-/// first.
+/// The next message; `None` when there is none, or no allowance. A gap is told when it is met,
+/// unless the caller has messages to hand over first ([`Read::TakeMore`]).
 fn find_specially<S: Storage>(
     progress: &mut Progress<S>,
     core: &Core<S>,

@@ -1,8 +1,7 @@
 //! A consumer's standing in the queue: its cursor and its stored place, under its own lock.
 //!
-//! As long as nothing else is asked of it, the place follows the cursor. A consumer with deliveries
-//! has a [`Ledger`] besides, and its place stays behind what is not acknowledged: see
-//! `deliveries.rs` for how such a one reads.
+//! A plain consumer's place follows its cursor. A consumer with deliveries has a [`Ledger`] too,
+//! and its place stays at the lowest message that is not acknowledged: `slow.rs` has its reads.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -23,80 +22,91 @@ use crate::threads::ready::Ready;
 /// What a read does with the message it finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Read {
-    /// Looks at it.
+    /// Delivers it; it stays.
     Look,
-    /// Takes it.
+    /// Delivers it and steps over it.
     Take,
-    /// Takes it, to be handed over with others that were taken before it: stops in front of a gap
-    /// as at the end of the queue, and a later read tells of it.
+    /// As `Take`, for a batch that has messages already: stops in front of a gap as at the end of
+    /// the queue. A later read tells the gap.
     TakeMore,
-    /// Steps over it, unseen.
+    /// Steps over it without reading its payload.
     Skip,
-    /// Takes it, to be acknowledged.
+    /// Hands it out, to be acknowledged.
     Receive,
 }
 
-/// What a delivery needs to know of its being handed out.
+/// What a delivery must remember of the read that handed it out.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Handed {
+    /// How often its message was handed out.
     pub(crate) attempts: u32,
+    /// The ledger's epoch: a seek begins another.
     pub(crate) epoch: u64,
 }
 
-/// Hands the message that was found over to whoever reads. (Closures cannot be made to be compiled
-/// into the quick way.)
+/// Hands the message that a read found to its caller. (A trait, for a closure cannot be forced
+/// inline into the quick way.)
 pub(crate) trait Deliver<S: Storage> {
     type Delivered;
 
-    /// `None` when the payload was not checked and does not hold what was written, or when this
-    /// would rather know: it is looked for again, and checked.
+    /// Delivers the record at the cursor. `None` when its unchecked payload turns out damaged, or
+    /// must be checked first: the read looks for the record again, checked.
     fn deliver(
         &mut self,
         cursor: &mut Cursor<S::File>,
         record: &Record,
     ) -> Result<Option<Self::Delivered>, Box<Error>>;
 
-    /// Whether the message was handed over. One that was not stays where it is, whatever the read.
+    /// Whether the caller got the message. If not, no read steps over it.
     #[inline(always)]
     fn took(_: &Self::Delivered) -> bool {
         true
     }
 }
 
-/// The outcome of a read, and what the caller has to follow up.
+/// The outcome of a read, and what the engine has to do next.
 #[derive(Debug)]
 pub(crate) struct Step<R> {
     pub(crate) outcome: Result<Option<R>, Box<Error>>,
-    /// A segment was left behind: it may be given back.
+    /// A segment was left behind and may be given back, or the cursor wants a window or a
+    /// descriptor.
     pub(crate) crossed: bool,
     /// The place moved over a message.
     pub(crate) moved: bool,
 }
 
+/// A consumer's data under its lock.
 #[derive(Debug)]
 pub(crate) struct Progress<S: Storage> {
     pub(crate) cursor: Cursor<S::File>,
-    slot: PlaceRow<S::File>,
+    /// Where the index stores the place.
+    place_row: PlaceRow<S::File>,
+    /// The place as last stored.
     pub(crate) stored: Spot,
-    /// There is one of the things below: reading takes the long way.
+    /// Reads take the long way: there is a ledger or a descriptor, or the consumer was removed, or
+    /// the run has ended.
     pub(crate) special: bool,
     pub(crate) removed: bool,
+    /// `None` until the consumer has deliveries or a limit on them.
     pub(crate) ledger: Option<Box<Ledger<S::File>>>,
     pub(crate) ready: Option<Arc<Ready>>,
 }
 
+/// One consumer as the engine has it.
 #[derive(Debug)]
 pub(crate) struct Standing<S: Storage> {
     name: String,
+    /// The number of its row in the index.
     pub(crate) row: u32,
     pub(crate) cell: Arc<PlaceCell>,
     /// There is a ledger: the number of messages does not follow from the place alone.
     pub(crate) has_ledger: AtomicBool,
-    /// Messages handed out, neither acknowledged nor given back. Stored under the consumer's lock.
+    /// How many messages are handed out, neither acknowledged nor given back. Stored under the
+    /// consumer's lock.
     pub(crate) in_flight: AtomicU64,
-    /// Moves it had made when another consumer last looked for one that only stands there.
-    looked_at: AtomicU64,
-    /// The descriptor that was asked for; the state has it too.
+    /// Its moves when another consumer last looked for an idle one.
+    moves_seen: AtomicU64,
+    /// The descriptor, once it was asked for. `progress` has it too.
     pub(crate) ready: OnceLock<Arc<Ready>>,
     pub(crate) progress: Padded<Mutex<Progress<S>>>,
 }
@@ -106,7 +116,7 @@ impl<S: Storage> Standing<S> {
         name: &str,
         row: u32,
         spot: Spot,
-        slot: PlaceRow<S::File>,
+        place_row: PlaceRow<S::File>,
         cell: Arc<PlaceCell>,
         ledger: Option<Ledger<S::File>>,
     ) -> Standing<S> {
@@ -116,11 +126,11 @@ impl<S: Storage> Standing<S> {
             cell,
             has_ledger: AtomicBool::new(ledger.is_some()),
             in_flight: AtomicU64::new(0),
-            looked_at: AtomicU64::new(u64::MAX),
+            moves_seen: AtomicU64::new(u64::MAX),
             ready: OnceLock::new(),
             progress: Padded::new(Mutex::new(Progress {
                 cursor: Cursor::new(spot),
-                slot,
+                place_row,
                 stored: spot,
                 special: ledger.is_some(),
                 removed: false,
@@ -134,19 +144,20 @@ impl<S: Storage> Standing<S> {
         &self.name
     }
 
+    /// The error that says that this consumer does not exist.
     #[cold]
     pub(crate) fn unknown(&self, core: &Core<S>) -> Error {
         Error::no_consumer(core.storage.path(), &self.name)
     }
 
-    /// The place as last stored.
+    /// The number of the stored place.
     pub(crate) fn seq(&self) -> u64 {
         self.cell.seq.load(Ordering::Acquire)
     }
 
-    /// Finds the next message and hands it to `delivery`; then steps over it if that is what is
-    /// wanted and it succeeded. With [`Check::Later`] its payload was not checked then, unless the
-    /// cursor says so.
+    /// Finds the next message and hands it to `delivery`. Unless `what` is [`Read::Look`], steps
+    /// over a message that `delivery` took. With [`Check::Later`], `delivery` gets a payload that
+    /// may not be checked yet.
     #[inline(always)]
     pub(crate) fn step<D: Deliver<S>>(
         &self,
@@ -164,14 +175,14 @@ impl<S: Storage> Standing<S> {
             return self.step_specially(progress, core, what, delivery).0;
         }
         let mut moved = false;
-        // No closure: it would be compiled on its own, and hand its result over through memory.
+        // No closure: compiled on its own, it would return its result through memory.
         let outcome = 'outcome: {
             loop {
                 let record = match progress.cursor.meet(core, check) {
                     Ok(Some(record)) => record,
                     Ok(None) => break 'outcome Ok(None),
                     Err(error) if what == Read::TakeMore && matches!(*error, Error::Gap(_)) => {
-                        // It is met again where the cursor was: at the place.
+                        // The next read meets the gap again: back to the place.
                         progress.cursor.move_to(progress.stored);
                         break 'outcome Ok(None);
                     }
@@ -206,22 +217,22 @@ impl<S: Storage> Standing<S> {
         Step { outcome, crossed: progress.cursor.take_crossed(), moved }
     }
 
-    /// Runs `look` under the lock, so that nothing it looks at is given back meanwhile.
+    /// Runs `look` under the lock: no segment from the place on is given back meanwhile.
     pub(crate) fn with_progress<R>(&self, look: impl FnOnce(&Progress<S>) -> R) -> R {
         look(&self.progress.lock())
     }
 
-    /// Goes to another place; what is in flight is called off.
+    /// Moves the consumer to `spot`, and calls off its deliveries.
     pub(crate) fn move_to(&self, core: &Core<S>, spot: Spot) -> Result<()> {
         core.check_readable()?;
         let mut progress = self.progress.lock();
         progress.check(core, self)?;
-        // Before the place moves: the ranges that are done, of this run or of one before it, must
-        // not be believed of what comes again.
+        // Before the place moves: messages that come again must not count as done by ranges that
+        // this run or an earlier one stored.
         if let Err(error) = core.index.clear_acks(self.row, AcksRowIs::Kept) {
             let place = progress.stored;
             if let Some(ledger) = &mut progress.ledger {
-                // The place stays, and what was acknowledged behind it.
+                // The place stays; the acknowledgements beyond it are stored again.
                 ledger.store(place, || None);
             }
             return Err(error);
@@ -237,31 +248,31 @@ impl<S: Storage> Standing<S> {
         Ok(())
     }
 
-    /// Lets go of what is mapped and open for it when its segment is no longer part of the queue,
-    /// unless the consumer is busy.
+    /// Lets go of the segment and view when the segment is no longer part of the queue. Leaves a
+    /// busy consumer alone.
     pub(crate) fn let_go_if_drained(&self, core: &Core<S>) {
         if let Some(mut progress) = self.progress.try_lock() {
             progress.let_go_if_drained(core);
         }
     }
 
-    /// As [`let_go_if_drained`](Self::let_go_if_drained), and waits for a consumer that is busy.
+    /// As [`let_go_if_drained`](Self::let_go_if_drained), but waits for a busy consumer.
     pub(crate) fn wait_and_let_go_if_drained(&self, core: &Core<S>) {
         self.progress.lock().let_go_if_drained(core);
     }
 
-    /// Lets go of the window when it has not moved since this was last asked of it. Never waits for
-    /// a consumer that is busy.
+    /// Lets go of segment and view when the consumer has not moved since the last call. Leaves a
+    /// busy consumer alone.
     pub(crate) fn let_go_if_idle(&self) {
         let moves = self.cell.moves.load(Ordering::Acquire);
-        if self.looked_at.swap(moves, Ordering::AcqRel) == moves
+        if self.moves_seen.swap(moves, Ordering::AcqRel) == moves
             && let Some(mut progress) = self.progress.try_lock()
         {
             progress.cursor.let_go();
         }
     }
 
-    /// Lets go of all that is open for it. Never waits for a consumer that is busy.
+    /// Lets go of the segments and views of both cursors. Leaves a busy consumer alone.
     pub(crate) fn let_go(&self) {
         if let Some(mut progress) = self.progress.try_lock() {
             progress.cursor.let_go();
@@ -271,15 +282,15 @@ impl<S: Storage> Standing<S> {
         }
     }
 
-    /// Others may have let go of a window meanwhile.
+    /// Other consumers may have let go of a window: the next read asks for a better one.
     pub(crate) fn reconsider_window(&self) {
         self.progress.lock().cursor.reconsider_window();
     }
 
-    /// Lets go of everything, at the end of a run. Whoever waits on its descriptor learns of it.
+    /// Lets go of everything, at the end of a run. Makes the descriptor readable.
     pub(crate) fn end_run(&self, core: &Core<S>) {
         let mut progress = self.progress.lock();
-        // Whoever found the queue open and then waited for the lock looks once more.
+        // A read that found the queue open and then waited for this lock checks once more.
         progress.special = true;
         progress.cursor.let_go();
         if let Some(ledger) = &mut progress.ledger {
@@ -288,8 +299,8 @@ impl<S: Storage> Standing<S> {
         progress.note_ready(core);
     }
 
-    /// Takes the consumer out of the queue: its place holds nothing back any more. After an error
-    /// it is gone all the same.
+    /// Takes the consumer out of the queue: its place keeps no segment any more. After an error it
+    /// is gone all the same.
     pub(crate) fn remove(&self, core: &Core<S>) -> Result<()> {
         {
             let mut progress = self.progress.lock();
@@ -309,7 +320,7 @@ impl<S: Storage> Standing<S> {
     }
 }
 
-/// The gap that a read tells of.
+/// The gap that a read tells.
 #[inline]
 pub(crate) fn told<R>(outcome: &Result<Option<R>, Box<Error>>) -> Option<Gap> {
     match outcome {
@@ -322,7 +333,7 @@ pub(crate) fn told<R>(outcome: &Result<Option<R>, Box<Error>>) -> Option<Gap> {
 }
 
 impl<S: Storage> Progress<S> {
-    /// Lets go of what is mapped and open when its segment is no longer part of the queue.
+    /// Lets go of segment and view when the segment is no longer part of the queue.
     fn let_go_if_drained(&mut self, core: &Core<S>) {
         if let Some(life) = self.cursor.segment_life()
             && !core.segments.list().live.iter().any(|row| row.header.life == life)
@@ -331,24 +342,23 @@ impl<S: Storage> Progress<S> {
         }
     }
 
-    /// Publishes the place: in the index for the next opening, in the cell for everybody in this
-    /// one.
+    /// Stores the place: in the index for the next opening, in the cell for this run's threads.
     #[inline(always)]
     pub(crate) fn store(&mut self, cell: &PlaceCell, spot: Spot) {
-        self.slot.store(spot.position, spot.seq);
+        self.place_row.store(spot.position, spot.seq);
         self.stored = spot;
         cell.seq.store(spot.seq, Ordering::Release);
         cell.position.store(spot.position, Ordering::Release);
     }
 
-    /// Refuses a read or a change of the place: what is stored in the files is no longer this
-    /// consumer's to change.
+    /// An error when the consumer was removed or the queue is closed: its row in the index may then
+    /// belong to another one.
     pub(crate) fn check(&self, core: &Core<S>, standing: &Standing<S>) -> Result<()> {
         core.check_readable()?;
         if self.removed { Err(standing.unknown(core)) } else { Ok(()) }
     }
 
-    /// Whether a read that needs no allowance has something to tell.
+    /// Whether a read that needs no allowance would return a message, a gap or an error.
     pub(crate) fn has_waiting(&self, core: &Core<S>) -> bool {
         let spot = self.cursor.spot();
         self.is_over(core)
@@ -358,7 +368,7 @@ impl<S: Storage> Progress<S> {
             || self.ledger.as_ref().is_some_and(|ledger| ledger.first_returned().is_some())
     }
 
-    /// Whether any read has something to tell.
+    /// Whether every kind of read would, one that needs an allowance too.
     pub(crate) fn has_news(&self, core: &Core<S>) -> bool {
         self.is_over(core)
             || self.ledger.as_ref().is_none_or(|ledger| ledger.may_hand_out())
@@ -370,7 +380,8 @@ impl<S: Storage> Progress<S> {
         self.removed || core.check_readable().is_err()
     }
 
-    /// Sets the descriptor, if there is one, to what it should tell.
+    /// Makes the descriptor, if there is one, readable or not, as [`has_news`](Self::has_news)
+    /// says.
     #[inline]
     pub(crate) fn note_ready(&self, core: &Core<S>) {
         if let Some(ready) = &self.ready {

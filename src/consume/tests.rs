@@ -1,4 +1,4 @@
-//! One consumer: its stored place, its ledger and its cursor say the same after every step.
+//! One consumer: its stored place, its ledger and its cursor agree after every step.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -46,12 +46,12 @@ impl Bench {
         (0..10).map(|number| self.receive().filter(|(seq, _)| *seq == number).unwrap().1).collect()
     }
 
-    /// What the index says of the consumer, as the next opening reads it.
+    /// The consumer in the index, as the next opening reads it.
     fn in_index(&self) -> ConsumerRow {
         in_index(&self.storage).unwrap()
     }
 
-    /// The number at which the consumer stands, which everybody is told alike.
+    /// The number at which the consumer stands: `stored`, the cell and the index agree.
     fn place(&self) -> u64 {
         let stored = self.standing.with_progress(|progress| progress.stored);
         let row = self.in_index();
@@ -66,7 +66,7 @@ impl Bench {
     fn done(&self) -> Vec<(u64, u64)> {
         let ledger =
             self.standing.with_progress(|progress| progress.ledger.as_ref().unwrap().ranges());
-        // A power cut may leave an older place: what lies between is stated too.
+        // A power cut may leave an older place: the numbers from there on are stored as done too.
         let mut acks = self.in_index().acks;
         let place = self.place();
         acks.retain(|(_, last)| *last >= place);
@@ -147,7 +147,7 @@ fn an_acknowledgement_counts_once() {
         (taken(), bench.standing.in_flight(&bench.engine.core), bench.done()),
         (1, 9, vec![(4, 4)])
     );
-    // One that was not handed out.
+    // A message that was not handed out.
     assert!(bench.standing.acknowledge(&bench.engine.core, 77, handed[0]).unwrap().is_none());
     assert_eq!(taken(), 1);
 }
@@ -195,7 +195,7 @@ fn a_seek_calls_off_what_is_in_flight_and_forgets_what_is_done() {
     assert_eq!(in_index(&bench.storage.power_cut_losing_all()).map(|row| row.acks), Some(vec![]));
     let again: Vec<u64> = std::iter::from_fn(|| bench.receive().map(|(seq, _)| seq)).collect();
     assert_eq!(again, (3..10).collect::<Vec<_>>());
-    // Who has one of the deliveries before speaks of none of these.
+    // A delivery of an earlier epoch changes none of these.
     bench.engine.ack(&bench.standing, 3, handed[3]).unwrap();
     assert!(!bench.standing.give_back(&bench.engine.core, 4, handed[4]));
     assert_eq!((bench.place(), bench.standing.in_flight(&bench.engine.core)), (3, 7));
