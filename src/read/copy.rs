@@ -1,20 +1,20 @@
-//! Handing over a record's payload as a copy: from the view, or from the scratch.
+//! Copies a record's payload to the caller, from the view or from the scratch.
 
 use super::{Cursor, Record};
 use crate::storage::StorageFile;
 
-/// What the reader does with a record after its payload was copied.
+/// What a read does after it copied a record's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// It stays at the record, which may be read again.
+    /// Stays at the record, which may be read again.
     Stays,
-    /// It steps over the record.
+    /// Steps over the record.
     StepsOver,
 }
 
 impl<F: StorageFile> Cursor<F> {
-    /// Replaces the bytes of `out` by the payload of the record. False when the payload is not
-    /// what was written: then `out` is empty, and the record is to be looked for again, checked.
+    /// Replaces the content of `out` by the record's payload. False when the payload is not what
+    /// was written: `out` is empty then, and the caller looks for the record again, checked.
     #[inline(always)]
     pub(crate) fn copy_to(&mut self, record: &Record, then: Then, out: &mut Vec<u8>) -> bool {
         let (Some(offset), Some(window)) = (record.in_window, self.view.window()) else {
@@ -24,7 +24,7 @@ impl<F: StorageFile> Cursor<F> {
         let len = record.len as usize;
         if self.verified {
             window.append_to(offset, len, out);
-        } else if window.append_checked(offset, len, record.begins, out) == record.ends {
+        } else if window.append_checked(offset, len, record.crc_before, out) == record.crc_after {
             self.verified = true;
         } else {
             out.clear();
@@ -41,7 +41,7 @@ impl<F: StorageFile> Cursor<F> {
         }
     }
 
-    /// Copies the record's payload into `out`, which is as long as it. False as for
+    /// Copies the record's payload into `out`, which has its length. False as for
     /// [`copy_to`](Self::copy_to).
     #[cfg(feature = "capi")]
     #[inline(always)]
@@ -52,7 +52,8 @@ impl<F: StorageFile> Cursor<F> {
         if self.verified {
             window.copy_out(offset, out);
         } else {
-            self.verified = window.copy_out_checked(offset, out, record.begins) == record.ends;
+            self.verified =
+                window.copy_out_checked(offset, out, record.crc_before) == record.crc_after;
         }
         self.verified
     }
@@ -63,7 +64,8 @@ impl<F: StorageFile> Cursor<F> {
         self.scratch.copy_into(record.seq, out)
     }
 
-    /// The payload of a record in several pieces, on its own; `None` when it was given away before.
+    /// The payload that was gathered for the record, without a copy. `None` when a read took it
+    /// before.
     pub(crate) fn take_gathered(&mut self, record: &Record) -> Option<Vec<u8>> {
         self.scratch.take(record.seq)
     }

@@ -1,13 +1,14 @@
-//! Passing over numbers that will never come. Whoever passes over some tells of them: the gap is
+//! Passing over numbers that will never come. Each function here tells the gap it passes over: as
 //! the error of the read that meets it.
 
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::format::{SegmentHeader, Spot};
 use crate::state::Gaps;
 
-/// Moves `spot` to the number `seq`, telling of those between. Where no bytes state their cause,
-/// the marks of what was given up and the gaps that recovery found do; numbers that neither knows
-/// are damaged. Where the cause changes, the rest is told by the next read.
+/// Moves `spot` to the number `seq`, and tells the numbers between as a gap. `stated` is the cause
+/// that a header states for them. Without one, the marks of what was given up or the gaps that
+/// recovery found have the cause; numbers in neither are damaged. When the cause changes within
+/// them, the next read tells the rest.
 pub(super) fn pass_to(
     spot: &mut Spot,
     gaps: &Gaps,
@@ -25,12 +26,12 @@ pub(super) fn pass_to(
     Err(Error::Gap(gap))
 }
 
-/// Moves `spot` to the first number of a segment. The numbers before it were lost with what was
-/// before them, or the segment itself states that they were never to come.
+/// Moves `spot` to the first number of a segment. The numbers between were lost with the segments
+/// before, or this segment's header states that they are missing.
 pub(super) fn pass_to_first(spot: &mut Spot, gaps: &Gaps, header: &SegmentHeader) -> Result<()> {
     let stated_from = header.first_seq - header.gap_before;
     if spot.seq < stated_from {
-        // The next read meets the rest, still before the segment.
+        // The next read meets the rest: `spot` is still before the segment.
         return pass_to(spot, gaps, stated_from, None);
     }
     let reserved_from = header.first_seq - header.reserved;
@@ -40,8 +41,8 @@ pub(super) fn pass_to_first(spot: &mut Spot, gaps: &Gaps, header: &SegmentHeader
     pass_to(spot, gaps, header.first_seq, Some(GapCause::Reserved))
 }
 
-/// Moves `spot` to the end of what is visible: nothing is left between. Where numbers are missing
-/// for more than one cause, the position stays before the end until all are told.
+/// Moves `spot` to `end`, the end of what is visible: no message is left between. When numbers are
+/// missing for more than one cause, the position stays before the end until all are told.
 pub(super) fn pass_to_end(spot: &mut Spot, gaps: &Gaps, end: Spot) -> Result<()> {
     let told = pass_to(spot, gaps, end.seq, None);
     if spot.seq >= end.seq {

@@ -1,5 +1,5 @@
-//! Reading a record by calls, fragment by fragment: it lies in several segments, or where no window
-//! can be had.
+//! Reads a record by calls, fragment by fragment: one that lies in several segments, or where no
+//! window can be had.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::segment::{Lost, Segment};
 use crate::state::State;
 use crate::storage::{Storage, read_full};
 
-/// So much memory stays for the next record that is gathered: a few of the lengths that are common.
+/// The scratch keeps at most this much memory for the next record: a few common lengths.
 const TRIM_ABOVE: usize = 2 << 20;
 
-/// The payload of a record that does not lie in one window.
+/// Where a cursor gathers the payload of a record that does not lie in its window.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     bytes: Vec<u8>,
@@ -25,34 +25,34 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// It is the payload of the record `seq`.
+    /// Whether this is the payload of the record `seq`.
     #[inline(always)]
     pub(super) fn is_of(&self, seq: u64) -> bool {
         self.seq == Some(seq)
     }
 
-    /// It is the payload of no record any more. What it was is overwritten by the next one.
+    /// From now on this is the payload of no record. The next record overwrites its bytes.
     pub(super) fn forget(&mut self) {
         self.seq = None;
     }
 
-    /// Room for a piece of `len` bytes behind the first `at`.
+    /// Room for a piece of `len` bytes at `at`.
     fn piece(&mut self, at: usize, len: usize) -> &mut [u8] {
-        // Bounded by the bytes that the file really has.
+        // Bounded: the caller has seen that the segment has that many bytes allocated.
         if self.bytes.len() < at + len {
             self.bytes.resize(at + len, 0);
         }
         &mut self.bytes[at..at + len]
     }
 
-    /// The first `len` bytes are the payload of the record `seq`.
+    /// From now on the first `len` bytes are the payload of the record `seq`.
     fn complete(&mut self, len: usize, seq: u64) {
         self.bytes.truncate(len);
         self.seq = Some(seq);
     }
 
-    /// Replaces the bytes of `out` by a copy of the payload of `seq`. False when this is another's:
-    /// then `out` is empty.
+    /// Replaces the content of `out` by a copy of the payload of `seq`. False when this is not its
+    /// payload: `out` is empty then.
     pub(super) fn copy_to(&mut self, seq: u64, out: &mut Vec<u8>) -> bool {
         out.clear();
         if !self.is_of(seq) {
@@ -63,7 +63,7 @@ impl Scratch {
         true
     }
 
-    /// As [`copy_to`](Self::copy_to), into as many bytes as the payload has.
+    /// As [`copy_to`](Self::copy_to), into `out`, which has the payload's length.
     #[cfg(feature = "capi")]
     pub(super) fn copy_into(&mut self, seq: u64, out: &mut [u8]) -> bool {
         if !self.is_of(seq) {
@@ -74,7 +74,7 @@ impl Scratch {
         true
     }
 
-    /// As [`copy_to`](Self::copy_to), by exchange of the two buffers: spares the copy.
+    /// As [`copy_to`](Self::copy_to), but exchanges the two buffers, which spares the copy.
     pub(super) fn exchange(&mut self, seq: u64, out: &mut Vec<u8>) -> bool {
         if !self.is_of(seq) {
             out.clear();
@@ -86,7 +86,7 @@ impl Scratch {
         true
     }
 
-    /// The payload of `seq`, with its memory; `None` when this is another's.
+    /// The payload of `seq`, with its memory; `None` when this is not its payload.
     pub(super) fn take(&mut self, seq: u64) -> Option<Vec<u8>> {
         (self.seq.take() == Some(seq)).then(|| std::mem::take(&mut self.bytes))
     }
@@ -96,7 +96,7 @@ impl Scratch {
         self.bytes.capacity()
     }
 
-    /// A long message must not leave its length behind in memory for ever.
+    /// Frees the memory of a long message, which would otherwise stay for ever.
     fn trim(&mut self) {
         if self.bytes.capacity() > TRIM_ABOVE {
             *self = Scratch::default();
@@ -104,8 +104,8 @@ impl Scratch {
     }
 }
 
-/// The record at `spot` of `segment`, all of it below `limit`. With [`Check::Now`] its payload is
-/// checked, and gathered in `scratch`. `None` when the record is damaged.
+/// The record at `spot` in `segment`, all of which lies below `limit`. With [`Check::Now`] its
+/// payload is checked and gathered in `scratch`. `None` when the record is damaged.
 pub(super) fn gather<S: Storage>(
     state: &State<S>,
     segment: Arc<Segment<S::File>>,
@@ -134,7 +134,7 @@ pub(super) fn gather<S: Storage>(
         scratch.complete(chain.len as usize, seq);
     }
     let (len, end) = (chain.len, chain.position);
-    Ok(Some(Record { seq, len, in_window: None, end, begins: 0, ends: 0 }))
+    Ok(Some(Record { seq, len, in_window: None, end, crc_before: 0, crc_after: 0 }))
 }
 
 /// The fragments of one record, each bound to the one before it.
@@ -145,15 +145,15 @@ struct Chain<'a, S: Storage> {
     position: u64,
     seq: u64,
     limit: u64,
-    /// Of the fragment before.
+    /// The checksum of the fragment before.
     checksum: u32,
     /// Payload bytes of the fragments so far.
     len: u64,
 }
 
 impl<S: Storage> Chain<'_, S> {
-    /// Steps over the next fragment, which is one of two kinds, and says which. With `into` its
-    /// payload is checked, and put there behind that of the others. `None` when it is damaged.
+    /// Steps over the next fragment and returns its kind, one of `expected`. With `into`, checks
+    /// its payload and appends it there. `None` when the fragment is damaged.
     fn next_fragment(
         &mut self,
         expected: [Kind; 2],
@@ -172,7 +172,7 @@ impl<S: Storage> Chain<'_, S> {
             return Ok(None);
         };
         let decoded = Fragment::decode(words, segment.seed, offset - SEGMENT_HEADER_LEN);
-        let Some((fragment, begins)) = decoded else {
+        let Some((fragment, crc_before)) = decoded else {
             return Ok(None);
         };
         let end = self.position + fragment.total_len();
@@ -183,7 +183,7 @@ impl<S: Storage> Chain<'_, S> {
         if let Some(scratch) = into {
             let piece = scratch.piece(self.len as usize, fragment.len as usize);
             let read = read_full(&segment.file, piece, offset + FRAGMENT_HEADER_LEN).map_err(io)?;
-            let checksum = crc32c(begins ^ self.checksum, piece);
+            let checksum = crc32c(crc_before ^ self.checksum, piece);
             if read < piece.len() || !Fragment::holds(words, checksum) {
                 return Ok(None);
             }
@@ -194,7 +194,7 @@ impl<S: Storage> Chain<'_, S> {
         Ok(Some(fragment.kind))
     }
 
-    /// Goes to the segment behind; false when it is lost, and with it a piece of the record.
+    /// Goes to the next segment. False when it is lost, and with it a piece of the record.
     fn next_segment(&mut self) -> Result<bool> {
         let state = self.state;
         let end = self.segment.header.end();

@@ -4,15 +4,17 @@
 //! the record that was found last. A consumer owns a cursor under its lock; an iterator owns one
 //! that moves ahead of its consumer's.
 //!
-//! The quick way stands in this file: a whole record that lies in the [`View`]. For all else:
+//! The quick way stands in this file: a whole record that lies in the [`View`]. The rest:
 //!
-//! - `search`: what lies at the spot may also be the end of what is visible, the end of a segment,
-//!   padding, a recorded gap, or something that is none of these. Then the bytes are damaged, and
-//!   the cursor goes on at the next intact record: damage costs what it touched.
-//! - `segments`: the segment that is entered, crossed, let go of.
-//! - `gather`: a record in several pieces comes into the [`Scratch`] by calls.
-//! - `gaps`: numbers that are passed over are told.
-//! - `copy`: the payload leaves the cursor.
+//! - `search`: the spot may also be at the end of what is visible, the end of a segment, padding,
+//!   or a recorded gap. Anything else there is damage: the cursor goes on at the next intact
+//!   record, so damage costs no more than the messages it touched.
+//! - `segments`: enters, crosses and lets go of segments.
+//! - `view`: shows a stretch of a segment, mapped or read ahead.
+//! - `gather`: reads a record in several pieces into the [`Scratch`], by calls.
+//! - `gaps`: tells numbers that are passed over.
+//! - `copy`: copies the payload to the caller.
+//! - `pause`: how long a reader waits before it looks again.
 
 mod copy;
 mod gaps;
@@ -47,10 +49,10 @@ pub(crate) struct Record {
     pub(crate) in_window: Option<usize>,
     /// The position behind the record.
     end: u64,
-    /// For a record that lies in the window: the state its payload's checksum continues from ...
-    begins: u32,
-    /// ... and the state in which the checksum has to end.
-    ends: u32,
+    /// The CRC state before the payload, for a record in the window.
+    crc_before: u32,
+    /// The CRC state behind an intact payload, for a record in the window.
+    crc_after: u32,
 }
 
 /// When the payload of a record is checked.
@@ -58,9 +60,9 @@ pub(crate) struct Record {
 pub(crate) enum Check {
     /// When it is found.
     Now,
-    /// By the copy that delivers it, unless it had to be read to be found.
+    /// When a copy delivers it. A payload that must be read to find the record is checked at once.
     Later,
-    /// Nobody reads it.
+    /// Not at all: no caller gets it.
     Never,
 }
 
@@ -68,17 +70,19 @@ pub(crate) enum Check {
 #[derive(Debug)]
 pub(crate) struct Cursor<F> {
     spot: Spot,
-    /// Positions below it are known to be visible.
+    /// Positions below this one are known to be visible.
     limit: u64,
+    /// The segment that is open, if any. It contains the spot, or ends there.
     segment: Option<Arc<Segment<F>>>,
     view: View,
-    /// The record at the spot, as it was found and not stepped over.
+    /// The record at the spot, when it was found before and is remembered.
     found: Option<Record>,
-    /// The payload of the record that was met last was checked. (Not a part of [`Record`], whose
-    /// fields all are words: copying bytes that were just stored as others waits for the store.)
+    /// The payload of the record that was met last was checked. (Not a field of [`Record`]: a byte
+    /// among its words would be stored alone and then copied as part of a word, and that load waits
+    /// for the store.)
     verified: bool,
     scratch: Scratch,
-    /// For the next time that nothing has come yet.
+    /// The wait before the next look for messages.
     pause: Pause,
     /// The engine has something to do: see [`take_crossed`](Self::take_crossed).
     crossed: bool,
@@ -104,12 +108,12 @@ impl<F: StorageFile> Cursor<F> {
         self.spot
     }
 
-    /// The record at the spot, checked; `None` when there is none yet.
+    /// The record at the spot, checked and remembered; `None` when there is none yet.
     pub(crate) fn find<S: Storage<File = F>>(&mut self, core: &Core<S>) -> Result<Option<Record>> {
         self.meet_and_remember(core, Check::Now)
     }
 
-    /// The record at the spot by its header alone.
+    /// As [`find`](Self::find), by the record's header alone.
     pub(crate) fn find_header<S: Storage<File = F>>(
         &mut self,
         core: &Core<S>,
@@ -127,10 +131,10 @@ impl<F: StorageFile> Cursor<F> {
         Ok(met)
     }
 
-    /// The record at the spot, its payload checked as `check` says. To be stepped over or
-    /// remembered.
+    /// The record at the spot, its payload checked as `check` says. The caller steps over it or
+    /// remembers it.
     ///
-    /// The error is boxed: a result that fits registers spares the quick way a detour through
+    /// The error is boxed so that the result fits registers: the quick way stores nothing to
     /// memory.
     #[inline(always)]
     pub(crate) fn meet<S: Storage<File = F>>(
@@ -150,9 +154,8 @@ impl<F: StorageFile> Cursor<F> {
         Ok(if found { self.found } else { None })
     }
 
-    /// Whether the record that was found can be delivered without being looked for again. The
-    /// pieces of one that does not lie in the window are at hand until they are given away; they
-    /// may be gone from the queue since.
+    /// Whether the remembered record can be delivered as it is. A record outside the window is at
+    /// hand while the scratch has its payload, even if its segments are gone meanwhile.
     #[inline(always)]
     fn is_at_hand(&self, record: &Record, check: Check) -> bool {
         match check {
@@ -163,8 +166,8 @@ impl<F: StorageFile> Cursor<F> {
         }
     }
 
-    /// A whole record that lies in the view. Anything else is left to
-    /// [`find_slowly`](Self::find_slowly).
+    /// A whole record that lies in the view; `None` for anything else, which
+    /// [`find_slowly`](Self::find_slowly) deals with.
     #[inline(always)]
     fn find_quickly<S: Storage<File = F>>(
         &mut self,
@@ -183,7 +186,7 @@ impl<F: StorageFile> Cursor<F> {
         Some(record)
     }
 
-    /// Steps over the record that was found.
+    /// Steps over the remembered record.
     pub(crate) fn advance(&mut self) {
         if let Some(record) = self.found {
             self.step_over(&record);
@@ -197,7 +200,7 @@ impl<F: StorageFile> Cursor<F> {
         self.spot = Spot { position: record.end, seq: record.seq + 1 };
         let is_behind = |segment: &Arc<Segment<F>>| segment.header.end() <= record.end;
         if record.in_window.is_none() && self.segment.as_ref().is_some_and(is_behind) {
-            // A record in several pieces: the segments of the first ones are behind.
+            // The record's first pieces lie in the open segment, its last one in another.
             self.cross(record.end);
         }
     }
@@ -210,20 +213,20 @@ impl<F: StorageFile> Cursor<F> {
         }
     }
 
-    /// The payload of the record that was met last was checked.
+    /// Whether the payload of the record that was met last was checked.
     #[cfg(feature = "capi")]
     #[inline]
     pub(crate) fn is_verified(&self) -> bool {
         self.verified
     }
 
-    /// Messages may be lent from the window.
+    /// Whether messages may be lent from the window.
     #[inline(always)]
     pub(crate) fn may_lend(&self) -> bool {
         self.view.may_lend()
     }
 
-    /// The window the record lies in.
+    /// The view's window, if it shows one.
     #[inline(always)]
     pub(crate) fn window(&mut self) -> Option<&mut Window> {
         self.view.window_mut()

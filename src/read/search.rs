@@ -15,8 +15,8 @@ use crate::segment::{Row, Segment};
 use crate::storage::{Storage, StorageFile};
 
 impl<F: StorageFile> Cursor<F> {
-    /// Whether there is a record; it is remembered. A payload that must be read to find the record
-    /// is checked at once.
+    /// Looks for the record at the spot, and remembers it. False when there is none. Unless `check`
+    /// is [`Check::Never`], the payload is checked at once.
     #[cold]
     #[inline(never)]
     pub(super) fn find_slowly<S: Storage<File = F>>(
@@ -30,6 +30,7 @@ impl<F: StorageFile> Cursor<F> {
         Ok(self.found.is_some())
     }
 
+    /// The record at the spot; passes over what lies before it.
     fn search<S: Storage<File = F>>(
         &mut self,
         core: &Core<S>,
@@ -56,7 +57,8 @@ impl<F: StorageFile> Cursor<F> {
         Ok(None)
     }
 
-    /// Whether something is visible at the spot: looks how far all is, and once more after a pause.
+    /// Whether something is visible at the spot. Looks at the visible end, and once more after a
+    /// pause.
     fn see_more<S: Storage<File = F>>(&mut self, core: &Core<S>) -> Result<bool> {
         self.limit = core.visible.position.load(Ordering::Acquire);
         if self.spot.position < self.limit {
@@ -72,7 +74,8 @@ impl<F: StorageFile> Cursor<F> {
         if came == 0 {
             return Ok(false);
         }
-        // A producer publishes the number first; or else numbers are missing right before the end.
+        // The number is ahead of the position: a producer is publishing (the number comes first),
+        // or numbers are missing right before the end.
         let end = core.visible_end();
         if self.spot.position >= end.position {
             pass_to_end(&mut self.spot, &core.gaps, end)?;
@@ -82,8 +85,8 @@ impl<F: StorageFile> Cursor<F> {
         Ok(true)
     }
 
-    /// No segment contains the spot: all before the end of what is visible is gone, unless a
-    /// segment came meanwhile.
+    /// Called when no segment contains the spot. Enters a segment that was begun meanwhile; without
+    /// one, all messages before the visible end are gone, and are passed over.
     fn pass_missing_segments<S: Storage<File = F>>(&mut self, core: &Core<S>) -> Result<()> {
         let end = core.visible_end();
         self.limit = end.position;
@@ -93,7 +96,8 @@ impl<F: StorageFile> Cursor<F> {
         pass_to_end(&mut self.spot, &core.gaps, end)
     }
 
-    /// Returns the record that begins at the spot, or steps over what lies there instead.
+    /// The record that begins at the spot; `None` when something else lies there, which is stepped
+    /// over.
     fn meet_fragment<S: Storage<File = F>>(
         &mut self,
         core: &Core<S>,
@@ -115,7 +119,8 @@ impl<F: StorageFile> Cursor<F> {
                 self.spot.position = seen.end();
             }
             Kind::Middle | Kind::Last if is_rest => {
-                // Of a record that was taken, or told to be missing, with what came before.
+                // The rest of a record whose first pieces lie before this segment: it was taken
+                // already, or told as a gap.
                 self.spot.position = seen.end();
             }
             Kind::Gap if scan.payload_holds(&seen).map_err(io)? => {
@@ -137,8 +142,8 @@ impl<F: StorageFile> Cursor<F> {
         Ok(None)
     }
 
-    /// What lies at the spot is damaged: goes to the next intact record of the segment, or behind
-    /// the segment.
+    /// Called where the bytes at the spot are damaged: goes to the segment's next intact record, or
+    /// behind the segment.
     #[cold]
     fn resynchronise<S: Storage<File = F>>(
         &mut self,
@@ -161,23 +166,23 @@ impl<F: StorageFile> Cursor<F> {
         reached!("behind a search that found nothing");
         let tail = core.visible_end();
         if tail.position > self.limit {
-            // Messages came since the search was given its limit: they are intact, and it is made
-            // again.
+            // Messages came after the search got its limit: `search` goes on, and looks again up to
+            // the new end.
             return Ok(());
         }
         // The damage reaches to the tail.
         pass_to_end(&mut self.spot, &core.gaps, tail)
     }
 
-    /// The spot of the message `seq`, if it is still held: from the beginning of its segment over
-    /// the headers.
+    /// The spot of the message `seq`, if it is still held. Walks over the headers from the
+    /// beginning of its segment.
     pub(crate) fn seek<S: Storage<File = F>>(
         core: &Core<S>,
         rows: &[Row],
         seq: u64,
     ) -> Result<Option<Spot>> {
-        // A segment whose first number it is may begin with the end of the message, which itself
-        // begins before.
+        // `<`, not `<=`: a segment whose first number is `seq` may begin with the message's end,
+        // and then the message begins in the segment before.
         let at = rows.partition_point(|row| row.header.first_seq < seq);
         let row = at.checked_sub(1).map_or_else(|| rows.first(), |at| rows.get(at));
         let Some(row) = row.filter(|row| row.header.first_seq <= seq) else {
@@ -188,7 +193,7 @@ impl<F: StorageFile> Cursor<F> {
         while cursor.spot.seq < seq {
             match cursor.find_header(core) {
                 Ok(Some(_)) => cursor.advance(),
-                // It lies in a gap that reaches to the tail.
+                // `seq` lies in a gap that reaches to the tail.
                 Ok(None) => break,
                 Err(Error::Gap(_)) => {}
                 Err(error) => return Err(error),

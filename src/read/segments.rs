@@ -1,4 +1,5 @@
-//! Which segment a cursor has open: it enters the one that contains its spot, and crosses its end.
+//! The segment that a cursor has open: the cursor enters the one that contains its spot, and
+//! crosses its end.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,14 +16,14 @@ use crate::storage::{Storage, StorageFile};
 struct Entered<F> {
     row: Row,
     segment: Arc<Segment<F>>,
-    /// Where the first record begins that is still there as a whole, when the segments before it
-    /// were given up and the last of those records ends within this segment.
+    /// The first record that begins in this segment, when the segments before were given up and the
+    /// last record of those ends in this one.
     first_whole: Option<Spot>,
 }
 
 impl<F: StorageFile> Cursor<F> {
-    /// Opens the segment that contains the spot, or else the next one behind it; `None` when there
-    /// is none. Tells of numbers missing before it.
+    /// Opens the segment that contains the spot, or else the next one behind it, and tells numbers
+    /// missing before it as a gap. `None` when there is no such segment.
     pub(super) fn enter_segment<S: Storage<File = F>>(
         &mut self,
         core: &Core<S>,
@@ -44,15 +45,16 @@ impl<F: StorageFile> Cursor<F> {
             && self.spot.seq < first.seq
             && core.gaps.cause_of(self.spot.seq).1 == first.seq
         {
-            // What was given up is told as one gap, with the record that ends in this segment.
+            // All that was given up is told as one gap, the record that ends in this segment
+            // included.
             self.spot.position = first.position;
             pass_to(&mut self.spot, &core.gaps, first.seq, None)?;
         }
         if self.spot.position == row.header.base && self.spot.seq < row.header.first_seq {
             let told = pass_to_first(&mut self.spot, &core.gaps, &row.header);
             if self.spot.seq < row.header.first_seq {
-                // The rest is missing for another cause. The spot stays before the segment: after
-                // a power cut some of the rest may be there again.
+                // More numbers are missing, for another cause. The position stays before the
+                // segment: after a power cut some of them may be there again.
                 self.let_go();
                 self.spot.position = before;
             }
@@ -61,12 +63,13 @@ impl<F: StorageFile> Cursor<F> {
         Ok(Some(segment))
     }
 
+    /// Opens the segment that contains the spot, or else the next one.
     fn open_segment<S: Storage<File = F>>(&mut self, core: &Core<S>) -> Result<Option<Entered<F>>> {
         let Spot { position, .. } = self.spot;
         loop {
             let mut list = core.segments.list();
-            // Of a segment that begins behind what is visible nothing need be committed: it may go
-            // again, and another begin there.
+            // A segment that begins behind the visible end may have nothing committed: it may be
+            // taken back, and another one begin there.
             let Some(row) = list.at(position).filter(|row| row.header.base < self.limit) else {
                 return Ok(None);
             };
@@ -82,7 +85,7 @@ impl<F: StorageFile> Cursor<F> {
                 }
             };
             if list.has_many_open() {
-                // Consumers that stand in other segments let go of theirs: the engine sees to it.
+                // The engine has the other consumers let go of their segments.
                 core.many_open.store(true, Ordering::Relaxed);
                 self.crossed = true;
             }
@@ -96,35 +99,35 @@ impl<F: StorageFile> Cursor<F> {
         }
     }
 
-    /// Shows what lies at the spot, if it can be shown.
+    /// Has the view show what lies at the spot, if it can.
     pub(super) fn look<S: Storage<File = F>>(
         &mut self,
         core: &Core<S>,
         segment: &Segment<F>,
     ) -> Result<()> {
         if self.view.show(core, segment, self.spot.position, self.limit)? == Needs::Window {
-            // The engine has others let go of theirs.
+            // The engine has idle consumers let go of their windows.
             core.window_wanted.store(true, Ordering::Relaxed);
             self.crossed = true;
         }
         Ok(())
     }
 
-    /// Leaves the segment behind, which ends at `end`.
+    /// Leaves the segment that ends at `end`.
     pub(super) fn cross(&mut self, end: u64) {
         self.spot.position = self.spot.position.max(end);
         self.crossed = true;
         self.let_go();
     }
 
-    /// Whether the engine has something to do for this reader: it crossed the end of a segment, or
-    /// wants for a window or a descriptor. Said once.
+    /// Whether the engine has something to do: this cursor crossed the end of a segment, or wants a
+    /// window or a descriptor. Clears the flag.
     #[inline]
     pub(crate) fn take_crossed(&mut self) -> bool {
         std::mem::take(&mut self.crossed)
     }
 
-    /// End of the segment that the spot lies in.
+    /// The end of the segment that is open here; the spot's position when none is.
     pub(crate) fn segment_end(&self) -> u64 {
         self.segment.as_ref().map_or(self.spot.position, |segment| segment.header.end())
     }
@@ -134,7 +137,8 @@ impl<F: StorageFile> Cursor<F> {
         self.segment.as_ref().map(|segment| segment.header.life)
     }
 
-    /// Lets go of a window that messages cannot be lent from: the next read asks for a better one.
+    /// Clears a view that shows no window, or one that messages cannot be lent from: the next read
+    /// asks for a better one.
     pub(crate) fn reconsider_window(&mut self) {
         if self.view.may_improve() {
             self.view.clear();
@@ -142,14 +146,14 @@ impl<F: StorageFile> Cursor<F> {
         }
     }
 
-    /// Lets go of the segment and of what is mapped of it; the spot stays.
+    /// Lets go of the segment and the view; the spot stays.
     pub(crate) fn let_go(&mut self) {
         self.view.clear();
         self.segment = None;
         self.found = None;
     }
 
-    /// Goes to another spot.
+    /// Moves to `spot`.
     pub(crate) fn move_to(&mut self, spot: Spot) {
         self.let_go();
         self.spot = spot;

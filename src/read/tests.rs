@@ -24,7 +24,7 @@ fn open(options: &Options, file_capacity: usize) -> (SimStorage, Queue) {
     (storage, queue)
 }
 
-/// The payload of a message, which no other one has.
+/// The payload of the message `seq`; each message has another.
 fn payload(seq: u64, len: usize) -> Vec<u8> {
     let mix = |at| (seq << 32 | at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     (0..len).map(|at| mix(at) as u8).collect()
@@ -53,7 +53,7 @@ fn copy(cursor: &mut Cursor<SimFile>, record: &Record) -> Option<Vec<u8>> {
     cursor.copy_to(record, Then::Stays, &mut out).then_some(out)
 }
 
-/// Finds what comes next, and steps over it: the number and the payload, or the gap.
+/// Finds the next message or gap and steps over it: the number and the payload, or the gap.
 fn take(queue: &Queue, cursor: &mut Cursor<SimFile>) -> Result<Option<(u64, Vec<u8>)>, Gap> {
     match cursor.find(&queue.core) {
         Ok(None) => Ok(None),
@@ -67,7 +67,7 @@ fn take(queue: &Queue, cursor: &mut Cursor<SimFile>) -> Result<Option<(u64, Vec<
     }
 }
 
-/// Flips a byte in the payload of a message, which lies in one piece in the first segment.
+/// Flips a byte in the payload of a message that lies in one piece in the first segment.
 fn damage(storage: &SimStorage, bytes: &[u8]) {
     let name = segment_name(0);
     let file = storage.read_file(&name);
@@ -207,7 +207,7 @@ fn a_record_in_several_pieces_is_gathered_once_and_its_scratch_trimmed() {
     assert_eq!(take(&queue, &mut cursor), Ok(Some((0, put[0].clone()))));
     let reads = || storage.call_count(Call::Read);
 
-    // It is read once, however often it is looked at; a reader that steps over it gets its memory.
+    // It is read once, however often it is looked at. A read that steps over it gets its memory.
     let record = cursor.meet(&queue.core, Check::Later).unwrap().unwrap();
     cursor.remember(&record);
     assert_eq!((record.in_window, record.len), (None, 1_300_000));
@@ -217,7 +217,7 @@ fn a_record_in_several_pieces_is_gathered_once_and_its_scratch_trimmed() {
     let mut out = Vec::with_capacity(10);
     assert!(cursor.copy_to(&record, Then::StepsOver, &mut out) && out == put[1]);
     assert_eq!(reads(), before);
-    // What was given away is not at hand any more, and is read again.
+    // A payload that was given away is read again.
     assert!(!cursor.copy_to(&record, Then::StepsOver, &mut out) && out.is_empty());
     let record = cursor.meet(&queue.core, Check::Now).unwrap().unwrap();
     assert!(reads() > before);
@@ -227,7 +227,7 @@ fn a_record_in_several_pieces_is_gathered_once_and_its_scratch_trimmed() {
     cursor.step_over(&record);
     assert!(cursor.take_crossed(), "the segment of its first piece is behind");
 
-    // Of a long one no memory stays, and what was there before is not taken for it.
+    // The memory of a long payload does not stay, and earlier bytes are not taken for it.
     let record = cursor.find(&queue.core).unwrap().unwrap();
     assert!(cursor.scratch.is_of(2));
     assert_eq!(copy(&mut cursor, &record).as_ref(), Some(&put[2]));
@@ -259,7 +259,7 @@ fn with_short_windows_a_backlog_is_read_ahead_and_its_buffer_used_again() {
     assert!(ahead > 90 && reads < 20 && maps <= 3, "{ahead} by {reads} reads, {maps} maps");
     assert!(cursor.find(&queue.core).unwrap().is_none());
 
-    // A message that comes alone is read from a window, which may be lent from.
+    // A message that comes alone is read from a window, and may be lent from it.
     put.push(payload(100, 500));
     queue.enqueue(&put[100]).unwrap();
     cursor.let_go();
@@ -284,10 +284,10 @@ fn check_later_notices_a_payload_that_changed() {
     assert!(!cursor.copy_to(&met, Then::StepsOver, &mut out) && out.is_empty());
     #[cfg(feature = "capi")]
     assert!(!cursor.copy_into(&met, &mut [0; 400]) && !cursor.is_verified());
-    // Not by its header: its payload was never read.
+    // A read of the header alone does not find the damage.
     assert_eq!(cursor.meet(&queue.core, Check::Never).unwrap().map(|met| met.seq), Some(1));
 
-    // Whoever is not handed it looks for it checked.
+    // A read that fails to deliver it looks for it again, checked.
     let told = cursor.meet(&queue.core, Check::Now).unwrap_err();
     assert!(matches!(*told, Error::Gap(told) if told == gap(1, 1, GapCause::Damaged)));
     let met = cursor.meet(&queue.core, Check::Later).unwrap().unwrap();

@@ -9,21 +9,22 @@ use crate::segment::pool::User;
 use crate::state::State;
 use crate::storage::{Storage, StorageFile};
 
-/// Bytes that are read ahead at a time.
+/// Bytes read ahead at a time.
 const READ_AHEAD: usize = 64 << 10;
 
-/// A view of one stretch of a segment. It may be empty: then records are read by calls.
+/// A view of one stretch of a segment. With an empty view, records are read by calls.
 #[derive(Debug)]
 pub(super) struct View {
     window: Option<Window>,
     /// The position of the window's first byte.
     base: u64,
-    /// A record that ends at or below this position lies in the window; 0 where there is none.
+    /// The end of what the view shows: a record that ends here or before lies in the window. 0 when
+    /// there is none.
     end: u64,
     source: Source,
-    /// The base of the window for which others were last asked to let go of theirs.
+    /// The base of the window for which idle consumers were last asked to let go of theirs.
     asked_at: u64,
-    /// The buffer that is read ahead into, while the view shows something else.
+    /// The buffer for reading ahead, while the view shows something else.
     buffer: Option<Window>,
 }
 
@@ -33,17 +34,17 @@ enum Source {
     Nothing,
     /// A window of the pool that messages may be lent from.
     Lendable,
-    /// A window of the pool, which has too few of them to lend from this one.
+    /// A window of the pool that messages may not be lent from: the pool has too few.
     CopyOnly,
-    /// The cursor's own buffer.
+    /// The cursor's own buffer, read ahead.
     ReadAhead,
 }
 
-/// What a view would need to be as good as it can be.
+/// What a view needs to become better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Needs {
     Nothing,
-    /// That consumers that only stand there let go of their windows. Said once for each window.
+    /// That idle consumers let go of their windows. Asked once for each window.
     Window,
 }
 
@@ -84,13 +85,13 @@ impl View {
         self.buffer.is_some()
     }
 
-    /// Another window, if it can be had, would serve better.
+    /// Whether a lendable window would be better, if one can be had.
     pub(super) fn may_improve(&self) -> bool {
         matches!(self.source, Source::Nothing | Source::CopyOnly)
     }
 
-    /// A whole record of `segment` that begins at `spot`, ends at or below `limit`, and lies in
-    /// the view. `None` for anything else, however intact.
+    /// A whole record of `segment` that begins at `spot`, ends at or below `limit`, and lies in the
+    /// view. `None` for anything else, however intact.
     #[inline(always)]
     pub(super) fn whole_record<F: StorageFile>(
         &self,
@@ -106,25 +107,26 @@ impl View {
         let offset = spot.position.wrapping_sub(self.base) as usize;
         let [first, second] = window.load_pair(offset);
         let words = FragmentWords(first, second);
-        let place = spot.position - segment.header.base;
-        let (fragment, begins) = Fragment::decode(words, segment.seed, place)?;
+        let in_segment = spot.position - segment.header.base;
+        let (fragment, crc_before) = Fragment::decode(words, segment.seed, in_segment)?;
         let end = spot.position + fragment.total_len();
         let fits = end <= self.end && end <= limit;
         if fragment.kind != Kind::Whole || !fits || !fragment.is_numbered(spot.seq) {
             return None;
         }
         let payload = offset + FRAGMENT_HEADER_LEN as usize;
-        let ends = words.payload_state();
+        let crc_after = words.payload_state();
         let len = fragment.len as usize;
-        if check == Check::Now && window.crc32c(begins, payload, len) != ends {
+        if check == Check::Now && window.crc32c(crc_before, payload, len) != crc_after {
             return None;
         }
         let (seq, len) = (spot.seq, u64::from(fragment.len));
-        Some(Record { seq, len, in_window: Some(payload), end, begins, ends })
+        Some(Record { seq, len, in_window: Some(payload), end, crc_before, crc_after })
     }
 
-    /// Shows what lies at `position` of `segment`, of which all below `limit` is visible: a window
-    /// of the pool, or nothing where none can be had.
+    /// Shows what lies at `position` of `segment`, all of which is visible below `limit`: a window
+    /// of the pool, or nothing where none can be had. Where windows are shorter than a segment and
+    /// a whole one is visible ahead, reads ahead instead.
     pub(super) fn show<S: Storage>(
         &mut self,
         state: &State<S>,
@@ -148,7 +150,7 @@ impl View {
             && self.source != Source::ReadAhead
             && self.base == base
         {
-            // The same window: only more of it may be allocated by now.
+            // The same window, of which more may be allocated by now.
             self.end = end(window);
             return Ok(Needs::Nothing);
         }
@@ -174,8 +176,8 @@ impl View {
         Ok(Needs::Window)
     }
 
-    /// Reads what comes next, which is all committed, into the cursor's own buffer. Mapping and
-    /// unmapping a short window at a time costs ten times as much.
+    /// Reads the visible bytes at `position` into the cursor's own buffer. Mapping and unmapping
+    /// short windows would cost ten times as much.
     fn read_ahead<S: Storage>(
         &mut self,
         state: &State<S>,
@@ -202,7 +204,7 @@ impl View {
         Ok(())
     }
 
-    /// Shows nothing any more. The buffer that is read ahead into stays for the next time.
+    /// Empties the view. The buffer for reading ahead stays for the next time.
     pub(super) fn clear(&mut self) {
         let window = self.window.take();
         if self.source == Source::ReadAhead {
@@ -213,7 +215,7 @@ impl View {
     }
 }
 
-/// What the system answered about a file of a segment.
+/// The error of a system call on a segment's file.
 pub(super) fn failed<S: Storage>(
     operation: &'static str,
     state: &State<S>,
