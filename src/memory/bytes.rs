@@ -1,5 +1,6 @@
-//! Every way to the bytes of a window: words that others look at meanwhile, copies in and out with
-//! or without a checksum, ranges lent. The rules that each one relies on stand in `mod.rs`.
+//! Every way to the bytes of a window: words that other threads read meanwhile, copies in and out
+//! with or without a checksum, ranges lent. The rules that the `SAFETY` comments cite stand in
+//! `mod.rs`.
 
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -8,7 +9,7 @@ use super::Window;
 use super::copy::{copy_bytes, copy_checked, verify};
 
 impl Window {
-    /// Where `len` bytes at `offset` begin; panics when they are not all inside the window.
+    /// The address of the `len` bytes at `offset`. Panics when they are not all inside the window.
     #[inline]
     pub(super) fn at(&self, offset: usize, len: usize) -> *mut u8 {
         if len > self.len || offset > self.len - len {
@@ -19,8 +20,8 @@ impl Window {
         unsafe { self.base.as_ptr().add(offset) }
     }
 
-    /// Where `len` bytes begin with a word at `offset`; panics when they are not all inside the
-    /// window, or the word is not aligned (`base` is).
+    /// As [`at`](Self::at), for bytes that begin with a word. Panics too when the word is not
+    /// aligned (`base` is).
     #[inline]
     fn words_at(&self, offset: usize, len: usize) -> *mut u64 {
         let words = self.at(offset, len);
@@ -32,8 +33,8 @@ impl Window {
 
     #[inline]
     fn word64(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: eight bytes inside the window, which outlives `&self`, and aligned; while it is
-        // such a word it is accessed atomically only (rule 3).
+        // SAFETY: eight aligned bytes inside the window, which outlives `&self`. All access to them
+        // is atomic as long as they are such a word (rule 3).
         unsafe { AtomicU64::from_ptr(self.words_at(offset, 8)) }
     }
 
@@ -47,8 +48,8 @@ impl Window {
         unsafe { AtomicU32::from_ptr(word.cast()) }
     }
 
-    /// Reads a little-endian word; what was stored before the value by
-    /// [`store_u64`](Self::store_u64) is seen after.
+    /// Reads a little-endian word. Whoever reads a value of [`store_u64`](Self::store_u64) sees all
+    /// that was written before it.
     pub(crate) fn load_u64(&self, offset: usize) -> u64 {
         u64::from_le(self.word64(offset).load(Ordering::Acquire))
     }
@@ -67,7 +68,7 @@ impl Window {
         u64::from_le(self.word64(offset).load(Ordering::Relaxed))
     }
 
-    /// As [`store_u64`](Self::store_u64), for half a word.
+    /// As [`store_u64`](Self::store_u64), for four bytes.
     #[inline]
     pub(crate) fn store_u32(&self, offset: usize, value: u32) {
         #[cfg(test)]
@@ -80,13 +81,13 @@ impl Window {
     pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) {
         let to = self.at(offset, bytes.len());
         #[cfg(test)]
-        self.store_half(offset, bytes);
-        // SAFETY: `to` has as many bytes inside the window; they are this writer's own (rule 1), so
-        // that `bytes`, even if lent from this window, are others.
+        self.store_first_part(offset, bytes);
+        // SAFETY: `to` has as many bytes inside the window. They are this writer's own (rule 1), so
+        // `bytes` do not overlap them, even if lent from this window.
         unsafe { copy_bytes(to, bytes.as_ptr(), bytes.len()) }
     }
 
-    /// Reads as many bytes as `into` has.
+    /// Copies bytes from `offset` on into all of `into`.
     #[inline]
     pub(crate) fn copy_out(&self, offset: usize, into: &mut [u8]) {
         let from = self.at(offset, into.len());
@@ -108,47 +109,47 @@ impl Window {
         }
     }
 
-    /// [`append_to`](Self::append_to), and the raw CRC32C `state` continued over these bytes.
+    /// [`append_to`](Self::append_to), and the raw CRC32C `crc_state` continued over these bytes.
     #[inline(always)]
     pub(crate) fn append_checked(
         &self,
         offset: usize,
         len: usize,
-        state: u32,
+        crc_state: u32,
         into: &mut Vec<u8>,
     ) -> u32 {
         let from = self.at(offset, len);
         into.reserve(len);
         // SAFETY: as in `append_to`.
         unsafe {
-            let state = copy_checked(into.as_mut_ptr().add(into.len()), from, len, state);
+            let crc_state = copy_checked(into.as_mut_ptr().add(into.len()), from, len, crc_state);
             into.set_len(into.len() + len);
-            state
+            crc_state
         }
     }
 
-    /// [`copy_out`](Self::copy_out), and the raw CRC32C `state` continued over these bytes.
+    /// [`copy_out`](Self::copy_out), and the raw CRC32C `crc_state` continued over these bytes.
     #[cfg(any(test, feature = "capi"))]
     #[inline(always)]
-    pub(crate) fn copy_out_checked(&self, offset: usize, into: &mut [u8], state: u32) -> u32 {
+    pub(crate) fn copy_out_checked(&self, offset: usize, into: &mut [u8], crc_state: u32) -> u32 {
         let from = self.at(offset, into.len());
         // SAFETY: as in `copy_out`.
-        unsafe { copy_checked(into.as_mut_ptr(), from, into.len(), state) }
+        unsafe { copy_checked(into.as_mut_ptr(), from, into.len(), crc_state) }
     }
 
-    /// Continues the raw CRC32C `state` over committed bytes, or the writer's own.
+    /// Continues the raw CRC32C `crc_state` over committed bytes, or the writer's own.
     #[inline]
-    pub(crate) fn crc32c(&self, state: u32, offset: usize, len: usize) -> u32 {
-        verify(state, self.bytes(offset, len))
+    pub(crate) fn crc32c(&self, crc_state: u32, offset: usize, len: usize) -> u32 {
+        verify(crc_state, self.bytes(offset, len))
     }
 
-    /// The crash tests look at memory before a copy, and in the middle of it.
+    /// Lets the crash tests look at memory before a copy, and in the middle of it.
     #[cfg(test)]
-    fn store_half(&self, offset: usize, bytes: &[u8]) {
+    fn store_first_part(&self, offset: usize, bytes: &[u8]) {
         self.before_store();
-        let half = &bytes[..bytes.len() / 2];
+        let part = &bytes[..bytes.len() / 2];
         // SAFETY: as in `copy_in`, which stores the same bytes again.
-        unsafe { copy_bytes(self.at(offset, half.len()), half.as_ptr(), half.len()) }
+        unsafe { copy_bytes(self.at(offset, part.len()), part.as_ptr(), part.len()) }
         self.before_store();
     }
 
@@ -161,8 +162,8 @@ impl Window {
         unsafe { ptr::write_bytes(to, 0, len) }
     }
 
-    /// Lends the writer's own, uncommitted range for writing: the only `&mut [u8]` there is over a
-    /// window. `fill` must not reach the same range through the window.
+    /// Lends the writer's own, uncommitted range to `fill`, which writes it. No other `&mut [u8]`
+    /// over a window exists. `fill` must not reach the same range through the window.
     #[inline]
     pub(crate) fn with_mut<R>(
         &self,
@@ -173,45 +174,45 @@ impl Window {
         #[cfg(test)]
         self.before_store();
         let range = self.at(offset, len);
-        // SAFETY: `len` initialised bytes inside the window, this writer's own (rule 1), of which
-        // the slice is the only use until `fill` returns: it cannot be kept.
+        // SAFETY: `len` initialised bytes inside the window, this writer's own (rule 1). Until
+        // `fill` returns, the slice is their only use; `fill` cannot keep it.
         fill(unsafe { std::slice::from_raw_parts_mut(range, len) })
     }
 
-    /// Lends committed bytes (or the writer's own, while it does not write).
+    /// Lends committed bytes, or the writer's own while the writer does not write.
     #[inline]
     pub(crate) fn bytes(&self, offset: usize, len: usize) -> &[u8] {
         let range = self.at(offset, len);
-        // SAFETY: `len` initialised bytes inside the window; `&self` keeps it mapped and, as a
-        // reference counted, its segment from being recycled, so that they do not change (rules 1
-        // and 2).
+        // SAFETY: `len` initialised bytes inside the window. `&self` is a counted reference: it
+        // keeps the window mapped and the segment from being recycled, so the bytes do not change
+        // (rules 1 and 2).
         unsafe { std::slice::from_raw_parts(range, len) }
     }
 
-    /// Writes a fragment into the writer's own range so that whoever sees its first header word
-    /// sees all of it: the payload, then the second word, then the first. `header` makes the words
-    /// from the raw CRC32C `state` continued over the payload, before they are stored.
+    /// Writes a fragment into the writer's own range: the payload, then the second header word,
+    /// then the first. So whoever sees the first word sees the whole fragment. `header` makes the
+    /// two words from the raw CRC32C `crc_state` continued over the payload.
     #[inline(always)]
     pub(crate) fn put_fragment(
         &self,
         offset: usize,
         payload: &[u8],
-        state: u32,
+        crc_state: u32,
         header: impl FnOnce(u32) -> [u64; 2],
     ) {
         let to = self.words_at(offset, 16 + payload.len());
         #[cfg(test)]
-        self.store_half(offset + 16, payload);
-        // SAFETY: the window has 16 bytes and the payload's from `to` on; for the rest as in
+        self.store_first_part(offset + 16, payload);
+        // SAFETY: the window has 16 bytes and the payload's length from `to` on; for the rest as in
         // `copy_in`.
-        let state = unsafe {
-            copy_checked(to.cast::<u8>().add(16), payload.as_ptr(), payload.len(), state)
+        let crc_state = unsafe {
+            copy_checked(to.cast::<u8>().add(16), payload.as_ptr(), payload.len(), crc_state)
         };
-        let [first, second] = header(state);
+        let [first, second] = header(crc_state);
         #[cfg(test)]
         self.before_store();
-        // SAFETY: the second of the words that the window has from `to` on, aligned as that is, and
-        // accessed atomically while it is one (rule 3).
+        // SAFETY: the second aligned word from `to` on, inside the window. All access to it is
+        // atomic as long as it is a word (rule 3).
         unsafe { AtomicU64::from_ptr(to.add(1)) }.store(second.to_le(), Ordering::Relaxed);
         #[cfg(test)]
         self.before_store();
@@ -223,8 +224,8 @@ impl Window {
     #[inline]
     pub(crate) fn load_pair(&self, offset: usize) -> [u64; 2] {
         let from = self.words_at(offset, 16);
-        // SAFETY: two words inside the window, which outlives `&self`, aligned, and accessed
-        // atomically while they are such words (rule 3).
+        // SAFETY: two aligned words inside the window, which outlives `&self`. All access to them
+        // is atomic as long as they are words (rule 3).
         let words = unsafe { [AtomicU64::from_ptr(from), AtomicU64::from_ptr(from.add(1))] };
         words.map(|word| u64::from_le(word.load(Ordering::Relaxed)))
     }
@@ -243,8 +244,8 @@ impl Window {
         }
     }
 
-    /// Writes little-endian words without order, and half a word behind them after everything this
-    /// thread wrote before.
+    /// Writes little-endian words without order, and behind them four bytes (`last`), after
+    /// everything this thread wrote before.
     #[inline]
     pub(crate) fn store_row<const N: usize>(&self, offset: usize, words: [u64; N], last: u32) {
         let to = self.words_at(offset, 8 * N + 4);
@@ -261,10 +262,11 @@ impl Window {
     }
 }
 
-/// A bug in mmq: what comes from disk or from a caller is checked where it comes in.
+/// Panics: an access outside a window is a bug in mmq. Numbers from disk or from a caller are
+/// checked where they come in.
 #[cold]
 #[inline(never)]
-#[allow(clippy::panic, reason = "going on would be a stray access")]
+#[allow(clippy::panic, reason = "going on would access memory outside the window")]
 pub(super) fn outside(offset: usize, len: usize, window: usize) -> ! {
     panic!("access of {len} bytes at {offset} is misaligned or outside of a window of {window}")
 }

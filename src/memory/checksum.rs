@@ -1,7 +1,7 @@
 //! CRC32C (Castagnoli), the checksum of every record and every table in the files.
 //!
-//! Both functions work on the *raw* state: nothing is inverted, so that a checksum can be seeded
-//! with what ties a record to its place and continued over several windows. The usual value of
+//! The functions work on the *raw* state, which is not inverted: so a checksum can be seeded with
+//! what ties a record to its position, and continued over several windows. The usual CRC32C of
 //! `bytes` is `!crc32c(!0, bytes)`.
 //!
 //! The processor's CRC instruction takes eight bytes a cycle but answers three cycles later. So
@@ -9,14 +9,14 @@
 //! are joined at the end: a state is moved past `m` words by multiplying it with `x^(64 m)`, which
 //! carry-less multiplication does for any `m` with one constant.
 
-#![expect(unsafe_code, reason = "instructions the processor must first be asked for")]
+#![expect(unsafe_code, reason = "instructions that some processors do not have")]
 
 /// Continues the raw CRC32C `state` over `bytes`.
 #[inline]
 pub(crate) fn crc32c(state: u32, bytes: &[u8]) -> u32 {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     if hardware::available() {
-        // SAFETY: the processor has the instructions that `update` is compiled with, as just asked.
+        // SAFETY: the processor has the instructions that `update` is compiled with: just checked.
         return unsafe { hardware::update(state, bytes) };
     }
     table::update(state, bytes)
@@ -33,7 +33,7 @@ pub(crate) fn crc32c_u64(state: u32, word: u64) -> u32 {
 pub(crate) fn crc32c_words<const N: usize>(state: u32, words: [u64; N]) -> u32 {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     if hardware::available() {
-        // SAFETY: the processor has the instruction, as just asked.
+        // SAFETY: the processor has the instruction: just checked.
         return words
             .iter()
             .fold(state, |state, word| unsafe { hardware::word_inline(state, *word) });
@@ -63,25 +63,25 @@ mod hardware {
     #[cfg(target_arch = "x86_64")]
     use self::x86_64::word;
 
-    /// From this many words on the lanes are cut to fit; their bounds take some nanoseconds to work
-    /// out.
+    /// From this many words on, the lanes are cut to fit the input. Working out where to cut takes
+    /// some nanoseconds.
     const FITTED_FROM: usize = 32;
-    /// Below that, lanes of fixed length, which the compiler unrolls: this many words...
+    /// Words of a block. Shorter input is cut into blocks, whose lanes have fixed lengths: the
+    /// compiler unrolls them.
     const BLOCK: usize = 16;
-    /// ... in two lanes of this length and the rest in the third.
+    /// Words of the first and the second lane of a block; the third has the rest.
     const BLOCK_LANE: usize = 4;
-    /// Words by which the third lane is longer: it works on while the other two are being
-    /// multiplied.
+    /// Words by which the third lane is longer: it goes on while the other two are multiplied.
     const LEAD: usize = 3;
-    /// The longest lane; longer input goes round by round. Joining costs about ten cycles, a lane
-    /// this long 256.
+    /// Words of the longest lane; longer input takes several rounds. Joining costs about ten
+    /// cycles, a lane of this length 256.
     const LANE_MAX: usize = 256;
     /// The most words of one round.
     const ROUND: usize = 3 * LANE_MAX + LEAD;
 
-    /// `SHIFT[m]` is x^(64 m - 33): a state times this, taken as a word before which `m - 1` words
-    /// have been read and itself read as the m-th, has been moved past `m` words. (32 of the
-    /// exponent are reading that word, one is the reflected product's alignment.)
+    /// `SHIFT[m]` is x^(64 m - 33). It moves a state past `m` words: the product of the two is
+    /// folded into the m-th word, and reading that word does the rest. (Of the 33, reading the word
+    /// accounts for 32, and the alignment of the reflected product for one.)
     static SHIFT: [u32; 2 * LANE_MAX + LEAD + 3] = {
         let mut shift = [0; 2 * LANE_MAX + LEAD + 3];
         // x^31, which is x^(64 - 33)
@@ -104,7 +104,7 @@ mod hardware {
     const ABSENT: u8 = 2;
     static FOUND: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-    /// Whether the processor has the instructions; a constant where the build requires them, else
+    /// Whether the processor has the instructions: a constant where the build requires them, else
     /// one load.
     #[inline]
     pub(super) fn available() -> bool {
@@ -117,7 +117,7 @@ mod hardware {
         )) {
             return true;
         }
-        // Relaxed: the answer is the same for every thread and nothing else is published with it.
+        // Relaxed: the answer is the same for every thread, and it publishes nothing else.
         match FOUND.load(Ordering::Relaxed) {
             PRESENT => true,
             ABSENT => false,
@@ -137,20 +137,20 @@ mod hardware {
         present
     }
 
-    /// The CRC instruction on its own. The compiler's function for it can be inlined only where the
-    /// whole caller is compiled for processors that have it, and a call costs more than the two or
-    /// three words that are most often asked for.
+    /// The CRC instruction alone. The compiler's function for it is inlined only into code that is
+    /// compiled for processors that have it. A call would cost more than the two or three words of
+    /// most uses.
     ///
     /// # Safety
     ///
-    /// The processor has it.
+    /// The processor has the instruction.
     #[inline(always)]
     pub(super) unsafe fn word_inline(state: u32, word: u64) -> u32 {
         #[cfg(target_arch = "x86_64")]
         {
             let mut next = u64::from(state);
-            // SAFETY: registers alone are read and written; the processor has it, as the caller
-            // promises.
+            // SAFETY: only registers are read and written. The processor has the instruction, as
+            // the caller promises.
             unsafe {
                 std::arch::asm!("crc32 {next}, {word}", next = inout(reg) next, word = in(reg) word,
                     options(pure, nomem, nostack, preserves_flags));
@@ -175,7 +175,8 @@ mod hardware {
         }
     }
 
-    /// On its own: what the loop needs of registers, short input would save and load for nothing.
+    /// A function of its own: short input would else save and load the loop's registers for
+    /// nothing.
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "sse4.2,pclmulqdq"))]
     #[cfg_attr(target_arch = "aarch64", target_feature(enable = "crc,aes"))]
     #[inline(never)]
@@ -204,9 +205,9 @@ mod hardware {
         if rest == 0 {
             return state;
         }
-        // Leading zero bytes leave a zero state zero. So the state is folded into the bytes it
-        // meets, and these are read as the end of one word; what of the state reaches beyond them
-        // moves down by as many bits.
+        // Leading zero bytes leave a zero state zero. So the remaining bytes are read as the end of
+        // one word, with the state folded into them. Bits of the state beyond those bytes meet no
+        // input: they move down by as many bits.
         let bits = 8 * rest as u32;
         let value = match bytes.last_chunk::<8>() {
             Some(last) => u64::from_le_bytes(*last) >> (64 - bits),
@@ -226,7 +227,8 @@ mod hardware {
         value
     }
 
-    /// Two lanes of `lane` words, the rest of at most [`ROUND`] words in the third.
+    /// Continues the state over at most [`ROUND`] words: two lanes of `lane` words, and a third
+    /// lane of the rest.
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "sse4.2,pclmulqdq"))]
     #[cfg_attr(target_arch = "aarch64", target_feature(enable = "crc,aes"))]
     #[inline]
@@ -291,7 +293,7 @@ mod hardware {
     }
 }
 
-/// For processors without the instructions, and for Miri: eight bytes a step through eight tables.
+/// For processors without the instructions, and for Miri: eight bytes a step, through eight tables.
 mod table {
     use super::times_x;
 
@@ -336,7 +338,7 @@ mod table {
 mod tests {
     use super::*;
 
-    /// Bit by bit, as the polynomial says.
+    /// The CRC bit by bit, as the polynomial defines it.
     fn oracle(state: u32, bytes: &[u8]) -> u32 {
         bytes.iter().fold(state, |state, &byte| {
             (0..8).fold(state ^ u32::from(byte), |state, _| times_x(state))

@@ -1,4 +1,4 @@
-//! Copying, and copying with a checksum in the same pass.
+//! Copies bytes, with or without a checksum in the same pass.
 //!
 //! Measured for the copy and the checksum of one message (GB/s; AMD EPYC, two processors of a
 //! virtual machine, medians):
@@ -15,58 +15,62 @@
 use crate::memory::checksum::crc32c;
 use std::ptr;
 
-/// From this length on the checksum goes along with the copy, piece by piece: each piece is in the
-/// first-level cache when it is read the second time.
+/// From this length on, the bytes are summed and copied piece by piece: each piece is in the
+/// first-level cache when it is read for the second time.
 const TOGETHER_FROM: usize = 1024;
-/// Three lanes of the checksum.
+/// Bytes of such a piece: three lanes of the checksum.
 const CHECKED_PIECE: usize = 1536;
-/// So far ahead of the piece the memory is asked for. What the processor fetches ahead by itself
-/// ends at each page.
+/// Memory is fetched this many bytes ahead of the piece. By itself, the processor fetches ahead
+/// only up to the end of the page.
 const FETCH_AHEAD: usize = 8192;
 
-/// Has the processor fetch `len` bytes from `from` on, which need not be there.
+/// Has the processor fetch `len` bytes at `from`, which need not be mapped.
 #[inline(always)]
 fn fetch(from: *const u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     for line in (0..len).step_by(64) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint, for any address; the instruction is part of every x86_64.
+        // SAFETY: a hint that takes any address; every x86_64 has the instruction.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(line).cast()) }
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = (from, len);
 }
 
-/// Continues the raw CRC32C `state` over bytes that may come from memory.
+/// Continues the raw CRC32C `crc_state` over bytes that may not be in the cache.
 #[inline]
-pub(super) fn verify(state: u32, bytes: &[u8]) -> u32 {
-    if bytes.len() < TOGETHER_FROM { crc32c(state, bytes) } else { verify_long(state, bytes) }
+pub(super) fn verify(crc_state: u32, bytes: &[u8]) -> u32 {
+    if bytes.len() < TOGETHER_FROM {
+        crc32c(crc_state, bytes)
+    } else {
+        verify_long(crc_state, bytes)
+    }
 }
 
 #[inline(never)]
-fn verify_long(state: u32, bytes: &[u8]) -> u32 {
-    bytes.chunks(CHECKED_PIECE).fold(state, |state, piece| {
+fn verify_long(crc_state: u32, bytes: &[u8]) -> u32 {
+    bytes.chunks(CHECKED_PIECE).fold(crc_state, |crc_state, piece| {
         fetch(piece.as_ptr().wrapping_add(FETCH_AHEAD), piece.len());
-        crc32c(state, piece)
+        crc32c(crc_state, piece)
     })
 }
 
-/// [`copy_bytes`], and the raw CRC32C `state` continued over what is copied. What lies behind the
-/// bytes at `from` may be fetched too.
+/// [`copy_bytes`], and the raw CRC32C `crc_state` continued over the copied bytes. Memory behind
+/// the bytes at `from` may be fetched too.
 ///
 /// # Safety
 ///
 /// As [`copy_bytes`].
 #[inline(always)]
-pub(super) unsafe fn copy_checked(to: *mut u8, from: *const u8, len: usize, state: u32) -> u32 {
+pub(super) unsafe fn copy_checked(to: *mut u8, from: *const u8, len: usize, crc_state: u32) -> u32 {
     if len >= TOGETHER_FROM {
         // SAFETY: passed on.
-        return unsafe { copy_checked_long(to, from, len, state) };
+        return unsafe { copy_checked_long(to, from, len, crc_state) };
     }
     // SAFETY: as the caller promises, twice.
     unsafe {
         copy_bytes(to, from, len);
-        crc32c(state, std::slice::from_raw_parts(from, len))
+        crc32c(crc_state, std::slice::from_raw_parts(from, len))
     }
 }
 
@@ -74,24 +78,24 @@ pub(super) unsafe fn copy_checked(to: *mut u8, from: *const u8, len: usize, stat
 ///
 /// As [`copy_bytes`].
 #[inline(never)]
-unsafe fn copy_checked_long(to: *mut u8, from: *const u8, len: usize, mut state: u32) -> u32 {
+unsafe fn copy_checked_long(to: *mut u8, from: *const u8, len: usize, mut crc_state: u32) -> u32 {
     for start in (0..len).step_by(CHECKED_PIECE) {
         let piece = CHECKED_PIECE.min(len - start);
-        // SAFETY: `start < len`, and no more than the rest is read and copied.
+        // SAFETY: `start < len`, and at most the rest is read and copied.
         unsafe {
             let from = from.add(start);
             fetch(from.wrapping_add(FETCH_AHEAD), piece);
-            state = crc32c(state, std::slice::from_raw_parts(from, piece));
+            crc_state = crc32c(crc_state, std::slice::from_raw_parts(from, piece));
             ptr::copy_nonoverlapping(from, to.add(start), piece);
         }
     }
-    state
+    crc_state
 }
 
-/// Copies by memcpy, but for two cases: the shortest lengths, where the call is half the cost; and
-/// lengths with a distance at which some processors' string instructions (FSRM; Zen 3) fall to a
-/// twentieth of their speed, which a payload behind a header, copied from or to a malloc'd buffer,
-/// meets as a rule.
+/// Copies by memcpy, except in two cases. Short lengths, where the call is half the cost. And
+/// addresses less than 64 bytes apart modulo the page, where the string instructions of some
+/// processors (FSRM; Zen 3) fall to a twentieth of their speed: a payload behind its header and a
+/// malloc'd buffer usually lie so.
 ///
 /// # Safety
 ///
@@ -132,7 +136,7 @@ unsafe fn copy_ends<const N: usize>(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
-/// memcpy uses no string instruction up to this length.
+/// Up to this length memcpy uses no string instruction.
 const PIECE: usize = 2048;
 
 /// # Safety
@@ -143,16 +147,17 @@ unsafe fn copy_long(to: *mut u8, from: *const u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_store_si128};
-        /// Up to here pieces are at least as fast as a loop (both fit the first-level cache).
+        /// Up to this length, memcpy in pieces is at least as fast as a loop (both ranges fit the
+        /// first-level cache).
         const PIECES_TO: usize = 16 << 10;
-        /// From here memcpy does without string instructions again, and better than a loop.
+        /// From this length on, memcpy uses no string instructions again and beats a loop.
         const TRAP_TO: usize = 1 << 20;
 
         let distance = to.addr().wrapping_sub(from.addr()) % 4096;
         if (1..64).contains(&distance) && len < TRAP_TO {
             if len <= PIECES_TO {
                 for start in (0..len).step_by(PIECE) {
-                    // SAFETY: `start < len`, and no more than the rest is copied.
+                    // SAFETY: `start < len`, and at most the rest is copied.
                     unsafe {
                         let (to, from) = (to.add(start), from.add(start));
                         ptr::copy_nonoverlapping(from, to, PIECE.min(len - start));
@@ -160,9 +165,9 @@ unsafe fn copy_long(to: *mut u8, from: *const u8, len: usize) {
                 }
                 return;
             }
-            // SAFETY: `len` is far above 128. The first 64 bytes, the last 64, and between them
-            // blocks that begin within the first and end before `len`, at addresses of `to` that
-            // are multiples of 64.
+            // SAFETY: `len` is far above 128. Copied are the first 64 bytes, the last 64, and
+            // between them blocks of 64 that begin within the first, end at or before `len`, and
+            // are aligned to 64 at `to`.
             unsafe {
                 ptr::copy_nonoverlapping(from, to, 64);
                 let mut start = 64 - to.addr() % 64;

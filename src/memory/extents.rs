@@ -1,4 +1,4 @@
-//! Whether a file shares its bytes' place on the disk with another one. (The system answers through
+//! Whether a file shares space on the disk with another one. (Here, for the system answers through
 //! a pointer.)
 
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use rustix::io::retry_on_intr;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 
-/// `struct fiemap` of `<linux/fiemap.h>` with room for some extents.
+/// `struct fiemap` of `<linux/fiemap.h>`, with room for 32 extents.
 #[repr(C)]
 struct Fiemap {
     head: Head,
@@ -41,16 +41,16 @@ const FS_IOC_FIEMAP: Opcode = opcode::read_write::<Head>(b'f', 11);
 const LAST: u32 = 1;
 const SHARED: u32 = 0x2000;
 
-/// Whether any byte from `offset` on lies in an extent that another file, or a snapshot, has too: a
-/// store there needs new space. An error where the filesystem does not tell.
+/// Whether any byte from `offset` on lies in an extent that another file or a snapshot shares: a
+/// store there needs new space. An error where the filesystem does not say.
 pub(crate) fn shares_extents(file: &File, offset: u64) -> io::Result<bool> {
     let mut start = offset;
     loop {
         let head = Head { start, length: u64::MAX - start, count: 32, ..Head::default() };
         let mut map = Fiemap { head, extents: [Extent::default(); 32] };
         retry_on_intr(|| {
-            // SAFETY: the opcode reads and writes a `struct fiemap`, which `map` is: plain numbers,
-            // with room behind the head for as many extents as `count` says.
+            // SAFETY: the opcode reads and writes a `struct fiemap`. `map` is one: plain numbers,
+            // with room behind the head for `count` extents.
             unsafe { ioctl(file.as_fd(), Updater::<FS_IOC_FIEMAP, Fiemap>::new(&mut map)) }
         })?;
         let found = &map.extents[..map.extents.len().min(map.head.mapped as usize)];

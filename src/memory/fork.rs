@@ -5,20 +5,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
 
-/// Tells the process it was made in from the children forked later, which share the queue's files
-/// but none of its threads and locks. A child that makes its own finds it whole.
+/// Tells the process that made it from children forked later, which share the queue's files but
+/// none of its threads and locks. A guard that a child makes itself works there.
 #[derive(Debug)]
 pub(crate) struct ForkGuard {
-    /// A word that is zero in every forked child until somebody there asks; none where the system
-    /// cannot do that.
+    /// A word that is zero in a forked child until that child makes a guard; `None` where the
+    /// system cannot wipe memory on fork.
     pub(super) word: Option<&'static AtomicU64>,
-    /// The word's value here, or else the process id.
+    /// The word's value in this process, or the process id where there is no word.
     pub(super) token: u64,
 }
 
 impl ForkGuard {
     pub(crate) fn new() -> ForkGuard {
-        // A child's copy goes on where its parent's stood, so no token is used on both sides.
+        // A child's copy of `NEXT` goes on from its parent's value: their tokens differ.
         static NEXT: AtomicU64 = AtomicU64::new(1);
         static WORD: OnceLock<Option<&'static AtomicU64>> = OnceLock::new();
         let word = *WORD.get_or_init(word_wiped_on_fork);
@@ -35,8 +35,8 @@ impl ForkGuard {
         ForkGuard { word, token }
     }
 
-    /// Whether this is a child forked from the guard's process; one load where the system wipes
-    /// memory on fork.
+    /// Whether this process is a child, forked after the guard was made. One load where the system
+    /// wipes memory on fork.
     #[inline]
     pub(crate) fn forked(&self) -> bool {
         // Relaxed: within one process the word changes once, before there is a guard.
@@ -56,12 +56,11 @@ fn word_wiped_on_fork() -> Option<&'static AtomicU64> {
         use rustix::mm::{Advice, madvise};
         let map = MmapRaw::from(MmapOptions::new().len(size_of::<AtomicU64>()).map_anon().ok()?);
         let word = map.as_mut_ptr();
-        // SAFETY: the page belongs to `map`, is private and anonymous as the advice demands, and
-        // does not change in this process.
+        // SAFETY: the page belongs to `map` and is private and anonymous, as the advice demands. In
+        // this process the advice changes nothing.
         unsafe { madvise(word.cast(), map.len(), Advice::LinuxWipeOnFork) }.ok()?;
         std::mem::forget(map);
-        // SAFETY: mapped at the start of a page, never unmapped from here on, and reached as this
-        // atomic only.
+        // SAFETY: at the start of a page, so aligned; never unmapped; reached only as this atomic.
         Some(unsafe { AtomicU64::from_ptr(word.cast()) })
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]

@@ -1,4 +1,4 @@
-//! Memory for the simulated storage: windows are made on it as on a file.
+//! Memory for the simulated storage, which makes windows on it as on a file.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub(crate) struct HeapMemory {
     len: usize,
 }
 
-// SAFETY: plain bytes, freed by any thread, reached by the protocol at the top of this file.
+// SAFETY: plain bytes, which any thread may free, reached by the rules in `mod.rs`.
 unsafe impl Send for HeapMemory {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for HeapMemory {}
@@ -44,23 +44,22 @@ impl HeapMemory {
         unsafe { self.base.add(offset) }
     }
 
-    /// Like `pread`: as many bytes as there are, and how many that was.
+    /// Like `pread`: reads as many bytes as there are, and returns how many.
     pub(crate) fn read(&self, offset: usize, into: &mut [u8]) -> usize {
         let len = into.len().min(self.len.saturating_sub(offset));
         let from = self.at(offset.min(self.len), len).as_ptr();
-        // SAFETY: `len` bytes inside the allocation that nobody is writing (rules 1 and 2); `into`
-        // is elsewhere.
+        // SAFETY: `len` bytes inside the allocation, which no thread writes now (rules 1 and 2);
+        // `into` is elsewhere.
         unsafe { copy_bytes(into.as_mut_ptr(), from, len) }
         len
     }
 
-    /// Like `pwrite` on a file that cannot grow: as many bytes as there is room for, and how many
-    /// that was.
+    /// Like `pwrite` on a file that cannot grow: writes as many bytes as fit, and returns how many.
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> usize {
         let len = bytes.len().min(self.len.saturating_sub(offset));
         let to = self.at(offset.min(self.len), len).as_ptr();
-        // SAFETY: `len` bytes inside the allocation, the writer's own (rule 1), so `bytes` are
-        // others.
+        // SAFETY: `len` bytes inside the allocation, the writer's own (rule 1), so `bytes` do not
+        // overlap them.
         unsafe { copy_bytes(to, bytes.as_ptr(), len) }
         len
     }
@@ -68,7 +67,7 @@ impl HeapMemory {
 
 impl Drop for HeapMemory {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout; windows hold an `Arc`, so none is left.
+        // SAFETY: allocated in `new` with this layout. Each window holds an `Arc`, so none is left.
         unsafe { std::alloc::dealloc(self.base.as_ptr(), HeapMemory::layout(self.len)) }
     }
 }

@@ -29,7 +29,7 @@ fn every_length_at_every_distance_is_copied_whole_and_nothing_beside_it() {
     };
     let distances: &[usize] =
         if cfg!(miri) { &[0, 17] } else { &[0, 1, 8, 16, 31, 32, 63, 64, 65, 4080] };
-    // Less of everything where a byte takes a microsecond.
+    // Fewer rounds under Miri, where a byte takes a microsecond.
     let starts: &[usize] = if cfg!(miri) { &[3] } else { &[0, 3, 24] };
     let room = lengths.iter().max().unwrap() + 8192;
     let (from, to) = (window(room), window(room));
@@ -184,13 +184,13 @@ fn references_come_and_go_on_many_threads_and_what_was_written_through_one_is_se
             scope.spawn(move || {
                 for round in 1..=rounds {
                     let other = if round % 3 == 0 { own.clone_shared() } else { own.share() };
-                    // Plain stores: what the owner reads below is ordered by the count alone.
+                    // Plain stores: only the count orders them before the owner's reads below.
                     other.copy_in(8 * slot, &(round as u64).to_le_bytes());
                     drop(std::mem::replace(&mut own, other));
                 }
             });
         }
-        // Not joined: equality must be enough.
+        // The threads are not joined: equal weights must be enough.
         while window.references() != window.weight() {
             thread::yield_now();
         }
@@ -280,12 +280,12 @@ fn a_forked_child_is_told_so_and_may_begin_anew() {
     let in_child = move || {
         let anew = ForkGuard::new();
         let told = guard.forked() && by_pid.forked();
-        // Never executes anything: an error's number is what comes back.
+        // The child executes no program: this error is what `spawn` returns.
         Err(io::Error::from_raw_os_error(if told && !anew.forked() { 77 } else { 78 }))
     };
     let mut command = std::process::Command::new("/nonexistent");
-    // SAFETY: the closure makes no call that is unsafe after a fork: it allocates nothing and takes
-    // no lock (the guards' cells were filled above).
+    // SAFETY: the closure makes no call that is unsafe after a fork: it neither allocates nor takes
+    // a lock (the guards' cells were filled above).
     unsafe { command.pre_exec(in_child) };
     assert_eq!(command.spawn().unwrap_err().raw_os_error(), Some(77));
 }

@@ -1,5 +1,4 @@
-//! A window: a mapping, the references to it, and its end. The ways to its bytes stand in
-//! `bytes.rs`.
+//! A window: a mapping, the references to it, and its end. `bytes.rs` has the ways to its bytes.
 
 use std::fmt;
 use std::fs::File;
@@ -14,22 +13,22 @@ use memmap2::{MmapOptions, MmapRaw};
 #[cfg(test)]
 use super::heap::HeapMemory;
 
-/// A window with few references takes this many at once, and gives them out one by one without an
-/// atomic operation.
+/// The weight that a reference adds at once when it runs out of weight to share. It then gives out
+/// references one by one without an atomic operation.
 pub(super) const BULK: u64 = 1 << 16;
 
-/// Whether a window can be cut off from its file while somebody reads from it ([`Window::detach`]).
-/// Where it cannot, nothing is lent: a message may outlive the queue.
+/// Whether a window can be cut off from its file while a thread reads from it ([`Window::detach`]).
+/// Where it cannot, no message is lent: a message may outlive the queue.
 pub(crate) const CAN_DETACH: bool = cfg!(target_os = "linux");
 
 #[cfg_attr(
     not(target_os = "linux"),
-    expect(dead_code, reason = "the memory is only kept there, for its end")
+    expect(dead_code, reason = "the memory is only kept there, to be freed at the end")
 )]
 struct Mapping {
-    /// The weights of all references together; zero only when the last one is gone.
+    /// The sum of the weights of all references; zero only when the last one is gone.
     references: AtomicU64,
-    /// Stores are seen to go by calls where they must.
+    /// False where the file must be written by calls: a store through the mapping panics.
     #[cfg(test)]
     writable: bool,
     memory: Memory,
@@ -37,18 +36,18 @@ struct Mapping {
 
 #[cfg_attr(
     not(target_os = "linux"),
-    expect(dead_code, reason = "the mapping is only kept there, for its end")
+    expect(dead_code, reason = "the mapping is only kept there, to be unmapped at the end")
 )]
 enum Memory {
     File(MmapRaw),
     #[cfg(test)]
-    #[expect(dead_code, reason = "keeps the bytes, no more")]
+    #[expect(dead_code, reason = "only keeps the bytes")]
     Heap(Arc<HeapMemory>),
 }
 
-/// One or more references to a window.
+/// A counted reference to a window. Its weight is how many references it stands for.
 pub(crate) struct Window {
-    // Kept here too, so that the line with the count is touched by counting alone.
+    // A copy of the mapping's address, so that only counting touches the cache line of the count.
     pub(super) base: NonNull<u8>,
     pub(super) len: usize,
     mapping: NonNull<Mapping>,
@@ -56,18 +55,18 @@ pub(crate) struct Window {
     weight: u64,
 }
 
-// SAFETY: the mapping stays until the last reference is gone, wherever that is dropped (its memory,
-// `MmapRaw` or `Arc<HeapMemory>`, may be dropped by any thread); the count is atomic, and the
+// SAFETY: the mapping stays until the last reference is dropped, which any thread may do (any
+// thread may drop its memory, an `MmapRaw` or an `Arc<HeapMemory>`). The count is atomic, and the
 // weight is this reference's own.
 unsafe impl Send for Window {}
-// SAFETY: through `&Window` the weight is only read and the count only changed atomically; the
-// bytes are reached by the protocol above, which speaks of threads and not of windows.
+// SAFETY: through `&Window` the weight is only read and the count is changed atomically. The bytes
+// are reached by the rules in `mod.rs`, which hold among threads, whichever reference they use.
 unsafe impl Sync for Window {}
 
 impl Window {
-    /// Maps `len` bytes of `file`, shared and writable. The window may reach beyond the end of the
-    /// file; bytes there must not be touched before the file has them. `offset` must be a multiple
-    /// of 8.
+    /// Maps `len` bytes of `file`, shared and writable. `offset` must be a multiple of 8. The
+    /// window may reach beyond the end of the file; bytes there must not be touched before the file
+    /// has them.
     pub(crate) fn map_file(file: &File, offset: u64, len: usize) -> io::Result<Window> {
         if !offset.is_multiple_of(8) {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -79,7 +78,7 @@ impl Window {
         }
     }
 
-    /// A window of zeros on no file, for its owner alone.
+    /// A window of zeros without a file, for its owner alone.
     pub(crate) fn private(len: usize) -> io::Result<Window> {
         let map = MmapRaw::from(MmapOptions::new().len(len).map_anon()?);
         match NonNull::new(map.as_mut_ptr()) {
@@ -96,7 +95,7 @@ impl Window {
         Window::first(base, len, Memory::Heap(Arc::clone(memory)))
     }
 
-    /// The same window, to be read only: its file is written by calls.
+    /// The same window, to be read only: a store through it panics.
     #[cfg(test)]
     pub(crate) fn forbid_stores(self) -> Window {
         // SAFETY: a window that was just made is the only reference to its mapping.
@@ -104,7 +103,7 @@ impl Window {
         self
     }
 
-    /// Called before every store.
+    /// Lets the tests see every store before it is made.
     #[cfg(test)]
     pub(super) fn before_store(&self) {
         assert!(
@@ -114,7 +113,7 @@ impl Window {
         crate::tests::sim::before_store();
     }
 
-    /// `base` begins `len` bytes of `memory`, at an address that is a multiple of 8.
+    /// The first reference to the `len` bytes of `memory` at `base`, which is a multiple of 8.
     fn first(base: NonNull<u8>, len: usize, memory: Memory) -> Window {
         let mapping = Box::new(Mapping {
             references: AtomicU64::new(1),
@@ -127,16 +126,17 @@ impl Window {
 
     #[inline]
     fn mapping(&self) -> &Mapping {
-        // SAFETY: freed only by the drop that takes the count to zero, and this reference's weight
-        // is still in it; nothing ever makes a `&mut Mapping` before that.
+        // SAFETY: only the drop that takes the count to zero frees the mapping, and this
+        // reference's weight is still in the count. Nothing makes a `&mut Mapping` before that.
         unsafe { self.mapping.as_ref() }
     }
 
+    /// A reference to the same window. The caller has counted `weight`.
     fn same(&self, weight: u64) -> Window {
         Window { weight, ..*self }
     }
 
-    /// Another reference to the window, by an atomic operation only once in [`BULK`] calls.
+    /// Another reference to the window, with an atomic operation only once in [`BULK`] calls.
     #[inline]
     pub(crate) fn share(&mut self) -> Window {
         if self.weight == 1 {
@@ -147,7 +147,7 @@ impl Window {
         self.same(1)
     }
 
-    /// Another reference to the window, where this one is shared itself.
+    /// Another reference to the window, where several threads use this one.
     #[inline]
     pub(crate) fn clone_shared(&self) -> Window {
         self.count(1);
@@ -156,17 +156,17 @@ impl Window {
 
     #[inline]
     fn count(&self, more: u64) {
-        // Relaxed: this reference already keeps the mapping, and whoever gets the new one gets it
+        // Relaxed: this reference keeps the mapping, and another thread gets the new one only
         // through a later, ordered step.
         if self.mapping().references.fetch_add(more, Ordering::Relaxed) > u64::MAX / 2 {
-            // Only references forgotten for years lead here. A panic would be no help: the count is
-            // already wrong.
+            // Only references leaked for years lead here. A panic would not help: the count is
+            // wrong already.
             std::process::abort();
         }
     }
 
-    /// The weight of all references to the window. Where it equals [`weight`](Self::weight), nobody
-    /// else holds one, and everything others did with theirs has happened before.
+    /// The weight of all references to the window. When it equals [`weight`](Self::weight), no
+    /// other reference is left, and everything done through others has happened before.
     #[inline]
     pub(crate) fn references(&self) -> u64 {
         self.mapping().references.load(Ordering::Acquire)
@@ -193,9 +193,9 @@ impl Window {
         }
     }
 
-    /// Makes the pages of the range present and writable; fails where a store would be SIGBUS (no
-    /// space, beyond the end of the file). Where the system has no such call nothing is done and
-    /// nothing is known.
+    /// Makes the pages of the range present and writable. Fails where a store would raise SIGBUS
+    /// (no space, beyond the end of the file). On a system without such a call it does nothing and
+    /// succeeds.
     pub(crate) fn populate_write(&self, offset: usize, len: usize) -> io::Result<()> {
         self.at(offset, len);
         #[cfg(target_os = "linux")]
@@ -209,9 +209,9 @@ impl Window {
         Ok(())
     }
 
-    /// Cuts the window off from its file: the same bytes, private, at the same address. Bytes from
-    /// `valid` on were never lent and become zero. Afterwards the file may be written, truncated or
-    /// opened by somebody else. Where the system cannot do that nothing changes.
+    /// Cuts the window off from its file: it keeps its bytes, private now, at the same address.
+    /// Bytes from `valid` on, which were never lent, become zero. Afterwards another owner may
+    /// write or truncate the file. Where the system cannot do that, nothing changes.
     pub(crate) fn detach(&self, valid: usize) {
         #[cfg(target_os = "linux")]
         if self.map().is_some() {
@@ -220,9 +220,9 @@ impl Window {
                 return;
             };
             copy[..valid].copy_from_slice(self.bytes(0, valid));
-            // SAFETY: both ranges are whole mappings of `len` bytes (rounded up to pages alike),
-            // `copy`'s own and this window's, which stays mapped and with the same committed bytes
-            // throughout: the exchange is one step for whoever reads there. Nobody writes: the
+            // SAFETY: both ranges are whole mappings of `len` bytes (rounded up to pages alike):
+            // that of `copy`, and this window's. For a thread that reads there, the exchange is one
+            // step: the range stays mapped, with the same committed bytes. No thread writes: the
             // queue is closed.
             let moved = unsafe {
                 mremap_fixed(
@@ -234,7 +234,7 @@ impl Window {
                 )
             };
             if moved.is_ok() {
-                // Its pages lie in this window now, whose own mapping unmaps them.
+                // The pages of `copy` lie in this window now, and its mapping unmaps them.
                 std::mem::forget(copy);
             }
         }
@@ -248,12 +248,12 @@ impl Drop for Window {
     fn drop(&mut self) {
         let references = &self.mapping().references;
         // Release: what was done through this reference happens before the memory is unmapped or
-        // written anew.
+        // written again.
         if references.fetch_sub(self.weight, Ordering::Release) == self.weight {
-            // The other half of that. A load, as ThreadSanitizer does not know fences.
+            // Acquire: the other side of that. A load, for ThreadSanitizer does not know fences.
             references.load(Ordering::Acquire);
-            // SAFETY: made by `Box::leak` in `first`; the count is zero, so no other reference is
-            // left to use or free the mapping, and no borrow through this one is used from here on.
+            // SAFETY: made by `Box::leak` in `first`. The count is zero, so no other reference is
+            // left to use or free the mapping, and no borrow through this one is used any more.
             drop(unsafe { Box::from_raw(self.mapping.as_ptr()) });
         }
     }

@@ -1,5 +1,4 @@
-//! How the rest of a queue tells the keeper's thread that there is something to do behind the
-//! callers.
+//! How other threads ask the keeper's thread for work.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -7,27 +6,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
-/// What the keeper was asked for since it last looked.
+/// What other threads have asked the keeper for since it last looked.
 #[derive(Debug, Default)]
 pub(crate) struct Wishes {
-    /// Hand drained segments on.
+    /// Settle drained segments.
     pub(crate) settle: bool,
     /// Make the next segment ready.
     pub(crate) ahead: bool,
-    /// Flush what is committed, and sync what is full.
+    /// Flush what is committed, and sync full segments.
     pub(crate) flush: bool,
+    /// End the thread.
     pub(crate) stop: bool,
 }
 
+/// Starts the keeper's thread; false when there is to be none.
 type Starter = Box<dyn Fn() -> bool + Send + Sync>;
 
-/// Rung by anybody, answered by the keeper, whose thread starts with the first ring.
+/// Any thread rings it, and the keeper answers. The first ring starts the keeper's thread.
 #[derive(Default)]
 pub(crate) struct Bell {
     pub(crate) wishes: Mutex<Wishes>,
     pub(crate) rung: Condvar,
+    /// The keeper's thread runs.
     running: AtomicBool,
-    /// Starts the thread; false when there is to be none.
     starter: OnceLock<Starter>,
 }
 
@@ -49,12 +50,12 @@ impl Bell {
         self.running.store(running, Ordering::Release);
     }
 
-    /// There is a thread, and it is to go on.
+    /// Whether the keeper's thread runs and was not asked to end.
     pub(crate) fn is_answered(&self) -> bool {
         self.running.load(Ordering::Acquire) && !self.wishes.lock().stop
     }
 
-    /// Has the keeper do something soon; false when there is no thread for it.
+    /// Asks the keeper for something. False when there is to be no thread.
     pub(crate) fn ring(&self, wish: impl FnOnce(&mut Wishes)) -> bool {
         if !self.running.load(Ordering::Acquire) && !self.starter.get().is_some_and(|start| start())
         {

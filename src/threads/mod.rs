@@ -1,4 +1,4 @@
-//! Where threads meet: those that wait for a message, and the wishes of all to the keeper's thread.
+//! Where threads meet: waiters for messages, descriptors, and the keeper's bell.
 
 pub(crate) mod bell;
 pub(crate) mod padded;

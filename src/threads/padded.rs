@@ -1,8 +1,8 @@
-//! What threads write at the same time lies apart.
+//! Keeps data that different threads write on different cache lines.
 
 use std::ops::{Deref, DerefMut};
 
-/// Keeps its content on cache lines of its own (two, for the processor that fetches pairs).
+/// Keeps its content on cache lines of its own: two, as some processors fetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Padded<T>(T);

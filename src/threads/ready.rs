@@ -6,13 +6,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use parking_lot::Mutex;
 
-/// What is readable or not. Nobody else reads from it or writes to it, and there is one count or
-/// one byte in it at most: no call waits, or fails for want of room or content.
+/// The descriptor itself. Only [`Ready`] reads from it and writes to it, and it holds at most one
+/// count or one byte: no call waits, or fails for lack of room or content.
 #[derive(Debug)]
 enum Descriptor {
     #[cfg(target_os = "linux")]
     Event(std::os::fd::OwnedFd),
-    /// (On Linux for the tests alone.)
+    /// On Linux for the tests alone.
     #[cfg(any(not(target_os = "linux"), test))]
     Pipe(io::PipeReader, io::PipeWriter),
 }
@@ -38,10 +38,10 @@ impl Descriptor {
         Ok(Descriptor::Pipe(reader, writer))
     }
 
-    /// Makes it readable, or no longer so; it was not, or was. True when that was done.
+    /// Makes it readable or not readable. The caller knows that it is the other. True on success.
     fn set(&self, readable: bool) -> bool {
         match (self, readable) {
-            // Any number that is not zero, in any byte order.
+            // Any number but zero does, so the byte order does not matter.
             #[cfg(target_os = "linux")]
             (Descriptor::Event(event), true) => rustix::io::write(event, &[1u8; 8]).is_ok(),
             #[cfg(target_os = "linux")]
@@ -56,33 +56,34 @@ impl Descriptor {
 
 #[cfg(test)]
 thread_local! {
-    /// Descriptors that this thread makes are pipes, as where there is nothing else.
+    /// Descriptors that this thread makes are pipes, as on systems other than Linux.
     pub(crate) static PIPES: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
+/// A consumer's descriptor.
 #[derive(Debug)]
 pub(crate) struct Ready {
-    /// Whether it is readable.
-    state: Mutex<bool>,
+    /// Whether the descriptor is readable.
+    readable: Mutex<bool>,
     descriptor: Descriptor,
 }
 
 impl Ready {
     pub(crate) fn new() -> io::Result<Ready> {
-        Ok(Ready { state: Mutex::new(false), descriptor: Descriptor::new()? })
+        Ok(Ready { readable: Mutex::new(false), descriptor: Descriptor::new()? })
     }
 
-    /// Something came.
+    /// Makes the descriptor readable: there is news.
     pub(crate) fn raise(&self) {
-        self.set(&mut self.state.lock(), true);
+        self.set(&mut self.readable.lock(), true);
     }
 
-    /// Makes it say what `has_news` does. It is cleared before that is looked at once more, so that
-    /// news which come meanwhile are not lost: their [`raise`](Self::raise) comes either before the
-    /// clearing, and then they are seen, or after it.
+    /// Makes the descriptor readable or not, as `has_news` says. Without news it is cleared, and
+    /// `has_news` is asked once more: [`raise`](Self::raise) for news that come meanwhile runs
+    /// either before the clearing, and then the second look sees them, or after it.
     pub(crate) fn tell(&self, has_news: impl Fn() -> bool) {
         if !has_news() {
-            self.set(&mut self.state.lock(), false);
+            self.set(&mut self.readable.lock(), false);
             if !has_news() {
                 return;
             }
@@ -90,12 +91,12 @@ impl Ready {
         self.raise();
     }
 
-    fn set(&self, state: &mut bool, readable: bool) {
-        if *state == readable {
+    fn set(&self, is: &mut bool, readable: bool) {
+        if *is == readable {
             return;
         }
         if self.descriptor.set(readable) {
-            *state = readable;
+            *is = readable;
         }
     }
 

@@ -1,19 +1,18 @@
-//! Who waits for a message, in the order in which they came.
+//! The threads and futures that wait for a message, in the order in which they came.
 //!
-//! A waiter has a ticket. News for a consumer wakes the waiter with the lowest ticket that was not
-//! woken yet, one for each message; one that finds nothing after all (somebody was quicker who did
-//! not wait) keeps its ticket, so it is served before all who came later. A waiter that was woken
-//! and cannot use what is there passes the news on to one behind it: it may be short of an
-//! allowance (`max_in_flight`), which one that takes messages needs not. One that goes away, with a
-//! message or without, passes on what is left to the first in line.
+//! Each waiter has a ticket. Each message wakes one waiter of a consumer: the one with the lowest
+//! ticket that was not woken yet. A waiter that finds no message after all (a reader that did not
+//! wait was quicker) keeps its ticket, so it comes before all later ones. A waiter that was woken
+//! and cannot use the message wakes one behind it: the first may lack an allowance
+//! (`max_in_flight`), which a reader that takes messages does not need. A waiter that leaves, with
+//! a message or without, wakes the first in line when messages are left.
 //!
-//! A producer learns that nobody waits with one relaxed load: see `Core::message_waiters`.
+//! A producer learns that nobody waits with one relaxed load: see `State::message_waiters`.
 //!
-//! Wakers are other people's code: they may call the queue, take a whole task with them when they
-//! go, and the futures in that, which leave the line in turn, and panic. None is called, cloned or
-//! dropped under a lock of the queue. One that panics was not woken: the next in line is, in its
-//! stead, and the panic goes no further than to the panic hook. It is nothing to the thread that
-//! put the message in.
+//! A waker is the caller's code. It may call the queue, and it may panic. Dropping it may drop a
+//! whole task with futures in it, which leave the line in turn. So no waker is called, cloned or
+//! dropped under a lock of the queue. When a waker panics, its waiter was not woken: the next in
+//! line is woken instead. The panic reaches the panic hook but not the thread that enqueued.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,7 +39,7 @@ impl Signal {
             Signal::Thread(thread) => thread.unpark(),
             Signal::Task(waker) => {
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-                    // Dropped, it might panic again.
+                    // Forgotten: its drop might panic again.
                     std::mem::forget(panic);
                     return false;
                 }
@@ -55,29 +54,31 @@ pub(crate) type Ticket = (u32, u64);
 
 #[derive(Debug, Default)]
 struct Line {
-    next: u64,
-    /// Each with its signal until that is taken to wake it.
+    /// The number of the last ticket.
+    last: u64,
+    /// The waiters in line. A signal is taken out to wake its waiter.
     waiters: BTreeMap<Ticket, Option<Signal>>,
-    /// Descriptors that are told of any news.
+    /// Descriptors, by their consumers' rows: any news raises them.
     ready: Vec<(u32, Arc<Ready>)>,
 }
 
+/// The waiters of all consumers.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     line: Mutex<Line>,
 }
 
 impl Waiters {
-    /// Stands at the end of the line of the consumer in that row.
+    /// Puts a waiter at the end of the line of the consumer in `row`.
     pub(crate) fn join(&self, row: u32, signal: Signal) -> Ticket {
         let mut line = self.line.lock();
-        line.next += 1;
-        let ticket = (row, line.next);
+        line.last += 1;
+        let ticket = (row, line.last);
         line.waiters.insert(ticket, Some(signal));
         ticket
     }
 
-    /// Before the waiter looks: news that come from now on wake it.
+    /// Called before the waiter looks for a message: news from now on wake it.
     pub(crate) fn rearm(&self, ticket: Ticket, signal: Signal) {
         let mut line = self.line.lock();
         let older = line.waiters.get_mut(&ticket).and_then(|waiter| waiter.replace(signal));
@@ -85,17 +86,18 @@ impl Waiters {
         drop(older);
     }
 
+    /// Whether the waiter was woken since it was last rearmed.
     pub(crate) fn is_woken(&self, ticket: Ticket) -> bool {
         self.line.lock().waiters.get(&ticket).is_none_or(Option::is_none)
     }
 
-    /// Leaves the line.
+    /// Takes the waiter out of the line.
     pub(crate) fn leave(&self, ticket: Ticket) {
         let waiter = self.line.lock().waiters.remove(&ticket);
         drop(waiter);
     }
 
-    /// So many messages came for everybody: wakes as many waiters of each consumer.
+    /// `count` messages came: wakes that many waiters of each consumer.
     pub(crate) fn wake(&self, count: u64) {
         let mut line = self.line.lock();
         for (_, ready) in &line.ready {
@@ -122,7 +124,7 @@ impl Waiters {
         }
     }
 
-    /// One waiter of one consumer; with `after` one that came later than that.
+    /// Wakes one waiter of the consumer in `row`; with `after`, only one that came later than that.
     pub(crate) fn wake_one(&self, row: u32, after: Option<Ticket>) {
         let mut from = after.map_or((row, 0), |(row, number)| (row, number + 1));
         let next = |from| {
@@ -138,11 +140,12 @@ impl Waiters {
         }
     }
 
+    /// Raises a consumer's descriptor for news from now on.
     pub(crate) fn add_ready(&self, row: u32, ready: &Arc<Ready>) {
         self.line.lock().ready.push((row, Arc::clone(ready)));
     }
 
-    /// Forgets a consumer's descriptor; says whether there was one.
+    /// Forgets a consumer's descriptor. False when there was none.
     pub(crate) fn remove_ready(&self, row: u32) -> bool {
         let ready = &mut self.line.lock().ready;
         let before = ready.len();
