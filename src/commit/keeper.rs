@@ -1,9 +1,9 @@
-//! The thread that keeps a queue in order behind its callers: flushes by time and when much is not
-//! durable, hands drained segments on, and makes the next segment ready.
+//! The keeper: a queue's own thread. It flushes by time, and when many bytes are not durable; it
+//! settles drained segments; it makes the next segment; it gives up messages that are too old.
 //!
-//! It is started when the first of these is needed, never before: an idle queue without a timer and
-//! without ages has no thread. Where it cannot be started, opening with a timer or with ages is
-//! refused; everything else is done by the calls that need it.
+//! The thread starts when it is first asked for one of these: an idle queue without a timer and
+//! without ages has no thread. If it cannot start, an opening with a timer or with ages is refused;
+//! all other work is then done by the calls that need it.
 
 use std::fmt;
 use std::io;
@@ -21,13 +21,14 @@ use crate::threads::bell::Bell;
 
 #[derive(Debug)]
 pub(crate) struct Keeper<S: Storage> {
-    hands: Arc<Hands<S>>,
+    starter: Arc<Starter<S>>,
 }
 
-/// Looks at the ages of what is held; who keeps the consumers knows how.
-pub(crate) struct Look<S: Storage>(pub(crate) Arc<Looks<S>>);
+/// Gives up messages that are too old. The engine makes it, because consumers have to let go of the
+/// segments, and this folder does not know consumers.
+pub(crate) struct Look<S: Storage>(pub(crate) Arc<LookFn<S>>);
 
-type Looks<S> = dyn Fn(&Core<S>) + Send + Sync;
+type LookFn<S> = dyn Fn(&Core<S>) + Send + Sync;
 
 impl<S: Storage> Clone for Look<S> {
     fn clone(&self) -> Look<S> {
@@ -41,19 +42,20 @@ impl<S: Storage> fmt::Debug for Look<S> {
     }
 }
 
-/// What it takes to start the thread, wherever the first wish comes from.
+/// Starts the thread, on whichever thread the first wish is made.
 #[derive(Debug)]
-struct Hands<S: Storage> {
-    /// Not counted: the queue's state holds the bell, and the bell this.
+struct Starter<S: Storage> {
+    /// Weak, against a cycle: the core has the bell, and the bell has this starter.
     core: Weak<Core<S>>,
+    /// The time between two flushes, `flush_every`.
     period: Option<Duration>,
-    /// Gives up what is too old.
     look: Look<S>,
+    /// The running thread.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl<S: Storage> Hands<S> {
-    /// False when the queue is being closed.
+impl<S: Storage> Starter<S> {
+    /// Starts the thread if it does not run. Returns false when the queue is being closed.
     #[cold]
     fn start(&self) -> io::Result<bool> {
         let Some(core) = self.core.upgrade() else {
@@ -82,12 +84,13 @@ impl<S: Storage> Hands<S> {
 
 #[cfg(test)]
 thread_local! {
-    /// Whoever wants a thread here is refused.
+    /// A keeper that this thread is to start cannot start.
     pub(crate) static NO_THREADS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Says that nobody answers the bell any more, however the thread ends: by a panic of a subscriber,
-/// too. Whoever rings does the work.
+/// When dropped, at the end of the keeper's thread, says that nobody answers the bell any more:
+/// from then on the thread that rings does the work. The thread may also end by a panic of a
+/// `tracing` subscriber.
 pub(crate) struct Leaving<'a, S: Storage>(pub(crate) &'a Core<S>);
 
 impl<S: Storage> Drop for Leaving<'_, S> {
@@ -102,7 +105,7 @@ impl<S: Storage> Drop for Leaving<'_, S> {
 impl<S: Storage> Keeper<S> {
     pub(crate) fn new(core: &Arc<Core<S>>, period: Option<Duration>, look: Look<S>) -> Keeper<S> {
         Keeper {
-            hands: Arc::new(Hands {
+            starter: Arc::new(Starter {
                 core: Arc::downgrade(core),
                 period,
                 look,
@@ -111,14 +114,14 @@ impl<S: Storage> Keeper<S> {
         }
     }
 
-    /// From here on the thread may start. With a period, or when messages have an age, it starts at
-    /// once: nobody else would do its work in time, so there is no queue without it.
+    /// Lets the thread start from now on. With a period or with ages it starts at once, and an
+    /// error refuses the opening: nobody else would do its work in time.
     pub(crate) fn allow(&self, core: &Core<S>) -> Result<()> {
-        let starter = Arc::clone(&self.hands);
-        // Where it cannot start, whoever rings does the work.
+        let starter = Arc::clone(&self.starter);
+        // If the thread cannot start, the thread that rings does the work.
         core.bell.set_starter(Box::new(move || starter.start().unwrap_or(false)));
-        if self.hands.period.is_some() || core.ages.is_some() {
-            let started = self.hands.start();
+        if self.starter.period.is_some() || core.ages.is_some() {
+            let started = self.starter.start();
             started.map_err(|error| Error::io("start a thread for", core.storage.path(), error))?;
         }
         Ok(())
@@ -129,7 +132,7 @@ impl<S: Storage> Keeper<S> {
         bell.wishes.lock().stop = true;
         bell.rung.notify_one();
         bell.set_running(false);
-        let thread = self.hands.thread.lock().take();
+        let thread = self.starter.thread.lock().take();
         if let Some(thread) = thread
             && thread.thread().id() != thread::current().id()
         {
@@ -138,16 +141,17 @@ impl<S: Storage> Keeper<S> {
     }
 }
 
-/// The queue is idle when no segment was drained for so long.
+/// A queue is idle when no segment was drained for this long. Then surplus spares are removed.
 const IDLE: Duration = Duration::from_millis(200);
 
+/// The thread's work, until the bell says stop.
 fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
     let bell = &*core.bell;
-    // A period beyond what the clock can say never ends.
+    // A period that is too long for the clock never ends.
     let due =
         |period: Option<Duration>| period.and_then(|period| Instant::now().checked_add(period));
     let mut next_flush = due(period);
-    // Messages that are too old are given back though nobody reads or writes.
+    // Messages expire also while nobody reads or writes.
     let every = core.ages.map(|ages| ages.look_every());
     let mut next_look = every.map(|every| Instant::now() + every);
     let mut trim_at = None;
@@ -158,7 +162,7 @@ fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
         }
         if std::mem::take(&mut wishes.settle) {
             drop(wishes);
-            // A failed sync poisons the queue: the next call that writes is told.
+            // A failed sync poisons the queue: the next call that writes returns the error.
             let _ = core.settle();
             core.wake_writers();
             trim_at = Some(Instant::now() + IDLE);
@@ -168,7 +172,7 @@ fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
         }
         if std::mem::take(&mut wishes.flush) {
             drop(wishes);
-            // A failure poisons the queue: the next call that writes is told.
+            // As above: a failed sync poisons the queue.
             let _ = core.flush_behind();
             events::tell();
             wishes = bell.wishes.lock();
@@ -197,12 +201,12 @@ fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
             wishes = bell.wishes.lock();
             continue;
         }
-        let other = [next_look, trim_at].into_iter().flatten().min();
+        let other_due = [next_look, trim_at].into_iter().flatten().min();
         match next_flush {
             Some(due) if Instant::now() < due => {
-                bell.rung.wait_until(&mut wishes, other.map_or(due, |other| other.min(due)));
+                bell.rung.wait_until(&mut wishes, other_due.map_or(due, |other| other.min(due)));
             }
-            None => match other {
+            None => match other_due {
                 None => bell.rung.wait(&mut wishes),
                 Some(due) => {
                     bell.rung.wait_until(&mut wishes, due);
@@ -210,9 +214,10 @@ fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
             },
             Some(_) => {
                 drop(wishes);
-                // A failure poisons the queue: the next call that writes is told.
+                // As above: a failed sync poisons the queue.
                 let _ = core.flush_on_time();
-                // From the end of the flush: a disk slower than the period is not flooded.
+                // The next period begins at the end of this flush, so that a disk slower than the
+                // period gets a pause.
                 next_flush = due(period);
                 events::tell();
                 wishes = bell.wishes.lock();

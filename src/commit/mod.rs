@@ -1,5 +1,5 @@
-//! What makes messages count: the producers' lock, under which a record is committed, the flushes
-//! that begin with it, and the keeper's thread, which flushes by time and tidies up.
+//! The producers' lock, under which records are committed; the flushes that begin with the
+//! committed tail; and the keeper's thread, which flushes by time and settles segments.
 
 pub(crate) mod keeper;
 
@@ -16,8 +16,7 @@ use crate::storage::Storage;
 use crate::threads::padded::Padded;
 use crate::write::Writer;
 
-/// What every part of one open queue works on: its [`State`], and the writer under the producers'
-/// lock.
+/// One open queue below its consumers: the [`State`], and the writer under the producers' lock.
 #[derive(Debug)]
 pub(crate) struct Core<S: Storage> {
     state: State<S>,
@@ -38,25 +37,26 @@ impl<S: Storage> Core<S> {
         Core { state, writer: Padded::new(Mutex::new(writer)) }
     }
 
-    /// Where consumers' view ends: the position and exactly its number.
+    /// The end of what consumers may read, with exactly its number.
     pub(crate) fn visible_end(&self) -> Spot {
         if self.durable_only { self.durable.lock().spot } else { self.committed_spot() }
     }
 
-    /// The tail and exactly its number.
+    /// The committed tail, with exactly its number.
     pub(crate) fn committed_spot(&self) -> Spot {
         self.writer.lock().committed()
     }
 
-    /// As [`committed_spot`](Self::committed_spot), for who may not wait for the producers' lock.
-    /// The tail that is stored for the next opening says of itself whether its words belong
-    /// together; a producer that holds the lock for long is not storing it.
+    /// As [`committed_spot`](Self::committed_spot), for the keeper, which must not wait for the
+    /// producers' lock. While a producer holds the lock, the spot comes from the tail in the index,
+    /// which shows whether its two words belong together. The loop ends soon: a producer that holds
+    /// the lock for long is not storing that tail.
     pub(crate) fn committed_spot_at_once(&self) -> Spot {
         loop {
             if let Some(writer) = self.writer.try_lock() {
                 return writer.committed();
             }
-            // One that is stored and not published may yet be taken back.
+            // A tail that is stored in the index and not published may still be rolled back.
             if let Some((position, seq)) = self.index.tail()
                 && position <= self.committed.position.load(Ordering::Acquire)
             {
@@ -66,14 +66,15 @@ impl<S: Storage> Core<S> {
         }
     }
 
-    /// Gives up what is too old, the tail's segment as well unless somebody writes just now. True
-    /// when there is something to settle.
+    /// Gives up segments whose messages are all too old; the tail's too, unless a producer holds
+    /// the producers' lock. Returns whether there are segments to settle.
     pub(crate) fn expire(&self) -> bool {
         let expired = self.state.expire();
         self.writer.try_lock().is_some_and(|mut writer| self.expire_tail(&mut writer)) | expired
     }
 
-    /// As [`expire`](Self::expire), for who has the producers' lock and has nothing pushed.
+    /// As [`expire`](Self::expire). The caller holds the producers' lock and has pushed nothing
+    /// since the last commit.
     pub(crate) fn expire_for(&self, writer: &mut Writer<S::File>) -> bool {
         let expired = self.state.expire();
         self.expire_tail(writer) | expired
@@ -94,8 +95,9 @@ impl<S: Storage> Core<S> {
         true
     }
 
-    /// As [`Segments::drain_tail`](crate::segment::Segments::drain_tail); the next record begins
-    /// another segment.
+    /// Drains the tail's segment, by
+    /// [`Segments::drain_tail`](crate::segment::Segments::drain_tail), and has the next record
+    /// begin another one. Returns whether it did.
     pub(crate) fn drain_tail(
         &self,
         writer: &mut Writer<S::File>,
@@ -122,16 +124,18 @@ impl<S: Storage> Core<S> {
         self.flush_places()
     }
 
-    /// As [`flush`](Self::flush), for the keeper: waits for nobody who may be waiting for it.
+    /// As [`flush`](Self::flush), for the keeper: does not wait for the producers' lock, since a
+    /// producer that holds it may be waiting for the keeper.
     pub(crate) fn flush_on_time(&self) -> Result<()> {
         self.check_writable()?;
         self.flush_to(self.committed_spot_at_once())?;
         self.flush_places()
     }
 
-    /// The last flush of a run: afterwards the files say that nothing is missing.
+    /// The last flush of a run. Afterwards the checkpoint says that the run ended cleanly.
     pub(crate) fn flush_finally(&self) -> Result<()> {
-        // Nobody can write any more, but a failure has its own error.
+        // The queue is closed, so `check_writable` would refuse this flush. A failed sync is still
+        // reported.
         self.index.poison.check()?;
         self.check_directory()?;
         let target = self.committed_spot();
@@ -139,8 +143,8 @@ impl<S: Storage> Core<S> {
             let _ = self.write_clean_end(target);
         }
         if !self.writer.lock().has_begun() && self.durable.lock().spot.position >= target.position {
-            // No message came in, or was found that may exist in the page cache alone. Only places
-            // may have moved, and segments been given back.
+            // This run stored no message, and its opening found none that may exist in the page
+            // cache alone. At most, places have moved and segments were given back.
             return if *self.places.synced_moves.lock() < self.places.moves() {
                 self.flush_places()
             } else {

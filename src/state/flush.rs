@@ -1,23 +1,22 @@
 //! What is durable: order, group commit, poison.
 //!
-//! A flush syncs the segments that were stored to, then the directory if files were made, and only
-//! then moves the durable mark. Any number of threads that wait share one sync: the first becomes
-//! the leader and takes along all that the others wait for, the others wait for the mark to pass
-//! their record. Enqueues go on meanwhile.
+//! A flush syncs the segments that were stored to, then the directory if files were made or
+//! removed, and only then moves the durable mark. All threads that wait for a flush share one sync:
+//! the first becomes the leader and syncs everything that the others want; the others wait until
+//! the mark passes their record. Enqueues go on meanwhile.
 //!
-//! A segment is synced through the descriptor that was open since it was first stored to, and keeps
-//! that descriptor until then, full or not: the system tells a failed write-back to the descriptors
-//! that are open, and may have forgotten it when one is opened later. Descriptors are few, so full
-//! segments that are not synced are few ([`most_unsynced`]): the keeper is asked to flush when
-//! there are three quarters as many, and a producer that would make one more waits for the keeper,
-//! with the producers' lock held. Nothing that the keeper, or the leader of a flush, does may wait
-//! for that lock.
+//! A segment keeps the descriptor through which it was first stored to until it is synced through
+//! that descriptor, also when it is full. The reason: the kernel reports a failed write-back to the
+//! descriptors that are open, and may have forgotten it when one is opened later. Descriptors are
+//! few, so the number of full, unsynced segments is bounded ([`most_unsynced`]). At three quarters
+//! of the bound a producer asks the keeper for a flush; at the bound it waits for the keeper, with
+//! the producers' lock held. So the keeper and the leader of a flush must never wait for that lock.
 //!
-//! The index is synced after the data it speaks of, and only when something is gained by it: when a
-//! place moved, or when the checkpoint is more than [`CHECKPOINT_EVERY`] bytes behind, so that
-//! recovery has little to walk over. So a durable enqueue costs one sync. Where nobody asks for a
-//! flush, the keeper is asked for one when [`MOST_BEHIND`] bytes are held that are not durable: no
-//! opening has more to look at than that and what one flush leaves.
+//! The index is synced after the data it describes, and only in two cases: a place has moved, or
+//! the checkpoint is more than [`CHECKPOINT_EVERY`] bytes behind (recovery walks from it). So a
+//! durable enqueue costs one sync. Without any flush by the caller, a producer asks the keeper for
+//! one when [`MOST_BEHIND`] bytes in the queue are not durable. This bounds what an opening has to
+//! walk over.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -32,31 +31,31 @@ use crate::state::{Durable, MOST_BEHIND, State};
 use crate::storage::store_again;
 use crate::storage::{Storage, StorageFile};
 
-/// Bytes after which a flush renews the checkpoint. (Few in the crash tests, whose disks are
+/// Bytes after which a flush renews the checkpoint. (Fewer in the crash tests, whose disks are
 /// small.)
 const CHECKPOINT_EVERY: u64 = if cfg!(test) { 64 << 10 } else { 4 << 20 };
 
-/// What is asked of a flush of the places.
+/// What a flush of the places does with the checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CheckpointIs {
-    /// A checkpoint is written when the last one is far behind.
+    /// Writes one when the last one is far behind.
     WrittenIfDue,
-    /// A checkpoint is written.
+    /// Writes one.
     Written,
 }
 
-/// What one leader of a flush syncs.
+/// The positions that one leader of a flush makes durable.
 #[derive(Debug, Clone, Copy)]
 struct Stretch {
     from: Spot,
     to: Spot,
-    /// The page cache may show bytes there that the disk does not hold: they are stored again
-    /// first.
+    /// The page cache may show bytes of the stretch that the disk does not have: the leader stores
+    /// them again before its sync (R4).
     is_suspect: bool,
 }
 
 impl<S: Storage> State<S> {
-    /// Returns once everything before that spot, which is committed, is on disk.
+    /// Returns once everything before `spot` is on disk. `spot` is committed.
     pub(crate) fn flush_to(&self, spot: Spot) -> Result<()> {
         let mut durable = self.durable.lock();
         durable.want(spot);
@@ -65,7 +64,7 @@ impl<S: Storage> State<S> {
                 drop(durable);
                 return self.check_writable();
             }
-            if durable.busy {
+            if durable.has_leader {
                 self.flushed.wait(&mut durable);
                 continue;
             }
@@ -74,11 +73,12 @@ impl<S: Storage> State<S> {
         Ok(())
     }
 
-    /// Syncs all that is wanted, and every full segment; nobody else does.
+    /// Syncs up to the spot that is wanted, and every full segment. The caller has checked that
+    /// there is no other leader.
     fn lead<'a>(&'a self, mut durable: MutexGuard<'a, Durable>) -> Result<MutexGuard<'a, Durable>> {
-        durable.busy = true;
+        durable.has_leader = true;
         let stretch =
-            Stretch { from: durable.spot, to: durable.wanted, is_suspect: durable.suspect };
+            Stretch { from: durable.spot, to: durable.wanted, is_suspect: durable.is_suspect };
         let target = stretch.to;
         drop(durable);
         let began = Instant::now();
@@ -90,33 +90,34 @@ impl<S: Storage> State<S> {
         self.flush_totals.count.fetch_add(1, Ordering::Relaxed);
         self.flush_totals.nanos.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
         let mut durable = self.durable.lock();
-        durable.busy = false;
+        durable.has_leader = false;
         let mut waiters = 0;
         // A failed sync has poisoned the queue; after another error the next leader tries again.
         if result.is_ok() {
             durable.spot = target;
             self.index.set_synced(target.position, target.seq);
-            durable.suspect = false;
+            durable.is_suspect = false;
             if self.durable_only {
                 self.visible.publish(target);
                 waiters = self.message_waiters.load(Ordering::Relaxed);
             }
         }
-        durable.given_up += u64::from(result.is_err());
+        durable.failures += u64::from(result.is_err());
         self.flushed.notify_all();
         self.segment_synced.notify_all();
         if waiters != 0 {
-            // Who is woken may run code of the caller's.
+            // A waker may run the caller's code: no lock may be held.
             MutexGuard::unlocked(&mut durable, || self.wake_readers(u64::MAX));
         }
         result.map(|()| durable)
     }
 
-    /// What producers asked for by [`sync_soon`](Self::sync_soon), and a checkpoint. Waits for
-    /// nobody who waits for it.
+    /// Does the flush that producers asked for by [`sync_soon`](Self::sync_soon), and renews a
+    /// checkpoint that is far behind. Does not wait for the producers' lock: a producer may wait
+    /// for this flush with it held.
     pub(crate) fn flush_behind(&self) -> Result<()> {
         let mut durable = self.durable.lock();
-        while durable.busy {
+        while durable.has_leader {
             self.flushed.wait(&mut durable);
         }
         let is_done = durable.wanted.position <= durable.spot.position
@@ -128,42 +129,42 @@ impl<S: Storage> State<S> {
         if self.is_checkpoint_due() { self.flush_places_and_checkpoint() } else { Ok(()) }
     }
 
-    /// Waits for the flush that is under way, if there is one.
+    /// Waits for the end of the flush under way, if there is one.
     pub(crate) fn wait_for_leader(&self) {
         let mut durable = self.durable.lock();
-        if durable.busy {
+        if durable.has_leader {
             self.flushed.wait(&mut durable);
         }
     }
 
-    /// Has the keeper flush what is committed and sync what is full, soon. Without a keeper it is
-    /// done here and now.
+    /// Asks the keeper to flush up to `committed` and to sync every full segment. Without a keeper
+    /// the calling thread does it before it returns.
     #[cold]
     fn sync_soon(&self, committed: Spot) -> Result<()> {
         self.durable.lock().want(committed);
         if self.bell.ring(|wishes| wishes.flush = true) { Ok(()) } else { self.flush_behind() }
     }
 
-    /// A segment is about to begin. Sees to it that few are full and not synced: with many of them
-    /// the keeper is asked to flush, and with as many as there may be it is waited for. The
-    /// producers' lock is held, and `committed` is its tail.
+    /// Keeps the number of full, unsynced segments bounded; called before a segment begins. From
+    /// three quarters of the bound on it asks the keeper for a flush; at the bound it waits for
+    /// that flush. The caller holds the producers' lock; `committed` is the committed tail.
     pub(crate) fn bound_unsynced(&self, committed: Spot) -> Result<()> {
         let most = most_unsynced(self.pool.geometry().segment_len);
         if self.segments.list().count_unsynced() < most - most / 4 {
             return Ok(());
         }
-        let mut given_up = self.durable.lock().given_up;
+        let mut failures = self.durable.lock().failures;
         self.sync_soon(committed)?;
         let mut durable = self.durable.lock();
-        // The tail's own segment is one of them.
+        // The count includes the tail's segment, which is full once the next one begins.
         while self.segments.list().count_unsynced() >= most {
             self.index.poison.check()?;
-            if self.bell.is_answered() && durable.given_up == given_up {
+            if self.bell.is_answered() && durable.failures == failures {
                 self.segment_synced.wait(&mut durable);
             } else {
-                // The queue is being closed, and its keeper gone; or the keeper could not, and
-                // nobody would ask it again: whoever wants to write learns why.
-                given_up = durable.given_up;
+                // Either the keeper has ended, because the queue is being closed. Or its flush
+                // failed: nobody would ask it again, and the producer is to get the error.
+                failures = durable.failures;
                 drop(durable);
                 self.flush_behind()?;
                 durable = self.durable.lock();
@@ -172,14 +173,14 @@ impl<S: Storage> State<S> {
         Ok(())
     }
 
-    /// Asks the keeper for a flush when many bytes are held that are not durable. The producers'
-    /// lock is held, and `committed` is its tail.
+    /// Asks the keeper for a flush when many bytes in the queue are not durable. The caller holds
+    /// the producers' lock; `committed` is the committed tail.
     pub(crate) fn bound_behind(&self, committed: Spot) -> Result<()> {
         let durable = self.durable.lock().spot;
         if committed.position.saturating_sub(durable.position) < MOST_BEHIND {
             return Ok(());
         }
-        // What was consumed nobody will look at.
+        // No opening walks over messages that every consumer has passed.
         let lowest = self.places.lowest().unwrap_or(0);
         if committed.position.saturating_sub(lowest) < MOST_BEHIND {
             return Ok(());
@@ -187,7 +188,8 @@ impl<S: Storage> State<S> {
         self.sync_soon(committed)
     }
 
-    /// In a directory that was removed nothing can be made durable: nobody can open it again.
+    /// Refuses a flush, and poisons the queue, when its directory was removed: no later process
+    /// could open the queue, so nothing in it can be made durable.
     pub(crate) fn check_directory(&self) -> Result<()> {
         let gone =
             || SyncFailed(io::Error::new(io::ErrorKind::NotFound, "the directory was removed"));
@@ -204,24 +206,24 @@ impl<S: Storage> State<S> {
         if self.is_checkpoint_due() { self.flush_places_and_checkpoint() } else { Ok(()) }
     }
 
-    /// What is held may begin in the middle of a batch when what came before was given back.
-    /// Recovery keeps the rest of the batch when a checkpoint says that it is durable, so the
-    /// checkpoint may not lie before what is held.
+    /// Renews a checkpoint that lies before the first segment. When segments were given back, the
+    /// first one left may begin in the middle of a batch. Recovery keeps the rest of such a batch
+    /// only if a checkpoint says that it is durable, so the checkpoint must not lie before it.
     fn checkpoint_if_overtaken(&self, durable: Spot) -> Result<()> {
-        let held = self.segments.list().live.front().map(|row| row.header.base);
-        if held.is_none_or(|base| base <= self.index.checkpoint().position) {
+        let first = self.segments.list().live.front().map(|row| row.header.base);
+        if first.is_none_or(|base| base <= self.index.checkpoint().position) {
             return Ok(());
         }
         self.write_checkpoint(durable)
     }
 
-    /// Makes every place stored so far durable. Whoever comes while another syncs is served by the
-    /// next sync, with all others that came meanwhile.
+    /// Makes every place stored so far durable. Callers that come while another one syncs share the
+    /// next sync.
     pub(crate) fn flush_places(&self) -> Result<()> {
         self.sync_places(CheckpointIs::WrittenIfDue)
     }
 
-    /// As [`flush_places`](Self::flush_places), and renews the checkpoint.
+    /// As [`flush_places`](Self::flush_places), but always renews the checkpoint.
     pub(crate) fn flush_places_and_checkpoint(&self) -> Result<()> {
         self.sync_places(CheckpointIs::Written)
     }
@@ -230,14 +232,14 @@ impl<S: Storage> State<S> {
         let moves = self.places.moves();
         let mut synced = self.places.synced_moves.lock();
         if self.has_run_ended() {
-            // The end of the run has made all durable.
+            // The last flush of the run has made every place durable.
             return Ok(());
         }
         let due = checkpoint == CheckpointIs::Written || self.is_checkpoint_due();
         if *synced >= moves && !due {
             return Ok(());
         }
-        // Those that were made since are synced too.
+        // Counted again: the sync below covers the moves made while this thread waited, too.
         let moves = self.places.moves();
         self.sync_directory()?;
         if due {
@@ -250,16 +252,17 @@ impl<S: Storage> State<S> {
         Ok(())
     }
 
-    /// What is synced in a file is worth nothing while a power cut may take its name: the index has
-    /// one before anything is promised that only it says.
+    /// Makes the names of files durable. A synced file is worth nothing as long as a power cut may
+    /// take its name. So the index's name is durable before anything is promised that stands in the
+    /// index alone.
     pub(crate) fn sync_directory(&self) -> Result<()> {
         self.segments.sync_directory(&self.storage, &self.index)
     }
 
-    /// Everything before `spot` is on disk.
+    /// Writes a checkpoint at `spot`. Everything before `spot` is on disk.
     pub(crate) fn write_checkpoint(&self, spot: Spot) -> Result<()> {
         self.renew_checkpoint(|checkpoint| {
-            // Another thread may have written one since that spot was asked for.
+            // Another thread may have written a later checkpoint since the caller chose `spot`.
             if spot.position >= checkpoint.position {
                 (checkpoint.position, checkpoint.seq) = (spot.position, spot.seq);
             }
@@ -267,12 +270,12 @@ impl<S: Storage> State<S> {
         })
     }
 
-    /// Everything is on disk, and the run ends at `spot`.
+    /// Writes the checkpoint of a clean end: the run ends at `spot`, and everything is on disk.
     pub(crate) fn write_clean_end(&self, spot: Spot) -> Result<()> {
         self.renew_checkpoint(|checkpoint| {
             (checkpoint.position, checkpoint.seq) = (spot.position, spot.seq);
             checkpoint.clean = true;
-            // Every number that was given out is below.
+            // No number at or above it was given out.
             checkpoint.lease = spot.seq;
         })
     }
@@ -286,14 +289,13 @@ impl<S: Storage> State<S> {
         })
     }
 
-    /// The end of a run: whoever still flushes in the background of it finishes that, and nobody
-    /// begins to.
+    /// Ends the run: waits for flushes and settling that are under way, and lets no other begin.
     pub(crate) fn end_run(&self) {
         self.index.poison.end_run();
         drop(self.places.synced_moves.lock());
         self.segments.end_settling();
         let mut durable = self.durable.lock();
-        while durable.busy {
+        while durable.has_leader {
             self.flushed.wait(&mut durable);
         }
     }
@@ -302,8 +304,8 @@ impl<S: Storage> State<S> {
         self.index.poison.has_run_ended()
     }
 
-    /// Syncs every segment that was stored to, up to the tail's, and that one if it holds a byte
-    /// before the stretch's end.
+    /// Syncs every segment before the tail's that was stored to, and the tail's if the stretch
+    /// reaches into it; then the directory.
     fn sync_data(&self, stretch: &Stretch) -> Result<()> {
         let Stretch { from, to, is_suspect } = *stretch;
         self.check_directory()?;
@@ -321,7 +323,7 @@ impl<S: Storage> State<S> {
             at = row.header.base + 1;
             let segment = match opened {
                 Ok(segment) => segment,
-                // Lost to damage: nothing of it is there to be synced.
+                // The file was lost to damage: there is nothing to sync.
                 Err(Lost::Gone) => continue,
                 Err(Lost::Io(error)) => {
                     return Err(Error::io(
@@ -332,7 +334,7 @@ impl<S: Storage> State<S> {
                 }
             };
             if is_suspect && !planted!(SuspectNotStoredAgain) {
-                // What is stored to it from now on is stored behind what is stored again.
+                // Storing again does not undo a producer's store: producers store behind `to`.
                 let start =
                     segment.offset(from.position.clamp(segment.header.base, segment.header.end()));
                 let end =

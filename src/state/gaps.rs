@@ -1,4 +1,4 @@
-//! What is known of numbers that are missing: which, why, and how often a reader was told.
+//! Missing numbers: which ones are known, why they are missing, and how many gaps were told.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -12,13 +12,15 @@ use crate::index::losses::GivenUp;
 
 #[derive(Debug)]
 pub(crate) struct Gaps {
-    /// Numbers known to be missing, in order, no two overlapping: what `len` subtracts.
+    /// Ranges of numbers known to be missing, in order, without overlap. `len` subtracts them.
     pub(crate) known: Mutex<Vec<Gap>>,
+    /// Nonzero when `known` is not empty: spares `len` the lock.
     has_known: AtomicU32,
-    /// Which of the missing numbers were dropped, or had expired. Taken last of all locks.
+    /// Up to which number messages were dropped, or had expired. The last lock in the order.
     pub(crate) given_up: Mutex<GivenUp>,
-    /// Gaps that consumers were told of in this run, and the numbers in them by cause.
+    /// Gaps that consumers were told in this run.
     pub(crate) told: AtomicU64,
+    /// The missing numbers in those gaps, by cause.
     pub(crate) lost: [AtomicU64; GapCause::ALL.len()],
 }
 
@@ -33,14 +35,14 @@ impl Gaps {
         }
     }
 
-    /// Why numbers that no segment states a cause for are missing, and the first one that may have
-    /// another.
+    /// Why the number `seq` is missing when no segment states a cause, and the first number behind
+    /// it that may have another cause.
     pub(crate) fn cause_of(&self, seq: u64) -> (GapCause, u64) {
         if let Some(given_up) = self.given_up.lock().cause_of(seq) {
             return given_up;
         }
-        // What recovery found to be missing behind the last segment is stated by the next one,
-        // which may not be made yet.
+        // Numbers that recovery found to be missing behind the last segment are stated by the next
+        // segment, which may not have been made yet.
         let gaps = self.known.lock();
         match gaps.iter().find(|gap| seq <= gap.last) {
             Some(gap) if gap.first <= seq => (gap.cause, gap.last + 1),
@@ -59,8 +61,9 @@ impl Gaps {
         gaps.iter().map(overlap).sum()
     }
 
-    /// The end, or where the numbers begin that are known to be missing right before it: messages
-    /// that were lost, and behind them perhaps what was only reserved.
+    /// Where a new consumer begins when no segment is there: at `end`, or at the first lost message
+    /// when the messages right before `end` are known to be lost. (Between these and `end` there
+    /// may be reserved numbers.)
     pub(super) fn before_lost_tail(&self, end: Spot) -> Spot {
         let gaps = self.known.lock();
         let mut first = end.seq;
@@ -74,13 +77,13 @@ impl Gaps {
                 lost = first;
             }
         }
-        // The segment that is to state them begins a word behind what was there before.
+        // The segment that will state them begins one word behind the bytes that were lost.
         let position =
             if lost < end.seq { end.position.saturating_sub(format::ALIGN) } else { end.position };
         Spot { position, seq: lost }
     }
 
-    /// Counts a gap that a consumer of the queue in `path` is told of.
+    /// Counts a gap that a consumer of the queue in `path` is told.
     #[cold]
     pub(crate) fn count(&self, path: &Path, gap: &Gap) {
         events::gap(path, gap);

@@ -1,22 +1,23 @@
-//! What every part of one queue works on: the files, the pool, the tail, and what producers and
-//! consumers tell each other.
+//! The state that all parts of one open queue share: files, pool, tail, places, gaps, and how
+//! producers and consumers wake each other.
 //!
 //! # Locks
 //!
-//! Taken in this order, never the other way round: the registry, a consumer's lock, the producers'
-//! lock (`Core::writer`), the list of places, the flush lock, the settling of segments, their list,
-//! the pool, the index's own. Whoever changes the list of places waits for nothing meanwhile. The
-//! locks of several consumers are taken only by who holds the registry.
+//! Every thread takes locks in this order, never the other way round: the registry, a consumer's
+//! lock, the producers' lock (`Core::writer`), the list of places, the flush lock, the settling of
+//! segments, the list of segments, the pool, the index's own, what was given up. A thread waits for
+//! nothing while it changes the list of places. Only a thread that holds the registry takes the
+//! locks of several consumers.
 //!
-//! [`Places::giving_back`] is held for reading with no other lock held, and for writing only by who
-//! holds the registry, before or after a consumer's lock, and before all others. A thread that
-//! holds the producers' lock reaches for it, and for a consumer's lock, only by `try_`.
+//! A thread takes [`Places::giving_back`] for reading when it holds no other lock; and for writing
+//! only when it holds the registry, before or after a consumer's lock, and before all other locks.
+//! A thread that holds the producers' lock takes `giving_back`, and a consumer's lock, only by
+//! `try_`.
 //!
-//! The closure of `enqueue_with` is a caller's code that runs under the producers' lock. So every
-//! call that its thread makes on the queue meanwhile is refused at the door
-//! ([`State::check_may_wait`], which the other checks include), or, where it has no error to
-//! return, does without locks that others hold while they wait, or is done right after
-//! ([`State::is_filling`]).
+//! The closure of `enqueue_with` is the caller's code and runs under the producers' lock. Every
+//! call on the queue that its thread makes meanwhile is refused ([`State::check_may_wait`], which
+//! the other checks include). A call that returns no error takes no lock that others hold while
+//! they wait, or is done right after the closure ([`State::is_filling`]).
 
 mod flush;
 mod gaps;
@@ -46,8 +47,8 @@ use crate::threads::bell::Bell;
 use crate::threads::padded::Padded;
 use crate::threads::waiting::Waiters;
 
-/// The tail as others see it. `seq` is stored first, so whoever reads the position and then the
-/// number gets a number that is at least the position's.
+/// The tail as other threads see it. The writer stores `seq` before `position`, so a thread that
+/// reads the position and then the number gets that position's number or a higher one.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
     pub(crate) position: AtomicU64,
@@ -69,23 +70,24 @@ impl Tail {
     }
 }
 
-/// How far the flush leaders have come.
+/// The durable mark, and the flush under way.
 #[derive(Debug)]
 pub(crate) struct Durable {
+    /// The durable mark: everything before it is on disk.
     pub(crate) spot: Spot,
-    /// A leader is syncing.
-    pub(crate) busy: bool,
-    /// The page cache shows what an earlier, failed sync left off the disk: to be stored again
-    /// before the next sync (R4).
-    pub(crate) suspect: bool,
-    /// Committed, and to be taken along by the next leader.
+    /// A thread leads a flush.
+    pub(crate) has_leader: bool,
+    /// The page cache may show bytes that an earlier, failed sync left off the disk: the next
+    /// leader stores them again before its sync (R4).
+    pub(crate) is_suspect: bool,
+    /// The committed spot up to which the next leader makes everything durable.
     pub(crate) wanted: Spot,
-    /// Leaders that had to give up, for an error that may pass: the queue is not poisoned.
-    pub(crate) given_up: u64,
+    /// Flushes that failed, in this run. (After an error that may pass the queue is not poisoned.)
+    pub(crate) failures: u64,
 }
 
 impl Durable {
-    /// The next leader takes that along.
+    /// Has the next leader make everything before `spot` durable.
     pub(crate) fn want(&mut self, spot: Spot) {
         if spot.position > self.wanted.position {
             self.wanted = spot;
@@ -93,11 +95,11 @@ impl Durable {
     }
 }
 
-/// The keeper is asked for a flush when so many bytes are held that are not durable. (Few in the
-/// crash tests.)
+/// A producer asks the keeper for a flush when this many bytes in the queue are not durable. (Fewer
+/// in the crash tests.)
 pub(crate) const MOST_BEHIND: u64 = if cfg!(test) { 256 << 10 } else { 256 << 20 };
 
-/// So many bytes before the end of a segment the keeper makes the next one ready.
+/// The keeper makes the next segment when the tail is within this many bytes of its segment's end.
 pub(crate) const AHEAD: u64 = 4 << 20;
 
 /// Flushes of this run.
@@ -114,39 +116,41 @@ pub(crate) struct State<S: Storage> {
     pub(crate) segments: Segments<S>,
     pub(crate) pool: Pool,
     pub(crate) limits: Limits,
-    /// With `flush_every_ops(1)` consumers see what is durable, not what is committed.
+    /// Consumers see only durable messages (`flush_every_ops(1)`), not every committed one.
     pub(crate) durable_only: bool,
-    /// Fresh space may be filled ahead: no flush of a few bytes will write it out.
+    /// Fresh space is filled with zeros ahead of its use: no flush comes after every few bytes,
+    /// which would write the zeros out.
     pub(crate) fills: bool,
     pub(crate) ages: Option<Ages>,
-    /// A child of a fork is not the owner.
+    /// Tells a forked child, which does not own the queue.
     pub(crate) fork_guard: ForkGuard,
-    /// The thread that fills a message in place while the status says that one does; it holds the
+    /// The thread that is within the closure of `enqueue_with`; valid while
+    /// [`Poison::is_filling`](crate::storage::poison::Poison::is_filling). That thread holds the
     /// producers' lock.
     filler: AtomicUsize,
-    /// Up to where consumers may read.
+    /// The end of what consumers may read.
     pub(crate) visible: Padded<Tail>,
-    /// Up to where messages are written.
+    /// The end of the last committed record.
     pub(crate) committed: Padded<Tail>,
-    /// Up to where everything is on disk. Only the flush leader moves it.
+    /// The flush lock. Only the leader of a flush moves the mark.
     pub(crate) durable: Padded<Mutex<Durable>>,
+    /// Signalled with the flush lock when a flush has ended.
     pub(crate) flushed: Condvar,
-    /// Tells the producer that waits for it that a full segment was synced, or that the keeper is
-    /// gone. With the flush lock.
+    /// Signalled with the flush lock when a segment was synced, or when the keeper has ended. A
+    /// producer waits for it in `bound_unsynced`.
     pub(crate) segment_synced: Condvar,
-    /// The first sequence number still held.
+    /// The first sequence number that is still in the queue.
     pub(crate) oldest_seq: AtomicU64,
     pub(crate) places: Places,
-    /// Consumers that wait for a message. Changed under the producers' lock (and the flush lock
-    /// when only durable messages are visible), so that a producer learns of a waiter with one
-    /// relaxed load.
+    /// How many consumers wait for a message. Changed under the producers' lock (and under the
+    /// flush lock when only durable messages are visible), so one relaxed load tells a producer
+    /// whether anybody waits.
     pub(crate) message_waiters: AtomicUsize,
     pub(crate) waiters: Waiters,
     pub(crate) bell: Arc<Bell>,
-    /// A consumer had to do without a window that it may lend from, for others have theirs open.
+    /// A consumer got no window to lend from, because other consumers have theirs open.
     pub(crate) window_wanted: AtomicBool,
-    /// More segments are open than a queue may have: consumers are to let go of those they stand
-    /// in.
+    /// More segments are open than a queue may have: consumers are to let go of theirs.
     pub(crate) many_open: AtomicBool,
     pub(crate) space: Space,
     pub(crate) gaps: Gaps,
@@ -155,7 +159,7 @@ pub(crate) struct State<S: Storage> {
     pub(crate) first_seq_of_run: u64,
 }
 
-/// What [`State`] is made from.
+/// What an opening makes the [`State`] from.
 pub(crate) struct Parts<S: Storage> {
     pub(crate) storage: S,
     pub(crate) index: Index<S>,
@@ -191,10 +195,10 @@ impl<S: Storage> State<S> {
             committed: Padded::default(),
             durable: Padded::new(Mutex::new(Durable {
                 spot: parts.durable,
-                busy: false,
-                suspect: parts.suspect,
+                has_leader: false,
+                is_suspect: parts.suspect,
                 wanted: parts.durable,
-                given_up: 0,
+                failures: 0,
             })),
             flushed: Condvar::new(),
             segment_synced: Condvar::new(),
@@ -232,14 +236,14 @@ impl<S: Storage> State<S> {
         self.index.poison.is_poisoned()
     }
 
-    /// Wakes readers that wait for so many messages. Called after they became visible, when
-    /// `message_waiters` was seen above zero under the lock that made them so.
+    /// Wakes readers for `count` new messages. Called after the messages became visible, when the
+    /// caller saw `message_waiters` above zero under the lock that made them visible.
     #[cold]
     pub(crate) fn wake_readers(&self, count: u64) {
         self.waiters.wake(count);
     }
 
-    /// One reader of the consumer in that row may go on.
+    /// Wakes one waiting reader of the consumer in `row`.
     #[inline]
     pub(crate) fn wake_reader(&self, row: u32) {
         if self.message_waiters.load(Ordering::Relaxed) != 0 {
@@ -251,15 +255,15 @@ impl<S: Storage> State<S> {
         self.with_index_room(|room| self.index.acks_row(row, name, room))
     }
 
-    /// Where a new consumer begins: the oldest message still held. `end` is the
-    /// [end](Self::visible_end) as it was before: a segment is listed before its first message is
-    /// committed, so when there is none now there was no message then.
+    /// Where a new consumer begins: the oldest message in the queue. `end` is the visible end, read
+    /// before the call. A segment is listed before its first message is committed, so if no segment
+    /// is listed now, the queue was empty when `end` was read.
     pub(crate) fn oldest(&self, end: Spot) -> Spot {
         let mut list = self.segments.list();
         if let Some(row) = list.live.front()
             && row.header.gap_before > row.header.reserved
         {
-            // The beginning was lost: whoever begins now is told.
+            // The messages before the first segment were lost: a new consumer is told.
             return Spot {
                 position: row.header.base,
                 seq: row.header.first_seq - row.header.gap_before,
@@ -273,10 +277,10 @@ impl<S: Storage> State<S> {
         )
     }
 
-    /// Messages from the number `place` on (`None`: all) up to the end of what is visible, those
-    /// known to be missing left out.
-    pub(crate) fn len_from(&self, place: Option<u64>) -> u64 {
-        let from = place.unwrap_or(0).max(self.oldest_seq.load(Ordering::Acquire));
+    /// How many visible messages there are from the number `seq` on (`None`: from the first one),
+    /// without those known to be missing.
+    pub(crate) fn len_from(&self, seq: Option<u64>) -> u64 {
+        let from = seq.unwrap_or(0).max(self.oldest_seq.load(Ordering::Acquire));
         let end = self.visible.seq.load(Ordering::Acquire);
         let span = end.saturating_sub(from);
         if span == 0 { 0 } else { span.saturating_sub(self.gaps.known_missing(from, end)) }

@@ -1,4 +1,4 @@
-//! Where the consumers of a queue stand, as others see it.
+//! The places of all consumers, as other threads see them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,12 +7,13 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::format::Spot;
 
-/// A consumer's place as others see it, and what it has taken. Stored under the consumer's lock.
+/// A consumer's place as other threads see it, with its counts. Only the thread that holds the
+/// consumer's lock stores to it.
 #[derive(Debug, Default)]
 pub(crate) struct PlaceCell {
     pub(crate) position: AtomicU64,
     pub(crate) seq: AtomicU64,
-    /// Moves made in this run, changes of what is acknowledged included.
+    /// How often the place, or the acknowledgements, changed in this run.
     pub(crate) moves: AtomicU64,
     /// Messages taken in this run.
     pub(crate) taken: AtomicU64,
@@ -26,15 +27,15 @@ impl PlaceCell {
         }
     }
 
-    /// The place, or what is acknowledged, has changed: what is stored of it is part of the next
-    /// sync.
+    /// Counts a change of the place or the acknowledgements, which the next sync of the index is to
+    /// make durable. The caller holds the consumer's lock.
     #[inline(always)]
     pub(crate) fn count_move(&self) {
         self.moves.store(self.moves.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// After the place was stored: whoever sees the count sees the place that belongs to it, or a
-    /// later one.
+    /// Counts a message that was taken. Called after the place was stored: a thread that sees this
+    /// count sees the place that belongs to it, or a later one.
     #[inline(always)]
     pub(crate) fn count_taken(&self) {
         self.taken.store(self.taken.load(Ordering::Relaxed) + 1, Ordering::Release);
@@ -44,22 +45,24 @@ impl PlaceCell {
 #[derive(Debug)]
 pub(crate) struct Places {
     pub(crate) cells: RwLock<Vec<Arc<PlaceCell>>>,
-    /// Held for reading by who gives back what every place has passed, for writing by who looks for
-    /// a new place: nothing is given back meanwhile.
+    /// A thread holds it for reading while it gives back segments that every consumer has passed,
+    /// and for writing while it chooses a consumer's new place: so that place cannot be given back
+    /// meanwhile.
     pub(crate) giving_back: RwLock<()>,
-    /// Moves of consumers that were removed, and messages they took.
+    /// Moves of consumers that were removed since.
     pub(crate) removed_moves: AtomicU64,
+    /// Messages that were taken by consumers that were removed since.
     removed_taken: AtomicU64,
-    /// Moves of all consumers that the index on disk knows of.
+    /// The count of all consumers' moves that the index on disk has.
     pub(crate) synced_moves: Mutex<u64>,
-    /// Where messages began that expired while there was no consumer: the first one that comes is
-    /// told of them.
+    /// The first message that expired while there was no consumer: the first consumer that comes
+    /// begins there, and is told the gap.
     pub(crate) unread: Mutex<Option<Spot>>,
 }
 
 impl Places {
-    /// Before the consumers are taken up. `unsynced_moves` of an earlier run are the next flush's
-    /// to sync.
+    /// The list before any consumer is added. `unsynced_moves` counts moves of an earlier run that
+    /// the next flush is to sync.
     pub(crate) fn new(unsynced_moves: u64) -> Places {
         Places {
             cells: RwLock::default(),
@@ -71,33 +74,33 @@ impl Places {
         }
     }
 
-    /// The position that every consumer has reached; `None` when there is no consumer.
+    /// The lowest position of any consumer; `None` when there is no consumer.
     pub(crate) fn lowest(&self) -> Option<u64> {
         self.cells.read().iter().map(|place| place.position.load(Ordering::Acquire)).min()
     }
 
-    /// Messages from that spot on have expired.
+    /// Notes that messages from `from` on have expired, when there is no consumer.
     pub(crate) fn note_unread(&self, from: Spot) {
         if self.cells.read().is_empty() {
             self.unread.lock().get_or_insert(from);
         }
     }
 
-    /// Moves all consumers have made in this run.
+    /// How many moves all consumers have made in this run.
     pub(crate) fn moves(&self) -> u64 {
         self.cells.read().iter().map(|place| place.moves.load(Ordering::Acquire)).sum::<u64>()
             + self.removed_moves.load(Ordering::Acquire)
     }
 
-    /// How many consumers there are, and how many messages all there ever were have taken in this
-    /// run.
+    /// How many consumers there are, and how many messages were taken in this run, by removed
+    /// consumers too.
     pub(crate) fn count(&self) -> (u64, u64) {
         let cells = self.cells.read();
         let taken: u64 = cells.iter().map(|cell| cell.taken.load(Ordering::Acquire)).sum();
         (cells.len() as u64, taken + self.removed_taken.load(Ordering::Acquire))
     }
 
-    /// Takes the place of a consumer out that was removed; being removed counts as a move.
+    /// Removes a consumer's cell. The removal counts as a move.
     pub(crate) fn remove(&self, cell: &Arc<PlaceCell>) {
         let mut cells = self.cells.write();
         self.removed_moves.fetch_add(cell.moves.load(Ordering::Acquire) + 1, Ordering::AcqRel);

@@ -1,4 +1,4 @@
-//! Space: what limits it, who gives it back, and who waits for it.
+//! Disk space: giving drained segments back, expiring messages, and waiting for space.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -12,17 +12,17 @@ use crate::segment::Segment;
 use crate::segment::ages::Expired;
 use crate::storage::Storage;
 
-/// Where producers wait that found none.
+/// Where producers wait when the queue is full.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
-    /// Counts how often some was given back.
+    /// Counts how often space was given back.
     pub(crate) gate: Mutex<u64>,
     freed: Condvar,
 }
 
 impl<S: Storage> State<S> {
-    /// Gives up whole segments of messages that are too old; the last one stays. True when there
-    /// are some to settle.
+    /// Gives up every segment whose messages are all too old, except the last one. Returns whether
+    /// there are segments to settle.
     pub(crate) fn expire(&self) -> bool {
         let Some(ages) = self.ages else {
             return false;
@@ -44,13 +44,13 @@ impl<S: Storage> State<S> {
         self.note_given_up();
     }
 
-    /// Notes for the next opening what was given up.
+    /// Stores in the index, for the next opening, up to which number messages were given up.
     pub(crate) fn note_given_up(&self) {
         self.index.set_given_up(&self.gaps.given_up.lock());
     }
 
-    /// Hands drained segments on. After a failed sync nothing is given back: no place can be known
-    /// to be durable.
+    /// Settles drained segments. After a failed sync it does nothing: no place can be known to be
+    /// durable (R8).
     pub(crate) fn settle(&self) -> Result<()> {
         if self.is_poisoned() {
             return Ok(());
@@ -71,12 +71,12 @@ impl<S: Storage> State<S> {
         self.segments.regain(&self.context(), seen)
     }
 
-    /// Makes the next segment ready when the tail comes near the end of its own, so that no
-    /// producer waits for a file to be made.
+    /// Makes the next segment when the tail is near the end of its own, so that no producer waits
+    /// for a new file.
     ///
-    /// Filling the space there ahead of the tail was tried too: zeros written by another processor
-    /// are in the wrong cache, and storing 128-byte messages took 1.5 times the processor time,
-    /// with no gain in wall time on two processors.
+    /// Having the keeper fill the tail's segment with zeros was tried too. Zeros written by another
+    /// processor are in the wrong cache: storing 128-byte messages took 1.5 times the processor
+    /// time, with no gain in wall time on two processors.
     pub(crate) fn prepare_ahead(&self) {
         let Some(end) = self.segments.list().live.back().map(|row| row.header.end()) else {
             return;
@@ -88,24 +88,23 @@ impl<S: Storage> State<S> {
         }
     }
 
-    /// The longest message in bytes that a queue so limited can ever hold.
+    /// The longest message, in bytes, that fits into the queue under its limits when it is empty.
     pub(crate) fn max_message(&self) -> u64 {
         let Some(max_bytes) = self.limits.max_bytes else {
             return format::MAX_MESSAGE_LEN;
         };
-        // Files set aside are not counted here: they may be taken away, and until then the queue is
-        // full.
+        // Without files set aside: the user may remove them, and until then the queue is full.
         let taken = self.index.len();
         let segment_len = self.pool.geometry().segment_len;
         let segments =
             max_bytes.saturating_sub(taken) / (segment_len + crate::segment::overhead(segment_len));
-        // The segment the tail stands in may be taken by messages before it.
+        // One segment less: messages before this one may lie in the tail's segment.
         let each = segment_len - format::SEGMENT_HEADER_LEN - 2 * format::FRAGMENT_HEADER_LEN;
         (segments.saturating_sub(1) * each).clamp(1, format::MAX_MESSAGE_LEN)
     }
 
-    /// Runs `grow` with the bytes by which the index file may grow; nothing else takes space
-    /// meanwhile.
+    /// Calls `grow` with the bytes by which the index file may grow. Holds the list's lock, so no
+    /// segment takes that space meanwhile.
     pub(crate) fn with_index_room<R>(&self, grow: impl FnOnce(u64) -> R) -> R {
         let context = self.context();
         let list = self.segments.list();
@@ -117,12 +116,12 @@ impl<S: Storage> State<S> {
         self.space.freed.notify_all();
     }
 
-    /// Waits until space was given back after `seen` (a value of [`Space::gate`]), or until
-    /// `deadline`.
+    /// Waits until space was given back after `seen` (a value of [`Space::gate`]), but for 20 ms at
+    /// most. Returns false when `deadline` has passed.
     pub(crate) fn wait_for_space(&self, seen: u64, deadline: Option<Instant>) -> bool {
         let mut gate = self.space.gate.lock();
-        // Space that others give back on the same disk announces itself to nobody: look again now
-        // and then.
+        // Nobody signals space that other programs free on the same disk: the caller has to look
+        // again from time to time.
         let soon = Instant::now() + Duration::from_millis(20);
         let until = deadline.map_or(soon, |deadline| deadline.min(soon));
         if *gate == seen && !self.index.poison.is_closed() {
@@ -131,7 +130,7 @@ impl<S: Storage> State<S> {
         deadline.is_none_or(|deadline| Instant::now() < deadline)
     }
 
-    /// Lets go of segments that every consumer has passed. True when there are some to settle.
+    /// Drains the segments that every consumer has passed. Returns whether there were any.
     pub(crate) fn reclaim(&self) -> bool {
         let _giving_back = self.places.giving_back.read();
         let Some(lowest) = self.places.lowest() else {
@@ -144,6 +143,7 @@ impl<S: Storage> State<S> {
         drained
     }
 
+    /// Moves `oldest_seq` to the first message of the first live segment.
     pub(crate) fn note_oldest(&self) {
         let first = self.segments.list().first_whole(&self.storage);
         if let Some((_, seq)) = first {

@@ -1,5 +1,5 @@
-//! Whether a call is taken: the queue is open, its process the one that opened it, and no message
-//! of the caller's half filled.
+//! Which calls are refused: on a closed or poisoned queue, in a forked child, and from within the
+//! closure of `enqueue_with`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,15 +10,16 @@ use crate::storage::Storage;
 use crate::storage::poison::Poison;
 
 impl<S: Storage> State<S> {
-    /// This process is a forked child of the one that opened the queue: its files, locks and
-    /// threads are not here.
+    /// Whether this process is a forked child of the one that opened the queue. A child has neither
+    /// the queue's lock nor its threads.
     #[inline]
     pub(crate) fn forked(&self) -> bool {
         self.fork_guard.forked()
     }
 
-    /// Refuses a call that might wait for ever for a lock: in a child of a fork, where the thread
-    /// that held it is not, and from within the closure of `enqueue_with`.
+    /// Refuses a call that might wait for ever for a lock: in a forked child, where the thread that
+    /// held the lock does not exist, and from within the closure of `enqueue_with`, whose thread
+    /// holds it.
     #[inline]
     pub(crate) fn check_may_wait(&self) -> Result<()> {
         if self.index.poison.is_filling() || self.fork_guard.forked() {
@@ -28,7 +29,7 @@ impl<S: Storage> State<S> {
         }
     }
 
-    /// Refuses a call that reads when the queue is closed, and one that might [wait for
+    /// Refuses a call that reads: on a closed queue, and where it [might wait for
     /// ever](Self::check_may_wait).
     #[inline]
     pub(crate) fn check_readable(&self) -> Result<()> {
@@ -39,8 +40,8 @@ impl<S: Storage> State<S> {
         Ok(())
     }
 
-    /// As [`check_readable`](Self::check_readable) for a call that writes, which is refused also
-    /// once a flush has failed.
+    /// Refuses a call that writes: as [`check_readable`](Self::check_readable), and on a poisoned
+    /// queue.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
         if !self.index.poison.takes_all_calls() || self.fork_guard.forked() {
@@ -78,12 +79,13 @@ impl<S: Storage> State<S> {
     /// Whether the calling thread is within the closure of `enqueue_with`.
     #[inline]
     pub(crate) fn is_filling(&self) -> bool {
-        // Relaxed: a thread is named by itself; whom else it names does not matter.
+        // Relaxed: only this thread ever stores its own number, so it sees that number if and only
+        // if it is the filler.
         self.index.poison.is_filling() && self.filler.load(Ordering::Relaxed) == this_thread()
     }
 
-    /// Until the guard is dropped the calling thread, which holds the producers' lock, is within
-    /// the closure of `enqueue_with`.
+    /// Marks the calling thread as being within the closure of `enqueue_with` until the guard is
+    /// dropped. The caller holds the producers' lock.
     pub(crate) fn filling(&self) -> Filling<'_> {
         self.filler.store(this_thread(), Ordering::Relaxed);
         self.index.poison.set_filling(true);
@@ -91,12 +93,13 @@ impl<S: Storage> State<S> {
     }
 }
 
-/// The calling thread fills a message in place while this lives.
+/// While it lives, its thread is within the closure of `enqueue_with`.
 #[must_use]
 pub(crate) struct Filling<'a> {
     poison: &'a Poison,
     filler: &'a AtomicUsize,
-    /// The end of a call on another queue is not the end of this one.
+    /// Holds events back: the closure may call another queue, and the end of that call must not
+    /// tell them under this queue's lock.
     _untold: events::Held,
 }
 
@@ -107,7 +110,7 @@ impl Drop for Filling<'_> {
     }
 }
 
-/// A number of the calling thread that no other living thread has; never zero.
+/// A number of the calling thread, which no other living thread has. It is never zero.
 fn this_thread() -> usize {
     thread_local! {
         static HERE: u8 = const { 0 };
