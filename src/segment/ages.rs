@@ -1,20 +1,20 @@
-//! Which segments hold nothing but messages that are too old.
+//! Finds the segments in which every message is too old.
 //!
 //! A segment's header says when its first message was written (`created`), and before which time
-//! its last one was (`until`). The writer keeps to that: with ages a segment takes messages for an
-//! eighth of `max_age`, and what comes later begins another one. Once `max_age` has passed since
+//! its last one was (`until`). The writer holds to that: with ages a segment takes messages for an
+//! eighth of `max_age`; a later message begins another segment. Once `max_age` has passed since
 //! `until`, every message in the segment is too old.
 //!
-//! Where the header does not tell, what was begun behind the segment does, for all its messages
-//! were written before that:
+//! A header does not tell the age of its messages in two cases:
 //!
-//! - `until` is zero when messages were written without ages, and later than an eighth of `max_age`
-//!   when that was longer then;
-//! - a header whose `created` lies in the future is not believed: the clock was ahead then, or is
-//!   behind now. Should the clock come to that time after all, it is believed again.
+//! - `until` is zero, because messages were written without ages, or more than an eighth of today's
+//!   `max_age` behind `created`, because `max_age` was longer then.
+//! - `created` lies in the future: the clock was ahead then, or is behind now. When the clock
+//!   reaches that time, the header is believed again.
 //!
-//! Behind the tail there is nothing. Where its own header does not tell, its messages count as
-//! written when they were first looked at in this run.
+//! In these cases the `created` of the segments behind it is used: all its messages were written
+//! before those segments began. The tail's segment has none behind it: its messages count as
+//! written when this run first looked at them.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ use super::Segment;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ages {
     most: u64,
-    /// A segment takes messages for so long: an eighth of that, and no longer than its header can
+    /// How long a segment takes messages: an eighth of `most`, but no longer than its header can
     /// say.
     span: u64,
 }
@@ -41,12 +41,12 @@ impl Ages {
         Ages { most, span: (most / 8).clamp(1, u32::MAX.into()) }
     }
 
-    /// How often what is held is looked at: not so often that it costs anything.
+    /// The time between two looks at the ages of segments.
     pub(crate) fn look_every(&self) -> Duration {
         Duration::from_millis(self.span.clamp(20, 30_000))
     }
 
-    /// Until when a segment takes messages that is begun `now`.
+    /// Until when a segment that begins `now` takes messages.
     pub(crate) fn until(&self, now: u64) -> u64 {
         now.saturating_add(self.span)
     }
@@ -56,31 +56,34 @@ impl Ages {
         created <= now && until != 0 && until.saturating_sub(created) <= self.span
     }
 
-    /// Whether messages are too old `now` that were written before `until`.
+    /// Whether all messages that were written before `until` are too old `now`.
     pub(crate) fn are_past(&self, until: u64, now: u64) -> bool {
         until.saturating_add(self.most) <= now
     }
 }
 
-/// What was given up.
+/// The messages that expired at one look.
 #[derive(Debug)]
 pub(crate) struct Expired {
-    /// Where it began.
+    /// The first of them.
     pub(crate) from: Spot,
-    /// The first number that is still held.
+    /// The first number that is still in the queue.
     pub(crate) held: u64,
 }
 
 impl<F: StorageFile> List<F> {
-    /// How many segments, from the oldest on, hold nothing but messages that are too old.
+    /// How many segments, from the oldest on, hold only messages that are too old.
     fn too_old(&mut self, ages: Ages, now: u64) -> usize {
         let Some(tail) = self.live.back().map(|row| row.header) else {
             return 0;
         };
-        let seen =
-            self.seen.filter(|(life, _)| *life == tail.life).map_or(now, |(_, seen)| seen.min(now));
-        self.seen = (!ages.tells(tail.created, tail.until, now)).then_some((tail.life, seen));
-        // What comes behind the first one goes after it.
+        let seen = self
+            .undated_tail
+            .filter(|(life, _)| *life == tail.life)
+            .map_or(now, |(_, seen)| seen.min(now));
+        self.undated_tail =
+            (!ages.tells(tail.created, tail.until, now)).then_some((tail.life, seen));
+        // Segments go in order: if the first one stays, all do.
         let first = self.live.front().map_or(tail, |row| row.header);
         if ages.tells(first.created, first.until, now) && !ages.are_past(first.until, now) {
             return 0;
@@ -101,8 +104,8 @@ impl<F: StorageFile> List<F> {
 }
 
 impl<S: Storage> Segments<S> {
-    /// Lets go of the segments that hold nothing but messages that are too old, all of them before
-    /// `tail`. The last one stays: see [`too_old_tail`](Self::too_old_tail).
+    /// Gives up the segments before position `tail` that hold only messages that are too old. The
+    /// last segment stays: see [`too_old_tail`](Self::too_old_tail).
     pub(crate) fn expire(
         &self,
         context: &Context<'_, S>,
@@ -120,14 +123,15 @@ impl<S: Storage> Segments<S> {
         Some(Expired { from, held })
     }
 
-    /// Where the tail's segment begins, when it is the only one and everything in it is too old.
+    /// Where the tail's segment begins, if it is the only one and all its messages are too old.
     pub(crate) fn too_old_tail(&self, context: &Context<'_, S>, ages: Ages) -> Option<Spot> {
         let mut list = self.list();
         let is_too_old = list.live.len() == 1 && list.too_old(ages, context.storage.now()) == 1;
         list.live.front().filter(|_| is_too_old).map(|row| row.header.beginning())
     }
 
-    /// Has the tail's segment say when its messages were written. The producers' lock is held.
+    /// Stores in the tail's segment's header between which times its messages are written. The
+    /// caller holds the producers' lock.
     pub(crate) fn date_tail(
         &self,
         context: &Context<'_, S>,
@@ -142,7 +146,7 @@ impl<S: Storage> Segments<S> {
             return Ok(());
         };
         let header = SegmentHeader { created, until, ..row.header };
-        // It is synced with the messages that are written because of it.
+        // The header is synced together with the messages that the new times are for.
         segment.file.write_at(&header.in_file().encode(), 0).map_err(|error| {
             crate::error::Error::io("write", context.storage.path().join(segment.name()), error)
         })?;

@@ -1,4 +1,4 @@
-//! Segment files one by one.
+//! One segment file: opening it, its header, how many bytes it takes, setting it aside.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,11 +18,11 @@ pub(crate) struct Segment<F> {
     pub(crate) file: F,
     /// Bytes of the file that are allocated.
     pub(super) allocated: AtomicU64,
-    /// File offset from which on nothing was ever written when this life began: fresh space, dear
-    /// to fault in.
+    /// File offset where fresh space began when this life began: nothing was ever written behind
+    /// it, and page faults there are dear.
     pub(super) fresh_from: u64,
-    /// File offset up to which the fresh space was filled with zeros ahead of its use, or written:
-    /// a store there meets pages that are in memory. Moved under the producers' lock alone.
+    /// File offset up to which fresh space was filled with zeros or written: a store before it
+    /// meets pages in memory. Changed only under the producers' lock.
     pub(super) filled: AtomicU64,
 }
 
@@ -47,24 +47,25 @@ impl<F: StorageFile> Segment<F> {
         self.header.base + (bytes / format::ALIGN * format::ALIGN).min(self.header.capacity())
     }
 
-    /// Nothing is there from that position on for those who read: what a refused record left there
-    /// is no damage, and no message.
+    /// Ends the segment at `position` for readers: bytes that a refused record left behind it are
+    /// neither a message nor damage.
     pub(super) fn end_at(&self, position: u64) {
         self.allocated.store(self.offset(position), Ordering::Release);
     }
 
-    /// Whether nothing was ever written at `offset`, in this life or before.
+    /// Whether nothing had ever been written at `offset` when this life began.
     pub(crate) fn is_fresh(&self, offset: u64) -> bool {
         offset >= self.fresh_from
     }
 
-    /// File offset up to which a store meets pages that are there already.
+    /// File offset up to which a store meets pages in memory.
     pub(crate) fn filled(&self) -> u64 {
         self.filled.load(Ordering::Relaxed)
     }
 
-    /// Fills the space between what is filled and `end` with zeros, behind the tail. Best effort:
-    /// what is not filled is slower to store to, no more.
+    /// Fills fresh space up to `end` with zeros. The caller holds the producers' lock, and the tail
+    /// lies before that space. Best effort: space that could not be filled is only slower to store
+    /// to.
     pub(crate) fn fill(&self, end: u64) {
         let from = self.filled();
         if from < end {
@@ -73,29 +74,29 @@ impl<F: StorageFile> Segment<F> {
         }
     }
 
-    /// The writer is about to write up to `end` by a call.
+    /// Notes that the writer is about to write up to `end` by a call.
     pub(crate) fn claim(&self, end: u64) {
         self.filled.fetch_max(end, Ordering::Relaxed);
     }
 }
 
-/// Bytes of disk a segment of that length may take besides its own, now or when its pages are
-/// written out: a file in more than four pieces (ext4) needs a block that says where they are.
+/// Bytes of disk that a segment of that length may take besides its own, now or when its pages are
+/// written out: a file in more than four pieces needs a block of ext4 that says where they are.
 pub(crate) fn overhead(length: u64) -> u64 {
     if length > 16 << 10 { 4096 } else { 0 }
 }
 
-/// Bytes of disk a segment file is counted with.
+/// The bytes of disk that a segment file counts for.
 pub(super) fn taken(row: &Row) -> u64 {
     row.header.disk.max(row.header.allocated + overhead(row.header.length))
 }
 
-/// Bytes of disk a file takes, at least its allocated length.
+/// The bytes of disk that a file takes, at least its allocated length.
 pub(super) fn disk_bytes<F: StorageFile>(file: &F, allocated: u64) -> u64 {
     file.disk_bytes().unwrap_or(0).max(allocated)
 }
 
-/// Random numbers, of which the system gives several at a time.
+/// Random numbers in stock: the system gives several at a time.
 #[derive(Debug, Default)]
 pub(super) struct Salts(Vec<u32>);
 
@@ -119,8 +120,9 @@ pub(crate) fn read_header<S: Storage>(storage: &S, slot: u32) -> Result<SegmentH
     SegmentHeader::decode(&bytes).map_err(|_| Lost::Gone)
 }
 
-/// Opens the file in `slot` when it is the segment `header`; with the bytes of it that exist. A
-/// file whose header is damaged is taken for it: its records carry their own proof.
+/// Opens the file in `slot` if it is the segment `header`; returns it with the number of bytes that
+/// exist. A file with a damaged header is taken for that segment: its records have checksums of
+/// their own.
 pub(crate) fn open_life<S: Storage>(
     storage: &S,
     slot: u32,
@@ -134,7 +136,7 @@ pub(crate) fn open_life<S: Storage>(
         Ok(found) if found.life != header.life || found.queue_id != header.queue_id => {
             Err(Lost::Gone)
         }
-        // A later version's file is neither read nor written.
+        // A file of a later version is neither read nor written.
         Err(format::Invalid::Version(found)) => {
             let later = LaterVersion { found, supported: format::FORMAT_VERSION };
             Err(Lost::Io(io::Error::new(io::ErrorKind::Unsupported, later)))
@@ -150,8 +152,8 @@ pub(super) fn lost(error: io::Error) -> Lost {
     }
 }
 
-/// Renames a file that is not what it should be, so that it is out of the way and not lost. Best
-/// effort: on failure it stays where it is.
+/// Renames a file that is not what it should be, so that its name is free and its bytes are kept.
+/// Best effort: on failure the file keeps its name.
 pub(crate) fn set_aside<S: Storage>(storage: &S, name: &str) {
     for number in 0..10_000 {
         let aside = if number == 0 {
@@ -159,7 +161,8 @@ pub(crate) fn set_aside<S: Storage>(storage: &S, name: &str) {
         } else {
             format!("{name}.{number}{ASIDE_SUFFIX}")
         };
-        // `rename` would replace a file of that name: look first. The directory is ours alone.
+        // `rename` would replace a file of that name, so look first. Only this process changes the
+        // directory.
         match storage.open(&aside) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if storage.rename(name, &aside).is_ok() {

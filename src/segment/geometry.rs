@@ -1,8 +1,8 @@
-//! How a queue's segments are cut.
+//! Lengths of segments and windows, and how many windows may be mapped.
 
 use crate::format::{SHARED_SEGMENT_LEN, index_at};
 
-/// Lengths and numbers, as the options ask for.
+/// Lengths and numbers that follow from the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
     /// Length of a new segment file in bytes, header included.
@@ -14,8 +14,8 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    /// Small arenas share a segment; a bounded queue has at least eight segments, or as many as its
-    /// bytes allow, so that giving one back is a small step.
+    /// Small arenas share a segment. A queue with `max_bytes` has at least eight segments, or as
+    /// many as its bytes allow, so that giving one back is a small step.
     pub(crate) fn new(
         arena_size: u64,
         max_mapped_arenas: Option<u32>,

@@ -1,4 +1,4 @@
-//! A segment comes into being, and its file grows.
+//! Makes segments, and grows their files.
 
 use std::io;
 use std::sync::Arc;
@@ -12,12 +12,14 @@ use crate::events;
 use crate::format::{self, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
 use crate::storage::{Storage, StorageFile};
 
-/// Bytes a new segment file is given at first ...
+/// Bytes that a new segment file gets at first.
 const FIRST_STEP: u64 = 256 << 10;
-/// ... and at most at a time, when it grows.
+/// The most bytes by which a segment file grows at a time.
 pub(super) const LARGEST_STEP: u64 = 8 << 20;
 
 impl<F: StorageFile> List<F> {
+    /// Makes a new segment file with space for `need` bytes behind the header. `whole` is the
+    /// payload of its first record.
     pub(super) fn create<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
@@ -31,7 +33,7 @@ impl<F: StorageFile> List<F> {
             self.names.slots.insert(free);
             match context.storage.create(&name) {
                 Ok(file) => break (free, file),
-                // Something foreign stands there: it keeps its name.
+                // The file there is not ours: it keeps its name.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => {
                     self.names.slots.remove(&free);
@@ -42,8 +44,8 @@ impl<F: StorageFile> List<F> {
         let name = format::segment_name(slot);
         let page = crate::memory::page_size();
         let exact = (SEGMENT_HEADER_LEN + need).next_multiple_of(page).min(header.length);
-        // A queue's first segment may be its only one; where the one before was filled, this one
-        // will be too.
+        // The queue's first segment may stay its only one, and gets little. After a segment that
+        // filled up, the next one probably will too.
         let first_step = context.fill_step().unwrap_or(0).max(FIRST_STEP);
         let was_filled =
             self.live.back().is_some_and(|row| row.header.allocated == row.header.length);
@@ -64,7 +66,7 @@ impl<F: StorageFile> List<F> {
         });
         match made {
             Ok((allocated, filled)) => {
-                self.names.changes += 1;
+                self.names.directory_changes += 1;
                 Ok(Arc::new(Segment {
                     slot,
                     seed: header.seed(),
@@ -76,7 +78,7 @@ impl<F: StorageFile> List<F> {
                 }))
             }
             Err(error) => {
-                // Nothing was stored in it; it must not hold space on a disk that is full.
+                // Nothing was stored in the file, and it must not take space on a full disk.
                 if context.storage.remove(&name).is_ok() {
                     self.names.slots.remove(&slot);
                 }
@@ -115,8 +117,8 @@ impl<F: StorageFile> List<F> {
         made.map(|(segment, _)| segment)
     }
 
-    /// The header of a life that begins now; from here on the rows of the index do not say what is
-    /// there.
+    /// The header of a new life. From here until the segment's row is written, the index says that
+    /// its rows may be wrong.
     pub(super) fn begin_life<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
@@ -146,14 +148,15 @@ impl<F: StorageFile> List<F> {
         })
     }
 
+    /// Writes the segment's row to the index, if there is room for it.
     pub(super) fn write_row<S: Storage<File = F>>(&mut self, context: &Context<'_, S>, row: &Row) {
         let room = self.index_room(context);
         self.names.rows_complete &=
             context.index.write_segment_row(row.slot, Some(&row.header), room);
     }
 
-    /// Allocates space for a segment up to file offset `end`, and some ahead while there is room.
-    /// It makes do with less only when no space is coming.
+    /// Allocates space in the file up to offset `end`, and some ahead while there is room. It
+    /// allocates nothing ahead, and removes spares for their space, only when no space is coming.
     pub(super) fn extend<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
@@ -197,7 +200,7 @@ impl<F: StorageFile> List<F> {
         Ok(())
     }
 
-    /// Really allocates the file up to `end` when the limits allow; returns `end`.
+    /// Really allocates the file from `have` up to `end` if the limits allow it; returns `end`.
     pub(super) fn allocate<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
@@ -206,7 +209,7 @@ impl<F: StorageFile> List<F> {
         have: u64,
         end: u64,
     ) -> Result<u64> {
-        // A file that is being made is not in the list yet.
+        // The list does not count a file that is being made.
         let first = if have == 0 { overhead(context.pool.geometry().segment_len) } else { 0 };
         let needed = end - have + first;
         let used = self.limited_bytes() + context.index.len();
@@ -237,7 +240,7 @@ impl<F: StorageFile> List<F> {
         let before = disk_bytes(file, have);
         file.allocate(have, end - have).map_err(|error| Error::io("allocate", path(), error))?;
         if let Some(limit) = context.limits.max_bytes {
-            // The filesystem may need blocks of its own to find so many pieces.
+            // The file system may have taken blocks of its own to find the file's pieces.
             let needed = disk_bytes(file, end).saturating_sub(before).max(needed);
             if used + needed > limit {
                 file.set_len(have).map_err(|error| Error::io("truncate", path(), error))?;

@@ -1,5 +1,4 @@
-//! The list of a queue's segments: which are live, which are drained, which wait to be used again.
-//! All under one lock.
+//! The list of a queue's segments, live, drained and spare, under one lock.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -12,31 +11,33 @@ use super::{Context, Row};
 use crate::format;
 use crate::storage::{Storage, StorageFile};
 
-/// With more segments open than this, consumers that have one open are asked to let go.
+/// With more open segments than this, consumers are asked to let go of theirs.
 const MANY_OPEN: usize = 32;
 
 #[derive(Debug)]
 pub(crate) struct List<F> {
     pub(crate) live: VecDeque<Row>,
+    /// Segments that somebody has open, by life.
     pub(super) open: Vec<(u64, Weak<Segment<F>>)>,
-    /// Live segments that were stored to and not synced since: a flush syncs each through the
-    /// descriptor that was open all that time. The system tells a failed write-back once to each
-    /// open descriptor; one that is opened afterwards may never be told.
-    pub(super) unsynced: Vec<Arc<Segment<F>>>,
-    /// Counts how often a writer began to store to a segment.
-    pub(super) stores: u64,
+    /// Live segments that were stored to and not synced since: they stay open, and the flush syncs
+    /// each through this descriptor. The kernel reports a failed write-back once to each open
+    /// descriptor; one that is opened later may never learn of it.
+    pub(super) kept_open: Vec<Arc<Segment<F>>>,
+    /// Counts how often a writer began to store to a segment: numbers each such store.
+    pub(super) last_store: u64,
     pub(super) recycling: Recycling<F>,
     pub(super) names: Names,
-    /// The number behind the last one of the only segment, when that was let go of: with no live
-    /// segment nothing before it is held.
+    /// The first number behind the only segment, when that segment was drained: as long as no
+    /// segment is live, no lower number is in the queue.
     pub(super) drained_up_to: u64,
-    /// The life of the tail's segment, and when its messages were first looked at, where its header
-    /// does not tell their age.
-    pub(super) seen: Option<(u64, u64)>,
+    /// The life of the tail's segment and the time of the first look at it, when its header does
+    /// not tell the age of its messages.
+    pub(super) undated_tail: Option<(u64, u64)>,
 }
 
 impl<F: StorageFile> List<F> {
-    /// All bytes of disk, those included of files that are removed and still read.
+    /// All bytes of disk but the index's: [`limited_bytes`](Self::limited_bytes) and those of
+    /// removed files that readers still have open.
     pub(crate) fn disk_bytes(&self) -> u64 {
         let removed = self
             .recycling
@@ -47,30 +48,30 @@ impl<F: StorageFile> List<F> {
         self.limited_bytes() + removed.sum::<u64>()
     }
 
-    /// Bytes of disk of the files in the directory, the index left out: what `max_bytes` is about.
-    /// A reader that pauses within a segment must not make the queue give up more than that
-    /// segment.
+    /// Bytes of disk of the files in the directory without the index: `max_bytes` limits these.
+    /// Removed files that a reader has open do not count: a reader that pauses within a segment
+    /// must not make the queue give up more than that segment.
     pub(crate) fn limited_bytes(&self) -> u64 {
         self.live.iter().chain(self.recycling.rows()).map(taken).sum::<u64>()
             + self.names.other_bytes
     }
 
-    /// There are segments whose space may soon be free.
+    /// Whether there are segments whose space may soon be free.
     pub(crate) fn has_drained(&self) -> bool {
         !self.recycling.drained.is_empty() || !self.recycling.in_transit.is_empty()
     }
 
-    /// The rows of the index do not say what is there.
+    /// Whether the index's rows of segments may be wrong.
     pub(super) fn is_changing(&self) -> bool {
         !self.names.rows_complete || !self.recycling.in_transit.is_empty()
     }
 
-    /// Bytes by which the index file may grow: what `min_free_bytes` and `max_bytes` leave, with
-    /// three segments kept possible.
+    /// Bytes by which the index file may grow: those that `min_free_bytes` and `max_bytes` leave
+    /// when there is room for three segments.
     pub(crate) fn index_room<S: Storage<File = F>>(&self, context: &Context<'_, S>) -> u64 {
         let free = match context.limits.min_free_bytes {
             0 => u64::MAX,
-            // Where it cannot be known there is none.
+            // If the free space cannot be found out, there is none.
             least => context.storage.free_bytes().unwrap_or(0).saturating_sub(least),
         };
         let Some(limit) = context.limits.max_bytes else {
@@ -82,7 +83,7 @@ impl<F: StorageFile> List<F> {
         limit.saturating_sub(index + self.limited_bytes().max(least)).min(free)
     }
 
-    /// Whether more segments are open than a queue with many consumers may have.
+    /// Whether more than [`MANY_OPEN`] segments are open.
     pub(crate) fn has_many_open(&self) -> bool {
         self.open.len() > MANY_OPEN
             && self.open.iter().filter(|(_, open)| open.strong_count() > 0).count() > MANY_OPEN
@@ -92,7 +93,8 @@ impl<F: StorageFile> List<F> {
         self.recycling.spares.len()
     }
 
-    /// Each of the directory's segment files is counted once, and no name is taken for nothing.
+    /// Checks that each segment file in the directory is counted once, and that each slot taken has
+    /// a file.
     #[cfg(test)]
     pub(crate) fn check_accounts(&self, names: &[String]) -> Result<(), String> {
         let kept = self.live.iter().chain(self.recycling.rows());
@@ -106,7 +108,7 @@ impl<F: StorageFile> List<F> {
         }
         let taken =
             (0..self.names.slots.0.len() as u32).filter(|slot| self.names.slots.0[*slot as usize]);
-        // What was set aside keeps the name that it had, should a power cut bring it back.
+        // A file that was set aside keeps its slot: a power cut may bring its name back.
         let mut leaked = taken.filter(|slot| {
             !names.iter().any(|name| name.starts_with(&format::segment_name(*slot)))
         });

@@ -1,14 +1,14 @@
-//! The segment allocator: makes segments, hands drained ones out again, removes the surplus.
+//! The segment allocator: makes segments, uses drained ones again, removes the surplus.
 //!
 //! Invariants:
 //!
-//! - live segments are kept in the order of their positions; each message lies in exactly one;
-//! - space is really allocated before anybody may store to it, in steps ahead of the tail;
-//! - a drained segment waits in `drained` until a *synced* place of every consumer stands behind it
-//!   (rule R8); only then may it be used again or removed;
-//! - a segment that anybody still reads from is never used again: it is removed, and its bytes live
-//!   until it is let go;
-//! - taking space back never needs space.
+//! - Live segments are listed in the order of their positions. They do not overlap.
+//! - Space is really allocated before anybody may store to it, in steps ahead of the tail.
+//! - A drained segment waits in `drained` until a *synced* place of every consumer stands behind it
+//!   (rule R8). Only then may it be used again or removed.
+//! - A segment that a reader still has open is never used again: its file is removed, and its bytes
+//!   stay on the disk until the reader lets go.
+//! - Giving space back never needs space.
 
 pub(crate) mod ages;
 mod files;
@@ -46,62 +46,66 @@ pub(crate) use open::MOST_UNSYNCED_HERE;
 pub(crate) use open::{Unsynced, most_unsynced};
 use recycle::Recycling;
 
-/// Spare segments kept for reuse while nothing happens, when a segment is at most this long ...
+/// The longest segment of which an idle queue keeps [`SPARES_SMALL`] spares.
 const SMALL_SEGMENT: u64 = 16 << 20;
-/// ... and when it is longer.
+/// Spares that an idle queue keeps of segments up to [`SMALL_SEGMENT`].
 const SPARES_SMALL: usize = 2;
+/// Spares that an idle queue keeps of longer segments.
 const SPARES_LARGE: usize = 1;
-/// Short segments kept while messages pass: a drained one is free only after a sync, and what is
-/// written meanwhile must find others. With fewer, new files are made and removed at full speed, at
-/// ten times the cost.
+/// Spares that a busy queue keeps of segments up to [`BUSY_SEGMENT`]. A drained segment is free
+/// only after a sync, and producers need others meanwhile. With fewer spares a queue at full speed
+/// makes and removes files all the time, at ten times the cost.
 const SPARES_BUSY: usize = 6;
+/// The longest segment of which a busy queue keeps [`SPARES_BUSY`] spares.
 const BUSY_SEGMENT: u64 = 4 << 20;
 
-/// A live segment as the list keeps it: no file, no mapping.
+/// A segment as the list has it: without file and mapping.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
     pub(crate) slot: u32,
-    /// `allocated` and `disk` (that and what the filesystem needs to find it) are kept up to date
-    /// here.
+    /// The header, with `allocated` and `disk` kept up to date. (`disk` includes what the file
+    /// system needs to find the file's bytes.)
     pub(crate) header: SegmentHeader,
-    /// Zero when nothing was stored to it since it was last synced; else another number each time
-    /// that a writer begins to.
-    unsynced: u64,
+    /// The number of the latest store ([`List::last_store`]) that no sync covers yet; zero when
+    /// there is none.
+    unsynced_store: u64,
 }
 
 impl Row {
     pub(crate) fn new(slot: u32, header: SegmentHeader) -> Row {
-        Row { slot, header, unsynced: 0 }
+        Row { slot, header, unsynced_store: 0 }
     }
 }
 
-/// What the list is made from at opening.
+/// The segment files that an opening found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) live: Vec<Row>,
     pub(crate) spares: Vec<Row>,
-    /// Live by their headers but of no use: passed by everybody, or begun for a record that was
-    /// never committed.
+    /// Segments that are live by their headers and not needed: every consumer has passed them, or
+    /// they were begun for a record that was never committed.
     pub(crate) drained: Vec<Row>,
-    /// Slots whose names are taken by something else.
+    /// Slots whose file names are taken by something that is no segment.
     pub(crate) foreign_slots: Vec<u32>,
     pub(crate) next_life: u64,
-    /// Everything below that number was given back, and the disk knows.
+    /// The first number that may still be in the queue: the disk says that all below were given
+    /// back.
     pub(crate) held: u64,
+    /// Bytes of disk that files other than segments and the index take.
     pub(crate) other_bytes: u64,
-    /// Every one of them has its row in the index.
+    /// Every segment has its row in the index.
     pub(crate) rows_complete: bool,
 }
 
 /// Why a live segment cannot be opened.
 #[derive(Debug)]
 pub(crate) enum Lost {
-    /// Its file is gone, or is not that segment any more.
+    /// Its file is gone, or holds something else.
     Gone,
     Io(io::Error),
 }
 
-/// What a new segment begins with.
+/// How a new segment begins. The fields that are not explained here are those of the header.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Plan {
     pub(crate) base: u64,
@@ -109,11 +113,10 @@ pub(crate) struct Plan {
     pub(crate) gap_before: u64,
     pub(crate) reserved: u64,
     pub(crate) cause: u8,
-    /// Bytes behind the header that are wanted at once.
+    /// Bytes behind the header that the first record needs.
     pub(crate) need: u64,
-    /// Payload bytes of the record that begins the segment, or goes on in it.
+    /// Payload bytes of the whole record that begins in the segment, or goes on in it.
     pub(crate) whole: u64,
-    /// As in the header.
     pub(crate) created: u64,
     pub(crate) until: u64,
 }
@@ -126,32 +129,32 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Nobody counts the bytes.
+    /// No limit is set.
     fn are_none(&self) -> bool {
         self.max_bytes.is_none() && self.min_free_bytes == 0
     }
 
-    /// Where nobody counts the bytes spares are kept for busy times.
+    /// Without a limit, spares are kept for busy times.
     fn pace(&self) -> Pace {
         if self.are_none() { Pace::Busy } else { Pace::Idle }
     }
 }
 
-/// Whether drained segments are about to give their space back.
+/// Whether space is coming: drained segments are about to give theirs back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Coming {
     Space,
     Nothing,
 }
 
-/// For which times spares are kept.
+/// The times for which spares are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pace {
     Busy,
     Idle,
 }
 
-/// How many segments of that length are kept for reuse.
+/// How many spares of that length are kept.
 fn spares_wanted(length: u64, pace: Pace) -> usize {
     match length {
         0..=BUSY_SEGMENT if pace == Pace::Busy => SPARES_BUSY,
@@ -160,31 +163,32 @@ fn spares_wanted(length: u64, pace: Pace) -> usize {
     }
 }
 
-/// What the allocator works with.
+/// What the allocator needs of the queue for one call.
 #[derive(Debug)]
 pub(crate) struct Context<'a, S: Storage> {
     pub(crate) storage: &'a S,
     pub(crate) index: &'a Index<S>,
     pub(crate) pool: &'a Pool,
     pub(crate) limits: Limits,
-    /// Position and sequence number up to which everything is on disk.
+    /// The durable mark: position and sequence number up to which everything is on disk.
     pub(crate) durable: (u64, u64),
-    /// What was given up and why. Noted before a segment with such messages can be seen to be
-    /// drained, and known on disk before it goes.
+    /// Up to which number messages were given up, and why. It is noted before anybody can see that
+    /// a segment with such messages is drained, and is on disk before the segment's file goes.
     pub(crate) given_up: &'a Mutex<GivenUp>,
-    /// Fresh space may be filled ahead: no flush of a few bytes will write it out.
+    /// Fresh space is filled with zeros ahead of its use: no flush comes after every few bytes,
+    /// which would write the zeros out.
     pub(crate) fills: bool,
 }
 
 impl<S: Storage> Context<'_, S> {
-    /// The queue takes `used` bytes, and may not take `needed` more.
+    /// The error of a queue that takes `used` bytes and may not take `needed` more.
     #[cold]
     fn full(&self, used: u64, limit: u64, needed: u64) -> Error {
         let path = self.storage.path().to_owned();
         Error::Full { path, option: "max_bytes", used, limit, needed, free: None }
     }
 
-    /// Before segments are changed.
+    /// Notes in the index that its rows of segments may be wrong; called before segments change.
     fn begin_changing(&self) -> Result<()> {
         let path = || self.storage.path().join(format::INDEX_NAME);
         self.index.begin_changing().map_err(|error| Error::io("write", path(), error))
@@ -194,15 +198,15 @@ impl<S: Storage> Context<'_, S> {
 #[derive(Debug)]
 pub(crate) struct Segments<S: Storage> {
     list: Mutex<List<S::File>>,
-    /// One thread at a time hands drained segments on and makes spares; whoever needs their space
-    /// waits for it. True once the files may be another owner's: then nothing is done to them any
-    /// more.
+    /// Held by the one thread that settles or makes spares; a thread that needs the space waits for
+    /// it. True after the end of the run: the files may belong to another owner, so this queue does
+    /// nothing to them any more.
     settling: Mutex<bool>,
-    /// As many of the list's `directory_changes` are durable. Set when a sync has succeeded, never
-    /// before.
+    /// How many of the `directory_changes` are durable. Stored after a sync has succeeded.
     synced_changes: AtomicU64,
     syncing_directory: Mutex<()>,
-    /// Counts how often readers or ages let go of segments. Changed under the list's lock.
+    /// Counts how often segments were drained because consumers passed them or their messages
+    /// expired. Changed under the list's lock.
     passed: AtomicU64,
 }
 
@@ -214,17 +218,17 @@ impl<S: Storage> Segments<S> {
             list: Mutex::new(List {
                 live: found.live.into(),
                 open: Vec::new(),
-                unsynced: Vec::new(),
-                stores: 0,
+                kept_open: Vec::new(),
+                last_store: 0,
                 recycling: Recycling::new(found.drained, found.spares, found.held),
                 drained_up_to: 0,
-                seen: None,
+                undated_tail: None,
                 names: Names {
                     slots,
                     next_life: found.next_life,
                     salts: Salts::default(),
                     other_bytes: found.other_bytes,
-                    changes: 1,
+                    directory_changes: 1,
                     rows_complete: found.rows_complete,
                 },
             }),
@@ -254,15 +258,14 @@ impl<S: Storage> Segments<S> {
         if short {
             self.settle(context)?;
         }
-        // Otherwise the keeper is about to settle: a new file now is another spare later, and waits
-        // for no sync.
+        // Otherwise the keeper is about to settle: a new file needs no sync now, and is one more
+        // spare later.
         self.with_room(context, |list, _| list.append(context, plan))
     }
 
-    /// Tries until there is room or nothing is given back any more: what is drained gives its space
-    /// back first. Whether there is any, which the attempt is told, is asked under the lock under
-    /// which there is no room; else the keeper may have handed it on in between, and a queue that
-    /// is empty by now would be called full.
+    /// Calls `attempt` until it finds room, or until settling gives no space back any more. The
+    /// attempt is told whether space is coming. Both are found under one lock: otherwise the keeper
+    /// could settle in between, and a queue that is empty by now would be called full.
     fn with_room<R>(
         &self,
         context: &Context<'_, S>,
@@ -283,10 +286,10 @@ impl<S: Storage> Segments<S> {
         }
     }
 
-    /// What the process before this one stored and did not sync, between two positions, is to be
-    /// synced by the next flush, through descriptors that are open from now on: the system tells an
-    /// error in writing it to one that is opened later only if nobody was told before, and if it
-    /// still remembers the file.
+    /// Has the next flush sync the segments between two positions: the process before this one may
+    /// have stored to them and not synced. Opens them now, for the kernel reports a failed
+    /// write-back to a descriptor that is opened later only if nobody was told before, and only
+    /// while it remembers the file.
     pub(crate) fn note_found_unsynced(&self, storage: &S, from: u64, to: u64) {
         let mut list = self.list();
         let first = list.live.partition_point(|row| row.header.end() <= from);
@@ -294,23 +297,23 @@ impl<S: Storage> Segments<S> {
             if list.live[at].header.base >= to {
                 break;
             }
-            list.stores += 1;
-            list.live[at].unsynced = list.stores;
+            list.last_store += 1;
+            list.live[at].unsynced_store = list.last_store;
             let row = list.live[at];
-            if list.unsynced.len() < most_unsynced(row.header.length)
+            if list.kept_open.len() < most_unsynced(row.header.length)
                 && let Ok(segment) = list.open(storage, &row)
             {
-                list.unsynced.push(segment);
+                list.kept_open.push(segment);
             }
         }
     }
 
-    /// Lets go of all descriptors, at the end of a run.
+    /// Closes the descriptors that wait for a sync, at the end of a run.
     pub(crate) fn close_unsynced(&self) {
-        self.list().unsynced.clear();
+        self.list().kept_open.clear();
     }
 
-    /// How often readers or ages let go of segments; for [`regain`](Self::regain).
+    /// How often segments were drained by consumers or by age; for [`regain`](Self::regain).
     pub(crate) fn passed(&self) -> u64 {
         self.passed.load(Ordering::Relaxed)
     }
@@ -319,9 +322,9 @@ impl<S: Storage> Segments<S> {
         self.passed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Has drained segments give their space back. True when readers or ages let go of any since
-    /// `seen`: a writer that found no room since looks again. What a refused record gave back
-    /// itself is no reason to.
+    /// Settles drained segments. Returns whether consumers or ages drained any since
+    /// [`passed`](Self::passed) was `seen`: then a writer that found no room tries again. Space
+    /// that a refused record gave back itself is no reason to try again.
     pub(crate) fn regain(&self, context: &Context<'_, S>, seen: u64) -> Result<bool> {
         if self.list().has_drained() {
             self.settle(context)?;
@@ -329,7 +332,7 @@ impl<S: Storage> Segments<S> {
         Ok(self.passed() != seen)
     }
 
-    /// Allocates space up to file offset `end`, and some ahead while there is room.
+    /// Allocates space in the file up to offset `end`, and some ahead while there is room.
     pub(crate) fn extend(
         &self,
         context: &Context<'_, S>,
@@ -342,8 +345,8 @@ impl<S: Storage> Segments<S> {
         self.with_room(context, |list, coming| list.extend(context, segment, end, coming))
     }
 
-    /// Lets go of every live segment that ends at or before `position`; the last one stays, it
-    /// takes new records. True when there was any.
+    /// Drains every live segment that ends at or before `position`, except the last one, which
+    /// takes new records. Returns whether there was any.
     pub(crate) fn drain(&self, position: u64) -> bool {
         let mut list = self.list();
         let mut any = false;
@@ -355,8 +358,8 @@ impl<S: Storage> Segments<S> {
         any
     }
 
-    /// Gives up the oldest live segment, if it is not the last one. Returns the first sequence
-    /// number still held.
+    /// Gives up the oldest live segment, unless it is the last one. Returns the first sequence
+    /// number that is still in the queue.
     pub(crate) fn drop_oldest(&self, context: &Context<'_, S>) -> Option<u64> {
         let mut list = self.list();
         if list.live.len() < 2 {
@@ -368,8 +371,8 @@ impl<S: Storage> Segments<S> {
         Some(first_held)
     }
 
-    /// Lets go of every live segment that begins behind `position`: a record was begun there and
-    /// given up.
+    /// Drains every live segment that begins behind `position`: they were begun for a record that
+    /// was rolled back.
     pub(crate) fn drain_behind(&self, position: u64) -> bool {
         let mut list = self.list();
         let mut any = false;
@@ -387,9 +390,10 @@ impl<S: Storage> Segments<S> {
         self.list().names.next_life
     }
 
-    /// Lets go of the only live segment, which holds records up to `tail`: its space may be all
-    /// there is. Messages below `given_up` are given up with it, for that cause. Returns where it
-    /// ends; `None`, and it stays, when it holds nothing and another would be as long.
+    /// Drains the only live segment, whose records end at `tail`: its space may be all there is.
+    /// Notes that messages below `given_up` were given up for `cause`. Returns the position where
+    /// the segment ends. Returns `None`, and drains nothing, when other segments are live, or when
+    /// the segment is empty and the next one would not be shorter.
     pub(crate) fn drain_tail(
         &self,
         context: &Context<'_, S>,
@@ -407,14 +411,14 @@ impl<S: Storage> Segments<S> {
         context.given_up.lock().note(cause, given_up);
         list.drained_up_to = tail.seq;
         if let Some(open) = list.opened(header.life) {
-            // Whoever stands in it goes on behind it.
+            // A consumer that stands in it goes on behind it.
             open.end_at(tail.position);
         }
         list.drain_front();
         Some(header.end())
     }
 
-    /// Whether the space of some that are removed is not free, for somebody has them open.
+    /// Whether a reader has a removed segment open, so that its space is not free yet.
     pub(crate) fn has_removed_open(&self) -> bool {
         self.list().recycling.removed.iter().any(|(open, _)| open.strong_count() > 0)
     }

@@ -1,5 +1,5 @@
-//! What the directory holds: names that are taken, numbers of lives that were used, and bytes that
-//! belong to nobody.
+//! The directory's books: names that are taken, lives that were used, changes to sync, and bytes of
+//! other files.
 
 use super::files::Salts;
 
@@ -45,8 +45,8 @@ pub(crate) struct Names {
     pub(super) salts: Salts,
     /// Bytes of disk that files other than segments and the index take.
     pub(super) other_bytes: u64,
-    /// Counts creations, renamings and removals in the directory that are done.
-    pub(super) changes: u64,
+    /// Counts the creations, renamings and removals done in the directory.
+    pub(super) directory_changes: u64,
     /// Every segment has its row in the index.
     pub(super) rows_complete: bool,
 }

@@ -1,5 +1,4 @@
-//! The open files of live segments: shared by those who read, held by the flush until they are
-//! synced.
+//! The open files of live segments: readers share them, and each stays open until it is synced.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -11,11 +10,11 @@ use crate::format::{self, Fragment, Kind, SEGMENT_HEADER_LEN};
 use crate::index::Index;
 use crate::storage::{Storage, StorageFile};
 
-/// Segments that are full and not synced keep their descriptors: at most so many ...
+/// The most full segments that may wait for their sync. (Each keeps its descriptor.)
 const MOST_UNSYNCED: usize = 64;
-/// ... and where that would be more bytes than these, fewer ...
+/// The most bytes of such segments, if that allows [`LEAST_UNSYNCED`] of them.
 const MOST_BYTES_UNSYNCED: u64 = 256 << 20;
-/// ... but not fewer than that.
+/// So many full segments may always wait for their sync.
 const LEAST_UNSYNCED: usize = 8;
 
 /// How many full segments of that length may wait for their sync.
@@ -31,7 +30,7 @@ pub(crate) fn most_unsynced(length: u64) -> usize {
 
 #[cfg(test)]
 thread_local! {
-    /// How many full segments may wait for their sync where this thread stores.
+    /// What [`most_unsynced`] answers on this thread.
     pub(crate) static MOST_UNSYNCED_HERE: std::cell::Cell<Option<usize>> =
         const { std::cell::Cell::new(None) };
 }
@@ -40,14 +39,15 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct Unsynced<F> {
     pub(crate) row: Row,
-    /// Nothing is stored to it any more.
+    /// It is not the tail's: nothing is stored to it any more.
     pub(crate) is_full: bool,
     pub(crate) opened: Result<Arc<Segment<F>>, Lost>,
 }
 
 impl<F: StorageFile> List<F> {
-    /// Where the first message begins that is held as a whole: the first segment may begin with the
-    /// end of one whose beginning is gone. With its number; `None` when there is no segment.
+    /// Position and number of the first message that is in the queue as a whole: the first segment
+    /// may begin with the end of a message whose beginning was given back. `None` when there is no
+    /// segment.
     pub(crate) fn first_whole<S: Storage<File = F>>(&mut self, storage: &S) -> Option<(u64, u64)> {
         let first = self.live.front()?.header;
         for at in 0..self.live.len() {
@@ -72,7 +72,7 @@ impl<F: StorageFile> List<F> {
         Some((first.base, first.first_seq))
     }
 
-    /// The segment of that life, if somebody has it open.
+    /// The segment with that life, if somebody has it open.
     pub(super) fn opened(&self, life: u64) -> Option<Arc<Segment<F>>> {
         self.open.iter().find(|(other, _)| *other == life).and_then(|(_, open)| open.upgrade())
     }
@@ -102,34 +102,35 @@ impl<F: StorageFile> List<F> {
         Ok(segment)
     }
 
-    /// A writer is about to store to that live segment.
+    /// Notes that a writer is about to store to that live segment, and keeps it open until the next
+    /// sync.
     pub(crate) fn note_store(&mut self, segment: &Arc<Segment<F>>) {
         let life = segment.header.life;
         let Some(row) = self.live.iter_mut().rev().find(|row| row.header.life == life) else {
             return;
         };
-        self.stores += 1;
-        row.unsynced = self.stores;
-        if !self.unsynced.iter().any(|open| open.header.life == life) {
-            self.unsynced.push(Arc::clone(segment));
+        self.last_store += 1;
+        row.unsynced_store = self.last_store;
+        if !self.kept_open.iter().any(|open| open.header.life == life) {
+            self.kept_open.push(Arc::clone(segment));
         }
     }
 
-    /// The base of a live segment: no other that is not synced begins before it, or ends behind
-    /// `position`.
+    /// The base of the first segment that a flush from `position` on has to look at: the first one
+    /// that is kept open, or the one that holds `position`.
     pub(crate) fn first_unsynced(&self, position: u64) -> u64 {
-        let first = self.unsynced.iter().map(|open| open.header.base).min().unwrap_or(u64::MAX);
+        let first = self.kept_open.iter().map(|open| open.header.base).min().unwrap_or(u64::MAX);
         self.at(position).map_or(first, |row| row.header.base.min(first))
     }
 
     /// How many segments will be full and not synced when the next one begins.
     pub(crate) fn count_unsynced(&self) -> usize {
-        self.unsynced.len()
+        self.kept_open.len()
     }
 
-    /// The first live segment at or behind `from`, and before `to`, that was stored to and not
-    /// synced. It is opened while it is known to be live, and is not used again before its
-    /// descriptor is let go.
+    /// The first live segment with a base in `from .. to` that was stored to and not synced. It is
+    /// opened under the list's lock, while it is live; an open segment is never used again, so its
+    /// descriptor stays right.
     pub(crate) fn next_unsynced<S: Storage<File = F>>(
         &mut self,
         storage: &S,
@@ -137,7 +138,7 @@ impl<F: StorageFile> List<F> {
         to: u64,
     ) -> Option<Unsynced<F>> {
         let first = self.live.partition_point(|row| row.header.base < from);
-        let at = (first..self.live.len()).find(|at| self.live[*at].unsynced != 0)?;
+        let at = (first..self.live.len()).find(|at| self.live[*at].unsynced_store != 0)?;
         let row = self.live[at];
         (row.header.base < to).then(|| Unsynced {
             row,
@@ -146,22 +147,22 @@ impl<F: StorageFile> List<F> {
         })
     }
 
-    /// The segment, which is full, was synced as it was when [`next_unsynced`](Self::next_unsynced)
-    /// gave it.
+    /// Notes that a full segment was synced as it was when [`next_unsynced`](Self::next_unsynced)
+    /// returned it. A store since then keeps it unsynced.
     pub(crate) fn note_synced(&mut self, synced: &Row) {
         let life = synced.header.life;
         let at = self.live.partition_point(|row| row.header.base < synced.header.base);
         if let Some(row) = self.live.get_mut(at)
             && row.header.life == life
-            && row.unsynced == synced.unsynced
+            && row.unsynced_store == synced.unsynced_store
         {
-            row.unsynced = 0;
-            self.unsynced.retain(|open| open.header.life != life);
+            row.unsynced_store = 0;
+            self.kept_open.retain(|open| open.header.life != life);
         }
     }
 
-    /// As [`open`](Self::open), and looks for the segment under the other names when it is not
-    /// under its own.
+    /// As [`open`](Self::open), but also looks for the segment's file under other names when it is
+    /// not under its own.
     pub(crate) fn open_anywhere<S: Storage<File = F>>(
         &mut self,
         storage: &S,
@@ -178,48 +179,49 @@ impl<F: StorageFile> List<F> {
         }
     }
 
-    /// A live segment's file is gone or is something else. Looks for it under the other names
-    /// (files may have been swapped); if it is nowhere, its messages are lost: what stands in its
-    /// place is set aside, never removed. True when the segment was found again.
+    /// Looks for the file of a live segment under all names, since files may have been swapped;
+    /// called when its own name has no file, or another one. Returns whether it was found.
+    /// Otherwise its messages are lost: the segment leaves the list, and the file that has its name
+    /// is set aside, never removed.
     pub(crate) fn look_for<S: Storage<File = F>>(
         &mut self,
         storage: &S,
         index: &Index<S>,
         life: u64,
     ) -> bool {
-        let mut homes = Vec::new();
+        let mut files = Vec::new();
         for listed in storage.list().unwrap_or_default() {
             if let Some(slot) = format::segment_slot(&listed.name)
                 && let Ok(header) = read_header(storage, slot)
             {
-                homes.push((slot, header.queue_id, header.life));
+                files.push((slot, header.queue_id, header.life));
             }
         }
         index.set_changing(true);
         let mut found = false;
         for row in &mut self.live {
-            // Another queue's segments count their lives from the same number.
-            let is_home = |(_, queue, other): &&(u32, [u8; 16], u64)| {
+            // The queue's id too: another queue's segments may have the same lives.
+            let is_its_file = |(_, queue, other): &&(u32, [u8; 16], u64)| {
                 *queue == row.header.queue_id && *other == row.header.life
             };
-            if let Some((slot, ..)) = homes.iter().find(is_home) {
+            if let Some((slot, ..)) = files.iter().find(is_its_file) {
                 row.slot = *slot;
                 found |= row.header.life == life;
             }
         }
         if !found && let Some(at) = self.live.iter().position(|row| row.header.life == life) {
             let row = self.live.remove(at);
-            self.unsynced.retain(|open| open.header.life != life);
+            self.kept_open.retain(|open| open.header.life != life);
             if let Some(row) = row
                 && !self.live.iter().any(|other| other.slot == row.slot)
             {
                 set_aside(storage, &format::segment_name(row.slot));
                 self.names.other_bytes += taken(&row);
-                self.names.changes += 1;
+                self.names.directory_changes += 1;
             }
         }
-        // The rows of the index are left as they are and marked as not to be believed: the next
-        // opening reads headers.
+        // The index keeps its rows of segments and says that they may be wrong: the next opening
+        // reads the headers instead.
         self.names.rows_complete = false;
         found
     }

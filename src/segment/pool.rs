@@ -1,16 +1,16 @@
-//! The arena pool: the bounded set of mapped windows.
+//! The pool: the bounded set of mapped windows.
 //!
 //! A window is a whole segment, or one arena of it when the cap is tight
-//! ([`Geometry::window_len`]). The pool owns one reference to every window; the writer, each reader
-//! and each lent message own more. Invariants:
+//! ([`Geometry::window_len`]). The pool has one reference to every window; the writer, each reader
+//! and each lent message have more. Invariants:
 //!
-//! - at most [`Geometry::max_windows`] windows are mapped;
-//! - a window that somebody else refers to is never unmapped;
-//! - at most `max_windows - 2` windows are open to lending at a time, so that the tail and one head
-//!   always find room: messages held for long can make reading copy, never fail.
+//! - At most [`Geometry::max_windows`] windows are mapped.
+//! - A window that anybody else refers to is never unmapped.
+//! - At most `max_windows - 2` windows are open to lending at a time, so that the tail and one head
+//!   always find room. Messages that a user keeps for long can make reading copy, but never fail.
 //!
-//! When no window can be had the caller uses plain reads and writes on the file instead, which the
-//! kernel keeps coherent with every mapping.
+//! A caller that gets no window reads and writes the file by calls instead, which the kernel keeps
+//! coherent with every mapping.
 
 use std::collections::HashMap;
 
@@ -32,24 +32,26 @@ struct Mapped {
     window: Window,
     /// Bytes of the file that are allocated: nobody reads behind them.
     allocated: u64,
-    /// When it was last asked for, by the pool's own count.
-    used: u64,
+    /// When it was last asked for, by [`Windows::clock`].
+    last_used: u64,
     /// A reader was told that it may lend messages from it.
     lending: bool,
-    /// Its segment is no longer part of the queue.
-    unwanted: bool,
+    /// Its segment's file was removed.
+    is_unwanted: bool,
 }
 
 impl Mapped {
-    /// Somebody besides the pool refers to it.
-    fn in_use(&self) -> bool {
+    /// Whether anybody besides the pool refers to it.
+    fn is_in_use(&self) -> bool {
         self.window.references() != self.window.weight()
     }
 }
 
 #[derive(Debug, Default)]
 struct Windows {
+    /// By the segment's life and the window's number in it.
     mapped: HashMap<(u64, u64), Mapped>,
+    /// Counts how often a window was asked for.
     clock: u64,
 }
 
@@ -59,7 +61,7 @@ pub(crate) struct Pool {
     windows: Mutex<Windows>,
 }
 
-/// A window handed out.
+/// A window that the pool hands out.
 #[derive(Debug)]
 pub(crate) struct Granted {
     pub(crate) window: Window,
@@ -76,10 +78,11 @@ impl Pool {
         &self.geometry
     }
 
-    /// The window `number` of the segment `life`, mapping it when there is room for it; `None` when
-    /// there is not. `file_len` is the segment's full length, `allocated` what exists of it, asked
-    /// under the pool's lock: what it does not know of yet, [`grown`](Self::grown) is still to
-    /// tell. To a reader it says whether messages may be lent from it.
+    /// Returns the window `number` of the segment `life`, and maps it if need be; `None` when there
+    /// is no room for it. `file_len` is the segment's full length. `allocated` returns how many
+    /// bytes of the file are allocated; it is called under the pool's lock, so a growth that it
+    /// does not see is reported by [`grown`](Self::grown) afterwards. A reader is also told whether
+    /// it may lend messages from the window.
     pub(crate) fn get<F: StorageFile>(
         &self,
         file: &F,
@@ -102,7 +105,7 @@ impl Pool {
             let window = file.map(start, len as usize)?;
             windows.mapped.insert(
                 key,
-                Mapped { window, allocated: 0, used: 0, lending: false, unwanted: false },
+                Mapped { window, allocated: 0, last_used: 0, lending: false, is_unwanted: false },
             );
         }
         let may_lend = user == User::Reader
@@ -112,7 +115,7 @@ impl Pool {
         let Some(mapped) = windows.mapped.get_mut(&key) else {
             return Ok(None);
         };
-        mapped.used = clock;
+        mapped.last_used = clock;
         mapped.allocated = mapped.allocated.max(allocated());
         if may_lend {
             mapped.lending = true;
@@ -120,64 +123,65 @@ impl Pool {
         Ok(Some(Granted { window: mapped.window.clone_shared(), lending: may_lend }))
     }
 
-    /// The segment's file was allocated up to there: what is stored behind its old end from now on
-    /// may be lent.
+    /// Notes that the segment's file is allocated up to `allocated` now. Called before anything is
+    /// stored behind the old end: from then on messages there may be lent.
     pub(crate) fn grown(&self, life: u64, allocated: u64) {
         for (_, mapped) in self.windows.lock().mapped.iter_mut().filter(|(key, _)| key.0 == life) {
             mapped.allocated = mapped.allocated.max(allocated);
         }
     }
 
-    /// Nobody but the pool refers to a window of the segment.
+    /// Whether nobody but the pool refers to a window of the segment.
     pub(crate) fn is_idle(&self, life: u64) -> bool {
         let windows = self.windows.lock();
-        windows.mapped.iter().all(|(key, mapped)| key.0 != life || !mapped.in_use())
+        windows.mapped.iter().all(|(key, mapped)| key.0 != life || !mapped.is_in_use())
     }
 
-    /// The segment goes on under another life with its windows, which nobody else may refer to.
+    /// Keeps the windows of a segment that begins a new life. Nobody else may refer to them.
     pub(crate) fn renew(&self, old_life: u64, new_life: u64) {
         let mut windows = self.windows.lock();
         let numbers: Vec<u64> =
             windows.mapped.keys().filter(|key| key.0 == old_life).map(|key| key.1).collect();
         for number in numbers {
             if let Some(mut mapped) = windows.mapped.remove(&(old_life, number)) {
-                (mapped.lending, mapped.unwanted) = (false, false);
+                (mapped.lending, mapped.is_unwanted) = (false, false);
                 windows.mapped.insert((new_life, number), mapped);
             }
         }
     }
 
-    /// Unmaps the segment's windows. One that is still referred to stays, and counts, until its
-    /// last reference is gone and the room is wanted: in memory, or [on the
-    /// disk](Self::unmap_unwanted).
+    /// Unmaps the segment's windows. One that somebody still refers to stays mapped, and counts.
+    /// After the last reference is gone it is unmapped when memory is wanted for another window, or
+    /// its space [on the disk](Self::unmap_unwanted).
     pub(crate) fn unmap_segment(&self, life: u64) {
         for (_, mapped) in self.windows.lock().mapped.iter_mut().filter(|(key, _)| key.0 == life) {
-            mapped.unwanted = true;
+            mapped.is_unwanted = true;
         }
         self.unmap_unwanted();
     }
 
-    /// Unmaps the windows of removed segments that nobody refers to any more: the disk has their
-    /// space back no sooner. True when there were some.
+    /// Unmaps the windows of removed segments that nobody refers to any more: the file system frees
+    /// a removed file's space only then. Returns whether there were any.
     pub(crate) fn unmap_unwanted(&self) -> bool {
         let mut windows = self.windows.lock();
         let before = windows.mapped.len();
-        windows.mapped.retain(|_, mapped| !mapped.unwanted || mapped.in_use());
+        windows.mapped.retain(|_, mapped| !mapped.is_unwanted || mapped.is_in_use());
         windows.mapped.len() < before
     }
 
-    /// Windows and bytes mapped now.
+    /// How many windows are mapped, and how many bytes.
     pub(crate) fn usage(&self) -> (u64, u64) {
         let windows = self.windows.lock();
         let bytes = windows.mapped.values().map(|mapped| mapped.window.len() as u64).sum();
         (windows.mapped.len() as u64, bytes)
     }
 
-    /// Unmaps everything. What somebody still refers to becomes a private copy at the same address,
-    /// so that the files may change, go, or be opened by somebody else.
+    /// Unmaps every window. One that somebody still refers to becomes a private copy at the same
+    /// address, so that from now on the files may change, be removed, or be opened by another
+    /// process.
     pub(crate) fn detach(&self) {
         for (key, mapped) in self.windows.lock().mapped.drain() {
-            if mapped.in_use() {
+            if mapped.is_in_use() {
                 let valid = mapped.allocated.saturating_sub(key.1 * self.geometry.window_len);
                 mapped.window.detach(valid.min(mapped.window.len() as u64) as usize);
             }
@@ -186,21 +190,22 @@ impl Pool {
 }
 
 impl Windows {
-    /// Unmaps the window that was not used for the longest time; false when all are in use.
+    /// Unmaps the window that was not used for the longest time. Returns false when all are in use.
     fn evict(&mut self) -> bool {
-        let idle = self.mapped.iter().filter(|(_, mapped)| !mapped.in_use());
-        let Some(key) = idle.min_by_key(|(_, mapped)| mapped.used).map(|(key, _)| *key) else {
+        let idle = self.mapped.iter().filter(|(_, mapped)| !mapped.is_in_use());
+        let Some(key) = idle.min_by_key(|(_, mapped)| mapped.last_used).map(|(key, _)| *key) else {
             return false;
         };
         self.mapped.remove(&key);
         true
     }
 
+    /// Whether one more window, `key`, may be open to lending.
     fn may_lend(&self, key: &(u64, u64), max_windows: usize) -> bool {
         let others = self
             .mapped
             .iter()
-            .filter(|(other, mapped)| *other != key && mapped.lending && mapped.in_use())
+            .filter(|(other, mapped)| *other != key && mapped.lending && mapped.is_in_use())
             .count();
         others < max_windows.saturating_sub(2)
     }

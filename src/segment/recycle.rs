@@ -1,4 +1,4 @@
-//! From drained to free: a segment that nobody needs becomes a spare or leaves the directory.
+//! Drained segments become spares, or their files are removed.
 
 use std::io;
 use std::sync::atomic::AtomicU64;
@@ -10,7 +10,7 @@ use super::{Context, Row, spares_wanted};
 use crate::format::{self, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
 use crate::storage::{Storage, StorageFile};
 
-/// A segment no consumer needs any more, not yet free to be used again.
+/// A segment that no consumer needs any more. It is not free to be used again before it is settled.
 #[derive(Debug)]
 pub(crate) struct Drained {
     pub(super) row: Row,
@@ -20,34 +20,37 @@ pub(crate) struct Drained {
 #[derive(Debug)]
 pub(super) struct Spare<F> {
     pub(super) row: Row,
-    /// Open when it was drained or made in this run.
+    /// Its open file, if the segment became a spare in this run.
     pub(super) file: Option<F>,
     /// It was made ahead and never used.
     pub(super) is_fresh: bool,
 }
 
-/// A segment that was drained, or a spare that is one too many, on its way to the spares or out of
-/// the directory. Its bytes count meanwhile.
+/// A segment on its way from the drained ones to the spares, or out of the directory. Its row is
+/// `in_transit` meanwhile, so its bytes count. Three steps: the list begins it, the thread that
+/// settles carries it out without the list's lock, the list finishes it.
 #[derive(Debug)]
-pub(super) struct Handing<F> {
+pub(super) struct Transfer<F> {
     pub(super) row: Row,
-    /// The file when it is open and nobody else has it.
+    /// The file, if it is open and nobody else has it.
     pub(super) file: Option<F>,
-    /// Somebody still reads from it.
+    /// The segment, as long as a reader has it open.
     pub(super) open: Weak<Segment<F>>,
-    pub(super) keep: bool,
-    pub(super) removed: bool,
+    /// It becomes a spare; otherwise its file is removed.
+    pub(super) becomes_spare: bool,
+    /// Its file was removed.
+    pub(super) is_removed: bool,
 }
 
-impl<F: StorageFile> Handing<F> {
-    /// Out of the directory; its bytes live on while `open` does.
-    pub(super) fn out(row: Row, open: Weak<Segment<F>>) -> Handing<F> {
-        Handing { row, file: None, open, keep: false, removed: false }
+impl<F: StorageFile> Transfer<F> {
+    /// The removal of a segment. Its bytes stay on the disk while anybody has `open`.
+    pub(super) fn removal(row: Row, open: Weak<Segment<F>>) -> Transfer<F> {
+        Transfer { row, file: None, open, becomes_spare: false, is_removed: false }
     }
 
-    /// Marks the file as a spare, or removes it.
-    pub(super) fn work<S: Storage<File = F>>(&mut self, context: &Context<'_, S>) {
-        if self.keep {
+    /// Marks the file as a spare, or removes it. The caller does not hold the list's lock.
+    pub(super) fn carry_out<S: Storage<File = F>>(&mut self, context: &Context<'_, S>) {
+        if self.becomes_spare {
             let file = self.file.take();
             let file = file.or_else(|| {
                 open_life(context.storage, self.row.slot, &self.row.header)
@@ -59,19 +62,19 @@ impl<F: StorageFile> Handing<F> {
             if planted!(SpareLeftLive) {
                 (header.state, header.held) = (SegmentState::Live, 0);
             }
-            // A spare whose header could not be marked would rise again if the index were lost:
-            // remove it.
+            // A spare that could not be marked would count as live if the index were lost: it is
+            // removed instead.
             self.file = file.filter(|file| file.write_at(&header.encode(), 0).is_ok());
-            self.keep = self.file.is_some();
+            self.becomes_spare = self.file.is_some();
             if let Some(file) = &self.file {
-                // Who begins a segment with it need not ask.
+                // Measured here, so that the producer that takes the spare need not.
                 self.row.header.disk = disk_bytes(file, self.row.header.allocated);
             }
         }
-        if !self.keep {
+        if !self.becomes_spare {
             context.pool.unmap_segment(self.row.header.life);
             let removed = context.storage.remove(&format::segment_name(self.row.slot));
-            self.removed = match removed {
+            self.is_removed = match removed {
                 Ok(()) => true,
                 Err(error) => error.kind() == io::ErrorKind::NotFound,
             };
@@ -79,21 +82,22 @@ impl<F: StorageFile> Handing<F> {
     }
 }
 
-/// Segments that hold nothing any more.
+/// Segments without messages that are needed: drained, spare, and between the two.
 #[derive(Debug)]
 pub(crate) struct Recycling<F> {
-    /// Keeps the files of drained segments open until it is decided what becomes of them.
+    /// Keeps the files of drained segments open until they are settled.
     pub(super) drained_files: Vec<Arc<Segment<F>>>,
     pub(super) drained: Vec<Drained>,
     pub(super) spares: Vec<Spare<F>>,
-    /// Being handed on just now.
+    /// Segments of a [`Transfer`] that is not finished, and a spare that is being made.
     pub(super) in_transit: Vec<Row>,
-    /// Removed from the directory but still referred to: their bytes are not free yet.
+    /// Removed segments that a reader may still have open, and their bytes, which are free when it
+    /// lets go.
     pub(super) removed: Vec<(Weak<Segment<F>>, u64)>,
-    /// Counts what was handed on and found its place.
+    /// Counts the transfers that gave space back, and the spares that were made.
     pub(super) given_back: u64,
-    /// Everything below this number was given back, and the disk knows. Each header that is written
-    /// says so, for an opening that finds no index.
+    /// The first number that may still be in the queue: the disk says that all below were given
+    /// back. Each header that is written repeats it, for an opening that finds no index.
     pub(super) held: u64,
 }
 
@@ -113,7 +117,7 @@ impl<F> Recycling<F> {
         }
     }
 
-    /// Every file that is in the directory.
+    /// Every segment file in the directory that is not live.
     pub(super) fn rows(&self) -> impl Iterator<Item = &Row> {
         let drained = self.drained.iter().map(|drained| &drained.row);
         drained.chain(self.spares.iter().map(|spare| &spare.row)).chain(&self.in_transit)
@@ -121,63 +125,72 @@ impl<F> Recycling<F> {
 }
 
 impl<F: StorageFile> List<F> {
+    /// Drains the first live segment.
     pub(super) fn drain_front(&mut self) {
         if let Some(row) = self.live.pop_front() {
             self.drain(row);
         }
     }
 
+    /// Drains a segment that has just left the live ones.
     pub(super) fn drain(&mut self, row: Row) {
         let life = row.header.life;
-        let stored_to = self
-            .unsynced
+        let kept_open = self
+            .kept_open
             .iter()
             .position(|open| open.header.life == life)
-            .map(|at| self.unsynced.swap_remove(at));
-        if let Some(open) = stored_to.or_else(|| self.opened(life)) {
+            .map(|at| self.kept_open.swap_remove(at));
+        if let Some(open) = kept_open.or_else(|| self.opened(life)) {
             self.recycling.drained_files.push(open);
         }
         self.recycling.drained.push(Drained { row });
     }
 
-    /// A drained segment becomes a spare, or is removed: when there are enough spares (`kept` are
-    /// on their way), when its length is not today's, or when somebody still reads from it.
-    pub(super) fn take_drained<S: Storage<File = F>>(
+    /// Begins the transfer of a drained segment. It becomes a spare, unless there are enough
+    /// (`coming` are on their way), its length is not that of new segments, or a reader has it
+    /// open.
+    pub(super) fn begin_transfer<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
         drained: Drained,
-        kept: usize,
-    ) -> Handing<F> {
+        coming: usize,
+    ) -> Transfer<F> {
         let mut row = drained.row;
         row.header.held = self.recycling.held;
         let life = row.header.life;
         self.recycling.in_transit.push(row);
-        let held = self
+        let kept_open = self
             .recycling
             .drained_files
             .iter()
             .position(|open| open.header.life == life)
             .map(|at| self.recycling.drained_files.swap_remove(at));
-        let keep = self.recycling.spares.len() + kept
+        let becomes_spare = self.recycling.spares.len() + coming
             < spares_wanted(row.header.length, context.limits.pace())
             && row.header.length == context.pool.geometry().segment_len;
-        // Two looks, in this order: whoever has the segment open may still take a window of it and
-        // lend from that, so the windows are looked at once nobody else has it open. Nobody opens
-        // it anew: only live segments are opened, under the list's lock, which is held.
-        let alone = held.or_else(|| self.opened(life)).map(Arc::try_unwrap);
+        // Two looks, in this order. A reader that has the segment open may still take one of its
+        // windows and lend from it, so the windows are looked at when nobody else has the segment
+        // open. Nobody opens it again: only live segments are opened, under the list's lock, which
+        // the caller holds.
+        let alone = kept_open.or_else(|| self.opened(life)).map(Arc::try_unwrap);
         reached!("between the looks at a drained segment");
         match alone {
-            Some(Err(core)) => Handing::out(row, Arc::downgrade(&core)),
-            _ if !keep || !context.pool.is_idle(life) => Handing::out(row, Weak::new()),
-            Some(Ok(segment)) => {
-                Handing { file: Some(segment.file), keep, ..Handing::out(row, Weak::new()) }
+            Some(Err(shared)) => Transfer::removal(row, Arc::downgrade(&shared)),
+            _ if !becomes_spare || !context.pool.is_idle(life) => {
+                Transfer::removal(row, Weak::new())
             }
-            None => Handing { keep, ..Handing::out(row, Weak::new()) },
+            Some(Ok(segment)) => Transfer {
+                file: Some(segment.file),
+                becomes_spare,
+                ..Transfer::removal(row, Weak::new())
+            },
+            None => Transfer { becomes_spare, ..Transfer::removal(row, Weak::new()) },
         }
     }
 
-    /// All that is drained leaves the directory: a spare is to say how far that goes.
-    pub(super) fn take_spare_to_mark(&mut self) -> Option<Handing<F>> {
+    /// Begins to write `held` to the header of a spare, when no drained segment becomes one: a file
+    /// that stays has to say which numbers were given back.
+    pub(super) fn take_spare_to_mark(&mut self) -> Option<Transfer<F>> {
         let at = self
             .recycling
             .spares
@@ -186,36 +199,36 @@ impl<F: StorageFile> List<F> {
         let Spare { mut row, file, .. } = self.recycling.spares.remove(at);
         row.header.held = self.recycling.held;
         self.recycling.in_transit.push(row);
-        Some(Handing { file, keep: true, ..Handing::out(row, Weak::new()) })
+        Some(Transfer { file, becomes_spare: true, ..Transfer::removal(row, Weak::new()) })
     }
 
-    /// What was handed on has arrived.
-    pub(super) fn put_down<S: Storage<File = F>>(
+    /// Finishes a transfer that was carried out.
+    pub(super) fn finish_transfer<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
-        handing: Handing<F>,
+        transfer: Transfer<F>,
     ) {
-        let mut row = handing.row;
+        let mut row = transfer.row;
         let life = row.header.life;
         self.recycling.in_transit.retain(|other| other.header.life != life);
-        self.recycling.given_back += u64::from(handing.keep || handing.removed);
-        if handing.keep {
+        self.recycling.given_back += u64::from(transfer.becomes_spare || transfer.is_removed);
+        if transfer.becomes_spare {
             row.header.state = SegmentState::Spare;
             self.write_row(context, &row);
-            self.recycling.spares.push(Spare { row, file: handing.file, is_fresh: false });
-        } else if handing.removed {
-            self.names.changes += 1;
+            self.recycling.spares.push(Spare { row, file: transfer.file, is_fresh: false });
+        } else if transfer.is_removed {
+            self.names.directory_changes += 1;
             self.names.slots.remove(&row.slot);
             self.recycling.removed.retain(|(open, _)| open.strong_count() > 0);
-            self.recycling.removed.push((handing.open, taken(&row)));
+            self.recycling.removed.push((transfer.open, taken(&row)));
             context.index.write_segment_row(row.slot, None, 0);
         } else {
-            // Still counted, tried again the next time.
+            // The removal failed: the segment still counts, and the next settling tries again.
             self.recycling.drained.push(Drained { row });
         }
     }
 
-    /// Removes a spare for the space it holds; false when there is none.
+    /// Removes a spare for its space. Returns false when there is none, or the removal failed.
     pub(super) fn discard_spare<S: Storage<File = F>>(&mut self, context: &Context<'_, S>) -> bool {
         let Some(spare) = self.recycling.spares.pop() else {
             return false;
@@ -227,14 +240,14 @@ impl<F: StorageFile> List<F> {
             self.recycling.drained.push(Drained { row: spare.row });
             return false;
         }
-        self.names.changes += 1;
+        self.names.directory_changes += 1;
         self.names.slots.remove(&spare.row.slot);
         context.index.write_segment_row(spare.row.slot, None, 0);
         true
     }
 
-    /// A spare of the right length under its new header, and the bytes it takes. What turns out not
-    /// to be ours any more is forgotten.
+    /// A spare of the right length, with `header` as its new one, and the bytes of disk it takes. A
+    /// spare whose file is gone, or is another one, leaves the list.
     pub(super) fn take_spare<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
@@ -251,14 +264,14 @@ impl<F: StorageFile> List<F> {
                 None => open_life(context.storage, row.slot, &row.header).ok(),
             };
             let Some((file, allocated)) = file else {
-                // Not what its row says: out of the way, and counted.
+                // The file is not the spare of the row: it is set aside, and counted.
                 let name = format::segment_name(row.slot);
                 let opened = context.storage.open(&name);
                 let is_gone = opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
                 if !is_gone {
                     set_aside(context.storage, &name);
                     self.names.other_bytes += row.header.disk.max(row.header.allocated);
-                    self.names.changes += 1;
+                    self.names.directory_changes += 1;
                 }
                 self.names.slots.remove(&row.slot);
                 context.index.write_segment_row(row.slot, None, 0);

@@ -1,8 +1,8 @@
-//! Reading fragments from a segment file without mapping it: what recovery, a damaged place and an
-//! unmapped window need.
+//! Reads fragments from a segment file by calls: for recovery, behind damaged bytes, and where a
+//! reader gets no window.
 //!
-//! Nothing here believes a byte before it was checked, allocates more than [`BUFFER`], or goes on
-//! without making progress.
+//! The code here believes no byte that it has not checked, allocates [`BUFFER`] bytes at most, and
+//! makes progress in every loop.
 
 use std::io;
 
@@ -24,7 +24,7 @@ pub(crate) struct Scan<'a, F: StorageFile> {
     buffer: Vec<u8>,
     /// Position of the first byte in the buffer.
     from: u64,
-    /// Positions at or above it do not exist, or are none of ours.
+    /// No position at or above it is looked at: the file or the messages end there.
     limit: u64,
 }
 
@@ -34,11 +34,12 @@ pub(crate) struct Seen {
     pub(crate) fragment: Fragment,
     pub(crate) position: u64,
     words: FragmentWords,
-    state: u32,
+    /// The running CRC behind the header, from which the payload's continues.
+    crc_state: u32,
 }
 
 impl Seen {
-    /// What the next fragment of the same record is bound to.
+    /// Its checksum, which seeds that of the next fragment of the same record.
     pub(crate) fn checksum(&self) -> u32 {
         self.words.crc()
     }
@@ -50,7 +51,7 @@ impl Seen {
 }
 
 impl<'a, F: StorageFile> Scan<'a, F> {
-    /// Looks at the positions below `limit` of the segment.
+    /// A scan of the segment's positions below `limit`.
     pub(crate) fn new(file: &'a F, header: &'a SegmentHeader, limit: u64) -> Scan<'a, F> {
         Scan {
             file,
@@ -62,8 +63,8 @@ impl<'a, F: StorageFile> Scan<'a, F> {
         }
     }
 
-    /// At least the bytes `position .. position + len` (`len` at most [`BUFFER`]), fewer at the end
-    /// of the file.
+    /// The bytes `position .. position + len` (`len` at most [`BUFFER`]); fewer at the end of the
+    /// file.
     fn bytes(&mut self, position: u64, len: usize) -> io::Result<&[u8]> {
         let have = self.from..self.from + self.buffer.len() as u64;
         if !(have.contains(&position) && position + len as u64 <= have.end) {
@@ -79,7 +80,7 @@ impl<'a, F: StorageFile> Scan<'a, F> {
         Ok(&self.buffer[start.min(end)..end])
     }
 
-    /// The fragment at `position`, when its header is intact and it ends where it may.
+    /// The fragment at `position`, if its header is intact and it ends within the limit.
     pub(crate) fn header_at(&mut self, position: u64) -> io::Result<Option<Seen>> {
         if position < self.header.base || position + FRAGMENT_HEADER_LEN > self.limit {
             return Ok(None);
@@ -89,25 +90,25 @@ impl<'a, F: StorageFile> Scan<'a, F> {
         let Some(words) = words(bytes) else {
             return Ok(None);
         };
-        Ok(Fragment::decode(words, seed, offset).and_then(|(fragment, state)| {
-            let seen = Seen { fragment, position, words, state };
-            // What holds nothing may reach over the end of a file whose growth a power cut took
-            // back.
+        Ok(Fragment::decode(words, seed, offset).and_then(|(fragment, crc_state)| {
+            let seen = Seen { fragment, position, words, crc_state };
+            // A fragment without payload may reach beyond the end of the file: a power cut may have
+            // undone the file's growth.
             let empty = matches!(fragment.kind, Kind::Padding | Kind::Gap);
             let limit = if empty { self.header.end() } else { self.limit };
             (seen.end() <= limit).then_some(seen)
         }))
     }
 
-    /// Whether the payload is the one the header was written for. Padding has none.
+    /// Whether the payload matches the header's checksum. Padding has none.
     pub(crate) fn payload_holds(&mut self, seen: &Seen) -> io::Result<bool> {
         self.continues(seen, 0)
     }
 
-    /// As [`payload_holds`](Self::payload_holds), for a fragment behind the one of the same record
-    /// with the checksum `chain`.
+    /// As [`payload_holds`](Self::payload_holds), for a fragment that continues a record: `chain`
+    /// is the checksum of the fragment before it.
     fn continues(&mut self, seen: &Seen, chain: u32) -> io::Result<bool> {
-        let mut state = seen.state ^ chain;
+        let mut crc_state = seen.crc_state ^ chain;
         if !matches!(seen.fragment.kind, Kind::Padding | Kind::Gap) {
             let mut position = seen.position + FRAGMENT_HEADER_LEN;
             let mut left = seen.fragment.len as usize;
@@ -117,15 +118,15 @@ impl<'a, F: StorageFile> Scan<'a, F> {
                 if bytes.len() < piece {
                     return Ok(false);
                 }
-                state = crc32c(state, bytes);
+                crc_state = crc32c(crc_state, bytes);
                 position += piece as u64;
                 left -= piece;
             }
         }
-        Ok(Fragment::holds(seen.words, state))
+        Ok(Fragment::holds(seen.words, crc_state))
     }
 
-    /// The seal behind an intact fragment, if it has one.
+    /// The seal behind the fragment `seen`, if it has one.
     pub(crate) fn seal(&mut self, seen: &Seen) -> io::Result<Option<u64>> {
         use byteorder::{ByteOrder, LittleEndian};
         let Some(at) = seen.fragment.seal_at() else {
@@ -135,7 +136,8 @@ impl<'a, F: StorageFile> Scan<'a, F> {
         Ok((bytes.len() == SEAL_LEN as usize).then(|| LittleEndian::read_u64(bytes)))
     }
 
-    /// The whole, intact fragment at `position`.
+    /// The fragment at `position`, if its header and payload are intact. `chain` is the checksum of
+    /// the fragment before it in the same record.
     pub(crate) fn fragment_at(&mut self, position: u64, chain: u32) -> io::Result<Option<Seen>> {
         match self.header_at(position)? {
             Some(seen) => {
@@ -146,8 +148,8 @@ impl<'a, F: StorageFile> Scan<'a, F> {
         }
     }
 
-    /// The first place from `from` on where a record may go on: an intact fragment that begins a
-    /// record, or fills space, with a number from `seq` on that the bytes between leave room for.
+    /// Searches from position `from` on for the first intact fragment that begins a record or fills
+    /// space, with a number from `seq` up to `below` for which the bytes between leave room.
     /// Returns it with its full number.
     pub(crate) fn search(
         &mut self,
@@ -160,7 +162,7 @@ impl<'a, F: StorageFile> Scan<'a, F> {
             if let Some(seen) = self.header_at(position)? {
                 let begins = !matches!(seen.fragment.kind, Kind::Middle | Kind::Last);
                 let number = seen.fragment.seq_from(seq);
-                // A message takes at least a header, so so many of them at most can lie between.
+                // Each message between takes at least a header: this bounds how many there are.
                 let room = (position - from) / FRAGMENT_HEADER_LEN + 1;
                 if begins && number <= below && number - seq <= room && self.payload_holds(&seen)? {
                     return Ok(Some((seen, number)));
@@ -172,6 +174,7 @@ impl<'a, F: StorageFile> Scan<'a, F> {
     }
 }
 
+/// The words of a fragment's header at the beginning of `bytes`; `None` if these are too few.
 pub(crate) fn words(bytes: &[u8]) -> Option<FragmentWords> {
     use byteorder::{ByteOrder, LittleEndian};
     let bytes = bytes.get(..FRAGMENT_HEADER_LEN as usize)?;

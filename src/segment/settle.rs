@@ -1,5 +1,5 @@
-//! What the keeper does to the files: drained segments are handed on, spares are made ahead and
-//! given back.
+//! Settles drained segments, makes spares ahead of need, removes surplus ones, and syncs the
+//! directory.
 
 use std::io;
 use std::sync::Weak;
@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::files::disk_bytes;
 use super::grow::LARGEST_STEP;
-use super::recycle::{Handing, Spare};
+use super::recycle::{Spare, Transfer};
 use super::{Context, Pace, Plan, Row, Segments, spares_wanted};
 use crate::error::Result;
 use crate::format::{self, SegmentState};
@@ -15,14 +15,14 @@ use crate::index::Index;
 use crate::storage::{Storage, StorageFile};
 
 impl<S: Storage> Segments<S> {
-    /// Makes every place stored so far durable, then hands the drained segments on: to the spares,
-    /// or out of the directory.
+    /// Makes every place stored so far durable (R8). Then turns the drained segments into spares,
+    /// or removes their files.
     pub(crate) fn settle(&self, context: &Context<'_, S>) -> Result<()> {
         let settling = self.settling.lock();
         if *settling {
             return Ok(());
         }
-        // They stay in the list meanwhile: their bytes count.
+        // The segments stay in the list during the sync, so their bytes count.
         let (lives, held): (Vec<u64>, _) = {
             let list = self.list();
             let lives =
@@ -37,25 +37,25 @@ impl<S: Storage> Segments<S> {
         let mut list = self.list();
         context.begin_changing()?;
         list.recycling.held = list.recycling.held.max(held);
-        let mut handing: Vec<Handing<S::File>> = Vec::with_capacity(lives.len());
+        let mut transfers: Vec<Transfer<S::File>> = Vec::with_capacity(lives.len());
         for life in lives {
             let at =
                 list.recycling.drained.iter().position(|drained| drained.row.header.life == life);
             if let Some(at) = at {
                 let drained = list.recycling.drained.swap_remove(at);
-                let kept = handing.iter().filter(|handing| handing.keep).count();
-                handing.push(list.take_drained(context, drained, kept));
+                let coming = transfers.iter().filter(|transfer| transfer.becomes_spare).count();
+                transfers.push(list.begin_transfer(context, drained, coming));
             }
         }
-        if !handing.iter().any(|handing| handing.keep) {
-            handing.extend(list.take_spare_to_mark());
+        if !transfers.iter().any(|transfer| transfer.becomes_spare) {
+            transfers.extend(list.take_spare_to_mark());
         }
         drop(list);
-        self.hand_on(context, handing);
+        self.transfer(context, transfers);
         Ok(())
     }
 
-    /// Gives back the spares that were kept for busy times only.
+    /// Removes the spares that only a busy queue keeps.
     pub(crate) fn trim_spares(&self, context: &Context<'_, S>) {
         let settling = self.settling.lock();
         if *settling {
@@ -70,37 +70,38 @@ impl<S: Storage> Segments<S> {
         if surplus == 0 || context.begin_changing().is_err() {
             return;
         }
-        // Those that were used the longest time ago.
-        let handing: Vec<_> = list
+        // The spares that were used the longest time ago.
+        let transfers: Vec<_> = list
             .recycling
             .spares
             .drain(..surplus)
-            .map(|spare| Handing::out(spare.row, Weak::new()))
+            .map(|spare| Transfer::removal(spare.row, Weak::new()))
             .collect();
-        list.recycling.in_transit.extend(handing.iter().map(|handing| handing.row));
+        list.recycling.in_transit.extend(transfers.iter().map(|transfer| transfer.row));
         drop(list);
-        self.hand_on(context, handing);
+        self.transfer(context, transfers);
     }
 
-    /// The files are let go of, at the end of a run.
+    /// Ends settling for good, at the end of a run; waits for a thread that settles.
     pub(crate) fn end_settling(&self) {
         *self.settling.lock() = true;
     }
 
-    /// What is done to the files is done without the list's lock: a producer that begins a segment
-    /// does not wait for it.
-    fn hand_on(&self, context: &Context<'_, S>, mut handing: Vec<Handing<S::File>>) {
-        for handing in &mut handing {
-            handing.work(context);
+    /// Carries transfers out and finishes them. The calls on the files are made without the list's
+    /// lock, so that a producer that begins a segment does not wait for them.
+    fn transfer(&self, context: &Context<'_, S>, mut transfers: Vec<Transfer<S::File>>) {
+        for transfer in &mut transfers {
+            transfer.carry_out(context);
         }
         let mut list = self.list();
-        for handing in handing {
-            list.put_down(context, handing);
+        for transfer in transfers {
+            list.finish_transfer(context, transfer);
         }
         context.index.set_changing(list.is_changing());
     }
 
-    /// Makes a spare ahead of need, when there is none and nobody counts the bytes. Best effort.
+    /// Makes a spare ahead of need, if there is none, none is coming, and no limit is set. Best
+    /// effort.
     pub(crate) fn prepare(&self, context: &Context<'_, S>) {
         let settling = self.settling.lock();
         if *settling {
@@ -119,7 +120,7 @@ impl<S: Storage> Segments<S> {
         };
         let slot = list.names.slots.lowest_free();
         list.names.slots.insert(slot);
-        // Its bytes are not known yet, and counted by nobody.
+        // Its bytes are not known yet. There is no limit that they would count for.
         let mut row = Row::new(slot, header);
         list.recycling.in_transit.push(row);
         drop(list);
@@ -127,7 +128,7 @@ impl<S: Storage> Segments<S> {
         let name = format::segment_name(slot);
         let length = LARGEST_STEP.min(header.length);
         let created = context.storage.create(&name);
-        // What nobody could remove again keeps its name, as something foreign does.
+        // A file that is not ours, or that could not be removed again, keeps its name.
         let mut name_is_free =
             !matches!(&created, Err(error) if error.kind() == io::ErrorKind::AlreadyExists);
         let made = created.and_then(|file| {
@@ -143,7 +144,7 @@ impl<S: Storage> Segments<S> {
             Ok(file) => {
                 row.header.allocated = length;
                 row.header.disk = disk_bytes(&file, length);
-                list.names.changes += 1;
+                list.names.directory_changes += 1;
                 list.write_row(context, &row);
                 list.recycling.given_back += 1;
                 list.recycling.spares.push(Spare { row, file: Some(file), is_fresh: true });
@@ -154,10 +155,10 @@ impl<S: Storage> Segments<S> {
         context.index.set_changing(list.is_changing());
     }
 
-    /// Makes the creations and removals so far durable. Whoever comes while another syncs waits for
-    /// that: what it needs may be among what is not durable yet.
+    /// Makes the directory's changes so far durable. A thread that comes while another one syncs
+    /// waits for that sync, which may cover the changes it needs.
     pub(crate) fn sync_directory(&self, storage: &S, index: &Index<S>) -> Result<()> {
-        let needed = self.list().names.changes;
+        let needed = self.list().names.directory_changes;
         if self.synced_changes.load(Ordering::Acquire) >= needed {
             return Ok(());
         }
@@ -165,7 +166,7 @@ impl<S: Storage> Segments<S> {
         if self.synced_changes.load(Ordering::Acquire) >= needed {
             return Ok(());
         }
-        let changes = self.list().names.changes;
+        let changes = self.list().names.directory_changes;
         index.heed("", || storage.sync_directory())?;
         self.synced_changes.store(changes, Ordering::Release);
         Ok(())

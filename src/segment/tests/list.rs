@@ -84,7 +84,7 @@ fn what_was_found_and_may_not_be_on_the_disk_is_held_as_far_as_descriptors_go() 
     MOST_UNSYNCED_HERE.set(None);
     let mut list = segments.list();
     assert_eq!(list.count_unsynced(), 2);
-    let unsynced: Vec<bool> = list.live.iter().map(|row| row.unsynced != 0).collect();
+    let unsynced: Vec<bool> = list.live.iter().map(|row| row.unsynced_store != 0).collect();
     assert_eq!(unsynced, [false, true, true, true, false]);
     assert!(list.next_unsynced(&bench.storage, 0, live[1].header.base).is_none());
 }
@@ -106,7 +106,7 @@ fn files_that_were_swapped_are_found_and_one_that_is_gone_leaves_the_list() {
     // Another queue's file in the place of the third: what it held is lost, and nothing is removed.
     let foreign = SegmentHeader { queue_id: [9; 16], ..rows[2].header };
     bench.storage.write_file(&format::segment_name(2), &foreign.encode());
-    list.unsynced.clear();
+    list.kept_open.clear();
     let bytes = list.limited_bytes();
     assert!(matches!(list.open_anywhere(&bench.storage, &bench.index, &rows[2]), Err(Lost::Gone)));
     assert_eq!((list.live.len(), list.limited_bytes()), (2, bytes));
