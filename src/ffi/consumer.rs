@@ -50,9 +50,11 @@ fn give_consumer(consumer: Consumer) -> *mut mmq_consumer {
 /// The consumer of that name. It comes into being when first asked for, at the oldest message still
 /// held, and is remembered: space is given back when every consumer that exists has passed it.
 ///
-/// @param queue Not NULL. @param name 1 to 255 bytes of UTF-8. Not NULL. @param out Where the
-/// handle goes; free it with mmq_consumer_free. Not NULL. @return MMQ_OK, MMQ_INVALID_ARGUMENT,
-/// MMQ_FULL or MMQ_IO when there is no room for another consumer, MMQ_FORKED.
+/// @param queue Not NULL.
+/// @param name 1 to 255 bytes of UTF-8. Not NULL.
+/// @param out Where the handle goes; free it with mmq_consumer_free. Not NULL.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT, MMQ_FULL or MMQ_IO when there is no room for another
+///   consumer, MMQ_FORKED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_open(
     queue: *mut mmq_queue,
@@ -70,10 +72,11 @@ pub unsafe extern "C" fn mmq_consumer_open(
 
 /// A new consumer at the place of another one.
 ///
-/// @param consumer Not NULL. @param name Of the new one: 1 to 255 bytes of UTF-8, not taken yet.
-/// Not NULL. @param out Where the handle goes; free it with mmq_consumer_free. Not NULL. @return
-/// MMQ_OK, MMQ_INVALID_ARGUMENT (also for a name that is taken), MMQ_FULL or MMQ_IO when there is
-/// no room for another consumer, MMQ_CLOSED once the queue was closed, MMQ_FORKED.
+/// @param consumer Not NULL.
+/// @param name Of the new one: 1 to 255 bytes of UTF-8, not taken yet. Not NULL.
+/// @param out Where the handle goes; free it with mmq_consumer_free. Not NULL.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT (also for a name that is taken), MMQ_FULL or MMQ_IO when
+///   there is no room for another consumer, MMQ_CLOSED once the queue was closed, MMQ_FORKED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_fork(
     consumer: *const mmq_consumer,
@@ -102,8 +105,9 @@ pub unsafe extern "C" fn mmq_consumer_free(consumer: *mut mmq_consumer) {
 /// Forgets a consumer: nothing is kept for it any more. Its handles answer MMQ_NOT_FOUND from now
 /// on and are freed as usual.
 ///
-/// @param queue Not NULL. @param name Its name. Not NULL. @return MMQ_OK, MMQ_NOT_FOUND when there
-/// is none of that name, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+/// @param queue Not NULL.
+/// @param name Its name. Not NULL.
+/// @return MMQ_OK, MMQ_NOT_FOUND when there is none of that name, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_remove(
     queue: *mut mmq_queue,
@@ -119,9 +123,10 @@ pub unsafe extern "C" fn mmq_consumer_remove(
 
 /// As mmq_peek, for this consumer.
 ///
-/// @param consumer Not NULL. @param out Where the message goes; free it with mmq_message_free. Not
-/// NULL. @return As mmq_peek; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
-/// queue was closed.
+/// @param consumer Not NULL.
+/// @param out Where the message goes; free it with mmq_message_free. Not NULL.
+/// @return As mmq_peek; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was
+///   closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_peek(
     consumer: *mut mmq_consumer,
@@ -133,9 +138,10 @@ pub unsafe extern "C" fn mmq_consumer_peek(
 
 /// As mmq_dequeue, for this consumer.
 ///
-/// @param consumer Not NULL. @param out Where the message goes; free it with mmq_message_free. Not
-/// NULL. @return As mmq_dequeue; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
-/// queue was closed.
+/// @param consumer Not NULL.
+/// @param out Where the message goes; free it with mmq_message_free. Not NULL.
+/// @return As mmq_dequeue; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue
+///   was closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_dequeue(
     consumer: *mut mmq_consumer,
@@ -147,10 +153,11 @@ pub unsafe extern "C" fn mmq_consumer_dequeue(
 
 /// As mmq_dequeue_timeout, for this consumer.
 ///
-/// @param consumer Not NULL. @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for
-/// ever. @param out Where the message goes; free it with mmq_message_free. Not NULL. @return As
-/// mmq_dequeue_timeout; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was
-/// closed, also to a call that waits.
+/// @param consumer Not NULL.
+/// @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
+/// @param out Where the message goes; free it with mmq_message_free. Not NULL.
+/// @return As mmq_dequeue_timeout; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
+///   queue was closed, also to a call that waits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_dequeue_timeout(
     consumer: *mut mmq_consumer,
@@ -163,9 +170,11 @@ pub unsafe extern "C" fn mmq_consumer_dequeue_timeout(
 
 /// As mmq_peek_into, for this consumer.
 ///
-/// @param consumer Not NULL. @param buf Where the bytes go. May be NULL when cap is 0. @param cap
-/// Size of buf in bytes. @param len_out Where the length of the message goes, also with
-/// MMQ_BUFFER_TOO_SMALL. Not NULL. @param seq_out Where the sequence number goes. May be NULL.
+/// @param consumer Not NULL.
+/// @param buf Where the bytes go. May be NULL when cap is 0.
+/// @param cap Size of buf in bytes.
+/// @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
+/// @param seq_out Where the sequence number goes. May be NULL.
 /// @return As mmq_peek_into; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue
 /// was closed.
 #[unsafe(no_mangle)]
@@ -182,9 +191,11 @@ pub unsafe extern "C" fn mmq_consumer_peek_into(
 
 /// As mmq_dequeue_into, for this consumer.
 ///
-/// @param consumer Not NULL. @param buf Where the bytes go. May be NULL when cap is 0. @param cap
-/// Size of buf in bytes. @param len_out Where the length of the message goes, also with
-/// MMQ_BUFFER_TOO_SMALL. Not NULL. @param seq_out Where the sequence number goes. May be NULL.
+/// @param consumer Not NULL.
+/// @param buf Where the bytes go. May be NULL when cap is 0.
+/// @param cap Size of buf in bytes.
+/// @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
+/// @param seq_out Where the sequence number goes. May be NULL.
 /// @return As mmq_dequeue_into; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
 /// queue was closed.
 #[unsafe(no_mangle)]
@@ -201,8 +212,10 @@ pub unsafe extern "C" fn mmq_consumer_dequeue_into(
 
 /// As mmq_skip, for this consumer.
 ///
-/// @param consumer Not NULL. @param seq_out Where the sequence number goes. May be NULL. @return As
-/// mmq_skip; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed.
+/// @param consumer Not NULL.
+/// @param seq_out Where the sequence number goes. May be NULL.
+/// @return As mmq_skip; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was
+///   closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_skip(
     consumer: *mut mmq_consumer,
@@ -214,8 +227,9 @@ pub unsafe extern "C" fn mmq_consumer_skip(
 
 /// As mmq_last_gap, for this consumer's handle.
 ///
-/// @param consumer Not NULL. @param out Where the gap goes. Not NULL. @return MMQ_OK, MMQ_EMPTY
-/// when there was none, MMQ_INVALID_ARGUMENT.
+/// @param consumer Not NULL.
+/// @param out Where the gap goes. Not NULL.
+/// @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_last_gap(
     consumer: *mut mmq_consumer,
@@ -227,10 +241,13 @@ pub unsafe extern "C" fn mmq_consumer_last_gap(
 
 /// As mmq_dequeue_batch, for this consumer.
 ///
-/// @param consumer Not NULL. @param out An array of max places, where the messages go; free each
-/// with mmq_message_free. May be NULL when max is 0. @param max How many to take at most. @param
-/// count_out Where their number goes. Not NULL. @return As mmq_dequeue_batch; MMQ_NOT_FOUND once
-/// the consumer was removed, MMQ_CLOSED once the queue was closed.
+/// @param consumer Not NULL.
+/// @param out An array of max places, where the messages go; free each with mmq_message_free. May
+///   be NULL when max is 0.
+/// @param max How many to take at most.
+/// @param count_out Where their number goes. Not NULL.
+/// @return As mmq_dequeue_batch; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
+///   queue was closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_dequeue_batch(
     consumer: *mut mmq_consumer,
@@ -244,8 +261,8 @@ pub unsafe extern "C" fn mmq_consumer_dequeue_batch(
 
 /// The name of a consumer.
 ///
-/// @param consumer Not NULL. @return UTF-8 text, valid until mmq_consumer_free. NULL when consumer
-/// is not a live handle.
+/// @param consumer Not NULL.
+/// @return UTF-8 text, valid until mmq_consumer_free. NULL when consumer is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_name(consumer: *const mmq_consumer) -> *const c_char {
     guard_or(std::ptr::null(), || {
@@ -258,10 +275,13 @@ pub unsafe extern "C" fn mmq_consumer_name(consumer: *const mmq_consumer) -> *co
 /// consumer has none. (A name with a zero byte in it, which only a Rust program can have given, is
 /// left out.)
 ///
-/// @param queue Not NULL. @param buf Where the names go, one behind the other, each ended by a zero
-/// byte. May be NULL when cap is 0. @param cap Size of buf in bytes. @param len_out Where the
-/// length of all names together goes, in bytes with the zero bytes, also with MMQ_BUFFER_TOO_SMALL.
-/// Not NULL. @return MMQ_OK, MMQ_BUFFER_TOO_SMALL (buf is as it was), MMQ_INVALID_ARGUMENT.
+/// @param queue Not NULL.
+/// @param buf Where the names go, one behind the other, each ended by a zero byte. May be NULL when
+///   cap is 0.
+/// @param cap Size of buf in bytes.
+/// @param len_out Where the length of all names together goes, in bytes with the zero bytes, also
+///   with MMQ_BUFFER_TOO_SMALL. Not NULL.
+/// @return MMQ_OK, MMQ_BUFFER_TOO_SMALL (buf is as it was), MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumers(
     queue: *const mmq_queue,
@@ -288,8 +308,9 @@ pub unsafe extern "C" fn mmq_consumers(
 
 /// How many messages wait for this consumer, those in flight included.
 ///
-/// @param consumer Not NULL. @param out Where the number goes. Not NULL. @return MMQ_OK,
-/// MMQ_INVALID_ARGUMENT.
+/// @param consumer Not NULL.
+/// @param out Where the number goes. Not NULL.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_len(
     consumer: *const mmq_consumer,
@@ -305,8 +326,9 @@ pub unsafe extern "C" fn mmq_consumer_len(
 
 /// Whether no message waits for this consumer, and none is in flight.
 ///
-/// @param consumer Not NULL. @param out Where the answer goes. Not NULL. @return MMQ_OK,
-/// MMQ_INVALID_ARGUMENT.
+/// @param consumer Not NULL.
+/// @param out Where the answer goes. Not NULL.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_is_empty(
     consumer: *const mmq_consumer,
@@ -324,11 +346,12 @@ pub unsafe extern "C" fn mmq_consumer_is_empty(
 /// queue; a number within a gap leads to the gap. What was received before is called off: to
 /// acknowledge it or to give it back changes nothing any more.
 ///
-/// @param consumer Not NULL. @param seq The message's sequence number. @return MMQ_OK,
-/// MMQ_NOT_FOUND when the queue does not hold that message (any more; the place stays) or the
-/// consumer was removed, MMQ_IO (the place stays, but what was acknowledged beyond it may come
-/// again after the next opening), MMQ_CLOSED once the queue was closed, MMQ_FORKED,
-/// MMQ_INVALID_ARGUMENT.
+/// @param consumer Not NULL.
+/// @param seq The message's sequence number.
+/// @return MMQ_OK, MMQ_NOT_FOUND when the queue does not hold that message (any more; the place
+///   stays) or the consumer was removed, MMQ_IO (the place stays, but what was acknowledged beyond
+///   it may come again after the next opening), MMQ_CLOSED once the queue was closed, MMQ_FORKED,
+///   MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_seek(consumer: *mut mmq_consumer, seq: u64) -> mmq_status {
     guard(|| {

@@ -41,8 +41,9 @@ pub(super) fn give_delivery(delivery: Delivery) -> *mut mmq_delivery {
 
 /// The bytes of a delivery. They stay where they are until it is acknowledged, given back or freed.
 ///
-/// @param delivery Not NULL. @return The first byte; not to be read when the length is 0. NULL when
-/// delivery is not a live handle.
+/// @param delivery Not NULL.
+/// @return The first byte; not to be read when the length is 0. NULL when delivery is not a live
+///   handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_data(delivery: *const mmq_delivery) -> *const u8 {
     guard_or(std::ptr::null(), || {
@@ -53,7 +54,8 @@ pub unsafe extern "C" fn mmq_delivery_data(delivery: *const mmq_delivery) -> *co
 
 /// The length of a delivery.
 ///
-/// @param delivery Not NULL. @return Bytes. 0 when delivery is not a live handle.
+/// @param delivery Not NULL.
+/// @return Bytes. 0 when delivery is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_len(delivery: *const mmq_delivery) -> usize {
     // SAFETY: the contract: NULL or a handle given out, which nobody ends now.
@@ -62,8 +64,8 @@ pub unsafe extern "C" fn mmq_delivery_len(delivery: *const mmq_delivery) -> usiz
 
 /// The sequence number of a delivery.
 ///
-/// @param delivery Not NULL. @return The number. UINT64_MAX, which no message has, when delivery is
-/// not a live handle.
+/// @param delivery Not NULL.
+/// @return The number. UINT64_MAX, which no message has, when delivery is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_seq(delivery: *const mmq_delivery) -> u64 {
     // SAFETY: the contract: NULL or a handle given out, which nobody ends now.
@@ -72,7 +74,8 @@ pub unsafe extern "C" fn mmq_delivery_seq(delivery: *const mmq_delivery) -> u64 
 
 /// How often the message was handed out since the queue was opened, this time included.
 ///
-/// @param delivery Not NULL. @return 1 the first time. 0 when delivery is not a live handle.
+/// @param delivery Not NULL.
+/// @return 1 the first time. 0 when delivery is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_attempts(delivery: *const mmq_delivery) -> u32 {
     // SAFETY: the contract: NULL or a handle given out, which nobody ends now.
@@ -87,10 +90,10 @@ pub unsafe extern "C" fn mmq_delivery_attempts(delivery: *const mmq_delivery) ->
 /// all of them of a consumer for which the index file has no row (twelve consumers have one) and
 /// cannot grow.
 ///
-/// @param delivery Not NULL. @return MMQ_OK; MMQ_CLOSED when the queue was closed (the message
-/// comes again after the next opening), MMQ_NOT_FOUND when the consumer was removed, MMQ_FORKED;
-/// MMQ_IO from a flush that the options ask for (it is acknowledged all the same);
-/// MMQ_INVALID_ARGUMENT.
+/// @param delivery Not NULL.
+/// @return MMQ_OK; MMQ_CLOSED when the queue was closed (the message comes again after the next
+///   opening), MMQ_NOT_FOUND when the consumer was removed, MMQ_FORKED; MMQ_IO from a flush that
+///   the options ask for (it is acknowledged all the same); MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_ack(delivery: *mut mmq_delivery) -> mmq_status {
     guard(|| {
@@ -102,7 +105,8 @@ pub unsafe extern "C" fn mmq_delivery_ack(delivery: *mut mmq_delivery) -> mmq_st
 
 /// The work was not done: the message goes back to the front of the line. Frees the delivery.
 ///
-/// @param delivery Not NULL. @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+/// @param delivery Not NULL.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_nack(delivery: *mut mmq_delivery) -> mmq_status {
     guard(|| {

@@ -17,7 +17,8 @@ pub extern "C" fn mmq_version() -> *const c_char {
 
 /// What a status means, in a few words. mmq_last_error says more about a particular failure.
 ///
-/// @param status Any number; unknown ones have a text too. @return Static text, never NULL.
+/// @param status Any number; unknown ones have a text too.
+/// @return Static text, never NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmq_status_message(status: raw_status) -> *const c_char {
     guard_or(c"".as_ptr(), || {
@@ -32,8 +33,9 @@ pub extern "C" fn mmq_status_message(status: raw_status) -> *const c_char {
 /// it is, like errno. Empty when there was none. At most 5120 bytes are kept.
 ///
 /// @param buf Where the text goes, cut off where it does not fit, and always ended by a zero byte.
-/// NULL to ask for the length. @param cap Size of buf in bytes. @return Length of the whole text in
-/// bytes, without the zero byte.
+///   NULL to ask for the length.
+/// @param cap Size of buf in bytes.
+/// @return Length of the whole text in bytes, without the zero byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_last_error(buf: *mut c_char, cap: usize) -> usize {
     guard_or(0, || {

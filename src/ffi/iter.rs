@@ -42,10 +42,11 @@ impl Handle for mmq_iter {
 /// The next message ahead. At the end it answers MMQ_EMPTY, and goes on when it is asked again
 /// after new messages came. After an error (16 and above) it is at its end for good.
 ///
-/// @param iter Not NULL. @param out Where the message goes; free it with mmq_message_free. Not
-/// NULL. @return MMQ_OK, MMQ_EMPTY, MMQ_GAP (not counted in the figures: the consumer is told when
-/// it comes there), MMQ_IO, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue
-/// was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+/// @param iter Not NULL.
+/// @param out Where the message goes; free it with mmq_message_free. Not NULL.
+/// @return MMQ_OK, MMQ_EMPTY, MMQ_GAP (not counted in the figures: the consumer is told when it
+///   comes there), MMQ_IO, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue
+///   was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_iter_next(
     iter: *mut mmq_iter,
@@ -64,8 +65,9 @@ pub unsafe extern "C" fn mmq_iter_next(
 
 /// As mmq_last_gap, for this iterator.
 ///
-/// @param iter Not NULL. @param out Where the gap goes. Not NULL. @return MMQ_OK, MMQ_EMPTY when
-/// there was none, MMQ_INVALID_ARGUMENT.
+/// @param iter Not NULL.
+/// @param out Where the gap goes. Not NULL.
+/// @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_iter_last_gap(iter: *mut mmq_iter, out: *mut mmq_gap) -> mmq_status {
     guard(|| {

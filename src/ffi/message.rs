@@ -76,8 +76,9 @@ fn give_copied<F: StorageFile>(
 /// else is done to the queue. In a child of a fork they may change at any time: it must not read
 /// them.
 ///
-/// @param message Not NULL. @return The first byte; not to be read when the length is 0. NULL when
-/// message is not a live handle.
+/// @param message Not NULL.
+/// @return The first byte; not to be read when the length is 0. NULL when message is not a live
+///   handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_message_data(message: *const mmq_message) -> *const u8 {
     guard_or(std::ptr::null(), || {
@@ -88,7 +89,8 @@ pub unsafe extern "C" fn mmq_message_data(message: *const mmq_message) -> *const
 
 /// The length of a message.
 ///
-/// @param message Not NULL. @return Bytes. 0 when message is not a live handle.
+/// @param message Not NULL.
+/// @return Bytes. 0 when message is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_message_len(message: *const mmq_message) -> usize {
     // SAFETY: the contract: NULL or a handle given out, which nobody frees now.
@@ -98,8 +100,8 @@ pub unsafe extern "C" fn mmq_message_len(message: *const mmq_message) -> usize {
 /// The sequence number of a message: what mmq_enqueue gave it, its identity, never used twice in
 /// the life of a queue.
 ///
-/// @param message Not NULL. @return The number. UINT64_MAX, which no message has, when message is
-/// not a live handle.
+/// @param message Not NULL.
+/// @return The number. UINT64_MAX, which no message has, when message is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_message_seq(message: *const mmq_message) -> u64 {
     // SAFETY: the contract: NULL or a handle given out, which nobody frees now.

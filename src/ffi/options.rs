@@ -75,8 +75,9 @@ pub unsafe extern "C" fn mmq_options_free(options: *mut mmq_options) {
 /// Size of an arena, the unit of mapping and of the memory cap. Default 134217728 (128 MiB). It may
 /// differ at every opening.
 ///
-/// @param options Not NULL. @param bytes A multiple of the OS page, 4096 to 1073741824 (checked by
-/// mmq_open). @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+/// @param options Not NULL.
+/// @param bytes A multiple of the OS page, 4096 to 1073741824 (checked by mmq_open).
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_options_set_arena_size(
     options: *mut mmq_options,
@@ -89,7 +90,8 @@ pub unsafe extern "C" fn mmq_options_set_arena_size(
 /// How many arenas may be mapped at a time. Default 3. Mapped memory stays within this times the
 /// arena size, whatever the backlog.
 ///
-/// @param options Not NULL. @param arenas At least 3, or 0 for no cap (checked by mmq_open).
+/// @param options Not NULL.
+/// @param arenas At least 3, or 0 for no cap (checked by mmq_open).
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_options_set_max_mapped_arenas(
@@ -108,7 +110,8 @@ pub unsafe extern "C" fn mmq_options_set_max_mapped_arenas(
 /// answers MMQ_POISONED. With 1, every message is durable when mmq_enqueue returns, and consumers
 /// see it only then; threads that wait at the same time share one flush.
 ///
-/// @param options Not NULL. @param operations A number of operations; 0 turns it off.
+/// @param options Not NULL.
+/// @param operations A number of operations; 0 turns it off.
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_options_set_flush_every_ops(
@@ -124,8 +127,9 @@ pub unsafe extern "C" fn mmq_options_set_flush_every_ops(
 /// Flush so often, from a thread of the library's own. Default 0, off. A failed flush is told to
 /// the next call that writes.
 ///
-/// @param options Not NULL. @param ms Milliseconds; 0 turns it off. @return MMQ_OK,
-/// MMQ_INVALID_ARGUMENT.
+/// @param options Not NULL.
+/// @param ms Milliseconds; 0 turns it off.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_options_set_flush_every_ms(
     options: *mut mmq_options,
@@ -139,7 +143,8 @@ pub unsafe extern "C" fn mmq_options_set_flush_every_ms(
 /// The most disk the queue may take, every file counted: messages, index, space allocated ahead.
 /// Default 0, no limit.
 ///
-/// @param options Not NULL. @param bytes At least 65536, or 0 for no limit (checked by mmq_open).
+/// @param options Not NULL.
+/// @param bytes At least 65536, or 0 for no limit (checked by mmq_open).
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_options_set_max_bytes(
@@ -152,7 +157,9 @@ pub unsafe extern "C" fn mmq_options_set_max_bytes(
 
 /// Space of the file system that the queue leaves free for others. Default 0.
 ///
-/// @param options Not NULL. @param bytes Bytes. @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+/// @param options Not NULL.
+/// @param bytes Bytes.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_options_set_min_free_bytes(
     options: *mut mmq_options,
@@ -164,9 +171,11 @@ pub unsafe extern "C" fn mmq_options_set_min_free_bytes(
 
 /// What becomes of a message when there is no room. Default MMQ_REJECT.
 ///
-/// @param options Not NULL. @param policy MMQ_REJECT, MMQ_WAIT or MMQ_DROP_OLDEST. @param wait_ms
-/// For MMQ_WAIT: how long to wait, in milliseconds, before answering MMQ_FULL; below 0: for ever.
-/// Otherwise not looked at. @return MMQ_OK, MMQ_INVALID_ARGUMENT (also for an unknown policy).
+/// @param options Not NULL.
+/// @param policy MMQ_REJECT, MMQ_WAIT or MMQ_DROP_OLDEST.
+/// @param wait_ms For MMQ_WAIT: how long to wait, in milliseconds, before answering MMQ_FULL; below
+///   0: for ever. Otherwise not looked at.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT (also for an unknown policy).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_options_set_on_full(
     options: *mut mmq_options,
@@ -204,8 +213,9 @@ pub unsafe extern "C" fn mmq_options_set_on_full(
 /// by no more than it was set. Where it is set back they may stay longer, by no more than it was
 /// set; never for ever.
 ///
-/// @param options Not NULL. @param ms Milliseconds; 0 for no limit. @return MMQ_OK,
-/// MMQ_INVALID_ARGUMENT.
+/// @param options Not NULL.
+/// @param ms Milliseconds; 0 for no limit.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_options_set_max_age_ms(
     options: *mut mmq_options,
@@ -219,7 +229,9 @@ pub unsafe extern "C" fn mmq_options_set_max_age_ms(
 /// Whether a queue that does not exist is created, with its directory and the directories above it.
 /// Default true; with false, opening it answers MMQ_NOT_FOUND.
 ///
-/// @param options Not NULL. @param create True or false. @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+/// @param options Not NULL.
+/// @param create True or false.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_options_set_create(
     options: *mut mmq_options,

@@ -48,11 +48,13 @@ pub struct mmq_slice {
 /// milliseconds whatever the backlog, also after a crash: see "What survives what" at the top.
 ///
 /// @param dir Path of the directory: not NULL, not empty, any bytes a path may have. The directory
-/// belongs to the queue. @param options How; NULL for the defaults. Not needed any more afterwards.
-/// @param out Where the queue goes. Not NULL. Close it with mmq_close. @return MMQ_OK,
-/// MMQ_INVALID_OPTION, MMQ_LOCKED (mmq_last_error names the holder's process), MMQ_NOT_FOUND (only
-/// when nothing is to be created), MMQ_NOT_A_QUEUE (the directory holds files, and nothing of a
-/// queue: it was left as it is), MMQ_UNSUPPORTED_FORMAT, MMQ_FULL, MMQ_IO, MMQ_INVALID_ARGUMENT.
+///   belongs to the queue.
+/// @param options How; NULL for the defaults. Not needed any more afterwards.
+/// @param out Where the queue goes. Not NULL. Close it with mmq_close.
+/// @return MMQ_OK, MMQ_INVALID_OPTION, MMQ_LOCKED (mmq_last_error names the holder's process),
+///   MMQ_NOT_FOUND (only when nothing is to be created), MMQ_NOT_A_QUEUE (the directory holds
+///   files, and nothing of a queue: it was left as it is), MMQ_UNSUPPORTED_FORMAT, MMQ_FULL,
+///   MMQ_IO, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_open(
     dir: *const c_char,
@@ -79,9 +81,10 @@ pub unsafe extern "C" fn mmq_open(
 /// thread may be in a call with this very handle. Messages stay readable until they are freed;
 /// consumers' handles can only be freed.
 ///
-/// @param queue The queue, or NULL. @return MMQ_OK; MMQ_IO or MMQ_FULL (see "Full disk" at the top)
-/// when the last flush failed, MMQ_POISONED when an earlier one had: what was enqueued survives the
-/// process all the same; MMQ_INVALID_ARGUMENT when it is not a live handle.
+/// @param queue The queue, or NULL.
+/// @return MMQ_OK; MMQ_IO or MMQ_FULL (see "Full disk" at the top) when the last flush failed,
+///   MMQ_POISONED when an earlier one had: what was enqueued survives the process all the same;
+///   MMQ_INVALID_ARGUMENT when it is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_close(queue: *mut mmq_queue) -> mmq_status {
     guard(|| {
@@ -97,12 +100,15 @@ pub unsafe extern "C" fn mmq_close(queue: *mut mmq_queue) -> mmq_status {
 /// Puts a message at the tail. When it returns MMQ_OK, the message survives the death of the
 /// process; a power cut, once a flush has covered it.
 ///
-/// @param queue Not NULL. @param data The bytes, which are copied. May be NULL when len is 0: a
-/// message of no bytes is a message. @param len Bytes; at most 4294967295. @param seq_out Where the
-/// sequence number goes. May be NULL. @return MMQ_OK; MMQ_FULL (also after waiting, with MMQ_WAIT),
-/// MMQ_MESSAGE_TOO_LARGE, MMQ_POISONED, MMQ_IO, MMQ_FORKED, MMQ_INVALID_ARGUMENT: nothing was
-/// changed. With mmq_options_set_flush_every_ops MMQ_IO may come from the flush instead: then the
-/// message is in the queue, and the queue MMQ_POISONED.
+/// @param queue Not NULL.
+/// @param data The bytes, which are copied. May be NULL when len is 0: a message of no bytes is a
+///   message.
+/// @param len Bytes; at most 4294967295.
+/// @param seq_out Where the sequence number goes. May be NULL.
+/// @return MMQ_OK; MMQ_FULL (also after waiting, with MMQ_WAIT), MMQ_MESSAGE_TOO_LARGE,
+///   MMQ_POISONED, MMQ_IO, MMQ_FORKED, MMQ_INVALID_ARGUMENT: nothing was changed. With
+///   mmq_options_set_flush_every_ops MMQ_IO may come from the flush instead: then the message is in
+///   the queue, and the queue MMQ_POISONED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_enqueue(
     queue: *mut mmq_queue,
@@ -125,11 +131,13 @@ pub unsafe extern "C" fn mmq_enqueue(
 
 /// Puts several messages at the tail, or none, also across a crash.
 ///
-/// @param queue Not NULL. @param messages The messages, whose bytes are copied. May be NULL when
-/// count is 0. @param count How many. @param first_seq_out Where the sequence number of the first
-/// goes (the others follow without a gap); with no messages, the number the next message will get.
-/// May be NULL. @return As mmq_enqueue, for all messages together: none is in the queue, or, as
-/// when a flush failed, all are.
+/// @param queue Not NULL.
+/// @param messages The messages, whose bytes are copied. May be NULL when count is 0.
+/// @param count How many.
+/// @param first_seq_out Where the sequence number of the first goes (the others follow without a
+///   gap); with no messages, the number the next message will get. May be NULL.
+/// @return As mmq_enqueue, for all messages together: none is in the queue, or, as when a flush
+///   failed, all are.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_enqueue_batch(
     queue: *mut mmq_queue,
@@ -153,10 +161,12 @@ pub unsafe extern "C" fn mmq_enqueue_batch(
 
 /// Puts one message at the tail that lies in several buffers, one behind the other.
 ///
-/// @param queue Not NULL. @param parts The buffers, whose bytes are copied. May be NULL when count
-/// is 0 (a message of no bytes). @param count How many. @param seq_out Where the sequence number
-/// goes. May be NULL. @return As mmq_enqueue; MMQ_MESSAGE_TOO_LARGE also when the parts are too
-/// long together.
+/// @param queue Not NULL.
+/// @param parts The buffers, whose bytes are copied. May be NULL when count is 0 (a message of no
+///   bytes).
+/// @param count How many.
+/// @param seq_out Where the sequence number goes. May be NULL.
+/// @return As mmq_enqueue; MMQ_MESSAGE_TOO_LARGE also when the parts are too long together.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_enqueue_parts(
     queue: *mut mmq_queue,
@@ -219,9 +229,10 @@ unsafe fn slices<'a>(
 /// Looks at the next message, which stays in the queue. The queue's own (default) consumer comes
 /// into being with its first read, at the oldest message held.
 ///
-/// @param queue Not NULL. @param out Where the message goes; free it with mmq_message_free. Not
-/// NULL. @return MMQ_OK, MMQ_EMPTY, MMQ_GAP, MMQ_FULL (only from the very first read: no room for
-/// the queue's own consumer), MMQ_IO, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+/// @param queue Not NULL.
+/// @param out Where the message goes; free it with mmq_message_free. Not NULL.
+/// @return MMQ_OK, MMQ_EMPTY, MMQ_GAP, MMQ_FULL (only from the very first read: no room for the
+///   queue's own consumer), MMQ_IO, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_peek(queue: *mut mmq_queue, out: *mut *mut mmq_message) -> mmq_status {
     // SAFETY: the contract: NULL, or as the header says.
@@ -233,8 +244,9 @@ pub unsafe extern "C" fn mmq_peek(queue: *mut mmq_queue, out: *mut *mut mmq_mess
 /// it was not taken: when a flush that the options ask for fails behind it, the message is handed
 /// over all the same, and the next call that writes answers MMQ_POISONED.
 ///
-/// @param queue Not NULL. @param out Where the message goes; free it with mmq_message_free. Not
-/// NULL. @return As mmq_peek.
+/// @param queue Not NULL.
+/// @param out Where the message goes; free it with mmq_message_free. Not NULL.
+/// @return As mmq_peek.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_dequeue(
     queue: *mut mmq_queue,
@@ -246,9 +258,10 @@ pub unsafe extern "C" fn mmq_dequeue(
 
 /// Takes the next message, waiting for one. Does not poll.
 ///
-/// @param queue Not NULL. @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
-/// @param out Where the message goes; free it with mmq_message_free. Not NULL. @return As
-/// mmq_dequeue, but MMQ_TIMED_OUT where that answers MMQ_EMPTY.
+/// @param queue Not NULL.
+/// @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
+/// @param out Where the message goes; free it with mmq_message_free. Not NULL.
+/// @return As mmq_dequeue, but MMQ_TIMED_OUT where that answers MMQ_EMPTY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_dequeue_timeout(
     queue: *mut mmq_queue,
@@ -261,10 +274,12 @@ pub unsafe extern "C" fn mmq_dequeue_timeout(
 
 /// Looks at the next message, which stays in the queue, and copies it.
 ///
-/// @param queue Not NULL. @param buf Where the bytes go; with a status that tells of an error,
-/// MMQ_BUFFER_TOO_SMALL apart, its content says nothing. May be NULL when cap is 0. @param cap Size
-/// of buf in bytes. @param len_out Where the length of the message goes, also with
-/// MMQ_BUFFER_TOO_SMALL. Not NULL. @param seq_out Where the sequence number goes. May be NULL.
+/// @param queue Not NULL.
+/// @param buf Where the bytes go; with a status that tells of an error, MMQ_BUFFER_TOO_SMALL apart,
+///   its content says nothing. May be NULL when cap is 0.
+/// @param cap Size of buf in bytes.
+/// @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
+/// @param seq_out Where the sequence number goes. May be NULL.
 /// @return As mmq_peek; MMQ_BUFFER_TOO_SMALL (buf is as it was).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_peek_into(
@@ -281,10 +296,12 @@ pub unsafe extern "C" fn mmq_peek_into(
 /// Takes the next message and copies it. A message that does not fit is not taken: its length is
 /// written to len_out, and it comes with the next call.
 ///
-/// @param queue Not NULL. @param buf Where the bytes go; with a status that tells of an error,
-/// MMQ_BUFFER_TOO_SMALL apart, its content says nothing. May be NULL when cap is 0. @param cap Size
-/// of buf in bytes. @param len_out Where the length of the message goes, also with
-/// MMQ_BUFFER_TOO_SMALL. Not NULL. @param seq_out Where the sequence number goes. May be NULL.
+/// @param queue Not NULL.
+/// @param buf Where the bytes go; with a status that tells of an error, MMQ_BUFFER_TOO_SMALL apart,
+///   its content says nothing. May be NULL when cap is 0.
+/// @param cap Size of buf in bytes.
+/// @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
+/// @param seq_out Where the sequence number goes. May be NULL.
 /// @return As mmq_dequeue; MMQ_BUFFER_TOO_SMALL (nothing was consumed, buf is as it was).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_dequeue_into(
@@ -300,11 +317,13 @@ pub unsafe extern "C" fn mmq_dequeue_into(
 
 /// Takes several messages: as many as there are, up to a number.
 ///
-/// @param queue Not NULL. @param out An array of max places, where the messages go; free each with
-/// mmq_message_free. May be NULL when max is 0. @param max How many to take at most. @param
-/// count_out Where their number goes. Not NULL. @return As mmq_dequeue; MMQ_OK means at least one
-/// message, unless max is 0. A gap or an error that is met behind the first message comes with the
-/// next call.
+/// @param queue Not NULL.
+/// @param out An array of max places, where the messages go; free each with mmq_message_free. May
+///   be NULL when max is 0.
+/// @param max How many to take at most.
+/// @param count_out Where their number goes. Not NULL.
+/// @return As mmq_dequeue; MMQ_OK means at least one message, unless max is 0. A gap or an error
+///   that is met behind the first message comes with the next call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_dequeue_batch(
     queue: *mut mmq_queue,
@@ -318,8 +337,9 @@ pub unsafe extern "C" fn mmq_dequeue_batch(
 
 /// Takes the next message without delivering it. Its bytes are not read, nor checked.
 ///
-/// @param queue Not NULL. @param seq_out Where the sequence number goes. May be NULL. @return As
-/// mmq_dequeue.
+/// @param queue Not NULL.
+/// @param seq_out Where the sequence number goes. May be NULL.
+/// @return As mmq_dequeue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_skip(queue: *mut mmq_queue, seq_out: *mut u64) -> mmq_status {
     // SAFETY: the contract: NULL, or as the header says.
@@ -329,8 +349,9 @@ pub unsafe extern "C" fn mmq_skip(queue: *mut mmq_queue, seq_out: *mut u64) -> m
 /// The gap behind the latest MMQ_GAP that a read through this handle answered: to this thread, or,
 /// if there was none, to any.
 ///
-/// @param queue Not NULL. @param out Where the gap goes. Not NULL. @return MMQ_OK, MMQ_EMPTY when
-/// there was none, MMQ_INVALID_ARGUMENT.
+/// @param queue Not NULL.
+/// @param out Where the gap goes. Not NULL.
+/// @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_last_gap(queue: *mut mmq_queue, out: *mut mmq_gap) -> mmq_status {
     // SAFETY: the contract: NULL, or as the header says.
@@ -339,8 +360,8 @@ pub unsafe extern "C" fn mmq_last_gap(queue: *mut mmq_queue, out: *mut mmq_gap) 
 
 /// The directory of a queue, as it was given to mmq_open.
 ///
-/// @param queue Not NULL. @return Text, valid until mmq_close. NULL when queue is not a live
-/// handle.
+/// @param queue Not NULL.
+/// @return Text, valid until mmq_close. NULL when queue is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_path(queue: *const mmq_queue) -> *const c_char {
     guard_or(std::ptr::null(), || {
@@ -352,8 +373,9 @@ pub unsafe extern "C" fn mmq_path(queue: *const mmq_queue) -> *const c_char {
 /// How many messages wait for the queue's own (default) consumer, those in flight included; before
 /// it first reads, all that are held.
 ///
-/// @param queue Not NULL. @param out Where the number goes. Not NULL. @return MMQ_OK,
-/// MMQ_INVALID_ARGUMENT.
+/// @param queue Not NULL.
+/// @param out Where the number goes. Not NULL.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_len(queue: *const mmq_queue, out: *mut u64) -> mmq_status {
     guard(|| {
@@ -366,8 +388,9 @@ pub unsafe extern "C" fn mmq_len(queue: *const mmq_queue, out: *mut u64) -> mmq_
 
 /// Whether no message waits for the queue's own (default) consumer.
 ///
-/// @param queue Not NULL. @param out Where the answer goes. Not NULL. @return MMQ_OK,
-/// MMQ_INVALID_ARGUMENT.
+/// @param queue Not NULL.
+/// @param out Where the answer goes. Not NULL.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_is_empty(queue: *const mmq_queue, out: *mut bool) -> mmq_status {
     guard(|| {
@@ -381,10 +404,11 @@ pub unsafe extern "C" fn mmq_is_empty(queue: *const mmq_queue, out: *mut bool) -
 /// Makes everything durable that was enqueued and taken before the call: when it returns MMQ_OK,
 /// that survives a power cut. Threads that flush at the same time share one sync.
 ///
-/// @param queue Not NULL. @return MMQ_OK; MMQ_IO: then all writing answers MMQ_POISONED until the
-/// queue is opened again; MMQ_FULL (on file systems that copy what is overwritten: see "Full disk"
-/// at the top), and the next mmq_flush tries again; MMQ_POISONED (mmq_last_error has the reason),
-/// MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+/// @param queue Not NULL.
+/// @return MMQ_OK; MMQ_IO: then all writing answers MMQ_POISONED until the queue is opened again;
+///   MMQ_FULL (on file systems that copy what is overwritten: see "Full disk" at the top), and the
+///   next mmq_flush tries again; MMQ_POISONED (mmq_last_error has the reason), MMQ_FORKED,
+///   MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_flush(queue: *mut mmq_queue) -> mmq_status {
     guard(|| {
@@ -396,8 +420,9 @@ pub unsafe extern "C" fn mmq_flush(queue: *mut mmq_queue) -> mmq_status {
 
 /// The first sequence number not yet known to be durable.
 ///
-/// @param queue Not NULL. @param out Where the number goes. Not NULL. @return MMQ_OK,
-/// MMQ_INVALID_ARGUMENT.
+/// @param queue Not NULL.
+/// @param out Where the number goes. Not NULL.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_durable_seq(queue: *const mmq_queue, out: *mut u64) -> mmq_status {
     guard(|| {
@@ -411,8 +436,10 @@ pub unsafe extern "C" fn mmq_durable_seq(queue: *const mmq_queue, out: *mut u64)
 /// Returns once a message is durable, flushing when it is not. Threads that wait at the same time
 /// share one sync.
 ///
-/// @param queue Not NULL. @param seq The message's sequence number. @return As mmq_flush, but
-/// MMQ_OK for what is durable already; MMQ_NOT_FOUND for a number that was not given out yet.
+/// @param queue Not NULL.
+/// @param seq The message's sequence number.
+/// @return As mmq_flush, but MMQ_OK for what is durable already; MMQ_NOT_FOUND for a number that
+///   was not given out yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_wait_durable(queue: *mut mmq_queue, seq: u64) -> mmq_status {
     guard(|| {

@@ -16,7 +16,8 @@ use super::status::mmq_status;
 /// Begins to look at the messages that wait for the queue's own (default) consumer, from the next
 /// one on. Nothing is consumed, and nothing is held back: what is taken meanwhile is passed over.
 ///
-/// @param queue Not NULL. @param out Where the iterator goes; free it with mmq_iter_free. Not NULL.
+/// @param queue Not NULL.
+/// @param out Where the iterator goes; free it with mmq_iter_free. Not NULL.
 /// @return MMQ_OK, MMQ_FULL or MMQ_IO when there is no room for the queue's own consumer,
 /// MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
@@ -30,8 +31,9 @@ pub unsafe extern "C" fn mmq_iter_open(
 
 /// As mmq_iter_open, for this consumer.
 ///
-/// @param consumer Not NULL. @param out Where the iterator goes; free it with mmq_iter_free. Not
-/// NULL. @return MMQ_OK, MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+/// @param consumer Not NULL.
+/// @param out Where the iterator goes; free it with mmq_iter_free. Not NULL.
+/// @return MMQ_OK, MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_iter_open(
     consumer: *mut mmq_consumer,
@@ -46,8 +48,9 @@ pub unsafe extern "C" fn mmq_consumer_iter_open(
 /// the process gives it back. Messages given back come first. Several threads may receive at the
 /// same time: each message is in one hand at a time.
 ///
-/// @param queue Not NULL. @param out Where the delivery goes; end it with mmq_delivery_ack, _nack
-/// or _free. Not NULL. @return As mmq_peek; MMQ_EMPTY also when as many as allowed are in flight.
+/// @param queue Not NULL.
+/// @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+/// @return As mmq_peek; MMQ_EMPTY also when as many as allowed are in flight.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_receive(
     queue: *mut mmq_queue,
@@ -59,7 +62,8 @@ pub unsafe extern "C" fn mmq_receive(
 
 /// As mmq_receive, waiting for a message. Does not poll.
 ///
-/// @param queue Not NULL. @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
+/// @param queue Not NULL.
+/// @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
 /// @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
 /// @return As mmq_receive, but MMQ_TIMED_OUT where that answers MMQ_EMPTY.
 #[unsafe(no_mangle)]
@@ -75,8 +79,10 @@ pub unsafe extern "C" fn mmq_receive_timeout(
 /// How many messages may be in flight (received, neither acknowledged nor given back) at a time.
 /// Not stored: every opening begins without a limit.
 ///
-/// @param queue Not NULL. @param messages At least 1, or 0 for no limit. @return MMQ_OK, MMQ_FULL
-/// or MMQ_IO when there is no room for the queue's own consumer, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+/// @param queue Not NULL.
+/// @param messages At least 1, or 0 for no limit.
+/// @return MMQ_OK, MMQ_FULL or MMQ_IO when there is no room for the queue's own consumer,
+///   MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_set_max_in_flight(queue: *mut mmq_queue, messages: u32) -> mmq_status {
     // SAFETY: the contract: NULL or a handle given out.
@@ -86,8 +92,9 @@ pub unsafe extern "C" fn mmq_set_max_in_flight(queue: *mut mmq_queue, messages: 
 /// How many messages of the queue's own (default) consumer are in flight: received, neither
 /// acknowledged nor given back.
 ///
-/// @param queue Not NULL. @param out Where the number goes. Not NULL. @return MMQ_OK,
-/// MMQ_INVALID_ARGUMENT.
+/// @param queue Not NULL.
+/// @param out Where the number goes. Not NULL.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_in_flight(queue: *const mmq_queue, out: *mut u64) -> mmq_status {
     guard(|| {
@@ -102,10 +109,11 @@ pub unsafe extern "C" fn mmq_in_flight(queue: *const mmq_queue, out: *mut u64) -
 /// (default) consumer, and once the queue is closed: for poll, epoll or kqueue. Do not read from
 /// it, write to it or close it. Read the queue until MMQ_EMPTY before waiting on it again.
 ///
-/// @param queue Not NULL. @param out Where the descriptor goes. It is the library's, and valid
-/// until the queue is closed. Not NULL. @return MMQ_OK, MMQ_IO when the system has no descriptor
-/// left, MMQ_FULL or MMQ_IO when there is no room for the queue's own consumer, MMQ_FORKED,
-/// MMQ_INVALID_ARGUMENT.
+/// @param queue Not NULL.
+/// @param out Where the descriptor goes. It is the library's, and valid until the queue is closed.
+///   Not NULL.
+/// @return MMQ_OK, MMQ_IO when the system has no descriptor left, MMQ_FULL or MMQ_IO when there is
+///   no room for the queue's own consumer, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_ready_fd(queue: *mut mmq_queue, out: *mut c_int) -> mmq_status {
     // SAFETY: the contract: NULL, or as the header says.
@@ -114,9 +122,10 @@ pub unsafe extern "C" fn mmq_ready_fd(queue: *mut mmq_queue, out: *mut c_int) ->
 
 /// As mmq_receive, for this consumer.
 ///
-/// @param consumer Not NULL. @param out Where the delivery goes; end it with mmq_delivery_ack,
-/// _nack or _free. Not NULL. @return As mmq_receive; MMQ_NOT_FOUND once the consumer was removed,
-/// MMQ_CLOSED once the queue was closed.
+/// @param consumer Not NULL.
+/// @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+/// @return As mmq_receive; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue
+///   was closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_receive(
     consumer: *mut mmq_consumer,
@@ -128,10 +137,11 @@ pub unsafe extern "C" fn mmq_consumer_receive(
 
 /// As mmq_receive_timeout, for this consumer.
 ///
-/// @param consumer Not NULL. @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for
-/// ever. @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not
-/// NULL. @return As mmq_receive_timeout; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED
-/// once the queue was closed.
+/// @param consumer Not NULL.
+/// @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
+/// @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+/// @return As mmq_receive_timeout; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
+///   queue was closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_receive_timeout(
     consumer: *mut mmq_consumer,
@@ -144,9 +154,10 @@ pub unsafe extern "C" fn mmq_consumer_receive_timeout(
 
 /// As mmq_set_max_in_flight, for this consumer.
 ///
-/// @param consumer Not NULL. @param messages At least 1, or 0 for no limit. @return MMQ_OK,
-/// MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed, MMQ_FORKED,
-/// MMQ_INVALID_ARGUMENT.
+/// @param consumer Not NULL.
+/// @param messages At least 1, or 0 for no limit.
+/// @return MMQ_OK, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was
+///   closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_set_max_in_flight(
     consumer: *mut mmq_consumer,
@@ -158,10 +169,11 @@ pub unsafe extern "C" fn mmq_consumer_set_max_in_flight(
 
 /// As mmq_ready_fd, for this consumer.
 ///
-/// @param consumer Not NULL. @param out Where the descriptor goes. It is the library's, and valid
-/// until the queue is closed. Not NULL. @return MMQ_OK, MMQ_IO when the system has no descriptor
-/// left, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed,
-/// MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+/// @param consumer Not NULL.
+/// @param out Where the descriptor goes. It is the library's, and valid until the queue is closed.
+///   Not NULL.
+/// @return MMQ_OK, MMQ_IO when the system has no descriptor left, MMQ_NOT_FOUND once the consumer
+///   was removed, MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_ready_fd(
     consumer: *mut mmq_consumer,
@@ -173,8 +185,9 @@ pub unsafe extern "C" fn mmq_consumer_ready_fd(
 
 /// How many messages are in flight: received, neither acknowledged nor given back.
 ///
-/// @param consumer Not NULL. @param out Where the number goes. Not NULL. @return MMQ_OK,
-/// MMQ_INVALID_ARGUMENT.
+/// @param consumer Not NULL.
+/// @param out Where the number goes. Not NULL.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_in_flight(
     consumer: *const mmq_consumer,

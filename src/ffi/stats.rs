@@ -112,7 +112,8 @@ impl From<Stats> for mmq_stats {
 
 /// The figures, as they are now.
 ///
-/// @param queue Not NULL. @param out Where they go; out->struct_size was set before. Not NULL.
+/// @param queue Not NULL.
+/// @param out Where they go; out->struct_size was set before. Not NULL.
 /// @return MMQ_OK; MMQ_INVALID_ARGUMENT, also when struct_size was not set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_read_stats(
