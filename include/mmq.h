@@ -1,11 +1,12 @@
 /*
  * mmq: an embedded, durable first-in first-out queue on memory-mapped files.
  *
- * A queue is a directory. A message is bytes; any number of threads of one process put messages in at the tail and take them
- * out at the head. The queue may be far larger than memory, and what was put in survives the process, and, once flushed,
- * the machine. There is no server.
+ * A queue is a directory. A message is bytes. Any number of threads of one process put messages in
+ * at the tail and take them out at the head. The queue may be far larger than memory. Its messages
+ * survive the process and, once flushed, a power cut. There is no server.
  *
- * Made from the library's source; do not edit. C99 and later, C++11 and later (C++17: see also mmq.hpp).
+ * Made from the library's source; do not edit. C99 and later, C++11 and later (C++17: see also
+ * mmq.hpp).
  *
  * A whole program (cc program.c -lmmq):
  *
@@ -34,74 +35,91 @@
  *
  * THE CONTRACT
  *
- * Status. Functions that can fail return an mmq_status: MMQ_OK is 0; 1 to 15 are ordinary answers (MMQ_EMPTY, MMQ_TIMED_OUT,
- * MMQ_BUFFER_TOO_SMALL, MMQ_GAP), not failures; 16 and above are errors, after which nothing was changed unless the
- * function says otherwise, and the queue goes on working unless it is MMQ_POISONED, MMQ_CLOSED or MMQ_FORKED. Numbers never
- * change; later versions may add some. mmq_last_error gives this thread's last error in full: like errno it is left alone by
- * calls that succeed. errno itself says nothing after a call, and may have changed.
+ * Status. Functions that can fail return an mmq_status. MMQ_OK is 0. 1 to 15 are ordinary answers,
+ * not failures: MMQ_EMPTY, MMQ_TIMED_OUT, MMQ_BUFFER_TOO_SMALL, MMQ_GAP. 16 and above are errors:
+ * nothing was changed unless the function says otherwise, and the queue goes on working unless the
+ * status is MMQ_POISONED, MMQ_CLOSED or MMQ_FORKED. Numbers never change; later versions may add
+ * some. mmq_last_error gives this thread's last error in full; like errno, it is not changed by
+ * calls that succeed. errno itself means nothing after a call, and may have changed.
  *
- * Gaps. Messages that will never come (damaged, lost by a power cut, dropped, too old) are told once to each consumer, in their
- * place, by MMQ_GAP; mmq_last_gap has the numbers, mmq_last_error the text. The next read goes on behind them. So MMQ_GAP is not the
- * end of a loop: while (mmq_dequeue(...) == MMQ_OK) takes the first damaged message for an empty queue and leaves all the rest
- * unread; the loop of the program above does not.
+ * Gaps. Some messages will never come: damaged, lost by a power cut, dropped, or too old. Each
+ * consumer is told once, where they would have come, by MMQ_GAP; mmq_last_gap has the numbers,
+ * mmq_last_error the text. The next read goes on behind them, so do not end a loop at MMQ_GAP:
+ * while (mmq_dequeue(...) == MMQ_OK) takes the first damaged message for an empty queue and leaves
+ * all the rest unread. The loop of the program above does it right.
  *
- * Outputs are written when a call returns MMQ_OK, and left as they were otherwise. The one exception: the length with
- * MMQ_BUFFER_TOO_SMALL.
+ * Outputs. They are written when a call returns MMQ_OK, and left as they were otherwise. The one
+ * exception is the length with MMQ_BUFFER_TOO_SMALL.
  *
- * NULL where it is not allowed, an impossible count, an unknown number for an enum: MMQ_INVALID_ARGUMENT, never a crash. A
- * handle that was closed or freed, or is of another kind, is told in the same way as far as that can be seen: as long as fewer
- * than 32 others of its kind were closed or freed after it (messages: by the same thread). That is a help in finding bugs, not a
- * promise.
+ * Invalid arguments. NULL where it is not allowed, an impossible count and an unknown number for an
+ * enum are answered MMQ_INVALID_ARGUMENT, never by a crash. So is a handle of another kind, and a
+ * handle that was closed or freed, as long as fewer than 32 others of its kind were closed or freed
+ * after it (for messages: by the same thread). That check helps to find bugs; it is no promise.
  *
- * Ownership. What comes from mmq_options_new goes to mmq_options_free; mmq_open to mmq_close; mmq_peek, mmq_dequeue and the
- * like to mmq_message_free; mmq_consumer_open and _fork to mmq_consumer_free; mmq_receive and the like to mmq_delivery_ack,
- * _nack or _free; mmq_iter_open to mmq_iter_free. Text that a function returns (mmq_path, mmq_consumer_name) is lent until its
- * handle is closed or freed. The functions called close and free take NULL, and do nothing. No memory is ever handed over that
- * free() or delete would have to release. What the caller passes in is copied, or not needed any more, when the call returns.
+ * Ownership. A handle from mmq_options_new goes to mmq_options_free; from mmq_open to mmq_close;
+ * from mmq_peek, mmq_dequeue and the like to mmq_message_free; from mmq_consumer_open and _fork to
+ * mmq_consumer_free; from mmq_receive and the like to mmq_delivery_ack, _nack or _free; from
+ * mmq_iter_open to mmq_iter_free. Functions named close or free do nothing with NULL. Text that a
+ * function returns (mmq_path, mmq_consumer_name) is lent until its handle is closed or freed. The
+ * program never has to call free() or delete on memory of the library. Once a call returns, the
+ * library does not need the memory that the caller passed in.
  *
- * Messages. The bytes of an mmq_message are lent in place where they lie in one piece in mapped memory, and are the library's
- * copy otherwise. They stay valid and unchanged until mmq_message_free: over later calls, over mmq_close, in any thread. They
- * must not be written to. A queue with a cap on mapped arenas lends from a bounded number of them and copies from then on, so
- * holding many messages for long costs copies, never failure. The handle itself is used again, not allocated: once a thread has
- * freed some, mmq_peek and mmq_dequeue allocate nothing for a message that is lent, and only its bytes for one that is copied.
- * The _into functions copy into the caller's buffer and allocate nothing, but for a message in several pieces.
+ * Messages. The bytes of an mmq_message are lent in place where they lie in one piece in mapped
+ * memory, and are the library's copy otherwise. They stay valid and unchanged until
+ * mmq_message_free: over later calls, over mmq_close, in any thread. Do not write to them. A queue
+ * with a cap on mapped arenas lends from a bounded number of arenas and copies from then on, so
+ * holding many messages for long costs copies, never failure. Handles are used again: once a thread
+ * has freed some, mmq_peek and mmq_dequeue allocate nothing for a lent message, and only the bytes
+ * for a copied one. The _into functions copy into the caller's buffer and allocate nothing, except
+ * for a message in several pieces.
  *
- * Threads. Any function may be called from any thread at the same time on the same handle, except one that closes or frees a
- * handle while another thread uses that handle. A message that one thread took may be read and freed by another.
+ * Threads. Any thread may call any function on the same handle at the same time, except that no
+ * thread may close or free a handle while another thread uses it. A message that one thread took
+ * may be read and freed by another.
  *
- * Processes. One process at a time owns a queue; a second opener is answered MMQ_LOCKED. The lock dies with its holder, so a
- * crash needs no cleaning up. After fork() the child cannot use its parent's queue (MMQ_FORKED); it may free the handles,
- * messages and deliveries among them, but must not read the bytes of a message or a delivery that was taken before: the parent
- * uses their space again. What the child is to read is copied before the fork.
+ * Processes. One process at a time owns a queue; a second opener is answered MMQ_LOCKED. The lock
+ * dies with its holder, so there is nothing to clean up after a crash. After fork() the child
+ * cannot use its parent's queue (MMQ_FORKED). It may free all handles, also messages and
+ * deliveries, but must not read the bytes of a message or a delivery that was taken before the
+ * fork: the parent uses their space again. Copy what the child is to read before the fork.
  *
- * Signals. No function may be called from a signal handler. The library installs no handler, and restarts interrupted system
- * calls. If somebody else truncates the queue's files while they are mapped, the kernel answers with SIGBUS.
+ * Signals. Do not call any function from a signal handler. The library installs no handler, and
+ * restarts interrupted system calls. If another program truncates the queue's files while they are
+ * mapped, the kernel answers with SIGBUS.
  *
- * Panics and other bugs of the library never cross into C: they are answered MMQ_PANIC, after a line on standard error. No function
- * calls back into the program, so no C++ exception and no longjmp can pass through the library.
+ * Panics. A panic or another bug of the library never crosses into C: the call answers MMQ_PANIC,
+ * after a line on standard error. No function calls back into the program, so no C++ exception and
+ * no longjmp can pass through the library.
  *
- * Full disk. It is an answer (MMQ_FULL), never a signal: nothing was changed, and the call works again when there is space.
- * (The exception is a copy that shares extents, made on xfs while the queue was open: copy a closed queue, or with cp
- * --reflink=never.) Reading and giving space back need no space. mmq_flush and mmq_close need none on ext4, xfs and tmpfs. On file
- * systems that copy what is overwritten (btrfs, and others that may) they can answer MMQ_FULL: then what was put in is still there,
- * but places of consumers could not be written. They wait in memory, and mmq_flush works again when there is space; when the
- * queue is closed, or the process dies, before that, messages that were taken come again.
+ * Full disk. It is an answer (MMQ_FULL), never a signal: nothing was changed, and the call works
+ * again when there is space. (The exception is a copy that shares extents, made on xfs while the
+ * queue was open: copy a closed queue, or with cp --reflink=never.) Reading and giving space back
+ * need no space. mmq_flush and mmq_close need none on ext4, xfs and tmpfs. On file systems that
+ * copy what is overwritten (btrfs, and others that may) they can answer MMQ_FULL: then the enqueued
+ * messages are still there, but places of consumers could not be written. The places wait in
+ * memory, and mmq_flush works again when there is space. If the queue is closed or the process dies
+ * before that, messages that were taken come again.
  *
- * Failed flush. It is told by the call that flushed (MMQ_IO), or, when that was a read or the timer, by the next call that writes
- * (MMQ_POISONED): what was written since the last flush that succeeded may never reach the disk. It takes nothing back: a message
- * that was put in stays in the queue (to put it in again would make two of it) and is only not known to survive a power cut, and
- * one that was taken is handed over. Writing is refused until the queue is opened again; reading goes on.
+ * Failed flush. The call that flushed reports it (MMQ_IO). If that was a read or the timer, the
+ * next call that writes reports it (MMQ_POISONED). Messages written since the last flush that
+ * succeeded may never reach the disk. A failed flush takes nothing back: an enqueued message stays
+ * in the queue (to enqueue it again would make two of it) but may not survive a power cut, and a
+ * message that was taken is handed over. Writing is refused until the queue is opened again;
+ * reading goes on.
  *
- * Units. Sizes are bytes, times are milliseconds, sequence numbers count from 0. A time to wait of 0 does not wait, one below 0
- * waits for ever.
+ * Units. Sizes are bytes, times are milliseconds, sequence numbers count from 0. With a time to
+ * wait of 0 a call does not wait, with one below 0 it waits for ever.
  *
- * Where Rust has more: enqueue_with would have to hold a lock between two calls, or call back into the program
- * (mmq_enqueue_parts gathers in place instead), and futures need a Rust executor (mmq_ready_fd is for event loops).
+ * Only in Rust. enqueue_with would have to hold a lock between two calls, or call back into the
+ * program: mmq_enqueue_parts gathers in place instead. Futures need a Rust executor: mmq_ready_fd
+ * serves event loops instead.
  *
- * What survives what: a message whose mmq_enqueue returned survives the death of the process at any instruction, and a power
- * cut once a flush has covered it (mmq_flush, mmq_wait_durable, mmq_close, mmq_options_set_flush_every_ops and _ms). A
- * consumer goes on exactly where it was after the death of the process, and at or behind the last flushed place after a power
- * cut. Every message is checked before it is delivered; what is damaged or lost is told as MMQ_GAP, once, in its place.
+ * What survives what. A message whose mmq_enqueue returned survives the death of the process at any
+ * instruction, and a power cut once a flush has covered it (mmq_flush, mmq_wait_durable, mmq_close,
+ * mmq_options_set_flush_every_ops and _ms). After the death of the process a consumer goes on
+ * exactly where it was, after a power cut at or behind its last flushed place. Every message is
+ * checked before it is delivered; damaged and lost messages are told once as MMQ_GAP, where they
+ * would have come.
  */
 
 
@@ -137,19 +155,16 @@ enum mmq_status
   /** No message came in time. */
   MMQ_TIMED_OUT = 3,
   /**
-   * Messages are missing here and will never come. Told once; the next read goes on behind them,
-   * so this is not the end of a loop that reads. See mmq_last_gap.
+   * Messages are missing here and will never come. It is told once, and the next read goes on
+   * behind them: do not end a loop of reads here. See mmq_last_gap.
    */
   MMQ_GAP = 4,
   /**
-   * An argument cannot be: NULL where it is not allowed, a handle that is closed or of another
+   * An argument is invalid: NULL where it is not allowed, a handle that is closed or of another
    * kind, an unknown number for an enum, a bad consumer name.
    */
   MMQ_INVALID_ARGUMENT = 16,
-  /**
-   * An option has a value that cannot be; mmq_last_error names it. Options are checked when the
-   * queue is opened.
-   */
+  /** An option has an invalid value; mmq_last_error names it. mmq_open checks the options. */
   MMQ_INVALID_OPTION = 17,
   /** The message is longer than this queue, or any queue, can hold. */
   MMQ_MESSAGE_TOO_LARGE = 18,
@@ -162,7 +177,7 @@ enum mmq_status
   MMQ_LOCKED = 20,
   /** There is no queue, consumer or message of that name or number. */
   MMQ_NOT_FOUND = 21,
-  /** The files were written by a later version of mmq. They were not touched. */
+  /** A later version of mmq wrote the files. They were not touched. */
   MMQ_UNSUPPORTED_FORMAT = 22,
   /** The operating system refused a call; mmq_last_error says which, and on what file. */
   MMQ_IO = 23,
@@ -173,16 +188,16 @@ enum mmq_status
   MMQ_POISONED = 24,
   /** The queue was closed: its consumers' handles can only be freed. */
   MMQ_CLOSED = 25,
-  /** The queue was opened before a fork; a child process cannot use its parent's queue. */
+  /** The queue was opened before a fork, and this is the child: it cannot use its parent's queue. */
   MMQ_FORKED = 26,
   /**
-   * The directory holds files, and nothing of a queue. It was left as it is; mmq_last_error
-   * names a file.
+   * The directory holds files, but none of a queue. It was left as it is; mmq_last_error names
+   * one of the files.
    */
   MMQ_NOT_A_QUEUE = 29,
   /**
-   * A bug in mmq: a panic, or something that was not as the library's own code has it. The queue
-   * may be used on; please report it with mmq_last_error's text.
+   * A bug in mmq: a panic, or an invariant that does not hold. The queue can still be used;
+   * please report mmq_last_error's text.
    */
   MMQ_PANIC = 31,
 };
@@ -209,9 +224,9 @@ enum mmq_gap_cause
   /** They were older than the maximum age. */
   MMQ_GAP_EXPIRED = 4,
   /**
-   * No message is known to have had them: numbers that were reserved ahead of their use when the
-   * machine lost power. They stay unused, so that no number is given out twice. (A message that
-   * was enqueued right before the cut may have had one.)
+   * The numbers were only reserved when the machine lost power; no message is known to have had
+   * them. They stay unused, so that no number is given out twice. (A message enqueued right
+   * before the cut may have had one.)
    */
   MMQ_GAP_RESERVED = 6,
 };
@@ -248,26 +263,27 @@ typedef int32_t mmq_on_full;
 #endif // __cplusplus
 
 /**
- * A consumer: a named, remembered place in a queue. Handles of the same consumer share its place:
- * each message goes to exactly one of them. Consumers of different names each see every message.
+ * A consumer: a named place in a queue, which is stored. Handles of the same consumer share its
+ * place: each message goes to exactly one of them. Consumers of different names each see every
+ * message.
  */
 typedef struct mmq_consumer mmq_consumer;
 
-/** A message that was handed out and waits to be acknowledged. */
+/** A message that was handed out and not yet acknowledged. */
 typedef struct mmq_delivery mmq_delivery;
 
 /** A look ahead over the messages of a queue or a consumer, which consumes nothing. */
 typedef struct mmq_iter mmq_iter;
 
 /**
- * A message taken or looked at. Its bytes are lent in place where that is possible; free it with
- * mmq_message_free when done.
+ * A message that was taken or looked at. Its bytes are lent in place where that is possible. Free
+ * it with mmq_message_free.
  */
 typedef struct mmq_message mmq_message;
 
 /**
- * How a queue is opened: made by mmq_options_new, changed by mmq_options_set_..., given to
- * mmq_open.
+ * How a queue is opened. mmq_options_new makes the options, mmq_options_set_... change them,
+ * mmq_open takes them.
  */
 typedef struct mmq_options mmq_options;
 
@@ -293,20 +309,20 @@ typedef struct mmq_gap {
 } mmq_gap;
 
 /**
- * Figures of a queue. They are read one by one while others go on: each is right at a moment of
- * its own, and no message is counted as taken that is not counted as enqueued. Totals count this
- * opening of the queue only. Later versions append fields: set struct_size to sizeof(mmq_stats)
- * before every call of mmq_read_stats.
+ * Figures of a queue. They are read one by one while other threads go on: each is right at a
+ * moment of its own, and no message is counted as taken that is not counted as enqueued. Totals
+ * count from this opening of the queue on. Later versions append fields: set struct_size to
+ * sizeof(mmq_stats) before every call of mmq_read_stats.
  */
 typedef struct mmq_stats {
   /**
-   * In: sizeof(mmq_stats) of the caller. Out: how many bytes of it were filled; fields behind
-   * them are as they were.
+   * In: the caller's sizeof(mmq_stats). Out: how many bytes were filled; fields behind them are
+   * as they were.
    */
   size_t struct_size;
-  /** Messages that wait for the default consumer (before it first reads: all that are held). */
+  /** Messages that wait for the default consumer; before its first read, all messages held. */
   uint64_t messages;
-  /** Bytes of the segments they take, headers included. */
+  /** Bytes of the segments that those messages take, headers included. */
   uint64_t bytes;
   /** Segments that hold messages. */
   uint64_t segments;
@@ -317,10 +333,9 @@ typedef struct mmq_stats {
   /** Bytes mapped now, without the index file. */
   uint64_t mapped_bytes;
   /**
-   * Bytes of disk taken, every file counted. Also those of files that were removed while
-   * somebody still reads them (a message that is held, an iterator or a consumer that pauses
-   * there), until it lets go: so this may be above max_bytes, which is about the files in the
-   * directory.
+   * Bytes of disk taken, every file counted, also removed files that a held message, an iterator
+   * or a consumer still reads from. So this may be above max_bytes, which limits the files in
+   * the directory.
    */
   uint64_t disk_bytes;
   /** The sequence number the next message will get. */
@@ -331,34 +346,34 @@ typedef struct mmq_stats {
   uint64_t durable_seq;
   /** Messages enqueued since the queue was opened. */
   uint64_t enqueued;
-  /** Messages taken or skipped by all consumers since the queue was opened. */
+  /** Messages that all consumers have taken or skipped since the queue was opened. */
   uint64_t dequeued;
   /** Consumers that exist, the default one included. */
   uint64_t consumers;
   /** Gaps told to consumers since the queue was opened. */
   uint64_t gaps;
-  /** Sequence numbers in those gaps, but for those that were only reserved (reserved_numbers). */
+  /** Sequence numbers in those gaps, without those that were only reserved (reserved_numbers). */
   uint64_t lost_messages;
-  /** Of these, those whose bytes were damaged. */
+  /** Lost messages whose bytes were damaged. */
   uint64_t lost_damaged;
-  /** Of these, those a power cut took. */
+  /** Lost messages that a power cut took. */
   uint64_t lost_unflushed;
-  /** Of these, those dropped to make room. */
+  /** Lost messages that were dropped to make room. */
   uint64_t lost_dropped;
-  /** Of these, those that were too old. */
+  /** Lost messages that were too old. */
   uint64_t lost_expired;
   /** Flushes of messages since the queue was opened. */
   uint64_t flushes;
-  /** Time they took, in nanoseconds. */
+  /** Time that those flushes took, in nanoseconds. */
   uint64_t flush_ns;
   /**
-   * 1 when a flush has failed, so that writing is refused (mmq_flush then answers MMQ_POISONED
-   * with the reason); else 0.
+   * 1 when a flush has failed and writing is refused (mmq_flush then answers MMQ_POISONED, and
+   * mmq_last_error has the reason); else 0.
    */
   uint64_t poisoned;
   /**
-   * How long ago, at most, the oldest message that waits for the default consumer was enqueued,
-   * in milliseconds; 0 when none waits.
+   * The age of the oldest message that waits for the default consumer, at most, in milliseconds;
+   * 0 when no message waits.
    */
   uint64_t oldest_age_ms;
   /**
@@ -373,8 +388,8 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * The version of the library that is running, as "MAJOR.MINOR.PATCH". MMQ_VERSION_MAJOR, _MINOR
- * and _PATCH say what the program was compiled with.
+ * The version of the running library, as "MAJOR.MINOR.PATCH". MMQ_VERSION_MAJOR, _MINOR and _PATCH
+ * are those of the header that the program was compiled with.
  *
  * @return Static text, never NULL.
  */
@@ -383,25 +398,27 @@ const char *mmq_version(void);
 /**
  * What a status means, in a few words. mmq_last_error says more about a particular failure.
  *
- * @param status Any number; unknown ones have a text too. @return Static text, never NULL.
+ * @param status Any number; an unknown one has a text too.
+ * @return Static text, never NULL.
  */
 const char *mmq_status_message(mmq_status status);
 
 /**
- * The last error of this thread in full: what was tried, on which file, what the system said.
- * UTF-8. The text is that of the latest call of this thread that answered MMQ_GAP or an error (16
- * and above), or that has no status and was given no live handle; calls that succeed leave it as
- * it is, like errno. Empty when there was none. At most 5120 bytes are kept.
+ * The last error of this thread in full: what was tried, on which file, and the system's error.
+ * UTF-8, at most 5120 bytes. The text is that of this thread's latest call that answered MMQ_GAP
+ * or an error (16 and above), or that returns no status and was given no live handle. Calls that
+ * succeed leave it as it is, like errno. Empty when there was no error.
  *
  * @param buf Where the text goes, cut off where it does not fit, and always ended by a zero byte.
- * NULL to ask for the length. @param cap Size of buf in bytes. @return Length of the whole text in
- * bytes, without the zero byte.
+ *   NULL to ask for the length.
+ * @param cap Size of buf in bytes.
+ * @return Length of the whole text in bytes, without the zero byte.
  */
 size_t mmq_last_error(char *buf, size_t cap);
 
 /**
- * The default options, as a new object. Free it with mmq_options_free; a queue that was opened
- * with it does not need it.
+ * Makes an object with the default options. Free it with mmq_options_free; a queue that was opened
+ * with it does not need it any more.
  *
  * @return The options; NULL only after a bug in mmq (see MMQ_PANIC).
  */
@@ -418,8 +435,9 @@ void mmq_options_free(struct mmq_options *options);
  * Size of an arena, the unit of mapping and of the memory cap. Default 134217728 (128 MiB). It may
  * differ at every opening.
  *
- * @param options Not NULL. @param bytes A multiple of the OS page, 4096 to 1073741824 (checked by
- * mmq_open). @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ * @param options Not NULL.
+ * @param bytes A multiple of the OS page, 4096 to 1073741824 (checked by mmq_open).
+ * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_options_set_arena_size(struct mmq_options *options, uint64_t bytes);
 
@@ -427,37 +445,42 @@ mmq_status mmq_options_set_arena_size(struct mmq_options *options, uint64_t byte
  * How many arenas may be mapped at a time. Default 3. Mapped memory stays within this times the
  * arena size, whatever the backlog.
  *
- * @param options Not NULL. @param arenas At least 3, or 0 for no cap (checked by mmq_open).
+ * @param options Not NULL.
+ * @param arenas At least 3, or 0 for no cap (checked by mmq_open).
  * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_options_set_max_mapped_arenas(struct mmq_options *options, uint32_t arenas);
 
 /**
  * Flush after every so many operations (messages in, messages out). Default 0, off. The operation
- * that completes the number returns once the flush is done: mmq_enqueue and mmq_delivery_ack with
- * its error; what takes a message hands it over all the same, and the next call that writes
- * answers MMQ_POISONED. With 1, every message is durable when mmq_enqueue returns, and consumers
- * see it only then; threads that wait at the same time share one flush.
+ * that completes the number returns once the flush is done. If the flush fails, mmq_enqueue and
+ * mmq_delivery_ack return its error; a call that takes a message hands it over all the same, and
+ * the next call that writes answers MMQ_POISONED. With 1, every message is durable when
+ * mmq_enqueue returns, and consumers see it only then; threads that wait at the same time share
+ * one flush.
  *
- * @param options Not NULL. @param operations A number of operations; 0 turns it off.
+ * @param options Not NULL.
+ * @param operations A number of operations; 0 turns it off.
  * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_options_set_flush_every_ops(struct mmq_options *options, uint64_t operations);
 
 /**
- * Flush so often, from a thread of the library's own. Default 0, off. A failed flush is told to
- * the next call that writes.
+ * Flush once in every period, from a thread of the queue's own. Default 0, off. A failed flush is
+ * told to the next call that writes.
  *
- * @param options Not NULL. @param ms Milliseconds; 0 turns it off. @return MMQ_OK,
- * MMQ_INVALID_ARGUMENT.
+ * @param options Not NULL.
+ * @param ms The period in milliseconds; 0 turns it off.
+ * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_options_set_flush_every_ms(struct mmq_options *options, uint64_t ms);
 
 /**
- * The most disk the queue may take, every file counted: messages, index, space allocated ahead.
- * Default 0, no limit.
+ * The most bytes of disk that the queue may take, every file counted: messages, index, space
+ * allocated ahead. Default 0, no limit.
  *
- * @param options Not NULL. @param bytes At least 65536, or 0 for no limit (checked by mmq_open).
+ * @param options Not NULL.
+ * @param bytes At least 65536, or 0 for no limit (checked by mmq_open).
  * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_options_set_max_bytes(struct mmq_options *options, uint64_t bytes);
@@ -465,37 +488,41 @@ mmq_status mmq_options_set_max_bytes(struct mmq_options *options, uint64_t bytes
 /**
  * Space of the file system that the queue leaves free for others. Default 0.
  *
- * @param options Not NULL. @param bytes Bytes. @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ * @param options Not NULL.
+ * @param bytes Bytes.
+ * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_options_set_min_free_bytes(struct mmq_options *options, uint64_t bytes);
 
 /**
- * What becomes of a message when there is no room. Default MMQ_REJECT.
+ * What mmq_enqueue does when there is no room for a message. Default MMQ_REJECT.
  *
- * @param options Not NULL. @param policy MMQ_REJECT, MMQ_WAIT or MMQ_DROP_OLDEST. @param wait_ms
- * For MMQ_WAIT: how long to wait, in milliseconds, before answering MMQ_FULL; below 0: for ever.
- * Otherwise not looked at. @return MMQ_OK, MMQ_INVALID_ARGUMENT (also for an unknown policy).
+ * @param options Not NULL.
+ * @param policy MMQ_REJECT, MMQ_WAIT or MMQ_DROP_OLDEST.
+ * @param wait_ms For MMQ_WAIT: how long to wait, in milliseconds, before answering MMQ_FULL; below
+ *   0: for ever. Ignored with the other policies.
+ * @return MMQ_OK, MMQ_INVALID_ARGUMENT (also for an unknown policy).
  */
 mmq_status mmq_options_set_on_full(struct mmq_options *options,
                                    mmq_on_full policy,
                                    int64_t wait_ms);
 
 /**
- * Messages older than that are given up, and told as a gap of cause MMQ_GAP_EXPIRED to each
- * consumer that had not read them. Default 0, never.
+ * Messages older than this are given up, and each consumer that had not read them is told by a gap
+ * of cause MMQ_GAP_EXPIRED. Default 0, never.
  *
- * A message lives at least so long, and at most an eighth longer and until the next look: a thread
- * of the queue looks every eighth of the age (at least every 30 s, at most every 20 ms), and
- * opening looks, too. Where there is no room on the disk for another segment, what is in the last
- * one lives longer. A delivery in flight stays with who has it; given back after its time it is
- * told to be missing.
+ * A message is held for this time at least, and goes at the latest at the first look after an
+ * eighth more. A thread of the queue looks every eighth of the time (at least every 30 s, at most
+ * every 20 ms); opening looks too. When the disk has no room for another segment, the messages in
+ * the last one live longer. A delivery in flight stays valid; when it is given back after its
+ * time, its message counts as missing and is told as a gap.
  *
- * Ages are told by the time of day. Where that is set forward, messages may be given up earlier,
- * by no more than it was set. Where it is set back they may stay longer, by no more than it was
- * set; never for ever.
+ * Ages go by the time of day. When the clock is set forward, messages may be given up earlier, by
+ * no more than the change. When it is set back, they may stay longer, by no more than the change.
  *
- * @param options Not NULL. @param ms Milliseconds; 0 for no limit. @return MMQ_OK,
- * MMQ_INVALID_ARGUMENT.
+ * @param options Not NULL.
+ * @param ms Milliseconds; 0 for no limit.
+ * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_options_set_max_age_ms(struct mmq_options *options, uint64_t ms);
 
@@ -503,56 +530,67 @@ mmq_status mmq_options_set_max_age_ms(struct mmq_options *options, uint64_t ms);
  * Whether a queue that does not exist is created, with its directory and the directories above it.
  * Default true; with false, opening it answers MMQ_NOT_FOUND.
  *
- * @param options Not NULL. @param create True or false. @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ * @param options Not NULL.
+ * @param create True or false.
+ * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_options_set_create(struct mmq_options *options, bool create);
 
 /**
- * Opens the queue in a directory, creating what is missing (see mmq_options_set_create). It takes
- * milliseconds whatever the backlog, also after a crash: see "What survives what" at the top.
+ * Opens the queue in a directory, and creates a missing one (see mmq_options_set_create). Opening
+ * takes milliseconds whatever the backlog, also after a crash: see "What survives what" at the
+ * top.
  *
  * @param dir Path of the directory: not NULL, not empty, any bytes a path may have. The directory
- * belongs to the queue. @param options How; NULL for the defaults. Not needed any more afterwards.
- * @param out Where the queue goes. Not NULL. Close it with mmq_close. @return MMQ_OK,
- * MMQ_INVALID_OPTION, MMQ_LOCKED (mmq_last_error names the holder's process), MMQ_NOT_FOUND (only
- * when nothing is to be created), MMQ_NOT_A_QUEUE (the directory holds files, and nothing of a
- * queue: it was left as it is), MMQ_UNSUPPORTED_FORMAT, MMQ_FULL, MMQ_IO, MMQ_INVALID_ARGUMENT.
+ *   belongs to the queue.
+ * @param options How to open it; NULL for the defaults. Not needed any more once the call returns.
+ * @param out Where the queue goes. Not NULL. Close it with mmq_close.
+ * @return MMQ_OK, MMQ_INVALID_OPTION, MMQ_LOCKED (mmq_last_error names the holder's process),
+ *   MMQ_NOT_FOUND (only with create set to false), MMQ_NOT_A_QUEUE (the directory holds files, but
+ *   none of a queue; it was left as it is), MMQ_UNSUPPORTED_FORMAT, MMQ_FULL, MMQ_IO,
+ *   MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_open(const char *dir, const struct mmq_options *options, struct mmq_queue **out);
 
 /**
- * Makes everything durable, lets go of the files and frees the handle: it is gone whatever is
- * returned. Threads that wait in a call of a consumer of this queue get MMQ_CLOSED; no other
- * thread may be in a call with this very handle. Messages stay readable until they are freed;
- * consumers' handles can only be freed.
+ * Makes everything durable, closes the files and frees the handle, whatever is returned. No other
+ * thread may be in a call with this very handle. Threads that wait in a call of one of the queue's
+ * consumers get MMQ_CLOSED; handles of consumers can only be freed from now on. Messages stay
+ * readable until they are freed.
  *
- * @param queue The queue, or NULL. @return MMQ_OK; MMQ_IO or MMQ_FULL (see "Full disk" at the top)
- * when the last flush failed, MMQ_POISONED when an earlier one had: what was enqueued survives the
- * process all the same; MMQ_INVALID_ARGUMENT when it is not a live handle.
+ * @param queue The queue, or NULL.
+ * @return MMQ_OK; MMQ_IO or MMQ_FULL (see "Full disk" at the top) when this last flush failed,
+ *   MMQ_POISONED when an earlier one had failed: enqueued messages survive the process all the
+ *   same; MMQ_INVALID_ARGUMENT when it is not a live handle.
  */
 mmq_status mmq_close(struct mmq_queue *queue);
 
 /**
- * Puts a message at the tail. When it returns MMQ_OK, the message survives the death of the
- * process; a power cut, once a flush has covered it.
+ * Puts a message at the tail. Once the call has returned MMQ_OK, the message survives the death of
+ * the process; it survives a power cut once a flush has covered it.
  *
- * @param queue Not NULL. @param data The bytes, which are copied. May be NULL when len is 0: a
- * message of no bytes is a message. @param len Bytes; at most 4294967295. @param seq_out Where the
- * sequence number goes. May be NULL. @return MMQ_OK; MMQ_FULL (also after waiting, with MMQ_WAIT),
- * MMQ_MESSAGE_TOO_LARGE, MMQ_POISONED, MMQ_IO, MMQ_FORKED, MMQ_INVALID_ARGUMENT: nothing was
- * changed. With mmq_options_set_flush_every_ops MMQ_IO may come from the flush instead: then the
- * message is in the queue, and the queue MMQ_POISONED.
+ * @param queue Not NULL.
+ * @param data The bytes, which are copied. May be NULL when len is 0: a message of no bytes is a
+ *   message.
+ * @param len Bytes; at most 4294967295.
+ * @param seq_out Where the sequence number goes. May be NULL.
+ * @return MMQ_OK; MMQ_FULL (also after waiting, with MMQ_WAIT), MMQ_MESSAGE_TOO_LARGE,
+ *   MMQ_POISONED, MMQ_IO, MMQ_FORKED, MMQ_INVALID_ARGUMENT: nothing was changed. With
+ *   mmq_options_set_flush_every_ops MMQ_IO may come from the flush instead: then the message is in
+ *   the queue, and mostly the queue is poisoned.
  */
 mmq_status mmq_enqueue(struct mmq_queue *queue, const void *data, size_t len, uint64_t *seq_out);
 
 /**
- * Puts several messages at the tail, or none, also across a crash.
+ * Puts all messages of an array at the tail, or none, also when a crash intervenes.
  *
- * @param queue Not NULL. @param messages The messages, whose bytes are copied. May be NULL when
- * count is 0. @param count How many. @param first_seq_out Where the sequence number of the first
- * goes (the others follow without a gap); with no messages, the number the next message will get.
- * May be NULL. @return As mmq_enqueue, for all messages together: none is in the queue, or, as
- * when a flush failed, all are.
+ * @param queue Not NULL.
+ * @param messages The messages, whose bytes are copied. May be NULL when count is 0.
+ * @param count How many.
+ * @param first_seq_out Where the sequence number of the first goes (the others follow without a
+ *   gap); with no messages, the number the next message will get. May be NULL.
+ * @return As mmq_enqueue, for all messages together: none of them is in the queue, or, after a
+ *   failed flush, all are.
  */
 mmq_status mmq_enqueue_batch(struct mmq_queue *queue,
                              const struct mmq_slice *messages,
@@ -560,12 +598,14 @@ mmq_status mmq_enqueue_batch(struct mmq_queue *queue,
                              uint64_t *first_seq_out);
 
 /**
- * Puts one message at the tail that lies in several buffers, one behind the other.
+ * Puts one message at the tail whose bytes lie in several buffers, in their order.
  *
- * @param queue Not NULL. @param parts The buffers, whose bytes are copied. May be NULL when count
- * is 0 (a message of no bytes). @param count How many. @param seq_out Where the sequence number
- * goes. May be NULL. @return As mmq_enqueue; MMQ_MESSAGE_TOO_LARGE also when the parts are too
- * long together.
+ * @param queue Not NULL.
+ * @param parts The buffers, whose bytes are copied. May be NULL when count is 0 (a message of no
+ *   bytes).
+ * @param count How many.
+ * @param seq_out Where the sequence number goes. May be NULL.
+ * @return As mmq_enqueue; MMQ_MESSAGE_TOO_LARGE also when the parts are too long together.
  */
 mmq_status mmq_enqueue_parts(struct mmq_queue *queue,
                              const struct mmq_slice *parts,
@@ -573,32 +613,36 @@ mmq_status mmq_enqueue_parts(struct mmq_queue *queue,
                              uint64_t *seq_out);
 
 /**
- * Looks at the next message, which stays in the queue. The queue's own (default) consumer comes
- * into being with its first read, at the oldest message held.
+ * Looks at the next message, which stays in the queue. The first read makes the queue's own
+ * (default) consumer, at the oldest message held.
  *
- * @param queue Not NULL. @param out Where the message goes; free it with mmq_message_free. Not
- * NULL. @return MMQ_OK, MMQ_EMPTY, MMQ_GAP, MMQ_FULL (only from the very first read: no room for
- * the queue's own consumer), MMQ_IO, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL.
+ * @param out Where the message goes; free it with mmq_message_free. Not NULL.
+ * @return MMQ_OK, MMQ_EMPTY, MMQ_GAP, MMQ_FULL (only from the very first read: no room for the
+ *   queue's own consumer), MMQ_IO, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_peek(struct mmq_queue *queue, struct mmq_message **out);
 
 /**
- * Takes the next message. Once it has returned, the message does not come again after the death of
- * the process; after a power cut those may that were taken since the last flush. MMQ_IO means that
- * it was not taken: when a flush that the options ask for fails behind it, the message is handed
- * over all the same, and the next call that writes answers MMQ_POISONED.
+ * Takes the next message. Once the call has returned, the message does not come again after the
+ * death of the process; after a power cut, messages taken since the last flush may come again.
+ * MMQ_IO means that no message was taken. When a flush that the options ask for fails after the
+ * read, the message is handed over all the same, and the next call that writes answers
+ * MMQ_POISONED.
  *
- * @param queue Not NULL. @param out Where the message goes; free it with mmq_message_free. Not
- * NULL. @return As mmq_peek.
+ * @param queue Not NULL.
+ * @param out Where the message goes; free it with mmq_message_free. Not NULL.
+ * @return As mmq_peek.
  */
 mmq_status mmq_dequeue(struct mmq_queue *queue, struct mmq_message **out);
 
 /**
- * Takes the next message, waiting for one. Does not poll.
+ * Takes the next message, and waits for it. Does not poll.
  *
- * @param queue Not NULL. @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
- * @param out Where the message goes; free it with mmq_message_free. Not NULL. @return As
- * mmq_dequeue, but MMQ_TIMED_OUT where that answers MMQ_EMPTY.
+ * @param queue Not NULL.
+ * @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
+ * @param out Where the message goes; free it with mmq_message_free. Not NULL.
+ * @return As mmq_dequeue, but MMQ_TIMED_OUT where that answers MMQ_EMPTY.
  */
 mmq_status mmq_dequeue_timeout(struct mmq_queue *queue,
                                int64_t timeout_ms,
@@ -607,10 +651,12 @@ mmq_status mmq_dequeue_timeout(struct mmq_queue *queue,
 /**
  * Looks at the next message, which stays in the queue, and copies it.
  *
- * @param queue Not NULL. @param buf Where the bytes go; with a status that tells of an error,
- * MMQ_BUFFER_TOO_SMALL apart, its content says nothing. May be NULL when cap is 0. @param cap Size
- * of buf in bytes. @param len_out Where the length of the message goes, also with
- * MMQ_BUFFER_TOO_SMALL. Not NULL. @param seq_out Where the sequence number goes. May be NULL.
+ * @param queue Not NULL.
+ * @param buf Where the bytes go; with a status that tells of an error, MMQ_BUFFER_TOO_SMALL apart,
+ *   its content says nothing. May be NULL when cap is 0.
+ * @param cap Size of buf in bytes.
+ * @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
+ * @param seq_out Where the sequence number goes. May be NULL.
  * @return As mmq_peek; MMQ_BUFFER_TOO_SMALL (buf is as it was).
  */
 mmq_status mmq_peek_into(struct mmq_queue *queue,
@@ -621,12 +667,14 @@ mmq_status mmq_peek_into(struct mmq_queue *queue,
 
 /**
  * Takes the next message and copies it. A message that does not fit is not taken: its length is
- * written to len_out, and it comes with the next call.
+ * written to len_out, and the message comes with the next call.
  *
- * @param queue Not NULL. @param buf Where the bytes go; with a status that tells of an error,
- * MMQ_BUFFER_TOO_SMALL apart, its content says nothing. May be NULL when cap is 0. @param cap Size
- * of buf in bytes. @param len_out Where the length of the message goes, also with
- * MMQ_BUFFER_TOO_SMALL. Not NULL. @param seq_out Where the sequence number goes. May be NULL.
+ * @param queue Not NULL.
+ * @param buf Where the bytes go; with a status that tells of an error, MMQ_BUFFER_TOO_SMALL apart,
+ *   its content says nothing. May be NULL when cap is 0.
+ * @param cap Size of buf in bytes.
+ * @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
+ * @param seq_out Where the sequence number goes. May be NULL.
  * @return As mmq_dequeue; MMQ_BUFFER_TOO_SMALL (nothing was consumed, buf is as it was).
  */
 mmq_status mmq_dequeue_into(struct mmq_queue *queue,
@@ -636,13 +684,15 @@ mmq_status mmq_dequeue_into(struct mmq_queue *queue,
                             uint64_t *seq_out);
 
 /**
- * Takes several messages: as many as there are, up to a number.
+ * Takes up to max messages, as many as there are, without waiting.
  *
- * @param queue Not NULL. @param out An array of max places, where the messages go; free each with
- * mmq_message_free. May be NULL when max is 0. @param max How many to take at most. @param
- * count_out Where their number goes. Not NULL. @return As mmq_dequeue; MMQ_OK means at least one
- * message, unless max is 0. A gap or an error that is met behind the first message comes with the
- * next call.
+ * @param queue Not NULL.
+ * @param out An array of max places, where the messages go; free each with mmq_message_free. May
+ *   be NULL when max is 0.
+ * @param max How many to take at most.
+ * @param count_out Where their number goes. Not NULL.
+ * @return As mmq_dequeue; MMQ_OK means at least one message, unless max is 0. A gap or an error
+ *   behind the first message comes with the next call.
  */
 mmq_status mmq_dequeue_batch(struct mmq_queue *queue,
                              struct mmq_message **out,
@@ -650,173 +700,190 @@ mmq_status mmq_dequeue_batch(struct mmq_queue *queue,
                              size_t *count_out);
 
 /**
- * Takes the next message without delivering it. Its bytes are not read, nor checked.
+ * Takes the next message without delivering it. Its bytes are neither read nor checked.
  *
- * @param queue Not NULL. @param seq_out Where the sequence number goes. May be NULL. @return As
- * mmq_dequeue.
+ * @param queue Not NULL.
+ * @param seq_out Where the sequence number goes. May be NULL.
+ * @return As mmq_dequeue.
  */
 mmq_status mmq_skip(struct mmq_queue *queue, uint64_t *seq_out);
 
 /**
- * The gap behind the latest MMQ_GAP that a read through this handle answered: to this thread, or,
- * if there was none, to any.
+ * The gap of the latest MMQ_GAP that a read through this handle answered to this thread, or, if
+ * there was none, to any thread.
  *
- * @param queue Not NULL. @param out Where the gap goes. Not NULL. @return MMQ_OK, MMQ_EMPTY when
- * there was none, MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL.
+ * @param out Where the gap goes. Not NULL.
+ * @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_last_gap(struct mmq_queue *queue, struct mmq_gap *out);
 
 /**
  * The directory of a queue, as it was given to mmq_open.
  *
- * @param queue Not NULL. @return Text, valid until mmq_close. NULL when queue is not a live
- * handle.
+ * @param queue Not NULL.
+ * @return Text, valid until mmq_close. NULL when queue is not a live handle.
  */
 const char *mmq_path(const struct mmq_queue *queue);
 
 /**
  * How many messages wait for the queue's own (default) consumer, those in flight included; before
- * it first reads, all that are held.
+ * its first read, how many are held.
  *
- * @param queue Not NULL. @param out Where the number goes. Not NULL. @return MMQ_OK,
- * MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL.
+ * @param out Where the number goes. Not NULL.
+ * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_len(const struct mmq_queue *queue, uint64_t *out);
 
 /**
  * Whether no message waits for the queue's own (default) consumer.
  *
- * @param queue Not NULL. @param out Where the answer goes. Not NULL. @return MMQ_OK,
- * MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL.
+ * @param out Where the answer goes. Not NULL.
+ * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_is_empty(const struct mmq_queue *queue, bool *out);
 
 /**
- * Makes everything durable that was enqueued and taken before the call: when it returns MMQ_OK,
- * that survives a power cut. Threads that flush at the same time share one sync.
+ * Makes durable what was enqueued and taken before the call: once the call has returned MMQ_OK, it
+ * survives a power cut. Threads that flush at the same time share one sync.
  *
- * @param queue Not NULL. @return MMQ_OK; MMQ_IO: then all writing answers MMQ_POISONED until the
- * queue is opened again; MMQ_FULL (on file systems that copy what is overwritten: see "Full disk"
- * at the top), and the next mmq_flush tries again; MMQ_POISONED (mmq_last_error has the reason),
- * MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL.
+ * @return MMQ_OK; MMQ_IO when a sync failed: all writing answers MMQ_POISONED until the queue is
+ *   opened again; MMQ_FULL (on file systems that copy what is overwritten: see "Full disk" at the
+ *   top): the next mmq_flush tries again; MMQ_POISONED (mmq_last_error has the reason),
+ *   MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_flush(struct mmq_queue *queue);
 
 /**
  * The first sequence number not yet known to be durable.
  *
- * @param queue Not NULL. @param out Where the number goes. Not NULL. @return MMQ_OK,
- * MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL.
+ * @param out Where the number goes. Not NULL.
+ * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_durable_seq(const struct mmq_queue *queue, uint64_t *out);
 
 /**
- * Returns once a message is durable, flushing when it is not. Threads that wait at the same time
- * share one sync.
+ * Returns once a message is durable; flushes when it is not yet. Threads that wait at the same
+ * time share one sync.
  *
- * @param queue Not NULL. @param seq The message's sequence number. @return As mmq_flush, but
- * MMQ_OK for what is durable already; MMQ_NOT_FOUND for a number that was not given out yet.
+ * @param queue Not NULL.
+ * @param seq The message's sequence number.
+ * @return As mmq_flush, but MMQ_OK for a message that is durable already; MMQ_NOT_FOUND for a
+ *   number that was not given out yet.
  */
 mmq_status mmq_wait_durable(struct mmq_queue *queue, uint64_t seq);
 
 /**
- * The bytes of a message. They stay where they are, unchanged, until mmq_message_free, whatever
- * else is done to the queue. In a child of a fork they may change at any time: it must not read
- * them.
+ * The bytes of a message. They stay where they are, unchanged, until mmq_message_free, whatever is
+ * done to the queue. A child of a fork must not read them: there they may change at any time.
  *
- * @param message Not NULL. @return The first byte; not to be read when the length is 0. NULL when
- * message is not a live handle.
+ * @param message Not NULL.
+ * @return The first byte; not to be read when the length is 0. NULL when message is not a live
+ *   handle.
  */
 const uint8_t *mmq_message_data(const struct mmq_message *message);
 
 /**
  * The length of a message.
  *
- * @param message Not NULL. @return Bytes. 0 when message is not a live handle.
+ * @param message Not NULL.
+ * @return Bytes. 0 when message is not a live handle.
  */
 size_t mmq_message_len(const struct mmq_message *message);
 
 /**
- * The sequence number of a message: what mmq_enqueue gave it, its identity, never used twice in
- * the life of a queue.
+ * The sequence number of a message: the one that mmq_enqueue gave it. It is the message's
+ * identity, and is never used twice in a queue.
  *
- * @param message Not NULL. @return The number. UINT64_MAX, which no message has, when message is
- * not a live handle.
+ * @param message Not NULL.
+ * @return The number. UINT64_MAX, which no message has, when message is not a live handle.
  */
 uint64_t mmq_message_seq(const struct mmq_message *message);
 
 /**
- * Gives a message back. Allowed from any thread, and after mmq_close. It does not consume:
- * mmq_dequeue has done that, and mmq_peek does not.
+ * Frees a message. Allowed from any thread, and after mmq_close. It does not change what the
+ * consumer has taken.
  *
  * @param message From mmq_peek, mmq_dequeue or the like, or NULL.
  */
 void mmq_message_free(struct mmq_message *message);
 
 /**
- * The consumer of that name. It comes into being when first asked for, at the oldest message still
- * held, and is remembered: space is given back when every consumer that exists has passed it.
+ * Opens the consumer of a name. The first call with a name makes the consumer, at the oldest
+ * message still held; its name and place are stored. The queue gives space back when every
+ * consumer has passed it.
  *
- * @param queue Not NULL. @param name 1 to 255 bytes of UTF-8. Not NULL. @param out Where the
- * handle goes; free it with mmq_consumer_free. Not NULL. @return MMQ_OK, MMQ_INVALID_ARGUMENT,
- * MMQ_FULL or MMQ_IO when there is no room for another consumer, MMQ_FORKED.
+ * @param queue Not NULL.
+ * @param name 1 to 255 bytes of UTF-8. Not NULL.
+ * @param out Where the handle goes; free it with mmq_consumer_free. Not NULL.
+ * @return MMQ_OK, MMQ_INVALID_ARGUMENT, MMQ_FULL or MMQ_IO when there is no room for another
+ *   consumer, MMQ_FORKED.
  */
 mmq_status mmq_consumer_open(struct mmq_queue *queue, const char *name, struct mmq_consumer **out);
 
 /**
- * A new consumer at the place of another one.
+ * Makes a new consumer at the place of another one. Messages that the other one has not
+ * acknowledged come to the new one too.
  *
- * @param consumer Not NULL. @param name Of the new one: 1 to 255 bytes of UTF-8, not taken yet.
- * Not NULL. @param out Where the handle goes; free it with mmq_consumer_free. Not NULL. @return
- * MMQ_OK, MMQ_INVALID_ARGUMENT (also for a name that is taken), MMQ_FULL or MMQ_IO when there is
- * no room for another consumer, MMQ_CLOSED once the queue was closed, MMQ_FORKED.
+ * @param consumer Not NULL.
+ * @param name The new consumer's name: 1 to 255 bytes of UTF-8, not taken yet. Not NULL.
+ * @param out Where the handle goes; free it with mmq_consumer_free. Not NULL.
+ * @return MMQ_OK, MMQ_INVALID_ARGUMENT (also for a name that is taken), MMQ_FULL or MMQ_IO when
+ *   there is no room for another consumer, MMQ_CLOSED once the queue was closed, MMQ_FORKED.
  */
 mmq_status mmq_consumer_fork(const struct mmq_consumer *consumer,
                              const char *name,
                              struct mmq_consumer **out);
 
 /**
- * Gives a handle back. The consumer goes on existing: see mmq_consumer_remove. Allowed after
- * mmq_close.
+ * Frees a handle. The consumer stays: see mmq_consumer_remove. Allowed after mmq_close.
  *
  * @param consumer From mmq_consumer_open or mmq_consumer_fork, or NULL.
  */
 void mmq_consumer_free(struct mmq_consumer *consumer);
 
 /**
- * Forgets a consumer: nothing is kept for it any more. Its handles answer MMQ_NOT_FOUND from now
- * on and are freed as usual.
+ * Removes a consumer: the queue keeps no messages for it any more. Its handles answer
+ * MMQ_NOT_FOUND from now on and are freed as usual.
  *
- * @param queue Not NULL. @param name Its name. Not NULL. @return MMQ_OK, MMQ_NOT_FOUND when there
- * is none of that name, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL.
+ * @param name The consumer's name. Not NULL.
+ * @return MMQ_OK, MMQ_NOT_FOUND when no consumer has that name, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_consumer_remove(struct mmq_queue *queue, const char *name);
 
 /**
  * As mmq_peek, for this consumer.
  *
- * @param consumer Not NULL. @param out Where the message goes; free it with mmq_message_free. Not
- * NULL. @return As mmq_peek; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
- * queue was closed.
+ * @param consumer Not NULL.
+ * @param out Where the message goes; free it with mmq_message_free. Not NULL.
+ * @return As mmq_peek; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was
+ *   closed.
  */
 mmq_status mmq_consumer_peek(struct mmq_consumer *consumer, struct mmq_message **out);
 
 /**
  * As mmq_dequeue, for this consumer.
  *
- * @param consumer Not NULL. @param out Where the message goes; free it with mmq_message_free. Not
- * NULL. @return As mmq_dequeue; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
- * queue was closed.
+ * @param consumer Not NULL.
+ * @param out Where the message goes; free it with mmq_message_free. Not NULL.
+ * @return As mmq_dequeue; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue
+ *   was closed.
  */
 mmq_status mmq_consumer_dequeue(struct mmq_consumer *consumer, struct mmq_message **out);
 
 /**
  * As mmq_dequeue_timeout, for this consumer.
  *
- * @param consumer Not NULL. @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for
- * ever. @param out Where the message goes; free it with mmq_message_free. Not NULL. @return As
- * mmq_dequeue_timeout; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was
- * closed, also to a call that waits.
+ * @param consumer Not NULL.
+ * @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
+ * @param out Where the message goes; free it with mmq_message_free. Not NULL.
+ * @return As mmq_dequeue_timeout; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
+ *   queue was closed, also to a call that waits.
  */
 mmq_status mmq_consumer_dequeue_timeout(struct mmq_consumer *consumer,
                                         int64_t timeout_ms,
@@ -825,9 +892,11 @@ mmq_status mmq_consumer_dequeue_timeout(struct mmq_consumer *consumer,
 /**
  * As mmq_peek_into, for this consumer.
  *
- * @param consumer Not NULL. @param buf Where the bytes go. May be NULL when cap is 0. @param cap
- * Size of buf in bytes. @param len_out Where the length of the message goes, also with
- * MMQ_BUFFER_TOO_SMALL. Not NULL. @param seq_out Where the sequence number goes. May be NULL.
+ * @param consumer Not NULL.
+ * @param buf Where the bytes go. May be NULL when cap is 0.
+ * @param cap Size of buf in bytes.
+ * @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
+ * @param seq_out Where the sequence number goes. May be NULL.
  * @return As mmq_peek_into; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue
  * was closed.
  */
@@ -840,9 +909,11 @@ mmq_status mmq_consumer_peek_into(struct mmq_consumer *consumer,
 /**
  * As mmq_dequeue_into, for this consumer.
  *
- * @param consumer Not NULL. @param buf Where the bytes go. May be NULL when cap is 0. @param cap
- * Size of buf in bytes. @param len_out Where the length of the message goes, also with
- * MMQ_BUFFER_TOO_SMALL. Not NULL. @param seq_out Where the sequence number goes. May be NULL.
+ * @param consumer Not NULL.
+ * @param buf Where the bytes go. May be NULL when cap is 0.
+ * @param cap Size of buf in bytes.
+ * @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
+ * @param seq_out Where the sequence number goes. May be NULL.
  * @return As mmq_dequeue_into; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
  * queue was closed.
  */
@@ -855,26 +926,32 @@ mmq_status mmq_consumer_dequeue_into(struct mmq_consumer *consumer,
 /**
  * As mmq_skip, for this consumer.
  *
- * @param consumer Not NULL. @param seq_out Where the sequence number goes. May be NULL. @return As
- * mmq_skip; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed.
+ * @param consumer Not NULL.
+ * @param seq_out Where the sequence number goes. May be NULL.
+ * @return As mmq_skip; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was
+ *   closed.
  */
 mmq_status mmq_consumer_skip(struct mmq_consumer *consumer, uint64_t *seq_out);
 
 /**
  * As mmq_last_gap, for this consumer's handle.
  *
- * @param consumer Not NULL. @param out Where the gap goes. Not NULL. @return MMQ_OK, MMQ_EMPTY
- * when there was none, MMQ_INVALID_ARGUMENT.
+ * @param consumer Not NULL.
+ * @param out Where the gap goes. Not NULL.
+ * @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_consumer_last_gap(struct mmq_consumer *consumer, struct mmq_gap *out);
 
 /**
  * As mmq_dequeue_batch, for this consumer.
  *
- * @param consumer Not NULL. @param out An array of max places, where the messages go; free each
- * with mmq_message_free. May be NULL when max is 0. @param max How many to take at most. @param
- * count_out Where their number goes. Not NULL. @return As mmq_dequeue_batch; MMQ_NOT_FOUND once
- * the consumer was removed, MMQ_CLOSED once the queue was closed.
+ * @param consumer Not NULL.
+ * @param out An array of max places, where the messages go; free each with mmq_message_free. May
+ *   be NULL when max is 0.
+ * @param max How many to take at most.
+ * @param count_out Where their number goes. Not NULL.
+ * @return As mmq_dequeue_batch; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
+ *   queue was closed.
  */
 mmq_status mmq_consumer_dequeue_batch(struct mmq_consumer *consumer,
                                       struct mmq_message **out,
@@ -884,57 +961,64 @@ mmq_status mmq_consumer_dequeue_batch(struct mmq_consumer *consumer,
 /**
  * The name of a consumer.
  *
- * @param consumer Not NULL. @return UTF-8 text, valid until mmq_consumer_free. NULL when consumer
- * is not a live handle.
+ * @param consumer Not NULL.
+ * @return UTF-8 text, valid until mmq_consumer_free. NULL when consumer is not a live handle.
  */
 const char *mmq_consumer_name(const struct mmq_consumer *consumer);
 
 /**
- * The names of all consumers that exist, in the order of their bytes. The queue's own (default)
- * consumer has none. (A name with a zero byte in it, which only a Rust program can have given, is
- * left out.)
+ * The names of all consumers, in the order of their bytes. The queue's own (default) consumer has
+ * no name. (A name with a zero byte in it is left out; only a Rust program can have given it.)
  *
- * @param queue Not NULL. @param buf Where the names go, one behind the other, each ended by a zero
- * byte. May be NULL when cap is 0. @param cap Size of buf in bytes. @param len_out Where the
- * length of all names together goes, in bytes with the zero bytes, also with MMQ_BUFFER_TOO_SMALL.
- * Not NULL. @return MMQ_OK, MMQ_BUFFER_TOO_SMALL (buf is as it was), MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL.
+ * @param buf Where the names go, one behind the other, each ended by a zero byte. May be NULL when
+ *   cap is 0.
+ * @param cap Size of buf in bytes.
+ * @param len_out Where the length of all names together goes, in bytes and with the zero bytes,
+ *   also with MMQ_BUFFER_TOO_SMALL. Not NULL.
+ * @return MMQ_OK, MMQ_BUFFER_TOO_SMALL (buf is as it was), MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_consumers(const struct mmq_queue *queue, char *buf, size_t cap, size_t *len_out);
 
 /**
  * How many messages wait for this consumer, those in flight included.
  *
- * @param consumer Not NULL. @param out Where the number goes. Not NULL. @return MMQ_OK,
- * MMQ_INVALID_ARGUMENT.
+ * @param consumer Not NULL.
+ * @param out Where the number goes. Not NULL.
+ * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_consumer_len(const struct mmq_consumer *consumer, uint64_t *out);
 
 /**
  * Whether no message waits for this consumer, and none is in flight.
  *
- * @param consumer Not NULL. @param out Where the answer goes. Not NULL. @return MMQ_OK,
- * MMQ_INVALID_ARGUMENT.
+ * @param consumer Not NULL.
+ * @param out Where the answer goes. Not NULL.
+ * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_consumer_is_empty(const struct mmq_consumer *consumer, bool *out);
 
 /**
- * Moves a consumer to a message, back or forward. The number after the last one is the end of the
- * queue; a number within a gap leads to the gap. What was received before is called off: to
- * acknowledge it or to give it back changes nothing any more.
+ * Moves a consumer to a message, back or forward. The number after the last one leads to the end
+ * of the queue, a number within a gap to that gap. Deliveries received before are called off: to
+ * acknowledge them or to give them back changes nothing any more.
  *
- * @param consumer Not NULL. @param seq The message's sequence number. @return MMQ_OK,
- * MMQ_NOT_FOUND when the queue does not hold that message (any more; the place stays) or the
- * consumer was removed, MMQ_IO (the place stays, but what was acknowledged beyond it may come
- * again after the next opening), MMQ_CLOSED once the queue was closed, MMQ_FORKED,
- * MMQ_INVALID_ARGUMENT.
+ * @param consumer Not NULL.
+ * @param seq The message's sequence number.
+ * @return MMQ_OK, MMQ_NOT_FOUND when the queue does not hold that message, or not any more, or the
+ *   consumer was removed, MMQ_IO (messages acknowledged behind the place may come again after the
+ *   next opening), MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT. The
+ *   place stays unless MMQ_OK is returned.
  */
 mmq_status mmq_consumer_seek(struct mmq_consumer *consumer, uint64_t seq);
 
 /**
  * Begins to look at the messages that wait for the queue's own (default) consumer, from the next
- * one on. Nothing is consumed, and nothing is held back: what is taken meanwhile is passed over.
+ * one on. The iterator consumes nothing and keeps nothing in the queue: it passes over messages
+ * that are taken meanwhile.
  *
- * @param queue Not NULL. @param out Where the iterator goes; free it with mmq_iter_free. Not NULL.
+ * @param queue Not NULL.
+ * @param out Where the iterator goes; free it with mmq_iter_free. Not NULL.
  * @return MMQ_OK, MMQ_FULL or MMQ_IO when there is no room for the queue's own consumer,
  * MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
@@ -943,26 +1027,29 @@ mmq_status mmq_iter_open(struct mmq_queue *queue, struct mmq_iter **out);
 /**
  * As mmq_iter_open, for this consumer.
  *
- * @param consumer Not NULL. @param out Where the iterator goes; free it with mmq_iter_free. Not
- * NULL. @return MMQ_OK, MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * @param consumer Not NULL.
+ * @param out Where the iterator goes; free it with mmq_iter_free. Not NULL.
+ * @return MMQ_OK, MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_consumer_iter_open(struct mmq_consumer *consumer, struct mmq_iter **out);
 
 /**
- * Hands out the next message for work that may fail. The consumer's stored place does not pass it
- * before it is acknowledged by mmq_delivery_ack; mmq_delivery_nack, freeing it, or the death of
- * the process gives it back. Messages given back come first. Several threads may receive at the
- * same time: each message is in one hand at a time.
+ * Hands out the next message for work that may fail. mmq_delivery_ack acknowledges it; the
+ * consumer's stored place does not pass it before. mmq_delivery_nack, mmq_delivery_free or the
+ * death of the process give it back. Messages given back come first. Several threads may receive
+ * at the same time: only one of them has a message at a time.
  *
- * @param queue Not NULL. @param out Where the delivery goes; end it with mmq_delivery_ack, _nack
- * or _free. Not NULL. @return As mmq_peek; MMQ_EMPTY also when as many as allowed are in flight.
+ * @param queue Not NULL.
+ * @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+ * @return As mmq_peek; MMQ_EMPTY also when as many messages as allowed are in flight.
  */
 mmq_status mmq_receive(struct mmq_queue *queue, struct mmq_delivery **out);
 
 /**
- * As mmq_receive, waiting for a message. Does not poll.
+ * As mmq_receive, but waits for a message. Does not poll.
  *
- * @param queue Not NULL. @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
+ * @param queue Not NULL.
+ * @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
  * @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
  * @return As mmq_receive, but MMQ_TIMED_OUT where that answers MMQ_EMPTY.
  */
@@ -971,11 +1058,13 @@ mmq_status mmq_receive_timeout(struct mmq_queue *queue,
                                struct mmq_delivery **out);
 
 /**
- * How many messages may be in flight (received, neither acknowledged nor given back) at a time.
- * Not stored: every opening begins without a limit.
+ * Sets how many messages may be in flight (received, neither acknowledged nor given back) at a
+ * time. The limit is not stored: every opening begins without one.
  *
- * @param queue Not NULL. @param messages At least 1, or 0 for no limit. @return MMQ_OK, MMQ_FULL
- * or MMQ_IO when there is no room for the queue's own consumer, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL.
+ * @param messages At least 1, or 0 for no limit.
+ * @return MMQ_OK, MMQ_FULL or MMQ_IO when there is no room for the queue's own consumer,
+ *   MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_set_max_in_flight(struct mmq_queue *queue, uint32_t messages);
 
@@ -983,39 +1072,43 @@ mmq_status mmq_set_max_in_flight(struct mmq_queue *queue, uint32_t messages);
  * How many messages of the queue's own (default) consumer are in flight: received, neither
  * acknowledged nor given back.
  *
- * @param queue Not NULL. @param out Where the number goes. Not NULL. @return MMQ_OK,
- * MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL.
+ * @param out Where the number goes. Not NULL.
+ * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_in_flight(const struct mmq_queue *queue, uint64_t *out);
 
 /**
- * A descriptor that is readable while a message, or the news of a gap, waits for the queue's own
- * (default) consumer, and once the queue is closed: for poll, epoll or kqueue. Do not read from
- * it, write to it or close it. Read the queue until MMQ_EMPTY before waiting on it again.
+ * A descriptor for poll, epoll or kqueue. It is readable while a message or an untold gap waits
+ * for the queue's own (default) consumer, and once the queue is closed. Do not read from it, write
+ * to it or close it. Read the queue until MMQ_EMPTY before waiting on it again.
  *
- * @param queue Not NULL. @param out Where the descriptor goes. It is the library's, and valid
- * until the queue is closed. Not NULL. @return MMQ_OK, MMQ_IO when the system has no descriptor
- * left, MMQ_FULL or MMQ_IO when there is no room for the queue's own consumer, MMQ_FORKED,
- * MMQ_INVALID_ARGUMENT.
+ * @param queue Not NULL.
+ * @param out Where the descriptor goes. It is the library's, and valid until the queue is closed.
+ *   Not NULL.
+ * @return MMQ_OK, MMQ_IO when the system has no descriptor left, MMQ_FULL or MMQ_IO when there is
+ *   no room for the queue's own consumer, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_ready_fd(struct mmq_queue *queue, int *out);
 
 /**
  * As mmq_receive, for this consumer.
  *
- * @param consumer Not NULL. @param out Where the delivery goes; end it with mmq_delivery_ack,
- * _nack or _free. Not NULL. @return As mmq_receive; MMQ_NOT_FOUND once the consumer was removed,
- * MMQ_CLOSED once the queue was closed.
+ * @param consumer Not NULL.
+ * @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+ * @return As mmq_receive; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue
+ *   was closed.
  */
 mmq_status mmq_consumer_receive(struct mmq_consumer *consumer, struct mmq_delivery **out);
 
 /**
  * As mmq_receive_timeout, for this consumer.
  *
- * @param consumer Not NULL. @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for
- * ever. @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not
- * NULL. @return As mmq_receive_timeout; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED
- * once the queue was closed.
+ * @param consumer Not NULL.
+ * @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
+ * @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+ * @return As mmq_receive_timeout; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
+ *   queue was closed.
  */
 mmq_status mmq_consumer_receive_timeout(struct mmq_consumer *consumer,
                                         int64_t timeout_ms,
@@ -1024,46 +1117,51 @@ mmq_status mmq_consumer_receive_timeout(struct mmq_consumer *consumer,
 /**
  * As mmq_set_max_in_flight, for this consumer.
  *
- * @param consumer Not NULL. @param messages At least 1, or 0 for no limit. @return MMQ_OK,
- * MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed, MMQ_FORKED,
- * MMQ_INVALID_ARGUMENT.
+ * @param consumer Not NULL.
+ * @param messages At least 1, or 0 for no limit.
+ * @return MMQ_OK, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was
+ *   closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_consumer_set_max_in_flight(struct mmq_consumer *consumer, uint32_t messages);
 
 /**
  * As mmq_ready_fd, for this consumer.
  *
- * @param consumer Not NULL. @param out Where the descriptor goes. It is the library's, and valid
- * until the queue is closed. Not NULL. @return MMQ_OK, MMQ_IO when the system has no descriptor
- * left, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed,
- * MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * @param consumer Not NULL.
+ * @param out Where the descriptor goes. It is the library's, and valid until the queue is closed.
+ *   Not NULL.
+ * @return MMQ_OK, MMQ_IO when the system has no descriptor left, MMQ_NOT_FOUND once the consumer
+ *   was removed, MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_consumer_ready_fd(struct mmq_consumer *consumer, int *out);
 
 /**
  * How many messages are in flight: received, neither acknowledged nor given back.
  *
- * @param consumer Not NULL. @param out Where the number goes. Not NULL. @return MMQ_OK,
- * MMQ_INVALID_ARGUMENT.
+ * @param consumer Not NULL.
+ * @param out Where the number goes. Not NULL.
+ * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_consumer_in_flight(const struct mmq_consumer *consumer, uint64_t *out);
 
 /**
- * The next message ahead. At the end it answers MMQ_EMPTY, and goes on when it is asked again
- * after new messages came. After an error (16 and above) it is at its end for good.
+ * The next message ahead. At the end it answers MMQ_EMPTY, and goes on when asked again after new
+ * messages came. After an error (16 and above) the iterator has ended for good.
  *
- * @param iter Not NULL. @param out Where the message goes; free it with mmq_message_free. Not
- * NULL. @return MMQ_OK, MMQ_EMPTY, MMQ_GAP (not counted in the figures: the consumer is told when
- * it comes there), MMQ_IO, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue
- * was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * @param iter Not NULL.
+ * @param out Where the message goes; free it with mmq_message_free. Not NULL.
+ * @return MMQ_OK, MMQ_EMPTY, MMQ_GAP (not counted in the figures: the consumer is told of the gap
+ *   when it comes there), MMQ_IO, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
+ *   queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_iter_next(struct mmq_iter *iter, struct mmq_message **out);
 
 /**
  * As mmq_last_gap, for this iterator.
  *
- * @param iter Not NULL. @param out Where the gap goes. Not NULL. @return MMQ_OK, MMQ_EMPTY when
- * there was none, MMQ_INVALID_ARGUMENT.
+ * @param iter Not NULL.
+ * @param out Where the gap goes. Not NULL.
+ * @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_iter_last_gap(struct mmq_iter *iter, struct mmq_gap *out);
 
@@ -1077,68 +1175,77 @@ void mmq_iter_free(struct mmq_iter *iter);
 /**
  * The bytes of a delivery. They stay where they are until it is acknowledged, given back or freed.
  *
- * @param delivery Not NULL. @return The first byte; not to be read when the length is 0. NULL when
- * delivery is not a live handle.
+ * @param delivery Not NULL.
+ * @return The first byte; not to be read when the length is 0. NULL when delivery is not a live
+ *   handle.
  */
 const uint8_t *mmq_delivery_data(const struct mmq_delivery *delivery);
 
 /**
  * The length of a delivery.
  *
- * @param delivery Not NULL. @return Bytes. 0 when delivery is not a live handle.
+ * @param delivery Not NULL.
+ * @return Bytes. 0 when delivery is not a live handle.
  */
 size_t mmq_delivery_len(const struct mmq_delivery *delivery);
 
 /**
  * The sequence number of a delivery.
  *
- * @param delivery Not NULL. @return The number. UINT64_MAX, which no message has, when delivery is
- * not a live handle.
+ * @param delivery Not NULL.
+ * @return The number. UINT64_MAX, which no message has, when delivery is not a live handle.
  */
 uint64_t mmq_delivery_seq(const struct mmq_delivery *delivery);
 
 /**
  * How often the message was handed out since the queue was opened, this time included.
  *
- * @param delivery Not NULL. @return 1 the first time. 0 when delivery is not a live handle.
+ * @param delivery Not NULL.
+ * @return 1 the first time. 0 when delivery is not a live handle.
  */
 uint32_t mmq_delivery_attempts(const struct mmq_delivery *delivery);
 
 /**
- * The work is done: the message does not come again to this consumer. Frees the delivery, whatever
- * is returned. Deliveries may be acknowledged in any order and from any thread. That survives the
- * death of the process, and, once flushed, a power cut. Of numbers acknowledged before an older
- * message is, at least 22 ranges (114 close together) are remembered for each consumer, the lowest
- * first; those in ranges beyond come again after a crash, also when they were flushed, and so do
- * all of them of a consumer for which the index file has no row (twelve consumers have one) and
- * cannot grow.
+ * Acknowledges the message: the work is done, and the message does not come again to this
+ * consumer. Frees the delivery, whatever is returned. Deliveries may be acknowledged in any order
+ * and from any thread. The acknowledgement survives the death of the process and, once flushed, a
+ * power cut.
  *
- * @param delivery Not NULL. @return MMQ_OK; MMQ_CLOSED when the queue was closed (the message
- * comes again after the next opening), MMQ_NOT_FOUND when the consumer was removed, MMQ_FORKED;
- * MMQ_IO from a flush that the options ask for (it is acknowledged all the same);
- * MMQ_INVALID_ARGUMENT.
+ * Where an older message is still unacknowledged, the acknowledged numbers behind it are stored as
+ * ranges: for each consumer the lowest 22 at least (114 where they lie close together). Messages
+ * in further ranges come again after a crash, also when they were flushed. So do all messages
+ * acknowledged ahead of an older one by a consumer for which the index file has no row of ranges
+ * (twelve consumers have one) and cannot grow.
+ *
+ * @param delivery Not NULL.
+ * @return MMQ_OK; MMQ_CLOSED when the queue was closed (the message comes again after the next
+ *   opening), MMQ_NOT_FOUND when the consumer was removed, MMQ_FORKED; MMQ_IO from a flush that
+ *   the options ask for (the message is acknowledged all the same); MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_delivery_ack(struct mmq_delivery *delivery);
 
 /**
- * The work was not done: the message goes back to the front of the line. Frees the delivery.
+ * Gives the message back: the work was not done, and the message goes to the front of the line.
+ * Frees the delivery.
  *
- * @param delivery Not NULL. @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ * @param delivery Not NULL.
+ * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_delivery_nack(struct mmq_delivery *delivery);
 
 /**
- * As mmq_delivery_nack, but NULL is fine: what cleans up after an error can always call it.
- * Allowed after mmq_close.
+ * As mmq_delivery_nack, but takes NULL too, so that clean-up code can always call it. Allowed
+ * after mmq_close.
  *
  * @param delivery From mmq_receive or the like, or NULL.
  */
 void mmq_delivery_free(struct mmq_delivery *delivery);
 
 /**
- * The figures, as they are now.
+ * Reads the figures of a queue.
  *
- * @param queue Not NULL. @param out Where they go; out->struct_size was set before. Not NULL.
+ * @param queue Not NULL.
+ * @param out Where they go; set out->struct_size before. Not NULL.
  * @return MMQ_OK; MMQ_INVALID_ARGUMENT, also when struct_size was not set.
  */
 mmq_status mmq_read_stats(const struct mmq_queue *queue, struct mmq_stats *out);

@@ -1,4 +1,4 @@
-//! Consumers with a name and a place of their own.
+//! Named consumers.
 
 use std::ffi::{CString, c_char, c_void};
 
@@ -15,8 +15,9 @@ use super::status::mmq_status;
 use crate::consume::standing::Read;
 use crate::consumer::Consumer;
 
-/// A consumer: a named, remembered place in a queue. Handles of the same consumer share its place:
-/// each message goes to exactly one of them. Consumers of different names each see every message.
+/// A consumer: a named place in a queue, which is stored. Handles of the same consumer share its
+/// place: each message goes to exactly one of them. Consumers of different names each see every
+/// message.
 pub struct mmq_consumer {
     _opaque: (),
 }
@@ -42,13 +43,14 @@ unsafe fn name<'a>(name: *const c_char) -> Answer<&'a str> {
 }
 
 fn give_consumer(consumer: Consumer) -> *mut mmq_consumer {
-    // It came from C, so no zero byte is in it.
+    // The name came from C, so no zero byte is in it.
     let name = CString::new(consumer.name()).unwrap_or_default();
     give(ReaderBody::new(consumer, name))
 }
 
-/// The consumer of that name. It comes into being when first asked for, at the oldest message still
-/// held, and is remembered: space is given back when every consumer that exists has passed it.
+/// Opens the consumer of a name. The first call with a name makes the consumer, at the oldest
+/// message still held; its name and place are stored. The queue gives space back when every
+/// consumer has passed it.
 ///
 /// @param queue Not NULL.
 /// @param name 1 to 255 bytes of UTF-8. Not NULL.
@@ -70,10 +72,11 @@ pub unsafe extern "C" fn mmq_consumer_open(
     })
 }
 
-/// A new consumer at the place of another one.
+/// Makes a new consumer at the place of another one. Messages that the other one has not
+/// acknowledged come to the new one too.
 ///
 /// @param consumer Not NULL.
-/// @param name Of the new one: 1 to 255 bytes of UTF-8, not taken yet. Not NULL.
+/// @param name The new consumer's name: 1 to 255 bytes of UTF-8, not taken yet. Not NULL.
 /// @param out Where the handle goes; free it with mmq_consumer_free. Not NULL.
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT (also for a name that is taken), MMQ_FULL or MMQ_IO when
 ///   there is no room for another consumer, MMQ_CLOSED once the queue was closed, MMQ_FORKED.
@@ -92,8 +95,7 @@ pub unsafe extern "C" fn mmq_consumer_fork(
     })
 }
 
-/// Gives a handle back. The consumer goes on existing: see mmq_consumer_remove. Allowed after
-/// mmq_close.
+/// Frees a handle. The consumer stays: see mmq_consumer_remove. Allowed after mmq_close.
 ///
 /// @param consumer From mmq_consumer_open or mmq_consumer_fork, or NULL.
 #[unsafe(no_mangle)]
@@ -102,12 +104,12 @@ pub unsafe extern "C" fn mmq_consumer_free(consumer: *mut mmq_consumer) {
     guard(|| unsafe { free(consumer) });
 }
 
-/// Forgets a consumer: nothing is kept for it any more. Its handles answer MMQ_NOT_FOUND from now
-/// on and are freed as usual.
+/// Removes a consumer: the queue keeps no messages for it any more. Its handles answer
+/// MMQ_NOT_FOUND from now on and are freed as usual.
 ///
 /// @param queue Not NULL.
-/// @param name Its name. Not NULL.
-/// @return MMQ_OK, MMQ_NOT_FOUND when there is none of that name, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+/// @param name The consumer's name. Not NULL.
+/// @return MMQ_OK, MMQ_NOT_FOUND when no consumer has that name, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_remove(
     queue: *mut mmq_queue,
@@ -271,16 +273,15 @@ pub unsafe extern "C" fn mmq_consumer_name(consumer: *const mmq_consumer) -> *co
     })
 }
 
-/// The names of all consumers that exist, in the order of their bytes. The queue's own (default)
-/// consumer has none. (A name with a zero byte in it, which only a Rust program can have given, is
-/// left out.)
+/// The names of all consumers, in the order of their bytes. The queue's own (default) consumer has
+/// no name. (A name with a zero byte in it is left out; only a Rust program can have given it.)
 ///
 /// @param queue Not NULL.
 /// @param buf Where the names go, one behind the other, each ended by a zero byte. May be NULL when
 ///   cap is 0.
 /// @param cap Size of buf in bytes.
-/// @param len_out Where the length of all names together goes, in bytes with the zero bytes, also
-///   with MMQ_BUFFER_TOO_SMALL. Not NULL.
+/// @param len_out Where the length of all names together goes, in bytes and with the zero bytes,
+///   also with MMQ_BUFFER_TOO_SMALL. Not NULL.
 /// @return MMQ_OK, MMQ_BUFFER_TOO_SMALL (buf is as it was), MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumers(
@@ -342,16 +343,16 @@ pub unsafe extern "C" fn mmq_consumer_is_empty(
     })
 }
 
-/// Moves a consumer to a message, back or forward. The number after the last one is the end of the
-/// queue; a number within a gap leads to the gap. What was received before is called off: to
-/// acknowledge it or to give it back changes nothing any more.
+/// Moves a consumer to a message, back or forward. The number after the last one leads to the end
+/// of the queue, a number within a gap to that gap. Deliveries received before are called off: to
+/// acknowledge them or to give them back changes nothing any more.
 ///
 /// @param consumer Not NULL.
 /// @param seq The message's sequence number.
-/// @return MMQ_OK, MMQ_NOT_FOUND when the queue does not hold that message (any more; the place
-///   stays) or the consumer was removed, MMQ_IO (the place stays, but what was acknowledged beyond
-///   it may come again after the next opening), MMQ_CLOSED once the queue was closed, MMQ_FORKED,
-///   MMQ_INVALID_ARGUMENT.
+/// @return MMQ_OK, MMQ_NOT_FOUND when the queue does not hold that message, or not any more, or the
+///   consumer was removed, MMQ_IO (messages acknowledged behind the place may come again after the
+///   next opening), MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT. The
+///   place stays unless MMQ_OK is returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_consumer_seek(consumer: *mut mmq_consumer, seq: u64) -> mmq_status {
     guard(|| {

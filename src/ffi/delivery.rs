@@ -1,4 +1,4 @@
-//! Messages handed out for work that may fail.
+//! Deliveries: messages handed out for work that may fail.
 
 use parking_lot::Mutex;
 
@@ -7,20 +7,20 @@ use super::handle::{Handle, Retired, body, free, give, take};
 use super::status::mmq_status;
 use crate::delivery::Delivery;
 
-/// A message that was handed out and waits to be acknowledged.
+/// A message that was handed out and not yet acknowledged.
 pub struct mmq_delivery {
     _opaque: (),
 }
 
-/// As for a message: the bytes do not move while the delivery lives.
+/// As [`MessageBody`](super::message::MessageBody): the bytes do not move while the delivery lives.
 pub(super) struct DeliveryBody {
     delivery: Delivery,
     data: *const u8,
     len: usize,
 }
 
-// SAFETY: the pointer leads into the delivery itself, which may go to another thread, and is only
-// read through.
+// SAFETY: the pointer leads to the delivery's own bytes and is only read through; the delivery may
+// go to another thread.
 unsafe impl Send for DeliveryBody {}
 
 impl Handle for mmq_delivery {
@@ -82,18 +82,21 @@ pub unsafe extern "C" fn mmq_delivery_attempts(delivery: *const mmq_delivery) ->
     guard_or(0, || unsafe { body(delivery) }.map_or(0, |body| body.delivery.attempts()))
 }
 
-/// The work is done: the message does not come again to this consumer. Frees the delivery, whatever
-/// is returned. Deliveries may be acknowledged in any order and from any thread. That survives the
-/// death of the process, and, once flushed, a power cut. Of numbers acknowledged before an older
-/// message is, at least 22 ranges (114 close together) are remembered for each consumer, the lowest
-/// first; those in ranges beyond come again after a crash, also when they were flushed, and so do
-/// all of them of a consumer for which the index file has no row (twelve consumers have one) and
-/// cannot grow.
+/// Acknowledges the message: the work is done, and the message does not come again to this
+/// consumer. Frees the delivery, whatever is returned. Deliveries may be acknowledged in any order
+/// and from any thread. The acknowledgement survives the death of the process and, once flushed, a
+/// power cut.
+///
+/// Where an older message is still unacknowledged, the acknowledged numbers behind it are stored as
+/// ranges: for each consumer the lowest 22 at least (114 where they lie close together). Messages
+/// in further ranges come again after a crash, also when they were flushed. So do all messages
+/// acknowledged ahead of an older one by a consumer for which the index file has no row of ranges
+/// (twelve consumers have one) and cannot grow.
 ///
 /// @param delivery Not NULL.
 /// @return MMQ_OK; MMQ_CLOSED when the queue was closed (the message comes again after the next
 ///   opening), MMQ_NOT_FOUND when the consumer was removed, MMQ_FORKED; MMQ_IO from a flush that
-///   the options ask for (it is acknowledged all the same); MMQ_INVALID_ARGUMENT.
+///   the options ask for (the message is acknowledged all the same); MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_ack(delivery: *mut mmq_delivery) -> mmq_status {
     guard(|| {
@@ -103,7 +106,8 @@ pub unsafe extern "C" fn mmq_delivery_ack(delivery: *mut mmq_delivery) -> mmq_st
     })
 }
 
-/// The work was not done: the message goes back to the front of the line. Frees the delivery.
+/// Gives the message back: the work was not done, and the message goes to the front of the line.
+/// Frees the delivery.
 ///
 /// @param delivery Not NULL.
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
@@ -116,8 +120,8 @@ pub unsafe extern "C" fn mmq_delivery_nack(delivery: *mut mmq_delivery) -> mmq_s
     })
 }
 
-/// As mmq_delivery_nack, but NULL is fine: what cleans up after an error can always call it.
-/// Allowed after mmq_close.
+/// As mmq_delivery_nack, but takes NULL too, so that clean-up code can always call it. Allowed
+/// after mmq_close.
 ///
 /// @param delivery From mmq_receive or the like, or NULL.
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Gaps: what C is told of them, and which was the latest.
+//! Gaps as C sees them, and the latest gap told through each handle.
 
 use std::borrow::Borrow;
 use std::cell::Cell;
@@ -35,9 +35,9 @@ pub enum mmq_gap_cause {
     MMQ_GAP_DROPPED = 3,
     /// They were older than the maximum age.
     MMQ_GAP_EXPIRED = 4,
-    /// No message is known to have had them: numbers that were reserved ahead of their use when the
-    /// machine lost power. They stay unused, so that no number is given out twice. (A message that
-    /// was enqueued right before the cut may have had one.)
+    /// The numbers were only reserved when the machine lost power; no message is known to have had
+    /// them. They stay unused, so that no number is given out twice. (A message enqueued right
+    /// before the cut may have had one.)
     MMQ_GAP_RESERVED = 6,
 }
 
@@ -54,10 +54,9 @@ impl From<Gap> for mmq_gap {
     }
 }
 
-/// Gaps told through one handle. A thread that asks is told of its own latest one, or else of any
-/// thread's latest.
+/// The gaps told through one handle: each thread's latest, and the latest of all threads.
 pub(super) struct Gaps {
-    /// Never used twice: a new handle may lie where an old one did.
+    /// Identifies the handle. Never used twice, unlike the address of a handle.
     number: u64,
     latest: Mutex<Option<Gap>>,
 }
@@ -72,7 +71,7 @@ impl Gaps {
         Gaps { number: NEXT.fetch_add(1, Ordering::Relaxed), latest: Mutex::new(None) }
     }
 
-    /// What a read through the handle came to; a gap, if that is what it met, is remembered.
+    /// Passes on the result of a read through the handle, and remembers the gap if it is one.
     #[inline]
     pub(super) fn note<T, E: Borrow<Error> + Into<Failed>>(&self, read: Result<T, E>) -> Answer<T> {
         read.map_err(|error| self.failed(error))
@@ -88,7 +87,7 @@ impl Gaps {
         error.into()
     }
 
-    /// Tells the latest, if there was one.
+    /// Writes the latest gap to `out`, or answers `MMQ_EMPTY` when there was none.
     pub(super) fn write(&self, out: &mut MaybeUninit<mmq_gap>) -> mmq_status {
         match self.latest() {
             Some(gap) => {

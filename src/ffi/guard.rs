@@ -6,12 +6,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::status::{mmq_status, remember};
 use crate::error::{Error, InFull};
 
-/// A failure that was told: by the time there is one, its text is this thread's last error. One
-/// word long, so that a call that succeeds moves no room for an [`Error`] about.
+/// A failure whose text is this thread's last error already. One word long, so that a call that
+/// succeeds moves no space for an [`Error`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Failed(mmq_status);
 
-/// What the bodies of exported functions come to.
+/// What the body of an exported function returns.
 pub(super) type Answer<T = mmq_status> = Result<T, Failed>;
 
 impl From<Error> for Failed {
@@ -21,7 +21,7 @@ impl From<Error> for Failed {
         let text = InFull::of(&error);
         remember(&text);
         if matches!(error, Error::Internal { .. }) {
-            // As a panic does. Where standard error takes nothing, the text is still the last
+            // A panic prints a line too. When standard error is closed, the text is still the last
             // error.
             let _ = writeln!(std::io::stderr(), "{text}");
         }
@@ -37,14 +37,14 @@ impl From<Box<Error>> for Failed {
     }
 }
 
-/// Runs the body of an exported function: an error becomes its status and this thread's text, a
-/// panic `MMQ_PANIC`.
+/// Runs the body of an exported function. An error becomes its status, a panic `MMQ_PANIC`; the
+/// text of both becomes this thread's last error.
 #[inline]
 pub(super) fn guard(body: impl FnOnce() -> Answer) -> mmq_status {
     guard_or(mmq_status::MMQ_PANIC, || body().unwrap_or_else(|Failed(status)| status))
 }
 
-/// As [`guard`], for functions that answer something else than a status.
+/// As [`guard`], for functions that do not return a status: a panic becomes `otherwise`.
 #[inline]
 pub(super) fn guard_or<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     let body = || {
@@ -67,12 +67,12 @@ fn caught(payload: Box<dyn std::any::Any + Send>) {
     let text =
         text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text");
     remember(&format_args!("a bug in mmq: {text}"));
-    // A payload may panic once more when it is dropped.
+    // Dropping a payload may panic.
     std::mem::forget(payload);
 }
 
-/// A library built with `--cfg mmq_test_panic` panics in every call while the variable is set, so
-/// that a C program can see what becomes of it.
+/// For a test in C: a library built with `--cfg mmq_test_panic` panics in every call while the
+/// environment variable is set.
 #[inline]
 fn panic_when_tested() {
     #[cfg(mmq_test_panic)]

@@ -1,4 +1,4 @@
-//! Handles: what C holds, and how it is told from what is no handle any more.
+//! Handles: what C holds, and how a live handle is told from a closed one.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -7,33 +7,35 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::guard::{Answer, Failed, invalid};
 use super::status::mmq_status;
 
-/// The memory behind every handle. The magic word comes first, whatever the kind, so that a handle
-/// of another kind is told.
+/// The memory behind a handle. The magic word comes first in every kind of handle, so that a handle
+/// of another kind is recognised.
 #[repr(C)]
 pub(super) struct Shell<B> {
     magic: AtomicU64,
     body: UnsafeCell<MaybeUninit<B>>,
 }
 
-/// No live handle has it.
+/// The magic word of a handle that was closed or freed.
 const RETIRED: u64 = 0x6d6d_7120_676f_6e65;
 
-/// Retired shells kept at most.
+/// How many retired shells a list keeps at most.
 const MOST: usize = 64;
-/// So many are not used again: their words must stay what they are for a while.
+/// How many of them, the youngest, are not used again yet: their magic words still say that the
+/// handle is closed.
 const LEAST: usize = 32;
 
-/// Shells of retired handles in a ring, oldest first. They are used again rather than freed, the
-/// oldest first, so that the word of a handle that was closed not long ago can still be read and
-/// refused, and a new handle costs no allocation.
+/// The shells of closed handles of one kind, in a ring. New handles use them again, the oldest
+/// first: a new handle costs no allocation, and the magic word of a recently closed handle can
+/// still be read and refused.
 pub(super) struct Retired<B> {
     ring: [*mut Shell<B>; MOST],
-    /// Where the next goes, and where the oldest is; both only grow.
+    /// How many shells have come so far. The next one goes to `head % MOST`.
     head: usize,
+    /// How many shells have gone so far. The oldest one is at `tail % MOST`.
     tail: usize,
 }
 
-// SAFETY: a retired shell is owned by the list that holds it, and by nobody else; its body is gone.
+// SAFETY: a retired shell is owned by the list alone, and its body is gone.
 unsafe impl<B> Send for Retired<B> {}
 
 impl<B> Retired<B> {
@@ -41,7 +43,7 @@ impl<B> Retired<B> {
         Retired { ring: [std::ptr::null_mut(); MOST], head: 0, tail: 0 }
     }
 
-    /// Keeps `shell`; returns the one that has been here longest when there are enough.
+    /// Keeps `shell`; returns the oldest shell when the ring is full.
     #[inline]
     fn push(&mut self, shell: *mut Shell<B>) -> Option<*mut Shell<B>> {
         let surplus = if self.head - self.tail == MOST { self.oldest() } else { None };
@@ -50,7 +52,7 @@ impl<B> Retired<B> {
         surplus
     }
 
-    /// A shell that has been here so long that it may be used again.
+    /// Takes the oldest shell, if more than `LEAST` are kept.
     #[inline]
     fn again(&mut self) -> Option<*mut Shell<B>> {
         if self.head - self.tail > LEAST { self.oldest() } else { None }
@@ -70,29 +72,29 @@ impl<B> Retired<B> {
 impl<B> Drop for Retired<B> {
     fn drop(&mut self) {
         while let Some(shell) = self.oldest() {
-            // SAFETY: it came from `Box::into_raw` and this list owned it.
+            // SAFETY: the shell came from `Box::into_raw`, and the list owned it.
             drop(unsafe { Box::from_raw(shell) });
         }
     }
 }
 
-/// A kind of handle: what C knows as `struct mmq_...`, which has no content there.
+/// A kind of handle: one of the opaque `struct mmq_...` of C.
 pub(super) trait Handle: Sized {
     type Body;
     const MAGIC: u64;
-    /// Two threads that retire the same handle at the same time are told apart. It costs an atomic
-    /// exchange.
+    /// Whether retiring exchanges the magic word atomically: of two threads that retire the same
+    /// handle at the same time, only one succeeds then.
     const EXCHANGED: bool = true;
-    /// What it is called in error texts.
+    /// The kind's name in error texts.
     const NAME: &'static str;
 
-    /// Runs `with` on the retired shells of this kind; `None` when there are none any more (the
-    /// thread ends).
+    /// Runs `with` on the retired shells of this kind; `None` when the list is gone, because the
+    /// thread ends.
     fn retired<R>(with: impl FnOnce(&mut Retired<Self::Body>) -> R) -> Option<R>;
 }
 
-/// A shell without a body, for a handle that C is to get. To have it before the body is made spares
-/// moving the body about.
+/// A shell without a body, for a new handle. Taking the shell before the body is made spares a move
+/// of the body.
 pub(super) struct Empty<H: Handle>(*mut Shell<H::Body>);
 
 impl<H: Handle> Empty<H> {
@@ -116,10 +118,10 @@ impl<H: Handle> Empty<H> {
     pub(super) fn fill(self, body: H::Body) -> *mut H {
         let shell = self.0;
         std::mem::forget(self);
-        // SAFETY: the shell is allocated, and nobody else's: it is new, or it was retired and left
-        // the list.
+        // SAFETY: the shell is allocated and owned by `self` alone: it is new, or has left the
+        // list.
         let shell_ref = unsafe { &*shell };
-        // SAFETY: as above; its body is empty, so nothing is overwritten that had to be dropped.
+        // SAFETY: as above. The body is empty, so the write forgets nothing that must be dropped.
         unsafe { (*shell_ref.body.get()).write(body) };
         shell_ref.magic.store(H::MAGIC, Ordering::Release);
         shell.cast()
@@ -128,7 +130,7 @@ impl<H: Handle> Empty<H> {
 
 impl<H: Handle> Drop for Empty<H> {
     fn drop(&mut self) {
-        // SAFETY: it is nobody else's, and its body is empty.
+        // SAFETY: `self` alone owns the shell, and its body is empty.
         unsafe { put_by::<H>(self.0) };
     }
 }
@@ -139,26 +141,28 @@ pub(super) fn give<H: Handle>(body: H::Body) -> *mut H {
     Empty::new().fill(body)
 }
 
-/// Puts a shell on the list, and frees the one that is too many there.
+/// Puts a shell on the list, and frees the oldest one when the list is full.
 ///
 /// # Safety
 ///
-/// The shell is nobody's, and its body empty.
+/// The caller owns the shell, and its body is empty.
 #[inline]
 unsafe fn put_by<H: Handle>(shell: *mut Shell<H::Body>) {
     let surplus = H::retired(|retired| retired.push(shell)).unwrap_or(Some(shell));
     if let Some(surplus) = surplus {
-        // SAFETY: it came from `Box::into_raw`, and has just left the list (or never came there).
+        // SAFETY: the shell came from `Box::into_raw`, and has just left the list or never was on
+        // it.
         drop(unsafe { Box::from_raw(surplus) });
     }
 }
 
-/// The magic word of a handle that is not NULL and could be one.
+/// The magic word of `handle`. Refuses NULL and a pointer that is not aligned.
 ///
 /// # Safety
 ///
-/// `handle` is NULL, or a handle of any kind that was given out; a retired one may have been freed
-/// after many others were, which is why the header calls this check a best effort.
+/// `handle` is NULL, or a handle of any kind that was given out and whose shell was not freed. (The
+/// shell of a closed handle is freed after many others were closed. The caller in C cannot know
+/// that, so the header promises the check only as long as few are.)
 #[inline]
 unsafe fn word<'a, H: Handle>(handle: *const H) -> Answer<&'a AtomicU64> {
     if handle.is_null() {
@@ -175,25 +179,25 @@ unsafe fn word<'a, H: Handle>(handle: *const H) -> Answer<&'a AtomicU64> {
 ///
 /// # Safety
 ///
-/// As for [`word`]; and nobody retires the handle while the reference is used.
+/// As of [`word`]. No thread retires the handle while the reference is used.
 #[inline]
 pub(super) unsafe fn body<'a, H: Handle>(handle: *const H) -> Answer<&'a H::Body> {
     // SAFETY: the caller's promise.
     if unsafe { word(handle) }?.load(Ordering::Acquire) != H::MAGIC {
         return Err(not_live::<H>());
     }
-    // SAFETY: the word says that it is a live shell of this kind.
+    // SAFETY: the magic word is that of a live shell of this kind.
     let shell = unsafe { &*handle.cast::<Shell<H::Body>>() };
-    // SAFETY: the body of a live shell was written before its word, and is only shared until the
-    // handle is retired.
+    // SAFETY: the body of a live shell was written before its magic word, and is only read until
+    // the handle is retired.
     Ok(unsafe { (*shell.body.get()).assume_init_ref() })
 }
 
-/// Makes a handle one that is live no more; its shell, with the body in it, is the caller's.
+/// Marks a handle as closed. Its shell, with the body in it, goes to the caller.
 ///
 /// # Safety
 ///
-/// As for [`word`]; and nobody uses the handle at the same time.
+/// As of [`word`]. No other thread uses the handle at the same time.
 #[inline]
 unsafe fn retire<H: Handle>(handle: *mut H) -> Answer<*mut Shell<H::Body>> {
     // SAFETY: the caller's promise.
@@ -218,15 +222,15 @@ unsafe fn retire<H: Handle>(handle: *mut H) -> Answer<*mut Shell<H::Body>> {
 pub(super) unsafe fn take<H: Handle>(handle: *mut H) -> Answer<H::Body> {
     // SAFETY: the caller's promise.
     let shell = unsafe { retire(handle) }?;
-    // SAFETY: it was live until now, so its body is there; it is retired, so nobody takes the body
-    // a second time.
+    // SAFETY: the handle was live until now, so its body is there; it is retired, so nothing takes
+    // the body a second time.
     let body = unsafe { (*(*shell).body.get()).assume_init_read() };
-    // SAFETY: it is retired, and its body was taken.
+    // SAFETY: the retired shell is this function's, and its body was taken.
     unsafe { put_by::<H>(shell) };
     Ok(body)
 }
 
-/// Takes a handle back from C and drops its body. NULL is fine.
+/// Takes a handle back from C and drops its body. Does nothing with NULL.
 ///
 /// # Safety
 ///
@@ -238,10 +242,10 @@ pub(super) unsafe fn free<H: Handle>(handle: *mut H) -> Answer {
     }
     // SAFETY: the caller's promise.
     let shell = unsafe { retire(handle) }?;
-    // SAFETY: it was live until now, so its body is there; it is retired, so nobody drops the body
-    // a second time.
+    // SAFETY: the handle was live until now, so its body is there; it is retired, so nothing drops
+    // the body a second time.
     unsafe { (*(*shell).body.get()).assume_init_drop() };
-    // SAFETY: it is retired, and its body is gone.
+    // SAFETY: the retired shell is this function's, and its body was dropped.
     unsafe { put_by::<H>(shell) };
     Ok(mmq_status::MMQ_OK)
 }

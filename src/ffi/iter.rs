@@ -1,4 +1,4 @@
-//! Looking ahead without consuming.
+//! Iterators: a look ahead that consumes nothing.
 
 use parking_lot::Mutex;
 
@@ -17,7 +17,7 @@ pub struct mmq_iter {
 }
 
 pub(super) struct IterBody {
-    /// Threads that share the handle take turns.
+    /// Threads that share the handle take turns by this lock.
     ahead: Mutex<Ahead<FileStorage>>,
     gaps: Gaps,
 }
@@ -39,14 +39,14 @@ impl Handle for mmq_iter {
     }
 }
 
-/// The next message ahead. At the end it answers MMQ_EMPTY, and goes on when it is asked again
-/// after new messages came. After an error (16 and above) it is at its end for good.
+/// The next message ahead. At the end it answers MMQ_EMPTY, and goes on when asked again after new
+/// messages came. After an error (16 and above) the iterator has ended for good.
 ///
 /// @param iter Not NULL.
 /// @param out Where the message goes; free it with mmq_message_free. Not NULL.
-/// @return MMQ_OK, MMQ_EMPTY, MMQ_GAP (not counted in the figures: the consumer is told when it
-///   comes there), MMQ_IO, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue
-///   was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+/// @return MMQ_OK, MMQ_EMPTY, MMQ_GAP (not counted in the figures: the consumer is told of the gap
+///   when it comes there), MMQ_IO, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the
+///   queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_iter_next(
     iter: *mut mmq_iter,

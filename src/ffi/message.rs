@@ -9,14 +9,14 @@ use crate::message::Message;
 use crate::read::{Cursor, Record};
 use crate::storage::StorageFile;
 
-/// A message taken or looked at. Its bytes are lent in place where that is possible; free it with
-/// mmq_message_free when done.
+/// A message that was taken or looked at. Its bytes are lent in place where that is possible. Free
+/// it with mmq_message_free.
 pub struct mmq_message {
     _opaque: (),
 }
 
-/// The place of the bytes is worked out once: they do not move while the message lives, the queue's
-/// closing included.
+/// The address of the bytes is computed once: they do not move while the message lives, even when
+/// the queue is closed.
 pub(super) struct MessageBody {
     message: Message,
     data: *const u8,
@@ -24,7 +24,8 @@ pub(super) struct MessageBody {
 }
 
 thread_local! {
-    /// Each thread's own: a message costs no lock, and, once a few have been freed, no allocation.
+    /// One list for each thread: a message costs no lock, and, once a few were freed, no
+    /// allocation.
     static RETIRED: RefCell<Retired<MessageBody>> = const { RefCell::new(Retired::new()) };
 }
 
@@ -45,13 +46,13 @@ pub(super) fn give_message(message: Message) -> *mut mmq_message {
     give(MessageBody { message, data, len })
 }
 
-/// The message that was found, as a handle; `None` when it is to be looked for again.
+/// Makes a handle of the record that `cursor` has found; `None` when the cursor must look again.
 #[inline(always)]
 pub(super) fn give_found<F: StorageFile>(
     cursor: &mut Cursor<F>,
     record: &Record,
 ) -> Option<*mut mmq_message> {
-    // Its fields go straight to where they stay: moving the message costs more than finding it.
+    // The fields go straight into the shell: moving the message would cost more than finding it.
     let shell = Empty::new();
     if let Some((window, offset)) = reading::lendable(cursor, record) {
         let len = record.len as usize;
@@ -72,9 +73,8 @@ fn give_copied<F: StorageFile>(
     reading::message(cursor, record).map(give_message)
 }
 
-/// The bytes of a message. They stay where they are, unchanged, until mmq_message_free, whatever
-/// else is done to the queue. In a child of a fork they may change at any time: it must not read
-/// them.
+/// The bytes of a message. They stay where they are, unchanged, until mmq_message_free, whatever is
+/// done to the queue. A child of a fork must not read them: there they may change at any time.
 ///
 /// @param message Not NULL.
 /// @return The first byte; not to be read when the length is 0. NULL when message is not a live
@@ -97,8 +97,8 @@ pub unsafe extern "C" fn mmq_message_len(message: *const mmq_message) -> usize {
     guard_or(0, || unsafe { body(message) }.map_or(0, |body| body.len))
 }
 
-/// The sequence number of a message: what mmq_enqueue gave it, its identity, never used twice in
-/// the life of a queue.
+/// The sequence number of a message: the one that mmq_enqueue gave it. It is the message's
+/// identity, and is never used twice in a queue.
 ///
 /// @param message Not NULL.
 /// @return The number. UINT64_MAX, which no message has, when message is not a live handle.
@@ -108,8 +108,8 @@ pub unsafe extern "C" fn mmq_message_seq(message: *const mmq_message) -> u64 {
     guard_or(u64::MAX, || unsafe { body(message) }.map_or(u64::MAX, |body| body.message.seq()))
 }
 
-/// Gives a message back. Allowed from any thread, and after mmq_close. It does not consume:
-/// mmq_dequeue has done that, and mmq_peek does not.
+/// Frees a message. Allowed from any thread, and after mmq_close. It does not change what the
+/// consumer has taken.
 ///
 /// @param message From mmq_peek, mmq_dequeue or the like, or NULL.
 #[unsafe(no_mangle)]

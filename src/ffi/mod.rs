@@ -1,23 +1,24 @@
-//! The C door: every `mmq_*` function of `include/mmq.h`. Convert, guard, delegate; nothing else
-//! happens here.
+//! The C API: every `mmq_*` function of `include/mmq.h`. They convert, guard and delegate, nothing
+//! else.
 //!
 //! The rules of this folder:
 //!
-//! - Every exported function is written out in full, for cbindgen reads the source, and its whole
-//!   body stands inside [`guard`](guard::guard): no panic crosses, every error becomes a status and
-//!   this thread's last error text.
-//! - What comes from C is checked when it arrives: NULL, handles (by a magic word), lengths, enums
-//!   (which arrive as integers and are named `raw_*` here; the header calls them by the enum's
-//!   name).
-//! - Outputs are written at the very end, on success only.
-//! - The documentation comments are the header's text: they speak to C programmers, in C's names.
+//! - Every exported function is written out in full, because cbindgen reads the source. Its whole
+//!   body stands inside [`guard`](guard::guard): no panic crosses into C, and every error becomes a
+//!   status and this thread's last error text.
+//! - Arguments from C are checked on arrival: NULL, handles (by a magic word), lengths, enums.
+//!   (Enums arrive as integers, with types named `raw_*` here; the header has the enum's name.)
+//! - Outputs are written last, on success only.
+//! - The documentation comments become the header's text: they speak to C programmers, in C's
+//!   names.
 //!
-//! Pointers become references in `handle.rs` and `pointers.rs` and nowhere else; the other files
-//! call their helpers and say, at each call, what the header demands of the caller.
+//! Pointers become references in `handle.rs` and `pointers.rs` alone. The other files call the
+//! helpers there and say, at each call, what the header demands of the caller.
 //!
-//! Not here, and why: `enqueue_with` would have to hold the producers' lock between two calls of C,
-//! or call back into the program, which may throw or jump; `mmq_enqueue_parts` gathers in place
-//! instead. Futures need a Rust executor; `mmq_ready_fd` is for event loops.
+//! Two parts of the Rust API are missing here. `enqueue_with` would have to hold the producers'
+//! lock between two calls from C, or call back into the program, which may throw or jump:
+//! `mmq_enqueue_parts` gathers in place instead. Futures need a Rust executor: `mmq_ready_fd`
+//! serves event loops instead.
 
 #![expect(unsafe_code, reason = "the C boundary: pointers from C become references here")]
 #![expect(non_camel_case_types, reason = "the names of the header")]

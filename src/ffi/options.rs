@@ -1,4 +1,4 @@
-//! Options of a queue to be opened.
+//! How a queue is opened.
 
 use std::ffi::c_int;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use super::handle::{Handle, Retired, body, free, give};
 use super::status::mmq_status;
 use crate::options::{OnFull, Options};
 
-/// How a queue is opened: made by mmq_options_new, changed by mmq_options_set_..., given to
-/// mmq_open.
+/// How a queue is opened. mmq_options_new makes the options, mmq_options_set_... change them,
+/// mmq_open takes them.
 pub struct mmq_options {
     _opaque: (),
 }
@@ -54,8 +54,8 @@ unsafe fn change(options: *mut mmq_options, how: impl FnOnce(Options) -> Options
     Ok(mmq_status::MMQ_OK)
 }
 
-/// The default options, as a new object. Free it with mmq_options_free; a queue that was opened
-/// with it does not need it.
+/// Makes an object with the default options. Free it with mmq_options_free; a queue that was opened
+/// with it does not need it any more.
 ///
 /// @return The options; NULL only after a bug in mmq (see MMQ_PANIC).
 #[unsafe(no_mangle)]
@@ -105,10 +105,11 @@ pub unsafe extern "C" fn mmq_options_set_max_mapped_arenas(
 }
 
 /// Flush after every so many operations (messages in, messages out). Default 0, off. The operation
-/// that completes the number returns once the flush is done: mmq_enqueue and mmq_delivery_ack with
-/// its error; what takes a message hands it over all the same, and the next call that writes
-/// answers MMQ_POISONED. With 1, every message is durable when mmq_enqueue returns, and consumers
-/// see it only then; threads that wait at the same time share one flush.
+/// that completes the number returns once the flush is done. If the flush fails, mmq_enqueue and
+/// mmq_delivery_ack return its error; a call that takes a message hands it over all the same, and
+/// the next call that writes answers MMQ_POISONED. With 1, every message is durable when
+/// mmq_enqueue returns, and consumers see it only then; threads that wait at the same time share
+/// one flush.
 ///
 /// @param options Not NULL.
 /// @param operations A number of operations; 0 turns it off.
@@ -124,11 +125,11 @@ pub unsafe extern "C" fn mmq_options_set_flush_every_ops(
     })
 }
 
-/// Flush so often, from a thread of the library's own. Default 0, off. A failed flush is told to
-/// the next call that writes.
+/// Flush once in every period, from a thread of the queue's own. Default 0, off. A failed flush is
+/// told to the next call that writes.
 ///
 /// @param options Not NULL.
-/// @param ms Milliseconds; 0 turns it off.
+/// @param ms The period in milliseconds; 0 turns it off.
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_options_set_flush_every_ms(
@@ -140,8 +141,8 @@ pub unsafe extern "C" fn mmq_options_set_flush_every_ms(
     guard(|| unsafe { change(options, |options| options.flush_every(period)) })
 }
 
-/// The most disk the queue may take, every file counted: messages, index, space allocated ahead.
-/// Default 0, no limit.
+/// The most bytes of disk that the queue may take, every file counted: messages, index, space
+/// allocated ahead. Default 0, no limit.
 ///
 /// @param options Not NULL.
 /// @param bytes At least 65536, or 0 for no limit (checked by mmq_open).
@@ -169,12 +170,12 @@ pub unsafe extern "C" fn mmq_options_set_min_free_bytes(
     guard(|| unsafe { change(options, |options| options.min_free_bytes(bytes)) })
 }
 
-/// What becomes of a message when there is no room. Default MMQ_REJECT.
+/// What mmq_enqueue does when there is no room for a message. Default MMQ_REJECT.
 ///
 /// @param options Not NULL.
 /// @param policy MMQ_REJECT, MMQ_WAIT or MMQ_DROP_OLDEST.
 /// @param wait_ms For MMQ_WAIT: how long to wait, in milliseconds, before answering MMQ_FULL; below
-///   0: for ever. Otherwise not looked at.
+///   0: for ever. Ignored with the other policies.
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT (also for an unknown policy).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_options_set_on_full(
@@ -200,18 +201,17 @@ pub unsafe extern "C" fn mmq_options_set_on_full(
     })
 }
 
-/// Messages older than that are given up, and told as a gap of cause MMQ_GAP_EXPIRED to each
-/// consumer that had not read them. Default 0, never.
+/// Messages older than this are given up, and each consumer that had not read them is told by a gap
+/// of cause MMQ_GAP_EXPIRED. Default 0, never.
 ///
-/// A message lives at least so long, and at most an eighth longer and until the next look: a thread
-/// of the queue looks every eighth of the age (at least every 30 s, at most every 20 ms), and
-/// opening looks, too. Where there is no room on the disk for another segment, what is in the last
-/// one lives longer. A delivery in flight stays with who has it; given back after its time it is
-/// told to be missing.
+/// A message is held for this time at least, and goes at the latest at the first look after an
+/// eighth more. A thread of the queue looks every eighth of the time (at least every 30 s, at most
+/// every 20 ms); opening looks too. When the disk has no room for another segment, the messages in
+/// the last one live longer. A delivery in flight stays valid; when it is given back after its
+/// time, its message counts as missing and is told as a gap.
 ///
-/// Ages are told by the time of day. Where that is set forward, messages may be given up earlier,
-/// by no more than it was set. Where it is set back they may stay longer, by no more than it was
-/// set; never for ever.
+/// Ages go by the time of day. When the clock is set forward, messages may be given up earlier, by
+/// no more than the change. When it is set back, they may stay longer, by no more than the change.
 ///
 /// @param options Not NULL.
 /// @param ms Milliseconds; 0 for no limit.

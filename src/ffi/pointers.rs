@@ -1,4 +1,4 @@
-//! The helpers that turn pointers of the caller's into references.
+//! The helpers that turn the caller's pointers into references.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use super::guard::{Answer, invalid};
 use crate::queue::Queue;
 
-/// Where an output goes; NULL is refused.
+/// The place of an output. Refuses NULL.
 ///
 /// # Safety
 ///
@@ -20,11 +20,11 @@ pub(super) unsafe fn out<'a, T>(
     unsafe { out_or_null(pointer, what) }?.ok_or_else(|| invalid(what, "NULL"))
 }
 
-/// Where an output goes that may be left out.
+/// The place of an output that the caller may leave out: `None` for NULL.
 ///
 /// # Safety
 ///
-/// As for [`out`].
+/// As of [`out`].
 #[inline]
 pub(super) unsafe fn out_or_null<'a, T>(
     pointer: *mut T,
@@ -41,7 +41,8 @@ pub(super) unsafe fn out_or_null<'a, T>(
     Ok(Some(unsafe { &mut *pointer.cast::<MaybeUninit<T>>() }))
 }
 
-/// Bytes that the caller lends to a call on that queue. NULL is allowed with no bytes.
+/// Bytes that the caller lends to a call on `queue`. Refuses more than a message may have; NULL is
+/// allowed when `len` is 0.
 ///
 /// # Safety
 ///
@@ -60,7 +61,7 @@ pub(super) unsafe fn bytes<'a>(queue: &Queue, data: *const c_void, len: usize) -
     Ok(unsafe { std::slice::from_raw_parts(data.cast(), len) })
 }
 
-/// A buffer of the caller's that is filled from its beginning.
+/// The caller's buffer, filled from its beginning.
 #[derive(Clone, Copy)]
 pub(super) struct Buffer {
     start: *mut u8,
@@ -68,7 +69,7 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// NULL is allowed with no room.
+    /// NULL is allowed when there is no room.
     pub(super) fn new(start: *mut c_void, cap: usize) -> Answer<Buffer> {
         if start.is_null() && cap != 0 {
             return Err(invalid("buf", "NULL, but cap is not 0"));
@@ -76,8 +77,9 @@ impl Buffer {
         Ok(Buffer { start: start.cast(), cap })
     }
 
-    /// The first `len` bytes, when there are so many. Not more are touched: callers who know that a
-    /// message fits have been seen to pass the largest number there is for the room.
+    /// The first `len` bytes; `None` when the buffer is shorter. The bytes behind them are never
+    /// touched: some callers who know that a message fits pass the largest number there is as the
+    /// room.
     ///
     /// # Safety
     ///
@@ -90,12 +92,12 @@ impl Buffer {
         if len == 0 {
             return Some(&mut []);
         }
-        // SAFETY: not NULL, for its capacity is not 0; writable by the caller's promise.
+        // SAFETY: not NULL, because the capacity is not 0; writable by the caller's promise.
         Some(unsafe { std::slice::from_raw_parts_mut(self.start, len) })
     }
 }
 
-/// An array of the caller's that is filled from its beginning. Not more is touched than is filled.
+/// The caller's array, filled from its beginning. Only the filled part is touched.
 #[derive(Clone, Copy)]
 pub(super) struct Array<T> {
     start: *mut T,
@@ -103,7 +105,7 @@ pub(super) struct Array<T> {
 }
 
 impl<T> Array<T> {
-    /// NULL is allowed with no room.
+    /// NULL is allowed when there is no room.
     pub(super) fn new(start: *mut T, max: usize, what: &'static str) -> Answer<Array<T>> {
         if max != 0 && (start.is_null() || !start.is_aligned()) {
             return Err(invalid(what, "NULL, or not aligned, but there is to be room"));
@@ -111,7 +113,7 @@ impl<T> Array<T> {
         Ok(Array { start, max })
     }
 
-    /// Writes as many values as there is room for; returns how many that were.
+    /// Writes as many values as there is room for, and returns how many.
     ///
     /// # Safety
     ///
@@ -119,8 +121,8 @@ impl<T> Array<T> {
     pub(super) unsafe fn fill(self, values: impl Iterator<Item = T>) -> usize {
         let mut count = 0;
         for value in values.take(self.max) {
-            // SAFETY: not NULL and aligned, for there is room; within the array, which is writable
-            // by the caller's promise.
+            // SAFETY: not NULL and aligned, because there is room; within the array, which is
+            // writable by the caller's promise.
             unsafe { self.start.add(count).write(value) };
             count += 1;
         }
@@ -128,31 +130,31 @@ impl<T> Array<T> {
     }
 }
 
-/// Items of an array that the caller lends. NULL is allowed with none.
+/// An array that the caller lends. NULL is allowed when `count` is 0.
 ///
 /// # Safety
 ///
-/// `items` is NULL, or `count` items can be read there for as long as the reference is used.
+/// `start` is NULL, or `count` values can be read there for as long as the reference is used.
 #[inline]
 pub(super) unsafe fn array<'a, T>(
-    items: *const T,
+    start: *const T,
     count: usize,
     what: &'static str,
 ) -> Answer<&'a [T]> {
     if count == 0 {
         return Ok(&[]);
     }
-    if items.is_null() {
+    if start.is_null() {
         return Err(invalid(what, "NULL, but the count is not 0"));
     }
-    if !items.is_aligned() || count > isize::MAX as usize / size_of::<T>() {
+    if !start.is_aligned() || count > isize::MAX as usize / size_of::<T>() {
         return Err(invalid(what, "no such array can be: not aligned, or too many"));
     }
     // SAFETY: not NULL, aligned, not longer than memory can be, readable by the caller's promise.
-    Ok(unsafe { std::slice::from_raw_parts(items, count) })
+    Ok(unsafe { std::slice::from_raw_parts(start, count) })
 }
 
-/// Text that ends with a zero byte.
+/// The caller's text, which ends with a zero byte. Refuses NULL.
 ///
 /// # Safety
 ///
@@ -165,7 +167,7 @@ pub(super) unsafe fn text<'a>(text: *const c_char, what: &'static str) -> Answer
     Ok(unsafe { CStr::from_ptr(text) })
 }
 
-/// Writes text and a zero byte behind it. NULL and no room are allowed.
+/// Writes `text` and a zero byte behind it. Writes nothing when `buf` is NULL or too short.
 ///
 /// # Safety
 ///
@@ -182,7 +184,8 @@ pub(super) unsafe fn out_text(buf: *mut c_char, cap: usize, text: &[u8]) {
     }
 }
 
-/// Writes the first `len` bytes of a struct, which may be longer than the caller's idea of it.
+/// Writes the first `len` bytes of a struct, which may be longer than the struct that the caller
+/// was compiled with.
 ///
 /// # Safety
 ///

@@ -44,17 +44,18 @@ pub struct mmq_slice {
     pub len: usize,
 }
 
-/// Opens the queue in a directory, creating what is missing (see mmq_options_set_create). It takes
-/// milliseconds whatever the backlog, also after a crash: see "What survives what" at the top.
+/// Opens the queue in a directory, and creates a missing one (see mmq_options_set_create). Opening
+/// takes milliseconds whatever the backlog, also after a crash: see "What survives what" at the
+/// top.
 ///
 /// @param dir Path of the directory: not NULL, not empty, any bytes a path may have. The directory
 ///   belongs to the queue.
-/// @param options How; NULL for the defaults. Not needed any more afterwards.
+/// @param options How to open it; NULL for the defaults. Not needed any more once the call returns.
 /// @param out Where the queue goes. Not NULL. Close it with mmq_close.
 /// @return MMQ_OK, MMQ_INVALID_OPTION, MMQ_LOCKED (mmq_last_error names the holder's process),
-///   MMQ_NOT_FOUND (only when nothing is to be created), MMQ_NOT_A_QUEUE (the directory holds
-///   files, and nothing of a queue: it was left as it is), MMQ_UNSUPPORTED_FORMAT, MMQ_FULL,
-///   MMQ_IO, MMQ_INVALID_ARGUMENT.
+///   MMQ_NOT_FOUND (only with create set to false), MMQ_NOT_A_QUEUE (the directory holds files, but
+///   none of a queue; it was left as it is), MMQ_UNSUPPORTED_FORMAT, MMQ_FULL, MMQ_IO,
+///   MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_open(
     dir: *const c_char,
@@ -76,15 +77,15 @@ pub unsafe extern "C" fn mmq_open(
     })
 }
 
-/// Makes everything durable, lets go of the files and frees the handle: it is gone whatever is
-/// returned. Threads that wait in a call of a consumer of this queue get MMQ_CLOSED; no other
-/// thread may be in a call with this very handle. Messages stay readable until they are freed;
-/// consumers' handles can only be freed.
+/// Makes everything durable, closes the files and frees the handle, whatever is returned. No other
+/// thread may be in a call with this very handle. Threads that wait in a call of one of the queue's
+/// consumers get MMQ_CLOSED; handles of consumers can only be freed from now on. Messages stay
+/// readable until they are freed.
 ///
 /// @param queue The queue, or NULL.
-/// @return MMQ_OK; MMQ_IO or MMQ_FULL (see "Full disk" at the top) when the last flush failed,
-///   MMQ_POISONED when an earlier one had: what was enqueued survives the process all the same;
-///   MMQ_INVALID_ARGUMENT when it is not a live handle.
+/// @return MMQ_OK; MMQ_IO or MMQ_FULL (see "Full disk" at the top) when this last flush failed,
+///   MMQ_POISONED when an earlier one had failed: enqueued messages survive the process all the
+///   same; MMQ_INVALID_ARGUMENT when it is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_close(queue: *mut mmq_queue) -> mmq_status {
     guard(|| {
@@ -97,8 +98,8 @@ pub unsafe extern "C" fn mmq_close(queue: *mut mmq_queue) -> mmq_status {
     })
 }
 
-/// Puts a message at the tail. When it returns MMQ_OK, the message survives the death of the
-/// process; a power cut, once a flush has covered it.
+/// Puts a message at the tail. Once the call has returned MMQ_OK, the message survives the death of
+/// the process; it survives a power cut once a flush has covered it.
 ///
 /// @param queue Not NULL.
 /// @param data The bytes, which are copied. May be NULL when len is 0: a message of no bytes is a
@@ -108,7 +109,7 @@ pub unsafe extern "C" fn mmq_close(queue: *mut mmq_queue) -> mmq_status {
 /// @return MMQ_OK; MMQ_FULL (also after waiting, with MMQ_WAIT), MMQ_MESSAGE_TOO_LARGE,
 ///   MMQ_POISONED, MMQ_IO, MMQ_FORKED, MMQ_INVALID_ARGUMENT: nothing was changed. With
 ///   mmq_options_set_flush_every_ops MMQ_IO may come from the flush instead: then the message is in
-///   the queue, and the queue MMQ_POISONED.
+///   the queue, and mostly the queue is poisoned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_enqueue(
     queue: *mut mmq_queue,
@@ -129,15 +130,15 @@ pub unsafe extern "C" fn mmq_enqueue(
     })
 }
 
-/// Puts several messages at the tail, or none, also across a crash.
+/// Puts all messages of an array at the tail, or none, also when a crash intervenes.
 ///
 /// @param queue Not NULL.
 /// @param messages The messages, whose bytes are copied. May be NULL when count is 0.
 /// @param count How many.
 /// @param first_seq_out Where the sequence number of the first goes (the others follow without a
 ///   gap); with no messages, the number the next message will get. May be NULL.
-/// @return As mmq_enqueue, for all messages together: none is in the queue, or, as when a flush
-///   failed, all are.
+/// @return As mmq_enqueue, for all messages together: none of them is in the queue, or, after a
+///   failed flush, all are.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_enqueue_batch(
     queue: *mut mmq_queue,
@@ -159,7 +160,7 @@ pub unsafe extern "C" fn mmq_enqueue_batch(
     })
 }
 
-/// Puts one message at the tail that lies in several buffers, one behind the other.
+/// Puts one message at the tail whose bytes lie in several buffers, in their order.
 ///
 /// @param queue Not NULL.
 /// @param parts The buffers, whose bytes are copied. May be NULL when count is 0 (a message of no
@@ -187,7 +188,7 @@ pub unsafe extern "C" fn mmq_enqueue_parts(
     })
 }
 
-/// Parts of together so many bytes are gathered before the producers' lock is taken.
+/// Messages up to this length are gathered before the producers' lock is taken.
 const GATHERED: usize = 1024;
 
 fn enqueue_parts(queue: &Queue, parts: &[&[u8]]) -> Answer<u64> {
@@ -212,22 +213,22 @@ fn enqueue_parts(queue: &Queue, parts: &[&[u8]]) -> Answer<u64> {
 
 /// # Safety
 ///
-/// `items` is NULL or an array of `count`, and each of them NULL or that many bytes, for as long as
-/// the result is used.
+/// `slices` is NULL or an array of `count` slices. Each of them is NULL or can be read for its
+/// length, for as long as the result is used.
 unsafe fn slices<'a>(
     queue: &Queue,
-    items: *const mmq_slice,
+    slices: *const mmq_slice,
     count: usize,
     what: &'static str,
 ) -> Answer<Vec<&'a [u8]>> {
     // SAFETY: the caller's promise.
-    let items = unsafe { array(items, count, what) }?;
+    let slices = unsafe { array(slices, count, what) }?;
     // SAFETY: the caller's promise.
-    items.iter().map(|item| unsafe { bytes(queue, item.data, item.len) }).collect()
+    slices.iter().map(|slice| unsafe { bytes(queue, slice.data, slice.len) }).collect()
 }
 
-/// Looks at the next message, which stays in the queue. The queue's own (default) consumer comes
-/// into being with its first read, at the oldest message held.
+/// Looks at the next message, which stays in the queue. The first read makes the queue's own
+/// (default) consumer, at the oldest message held.
 ///
 /// @param queue Not NULL.
 /// @param out Where the message goes; free it with mmq_message_free. Not NULL.
@@ -239,10 +240,11 @@ pub unsafe extern "C" fn mmq_peek(queue: *mut mmq_queue, out: *mut *mut mmq_mess
     guard(|| unsafe { reads::next(queue, Read::Look, out) })
 }
 
-/// Takes the next message. Once it has returned, the message does not come again after the death of
-/// the process; after a power cut those may that were taken since the last flush. MMQ_IO means that
-/// it was not taken: when a flush that the options ask for fails behind it, the message is handed
-/// over all the same, and the next call that writes answers MMQ_POISONED.
+/// Takes the next message. Once the call has returned, the message does not come again after the
+/// death of the process; after a power cut, messages taken since the last flush may come again.
+/// MMQ_IO means that no message was taken. When a flush that the options ask for fails after the
+/// read, the message is handed over all the same, and the next call that writes answers
+/// MMQ_POISONED.
 ///
 /// @param queue Not NULL.
 /// @param out Where the message goes; free it with mmq_message_free. Not NULL.
@@ -256,7 +258,7 @@ pub unsafe extern "C" fn mmq_dequeue(
     guard(|| unsafe { reads::next(queue, Read::Take, out) })
 }
 
-/// Takes the next message, waiting for one. Does not poll.
+/// Takes the next message, and waits for it. Does not poll.
 ///
 /// @param queue Not NULL.
 /// @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
@@ -294,7 +296,7 @@ pub unsafe extern "C" fn mmq_peek_into(
 }
 
 /// Takes the next message and copies it. A message that does not fit is not taken: its length is
-/// written to len_out, and it comes with the next call.
+/// written to len_out, and the message comes with the next call.
 ///
 /// @param queue Not NULL.
 /// @param buf Where the bytes go; with a status that tells of an error, MMQ_BUFFER_TOO_SMALL apart,
@@ -315,7 +317,7 @@ pub unsafe extern "C" fn mmq_dequeue_into(
     guard(|| unsafe { reads::next_into(queue, Read::Take, buf, cap, len_out, seq_out) })
 }
 
-/// Takes several messages: as many as there are, up to a number.
+/// Takes up to max messages, as many as there are, without waiting.
 ///
 /// @param queue Not NULL.
 /// @param out An array of max places, where the messages go; free each with mmq_message_free. May
@@ -323,7 +325,7 @@ pub unsafe extern "C" fn mmq_dequeue_into(
 /// @param max How many to take at most.
 /// @param count_out Where their number goes. Not NULL.
 /// @return As mmq_dequeue; MMQ_OK means at least one message, unless max is 0. A gap or an error
-///   that is met behind the first message comes with the next call.
+///   behind the first message comes with the next call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_dequeue_batch(
     queue: *mut mmq_queue,
@@ -335,7 +337,7 @@ pub unsafe extern "C" fn mmq_dequeue_batch(
     guard(|| unsafe { reads::batch(queue, out, max, count_out) })
 }
 
-/// Takes the next message without delivering it. Its bytes are not read, nor checked.
+/// Takes the next message without delivering it. Its bytes are neither read nor checked.
 ///
 /// @param queue Not NULL.
 /// @param seq_out Where the sequence number goes. May be NULL.
@@ -346,8 +348,8 @@ pub unsafe extern "C" fn mmq_skip(queue: *mut mmq_queue, seq_out: *mut u64) -> m
     guard(|| unsafe { reads::skip(queue, seq_out) })
 }
 
-/// The gap behind the latest MMQ_GAP that a read through this handle answered: to this thread, or,
-/// if there was none, to any.
+/// The gap of the latest MMQ_GAP that a read through this handle answered to this thread, or, if
+/// there was none, to any thread.
 ///
 /// @param queue Not NULL.
 /// @param out Where the gap goes. Not NULL.
@@ -371,7 +373,7 @@ pub unsafe extern "C" fn mmq_path(queue: *const mmq_queue) -> *const c_char {
 }
 
 /// How many messages wait for the queue's own (default) consumer, those in flight included; before
-/// it first reads, all that are held.
+/// its first read, how many are held.
 ///
 /// @param queue Not NULL.
 /// @param out Where the number goes. Not NULL.
@@ -401,14 +403,14 @@ pub unsafe extern "C" fn mmq_is_empty(queue: *const mmq_queue, out: *mut bool) -
     })
 }
 
-/// Makes everything durable that was enqueued and taken before the call: when it returns MMQ_OK,
-/// that survives a power cut. Threads that flush at the same time share one sync.
+/// Makes durable what was enqueued and taken before the call: once the call has returned MMQ_OK, it
+/// survives a power cut. Threads that flush at the same time share one sync.
 ///
 /// @param queue Not NULL.
-/// @return MMQ_OK; MMQ_IO: then all writing answers MMQ_POISONED until the queue is opened again;
-///   MMQ_FULL (on file systems that copy what is overwritten: see "Full disk" at the top), and the
-///   next mmq_flush tries again; MMQ_POISONED (mmq_last_error has the reason), MMQ_FORKED,
-///   MMQ_INVALID_ARGUMENT.
+/// @return MMQ_OK; MMQ_IO when a sync failed: all writing answers MMQ_POISONED until the queue is
+///   opened again; MMQ_FULL (on file systems that copy what is overwritten: see "Full disk" at the
+///   top): the next mmq_flush tries again; MMQ_POISONED (mmq_last_error has the reason),
+///   MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_flush(queue: *mut mmq_queue) -> mmq_status {
     guard(|| {
@@ -433,13 +435,13 @@ pub unsafe extern "C" fn mmq_durable_seq(queue: *const mmq_queue, out: *mut u64)
     })
 }
 
-/// Returns once a message is durable, flushing when it is not. Threads that wait at the same time
-/// share one sync.
+/// Returns once a message is durable; flushes when it is not yet. Threads that wait at the same
+/// time share one sync.
 ///
 /// @param queue Not NULL.
 /// @param seq The message's sequence number.
-/// @return As mmq_flush, but MMQ_OK for what is durable already; MMQ_NOT_FOUND for a number that
-///   was not given out yet.
+/// @return As mmq_flush, but MMQ_OK for a message that is durable already; MMQ_NOT_FOUND for a
+///   number that was not given out yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_wait_durable(queue: *mut mmq_queue, seq: u64) -> mmq_status {
     guard(|| {

@@ -1,5 +1,4 @@
-//! The reads, written once: a queue's own (its default consumer's) and a named consumer's are the
-//! same.
+//! The reads, written once for a queue (its default consumer) and for a named consumer.
 
 use std::ffi::{CString, c_int, c_void};
 use std::os::fd::AsRawFd;
@@ -26,7 +25,7 @@ use crate::storage::{FileStorage, Storage};
 
 type Parts<'a> = (&'a Arc<Engine<FileStorage>>, &'a Arc<Standing<FileStorage>>);
 
-/// What reads: a queue or a consumer.
+/// A queue or a consumer.
 pub(super) trait Reader {
     fn parts(&self) -> Result<Parts<'_>>;
 }
@@ -50,7 +49,7 @@ impl Reader for Consumer {
 pub(super) struct ReaderBody<R> {
     pub(super) reader: R,
     pub(super) gaps: Gaps,
-    /// The directory of a queue, the name of a consumer: lent to C.
+    /// The queue's directory or the consumer's name; C borrows it.
     pub(super) called: CString,
 }
 
@@ -60,7 +59,7 @@ impl<R: Reader> ReaderBody<R> {
     }
 }
 
-/// A message that C has not got yet: freed when what follows fails.
+/// A message that is not C's yet: dropping this frees it.
 struct Given(*mut mmq_message);
 
 impl Given {
@@ -86,7 +85,7 @@ impl Deliver<FileStorage> for &mut Given {
 impl Drop for Given {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: NULL, or given a moment ago and known to nobody else.
+        // SAFETY: NULL, or a handle that nobody else knows yet.
         let _ = unsafe { free(self.0) };
     }
 }
@@ -254,7 +253,8 @@ where
     Ok(body.gaps.write(gap))
 }
 
-/// What C says of a time to wait. Longer than the clock can say is for ever.
+/// A time to wait as C gives it: below 0 is for ever, which [`Duration::MAX`] means too, because
+/// the clock cannot express it.
 fn timeout(ms: i64) -> Duration {
     u64::try_from(ms).map_or(Duration::MAX, Duration::from_millis)
 }
@@ -326,7 +326,8 @@ where
     // SAFETY: the caller's promise.
     let (body, descriptor) = unsafe { (body(handle)?, out(descriptor, "out")?) };
     let (engine, standing) = body.reader.parts()?;
-    // What was made before the end would be given out still: C has no lifetime that says how long.
+    // Refused after a close, also where the descriptor exists already: C has no lifetime that would
+    // end with the queue.
     engine.core.check_readable()?;
     descriptor.write(engine.ready_fd(standing)?.as_raw_fd());
     Ok(mmq_status::MMQ_OK)

@@ -1,5 +1,5 @@
-//! Deliveries and iterators are handed out, and descriptors for event loops: by a queue and by a
-//! consumer.
+//! The calls of a queue and of a consumer that give out deliveries, iterators, and descriptors for
+//! event loops.
 
 use std::ffi::c_int;
 
@@ -14,7 +14,8 @@ use super::reads;
 use super::status::mmq_status;
 
 /// Begins to look at the messages that wait for the queue's own (default) consumer, from the next
-/// one on. Nothing is consumed, and nothing is held back: what is taken meanwhile is passed over.
+/// one on. The iterator consumes nothing and keeps nothing in the queue: it passes over messages
+/// that are taken meanwhile.
 ///
 /// @param queue Not NULL.
 /// @param out Where the iterator goes; free it with mmq_iter_free. Not NULL.
@@ -43,14 +44,14 @@ pub unsafe extern "C" fn mmq_consumer_iter_open(
     guard(|| unsafe { reads::iter(consumer, out) })
 }
 
-/// Hands out the next message for work that may fail. The consumer's stored place does not pass it
-/// before it is acknowledged by mmq_delivery_ack; mmq_delivery_nack, freeing it, or the death of
-/// the process gives it back. Messages given back come first. Several threads may receive at the
-/// same time: each message is in one hand at a time.
+/// Hands out the next message for work that may fail. mmq_delivery_ack acknowledges it; the
+/// consumer's stored place does not pass it before. mmq_delivery_nack, mmq_delivery_free or the
+/// death of the process give it back. Messages given back come first. Several threads may receive
+/// at the same time: only one of them has a message at a time.
 ///
 /// @param queue Not NULL.
 /// @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
-/// @return As mmq_peek; MMQ_EMPTY also when as many as allowed are in flight.
+/// @return As mmq_peek; MMQ_EMPTY also when as many messages as allowed are in flight.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_receive(
     queue: *mut mmq_queue,
@@ -60,7 +61,7 @@ pub unsafe extern "C" fn mmq_receive(
     guard(|| unsafe { reads::receive(queue, out) })
 }
 
-/// As mmq_receive, waiting for a message. Does not poll.
+/// As mmq_receive, but waits for a message. Does not poll.
 ///
 /// @param queue Not NULL.
 /// @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
@@ -76,8 +77,8 @@ pub unsafe extern "C" fn mmq_receive_timeout(
     guard(|| unsafe { reads::receive_waiting(queue, timeout_ms, out) })
 }
 
-/// How many messages may be in flight (received, neither acknowledged nor given back) at a time.
-/// Not stored: every opening begins without a limit.
+/// Sets how many messages may be in flight (received, neither acknowledged nor given back) at a
+/// time. The limit is not stored: every opening begins without one.
 ///
 /// @param queue Not NULL.
 /// @param messages At least 1, or 0 for no limit.
@@ -105,9 +106,9 @@ pub unsafe extern "C" fn mmq_in_flight(queue: *const mmq_queue, out: *mut u64) -
     })
 }
 
-/// A descriptor that is readable while a message, or the news of a gap, waits for the queue's own
-/// (default) consumer, and once the queue is closed: for poll, epoll or kqueue. Do not read from
-/// it, write to it or close it. Read the queue until MMQ_EMPTY before waiting on it again.
+/// A descriptor for poll, epoll or kqueue. It is readable while a message or an untold gap waits
+/// for the queue's own (default) consumer, and once the queue is closed. Do not read from it, write
+/// to it or close it. Read the queue until MMQ_EMPTY before waiting on it again.
 ///
 /// @param queue Not NULL.
 /// @param out Where the descriptor goes. It is the library's, and valid until the queue is closed.

@@ -7,19 +7,19 @@ use super::queue::mmq_queue;
 use super::status::mmq_status;
 use crate::stats::Stats;
 
-/// Figures of a queue. They are read one by one while others go on: each is right at a moment of
-/// its own, and no message is counted as taken that is not counted as enqueued. Totals count this
-/// opening of the queue only. Later versions append fields: set struct_size to sizeof(mmq_stats)
-/// before every call of mmq_read_stats.
+/// Figures of a queue. They are read one by one while other threads go on: each is right at a
+/// moment of its own, and no message is counted as taken that is not counted as enqueued. Totals
+/// count from this opening of the queue on. Later versions append fields: set struct_size to
+/// sizeof(mmq_stats) before every call of mmq_read_stats.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct mmq_stats {
-    /// In: sizeof(mmq_stats) of the caller. Out: how many bytes of it were filled; fields behind
-    /// them are as they were.
+    /// In: the caller's sizeof(mmq_stats). Out: how many bytes were filled; fields behind them are
+    /// as they were.
     pub struct_size: usize,
-    /// Messages that wait for the default consumer (before it first reads: all that are held).
+    /// Messages that wait for the default consumer; before its first read, all messages held.
     pub messages: u64,
-    /// Bytes of the segments they take, headers included.
+    /// Bytes of the segments that those messages take, headers included.
     pub bytes: u64,
     /// Segments that hold messages.
     pub segments: u64,
@@ -29,10 +29,9 @@ pub struct mmq_stats {
     pub mapped_arenas: u64,
     /// Bytes mapped now, without the index file.
     pub mapped_bytes: u64,
-    /// Bytes of disk taken, every file counted. Also those of files that were removed while
-    /// somebody still reads them (a message that is held, an iterator or a consumer that pauses
-    /// there), until it lets go: so this may be above max_bytes, which is about the files in the
-    /// directory.
+    /// Bytes of disk taken, every file counted, also removed files that a held message, an iterator
+    /// or a consumer still reads from. So this may be above max_bytes, which limits the files in
+    /// the directory.
     pub disk_bytes: u64,
     /// The sequence number the next message will get.
     pub next_seq: u64,
@@ -42,38 +41,38 @@ pub struct mmq_stats {
     pub durable_seq: u64,
     /// Messages enqueued since the queue was opened.
     pub enqueued: u64,
-    /// Messages taken or skipped by all consumers since the queue was opened.
+    /// Messages that all consumers have taken or skipped since the queue was opened.
     pub dequeued: u64,
     /// Consumers that exist, the default one included.
     pub consumers: u64,
     /// Gaps told to consumers since the queue was opened.
     pub gaps: u64,
-    /// Sequence numbers in those gaps, but for those that were only reserved (reserved_numbers).
+    /// Sequence numbers in those gaps, without those that were only reserved (reserved_numbers).
     pub lost_messages: u64,
-    /// Of these, those whose bytes were damaged.
+    /// Lost messages whose bytes were damaged.
     pub lost_damaged: u64,
-    /// Of these, those a power cut took.
+    /// Lost messages that a power cut took.
     pub lost_unflushed: u64,
-    /// Of these, those dropped to make room.
+    /// Lost messages that were dropped to make room.
     pub lost_dropped: u64,
-    /// Of these, those that were too old.
+    /// Lost messages that were too old.
     pub lost_expired: u64,
     /// Flushes of messages since the queue was opened.
     pub flushes: u64,
-    /// Time they took, in nanoseconds.
+    /// Time that those flushes took, in nanoseconds.
     pub flush_ns: u64,
-    /// 1 when a flush has failed, so that writing is refused (mmq_flush then answers MMQ_POISONED
-    /// with the reason); else 0.
+    /// 1 when a flush has failed and writing is refused (mmq_flush then answers MMQ_POISONED, and
+    /// mmq_last_error has the reason); else 0.
     pub poisoned: u64,
-    /// How long ago, at most, the oldest message that waits for the default consumer was enqueued,
-    /// in milliseconds; 0 when none waits.
+    /// The age of the oldest message that waits for the default consumer, at most, in milliseconds;
+    /// 0 when no message waits.
     pub oldest_age_ms: u64,
     /// Sequence numbers in the gaps that were only reserved before a power cut: probably no message
     /// ever had them.
     pub reserved_numbers: u64,
 }
 
-/// Larger than the struct will ever be: a size beyond it was never set.
+/// Larger than the struct will ever be: a larger struct_size is one that was not set.
 const LARGEST: usize = 4096;
 
 impl From<Stats> for mmq_stats {
@@ -110,10 +109,10 @@ impl From<Stats> for mmq_stats {
     }
 }
 
-/// The figures, as they are now.
+/// Reads the figures of a queue.
 ///
 /// @param queue Not NULL.
-/// @param out Where they go; out->struct_size was set before. Not NULL.
+/// @param out Where they go; set out->struct_size before. Not NULL.
 /// @return MMQ_OK; MMQ_INVALID_ARGUMENT, also when struct_size was not set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_read_stats(
@@ -126,16 +125,15 @@ pub unsafe extern "C" fn mmq_read_stats(
         if out.is_null() || !out.is_aligned() {
             return Err(invalid("out", "NULL, or not aligned"));
         }
-        // SAFETY: not NULL, aligned; the contract says that the caller has set this field, its
-        // first.
+        // SAFETY: not NULL, aligned; the contract says that the caller has set this first field.
         let struct_size = unsafe { out.cast::<usize>().read() };
         if !(size_of::<usize>() + size_of::<u64>()..=LARGEST).contains(&struct_size) {
             return Err(invalid("out", "struct_size was not set to sizeof(mmq_stats)"));
         }
         let mut stats = mmq_stats::from(queue.reader.stats());
         stats.struct_size = struct_size.min(size_of::<mmq_stats>());
-        // SAFETY: so many bytes the caller has by its own word, and so many the struct has, all of
-        // them of its fields.
+        // SAFETY: the caller's struct has that many bytes, as the caller says; so has this one, and
+        // no padding.
         unsafe { out_prefix(out, &stats, stats.struct_size) };
         Ok(mmq_status::MMQ_OK)
     })

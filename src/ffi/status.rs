@@ -20,14 +20,13 @@ pub enum mmq_status {
     MMQ_BUFFER_TOO_SMALL = 2,
     /// No message came in time.
     MMQ_TIMED_OUT = 3,
-    /// Messages are missing here and will never come. Told once; the next read goes on behind them,
-    /// so this is not the end of a loop that reads. See mmq_last_gap.
+    /// Messages are missing here and will never come. It is told once, and the next read goes on
+    /// behind them: do not end a loop of reads here. See mmq_last_gap.
     MMQ_GAP = 4,
-    /// An argument cannot be: NULL where it is not allowed, a handle that is closed or of another
+    /// An argument is invalid: NULL where it is not allowed, a handle that is closed or of another
     /// kind, an unknown number for an enum, a bad consumer name.
     MMQ_INVALID_ARGUMENT = 16,
-    /// An option has a value that cannot be; mmq_last_error names it. Options are checked when the
-    /// queue is opened.
+    /// An option has an invalid value; mmq_last_error names it. mmq_open checks the options.
     MMQ_INVALID_OPTION = 17,
     /// The message is longer than this queue, or any queue, can hold.
     MMQ_MESSAGE_TOO_LARGE = 18,
@@ -38,7 +37,7 @@ pub enum mmq_status {
     MMQ_LOCKED = 20,
     /// There is no queue, consumer or message of that name or number.
     MMQ_NOT_FOUND = 21,
-    /// The files were written by a later version of mmq. They were not touched.
+    /// A later version of mmq wrote the files. They were not touched.
     MMQ_UNSUPPORTED_FORMAT = 22,
     /// The operating system refused a call; mmq_last_error says which, and on what file.
     MMQ_IO = 23,
@@ -47,13 +46,13 @@ pub enum mmq_status {
     MMQ_POISONED = 24,
     /// The queue was closed: its consumers' handles can only be freed.
     MMQ_CLOSED = 25,
-    /// The queue was opened before a fork; a child process cannot use its parent's queue.
+    /// The queue was opened before a fork, and this is the child: it cannot use its parent's queue.
     MMQ_FORKED = 26,
-    /// The directory holds files, and nothing of a queue. It was left as it is; mmq_last_error
-    /// names a file.
+    /// The directory holds files, but none of a queue. It was left as it is; mmq_last_error names
+    /// one of the files.
     MMQ_NOT_A_QUEUE = 29,
-    /// A bug in mmq: a panic, or something that was not as the library's own code has it. The queue
-    /// may be used on; please report it with mmq_last_error's text.
+    /// A bug in mmq: a panic, or an invariant that does not hold. The queue can still be used;
+    /// please report mmq_last_error's text.
     MMQ_PANIC = 31,
 }
 
@@ -105,7 +104,7 @@ impl mmq_status {
         }
     }
 
-    /// No wildcard: whoever adds an error says what C is told.
+    /// The status for an error. No wildcard: a new error needs a decision here.
     pub(super) fn of(error: &Error) -> mmq_status {
         match error {
             Error::Io { .. } if error.is_full() => mmq_status::MMQ_FULL,
@@ -127,10 +126,10 @@ impl mmq_status {
     }
 }
 
-/// The longest error text kept: a path of the longest length and what is said about it.
+/// The longest error text kept: room for the longest path and the words around it.
 const TEXT_LEN: usize = 5120;
 
-/// An error text in a fixed place: it is copied out, so no pointer to it is ever given away.
+/// An error text in memory of fixed length. C gets copies, never a pointer to it.
 struct Text {
     len: usize,
     bytes: [u8; TEXT_LEN],
@@ -140,22 +139,17 @@ impl Write for Text {
     /// Keeps what fits, cut between characters.
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = TEXT_LEN - self.len;
-        let end = if text.len() <= room { text.len() } else { text.floor_char_boundary_at(room) };
+        let end = floor_char_boundary(text, room);
         self.bytes[self.len..self.len + end].copy_from_slice(&text.as_bytes()[..end]);
         self.len += end;
         if end < text.len() { Err(fmt::Error) } else { Ok(()) }
     }
 }
 
-/// `str::floor_char_boundary`, which is younger than the oldest compiler this crate takes.
-pub(super) trait FloorCharBoundary {
-    fn floor_char_boundary_at(&self, index: usize) -> usize;
-}
-
-impl FloorCharBoundary for str {
-    fn floor_char_boundary_at(&self, index: usize) -> usize {
-        (0..=index.min(self.len())).rev().find(|&at| self.is_char_boundary(at)).unwrap_or(0)
-    }
+/// The last boundary between characters at or before `index`: `str::floor_char_boundary`, which
+/// the oldest compiler that this crate supports does not have.
+pub(super) fn floor_char_boundary(text: &str, index: usize) -> usize {
+    (0..=index.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
 
 thread_local! {
@@ -163,12 +157,11 @@ thread_local! {
         const { RefCell::new(Text { len: 0, bytes: [0; TEXT_LEN] }) };
 }
 
-/// Remembers what went wrong, for this thread.
+/// Makes `what` this thread's last error.
 #[cold]
 pub(super) fn remember(what: &dyn fmt::Display) {
     LAST_ERROR.with(|text| {
-        // Not to be had only while this very text is written, by a `Display` that calls back: there
-        // is none.
+        // Borrowed already only if a `Display` called back while its text is written; none does.
         if let Ok(mut text) = text.try_borrow_mut() {
             text.len = 0;
             let _ = write!(text, "{what}");

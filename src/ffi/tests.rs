@@ -1,4 +1,4 @@
-//! What a C program cannot show: the guard itself, and texts at their limits.
+//! Tests of what a C program cannot show: the guard itself, and texts at their limits.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char};
@@ -51,7 +51,7 @@ fn an_error_becomes_a_status_and_a_text_and_success_leaves_it() {
     assert_eq!(last_error(), "message 1 will never come: damaged");
 }
 
-/// Run again by itself, this test prints into a standard error that can be read.
+/// The test runs itself again as a child process, whose standard error it can read.
 #[test]
 fn a_bug_that_is_no_panic_prints_its_line_as_a_panic_does() {
     const AGAIN: &str = "MMQ_TEST_INTERNAL";
