@@ -19,12 +19,11 @@ use crate::storage::{FileStorage, Storage};
 /// A consumer with a name and a place of its own: [`Queue::consumer`](crate::Queue::consumer).
 ///
 /// Handles of the same consumer, in any number of threads, share its place: each message goes to
-/// exactly one of them. Consumers of different names each see every message. Space is given back
-/// when the slowest has passed it.
+/// exactly one of them. Consumers of different names each see every message. The queue gives space
+/// back when the slowest consumer has passed it.
 ///
-/// A consumer is of use as long as its [`Queue`](crate::Queue) is open: when that is closed or
-/// dropped, every call on the consumer answers [`Error::Closed`], those that wait at that moment
-/// included. It does not keep the queue open.
+/// A consumer does not keep its [`Queue`](crate::Queue) open. Once the queue is closed or dropped,
+/// every call on the consumer answers [`Error::Closed`], also a call that waits at that moment.
 ///
 /// ```
 /// # fn main() -> mmq::Result<()> {
@@ -52,7 +51,7 @@ impl Consumer {
         Consumer { engine, standing }
     }
 
-    /// Its name.
+    /// The consumer's name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.standing.name()
@@ -136,22 +135,22 @@ impl Consumer {
         reading::skip(&self.engine, &self.standing)
     }
 
-    /// Hands out the next message, to be [acknowledged](Delivery::ack) when its work is done;
-    /// `None` when there is none, or when [as many as allowed](Self::set_max_in_flight) are in
-    /// flight.
+    /// Hands out the next message, to be [acknowledged](Delivery::ack) when its work is done.
+    /// `None` when there is no message, or when [as many as allowed](Self::set_max_in_flight) are
+    /// in flight.
     ///
-    /// Messages given back come first, the oldest before the others. The stored place stays before
-    /// the first message that is not acknowledged; the segments from there on are kept. A gap that
-    /// is met counts as acknowledged once told.
+    /// Messages that were given back come first, the oldest before the others. The stored place
+    /// stays before the first message that is not acknowledged, and the queue keeps the segments
+    /// from there on. A gap counts as acknowledged once it is told.
     ///
-    /// The other reading methods may be used beside it: `dequeue` is `receive` and `ack` at once
-    /// (and needs no allowance), `peek` and `skip` are about the message that `dequeue` would take.
-    /// What is in flight they pass over.
+    /// The other reading methods may be used beside `receive`: `dequeue` is `receive` and `ack` at
+    /// once (the limit does not apply to it); `peek` and `skip` look at and take the message that
+    /// `dequeue` would take. All three pass over messages in flight.
     ///
     /// # Durability
     ///
-    /// Nothing is stored before the acknowledgement: a message in flight comes again when the
-    /// process dies, or the queue is closed, before it.
+    /// Nothing is stored before the acknowledgement: if the process dies or the queue is closed
+    /// first, the message comes again.
     ///
     /// # Errors
     ///
@@ -161,25 +160,26 @@ impl Consumer {
         delivery::receive(&self.engine, &self.standing)
     }
 
-    /// Does `work` with each message there is, and acknowledges it when that returned `Ok`:
-    /// at-least-once work until nothing is left to hand out. Each gap goes to `on_gap`, in its
-    /// place, and what lies behind it still comes.
+    /// Calls `work` with each message and acknowledges the message when `work` returns `Ok`, until
+    /// no message is left to hand out: at-least-once work. Each gap goes to `on_gap`, in its place,
+    /// and the messages behind it still come.
     ///
-    /// When `work` fails, or panics, its message goes back to the front of the line and its error
-    /// is returned: the messages before it are done, this one and those behind it still wait. One
-    /// that fails every time is in the way until it is taken out (by [`dequeue`](Self::dequeue) or
-    /// [`skip`](Self::skip), or by a `work` that looks at [`attempts`](Delivery::attempts) and
-    /// answers `Ok` in the end).
+    /// When `work` fails or panics, the message goes back to the front of the line, and the call
+    /// ends with the error or the panic. The messages before it are done; this one and those behind
+    /// it still wait. A message on which `work` fails every time blocks the line until it is taken
+    /// out: by [`dequeue`](Self::dequeue) or [`skip`](Self::skip), or by a `work` that looks at
+    /// [`attempts`](Delivery::attempts) and returns `Ok` in the end.
     ///
-    /// Several threads may run it for the same consumer, and share its messages. What others have
-    /// in flight is theirs: it is not waited for, nor for an allowance under
-    /// [`set_max_in_flight`](Self::set_max_in_flight). To wait for messages, or to acknowledge
-    /// later, [`receive_timeout`](Self::receive_timeout) with [`past_gaps`](crate::past_gaps).
+    /// Several threads may call this for the same consumer and share its messages. The call does
+    /// not wait: neither for messages that other threads have in flight, nor for the limit of
+    /// [`set_max_in_flight`](Self::set_max_in_flight) to allow another one. To wait for messages,
+    /// or to acknowledge later, use [`receive_timeout`](Self::receive_timeout) with
+    /// [`past_gaps`](crate::past_gaps).
     ///
     /// # Errors
     ///
-    /// Those of `work`; those of [`receive`](Self::receive) but [`Error::Gap`], and of
-    /// [`ack`](Delivery::ack), made into its error type.
+    /// Those of `work`. Those of [`receive`](Self::receive), except [`Error::Gap`], and of
+    /// [`ack`](Delivery::ack), converted into the error type of `work`.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -209,8 +209,8 @@ impl Consumer {
         delivery::for_each(&self.engine, &self.standing, work, on_gap)
     }
 
-    /// As [`receive`](Self::receive), waiting up to `timeout` for a message (and for an allowance).
-    /// Does not poll.
+    /// As [`receive`](Self::receive), but waits up to `timeout`: for a message, and until fewer
+    /// messages than [allowed](Self::set_max_in_flight) are in flight. Does not poll.
     ///
     /// # Errors
     ///
@@ -219,8 +219,9 @@ impl Consumer {
         delivery::receive_waiting(&self.engine, &self.standing, timeout)
     }
 
-    /// How many messages may be in flight (received, neither acknowledged nor given back) at a
-    /// time, over all handles of this consumer. `None`, where every opening begins: no limit.
+    /// Sets how many messages may be in flight (received, neither acknowledged nor given back) at a
+    /// time, over all handles of this consumer. `None`: no limit. The limit is not stored: every
+    /// opening begins with none.
     ///
     /// # Errors
     ///
@@ -230,15 +231,15 @@ impl Consumer {
         self.engine.set_max_in_flight(&self.standing, messages.into())
     }
 
-    /// Messages received, neither acknowledged nor given back.
+    /// How many messages are in flight: received, neither acknowledged nor given back.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.standing.in_flight(&self.engine.core)
     }
 
-    /// A descriptor that is readable while a message, or the news of a gap, waits for this
-    /// consumer, and once the queue is closed: for `poll`, `epoll`, `kqueue`. Made when first asked
-    /// for; do not read from it or write to it.
+    /// A descriptor for `poll`, `epoll` or `kqueue`. It is readable while a message or an untold
+    /// gap waits for this consumer, and once the queue is closed. The first call makes it. Do not
+    /// read from it or write to it.
     ///
     /// # Errors
     ///
@@ -247,33 +248,32 @@ impl Consumer {
         self.engine.ready_fd(&self.standing)
     }
 
-    /// A future of the next message, which it takes: waits for it without a thread, on any
-    /// executor.
+    /// A future that takes the next message. It waits without a thread, on any executor.
     ///
     /// Dropping the future before it is done changes nothing.
     ///
     /// # Errors
     ///
-    /// It yields those of [`dequeue`](Self::dequeue), and [`Error::Closed`] when the queue is
-    /// closed meanwhile.
+    /// The future yields those of [`dequeue`](Self::dequeue), and [`Error::Closed`] when the queue
+    /// is closed meanwhile.
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn recv(&self) -> crate::Recv {
         crate::Recv::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.standing))))
     }
 
-    /// A future of the next delivery: [`receive`](Self::receive) that waits.
+    /// A future of the next delivery: as [`receive`](Self::receive), but waits.
     ///
     /// # Errors
     ///
-    /// It yields those of [`recv`](Self::recv).
+    /// The future yields those of [`recv`](Self::recv).
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn recv_delivery(&self) -> crate::RecvDelivery {
         crate::RecvDelivery::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.standing))))
     }
 
-    /// A stream of all messages from the next one on, which it takes.
+    /// A stream that takes all messages from the next one on.
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn messages(&self) -> crate::Messages {
@@ -285,8 +285,8 @@ impl Consumer {
         Iter::new(Ahead::new(&self.engine, &self.standing))
     }
 
-    /// Messages that wait for this consumer, those in flight included: what it has not taken or
-    /// acknowledged.
+    /// How many messages wait for this consumer: those it has neither taken nor acknowledged,
+    /// messages in flight included.
     ///
     /// As exact as [`Queue::len`](crate::Queue::len).
     #[must_use]
@@ -300,24 +300,24 @@ impl Consumer {
         self.len() == 0
     }
 
-    /// Moves to the message `seq`, back or forward. The number after the last one is the end of the
-    /// queue. A number within a gap leads to the gap.
+    /// Moves to the message `seq`, back or forward. The number after the last one leads to the end
+    /// of the queue, a number within a gap to that gap.
     ///
-    /// What was received before is called off: to acknowledge it or to give it back changes nothing
-    /// any more.
+    /// Deliveries received before are called off: to acknowledge them or to give them back changes
+    /// nothing any more.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] when the queue does not hold that message (any more); the place stays.
-    /// [`Error::Io`] or [`Error::Poisoned`] when a consumer that has acknowledged messages behind
-    /// its place cannot have that forgotten on the disk: the place stays, and what was
-    /// acknowledged.
+    /// The place stays in each case. [`Error::NotFound`] when the queue does not hold that message,
+    /// or not any more. [`Error::Io`] or [`Error::Poisoned`] when the acknowledgements of messages
+    /// behind the place cannot be erased on the disk: they go on counting, but those messages may
+    /// come again after the next opening.
     pub fn seek(&self, seq: u64) -> Result<()> {
         self.engine.seek(&self.standing, seq)
     }
 
-    /// A new consumer called `name` at this one's place. What this one has not acknowledged comes
-    /// to the new one too.
+    /// Makes a new consumer called `name` at this one's place. Messages that this one has not
+    /// acknowledged come to the new one too.
     ///
     /// # Errors
     ///
@@ -331,7 +331,7 @@ impl Consumer {
     }
 }
 
-/// Names are 1 to 255 bytes of UTF-8.
+/// Refuses a name that is not 1 to 255 bytes of UTF-8.
 pub(crate) fn check_name(queue: &Path, name: &str) -> Result<()> {
     if name.is_empty() || name.len() > MAX_NAME_LEN {
         let reason = format!("{} bytes long: 1 to {MAX_NAME_LEN} are allowed", name.len());

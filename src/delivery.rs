@@ -1,4 +1,4 @@
-//! A message that was handed out and waits to be acknowledged.
+//! A message that was handed out and not yet acknowledged.
 
 use std::fmt;
 use std::ops::Deref;
@@ -16,12 +16,12 @@ use crate::storage::FileStorage;
 /// A message handed out by [`Consumer::receive`](crate::Consumer::receive): the consumer's stored
 /// place does not pass it before it is [acknowledged](Self::ack).
 ///
-/// Dropping it unacknowledged, in a panic too, [gives it back](Self::nack): it comes again, before
-/// any other message. When the process dies, all that was not acknowledged comes again after the
-/// next opening.
+/// Dropping it unacknowledged, in a panic too, [gives it back](Self::nack): the message comes
+/// again, before any other. When the process dies, every message that was not acknowledged comes
+/// again after the next opening.
 ///
-/// It may be acknowledged in any order and from any thread. As a [`Message`], it pins its arena and
-/// no lock.
+/// Deliveries may be acknowledged in any order and from any thread. Like a [`Message`], a delivery
+/// pins its arena and no lock.
 ///
 /// ```
 /// # fn main() -> mmq::Result<()> {
@@ -45,13 +45,13 @@ use crate::storage::FileStorage;
 pub struct Delivery {
     message: Message,
     handed: Handed,
-    /// Taken by the answer that was given.
-    holder: Option<Holder>,
+    /// `None` once the delivery was acknowledged or given back.
+    origin: Option<Origin>,
 }
 
-/// Whom an answer goes to.
+/// Where an acknowledgement goes: the queue, and the consumer that received the message.
 #[derive(Debug)]
-struct Holder {
+struct Origin {
     engine: Arc<Engine<FileStorage>>,
     standing: Arc<Standing<FileStorage>>,
 }
@@ -63,7 +63,7 @@ impl Delivery {
         engine: Arc<Engine<FileStorage>>,
         standing: Arc<Standing<FileStorage>>,
     ) -> Delivery {
-        Delivery { message, handed, holder: Some(Holder { engine, standing }) }
+        Delivery { message, handed, origin: Some(Origin { engine, standing }) }
     }
 
     /// The message's sequence number.
@@ -73,8 +73,7 @@ impl Delivery {
         self.message.seq()
     }
 
-    /// How often the message was handed out since the queue was opened, this time included: 1 is
-    /// the first time.
+    /// How often the message was handed out since the queue was opened. The first delivery says 1.
     #[inline]
     #[must_use]
     pub fn attempts(&self) -> u32 {
@@ -90,46 +89,49 @@ impl Delivery {
         self.message.as_str()
     }
 
-    /// The work is done: the message does not come again to this consumer.
+    /// Acknowledges the message: the work is done, and the message does not come again to this
+    /// consumer.
     ///
-    /// After a [`seek`](crate::Consumer::seek) that was made since it was handed out, this changes
-    /// nothing: what comes again was asked for. Nor does it when the message was dropped or has
-    /// expired meanwhile.
+    /// This changes nothing when the consumer was [moved](crate::Consumer::seek) after the message
+    /// was handed out, or when the message was dropped or has expired meanwhile.
     ///
     /// # Durability
     ///
-    /// As a [dequeue](crate::Queue::dequeue): when it returns, that survives the death of the
-    /// process, and once flushed, of the machine. It needs no disk space.
+    /// As of a [dequeue](crate::Queue::dequeue): once the call has returned, the acknowledgement
+    /// survives the death of the process, and once flushed, a power cut. It needs no disk space.
     ///
-    /// Numbers acknowledged before an older message is are remembered as ranges, at least 22 for
-    /// each consumer (114 where they lie close together), the lowest first. Those in ranges beyond
-    /// come again after a crash, also when they were flushed; so do all of them of a consumer for
-    /// which the index file has no row (twelve consumers have one) and cannot grow, because the
-    /// disk or `max_bytes` leaves no room.
+    /// Where an older message is still unacknowledged, the acknowledged numbers behind it are
+    /// stored as ranges: for each consumer the lowest 22 at least (114 where they lie close
+    /// together). Messages in further ranges come again after a crash, also when they were flushed.
+    /// So do all messages acknowledged ahead of an older one by a consumer for which the index file
+    /// has no row of ranges: twelve consumers have one, and the file cannot grow when the disk or
+    /// `max_bytes` leaves no room.
     ///
     /// # Errors
     ///
     /// [`Error::Closed`](crate::Error::Closed) when the queue was closed: the message comes again
     /// after the next opening. [`Error::NotFound`](crate::Error::NotFound) when the consumer was
-    /// removed. Those of a flush that [`flush_every_ops`](crate::Options::flush_every_ops) asks
-    /// for; the message is acknowledged all the same. From within the closure of
-    /// [`enqueue_with`](crate::Queue::enqueue_with) it is refused, and the message comes again.
+    /// removed. [`Error::InvalidArgument`](crate::Error::InvalidArgument) from within the closure
+    /// of [`enqueue_with`](crate::Queue::enqueue_with): the message comes again. Those of a flush
+    /// that [`flush_every_ops`](crate::Options::flush_every_ops) asks for: the message is
+    /// acknowledged all the same.
     pub fn ack(mut self) -> Result<()> {
-        if let Some(holder) = &self.holder {
-            // Else it would be neither acknowledged nor given back.
-            holder.engine.core.check_may_wait()?;
+        if let Some(origin) = &self.origin {
+            // Refused before the origin is taken: the drop of `self` then still gives the message
+            // back.
+            origin.engine.core.check_may_wait()?;
         }
         let seq = self.seq();
-        // The arena is let go of first, so that the segment can be used again.
+        // The arena is released first, so that the acknowledgement can give the segment back.
         self.message = Message::owned(seq, Vec::new());
-        match self.holder.take() {
-            Some(holder) => holder.engine.ack(&holder.standing, seq, self.handed),
+        match self.origin.take() {
+            Some(origin) => origin.engine.ack(&origin.standing, seq, self.handed),
             None => Ok(()),
         }
     }
 
-    /// The work was not done: the message goes back to the front of the line. Dropping the delivery
-    /// does the same.
+    /// Gives the message back: the work was not done, and the message goes to the front of the
+    /// line. Dropping the delivery does the same.
     pub fn nack(self) {
         drop(self);
     }
@@ -137,7 +139,7 @@ impl Delivery {
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        if let Some(Holder { engine, standing }) = self.holder.take() {
+        if let Some(Origin { engine, standing }) = self.origin.take() {
             let (seq, handed) = (self.seq(), self.handed);
             self.message = Message::owned(seq, Vec::new());
             engine.now_or_later(move |engine| engine.nack(&standing, seq, handed));
@@ -160,7 +162,7 @@ impl AsRef<[u8]> for Delivery {
     }
 }
 
-/// The number, the length and the attempts; never the bytes, which may be secret or long.
+/// Shows the number, the length and the attempts, never the bytes: they may be secret or long.
 impl fmt::Debug for Delivery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Delivery")
@@ -197,7 +199,7 @@ pub(crate) fn for_each<E: From<Error>>(
     mut on_gap: impl FnMut(Gap),
 ) -> Result<(), E> {
     while let Some(delivery) = past_gaps(|| receive(engine, standing), &mut on_gap)? {
-        // Not done: the delivery is dropped, and so given back.
+        // When the work fails the delivery is dropped, and so given back.
         work(&delivery)?;
         delivery.ack()?;
     }

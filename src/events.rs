@@ -1,24 +1,24 @@
-//! What is told to `tracing` (feature `tracing`; target `mmq`). Without the feature every function
+//! The events for `tracing` (feature `tracing`; target `mmq`). Without the feature every function
 //! here is empty.
 //!
-//! A subscriber is somebody else's code, and may call the queue that tells it something. So nothing
-//! is told while a lock of the queue is held: what happens is noted, and told by the same thread
-//! where its call holds no lock any more, at the latest when it returns ([`at_end`]).
+//! A subscriber is foreign code and may call the very queue that reports to it. So the queue
+//! reports nothing while it holds a lock: an event is noted first, and the same thread reports it
+//! where its call holds no lock any more, at the latest when the call returns ([`at_end`]).
 //!
-//! What happens in calls that a subscriber makes while it is told something is not told: one that
-//! puts what it is told into a queue that is full would never come to an end.
+//! Events of calls that a subscriber makes while it handles an event are not reported: a subscriber
+//! that puts each event into a full queue, which is an event, would never come to an end.
 
 use std::io;
 use std::path::Path;
 
 use crate::error::{Error, Gap};
 
-/// When this is dropped what was noted is told. It is made before the first lock is taken, and so
-/// dropped after the last one.
+/// Reports the noted events when it is dropped. It is made before the call takes its first lock, so
+/// it is dropped after the last lock is released.
 #[must_use]
 pub(crate) struct AtEnd(());
 
-/// At the beginning of every call from outside that something may happen in.
+/// Called at the beginning of every public call in which events may occur.
 #[inline(always)]
 pub(crate) fn at_end() -> AtEnd {
     AtEnd(())
@@ -32,8 +32,8 @@ impl Drop for AtEnd {
     }
 }
 
-/// While this lives nothing is told by the calling thread: it holds a lock in the middle of
-/// somebody else's code.
+/// While this lives the calling thread reports nothing: it runs foreign code (the closure of
+/// `enqueue_with`) and holds a lock.
 #[must_use]
 pub(crate) struct Held(());
 
@@ -50,7 +50,7 @@ impl Drop for Held {
     }
 }
 
-/// Tells what was noted. The calling thread holds no lock.
+/// Reports the noted events. The calling thread holds no lock.
 #[inline(always)]
 pub(crate) fn tell() {
     #[cfg(feature = "tracing")]
@@ -63,14 +63,14 @@ mod noted {
 
     thread_local! {
         static NOTED: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
-        /// A subscriber is being told something.
+        /// This thread is inside a subscriber.
         static TELLING: Cell<bool> = const { Cell::new(false) };
         pub(super) static HELD: Cell<u32> = const { Cell::new(0) };
     }
 
     pub(super) fn note(event: impl FnOnce() + 'static) {
         if !TELLING.get() {
-            // A thread that is at its end tells nothing any more.
+            // A thread whose locals are destroyed already reports nothing any more.
             let _ = NOTED.try_with(|noted| noted.borrow_mut().push(Box::new(event)));
         }
     }
@@ -84,14 +84,14 @@ mod noted {
 
     #[cold]
     fn tell_all() {
-        /// Also when the subscriber panics.
+        /// Clears `TELLING`, also when the subscriber panics.
         struct Telling;
         impl Drop for Telling {
             fn drop(&mut self) {
                 TELLING.set(false);
             }
         }
-        // What a panic interrupts is told by the thread's next call.
+        // Events noted by a call that panics are reported by the thread's next call.
         if !TELLING.get() && HELD.get() == 0 && !std::thread::panicking() {
             TELLING.set(true);
             let _telling = Telling;
@@ -109,7 +109,7 @@ macro_rules! note {
     }};
 }
 
-/// A queue was opened: with what, and what its recovery found.
+/// A queue was opened: what it holds, and what recovery found.
 #[inline]
 pub(crate) fn opened(
     path: &Path,
@@ -129,7 +129,7 @@ pub(crate) fn opened(
     let _ = (path, next_seq, oldest_seq, segments, clean, missing);
 }
 
-/// A file that is not what it should be was renamed.
+/// A damaged or foreign file was renamed.
 #[inline]
 pub(crate) fn set_aside(path: &Path, name: &str, aside: &str) {
     #[cfg(feature = "tracing")]
@@ -140,7 +140,7 @@ pub(crate) fn set_aside(path: &Path, name: &str, aside: &str) {
     let _ = (path, name, aside);
 }
 
-/// A file has a place that the disk does not give back.
+/// The disk cannot read a part of a file.
 #[inline]
 pub(crate) fn unreadable(path: &Path, name: &'static str) {
     #[cfg(feature = "tracing")]
@@ -148,7 +148,7 @@ pub(crate) fn unreadable(path: &Path, name: &'static str) {
     let _ = (path, name);
 }
 
-/// Recovery has looked through so many bytes behind the checkpoint.
+/// Recovery has walked `bytes` behind the checkpoint so far.
 #[inline]
 pub(crate) fn recovering(path: &Path, bytes: u64) {
     #[cfg(feature = "tracing")]
@@ -156,7 +156,7 @@ pub(crate) fn recovering(path: &Path, bytes: u64) {
     let _ = (path, bytes);
 }
 
-/// Messages go on in another segment; `reused`: in the space of one that was drained.
+/// The tail went on to another segment; `reused`: to a spare one.
 #[inline]
 pub(crate) fn segment_begun(path: &Path, slot: u32, first_seq: u64, reused: bool) {
     #[cfg(feature = "tracing")]
@@ -164,7 +164,7 @@ pub(crate) fn segment_begun(path: &Path, slot: u32, first_seq: u64, reused: bool
     let _ = (path, slot, first_seq, reused);
 }
 
-/// A reader is told of a gap.
+/// A read has told a consumer of a gap.
 #[inline]
 pub(crate) fn gap(path: &Path, gap: &Gap) {
     #[cfg(feature = "tracing")]
@@ -175,7 +175,7 @@ pub(crate) fn gap(path: &Path, gap: &Gap) {
     let _ = (path, gap);
 }
 
-/// A flush failed: writing is refused from now on.
+/// A flush failed; writing is refused from now on.
 #[inline]
 pub(crate) fn flush_failed(path: &Path, error: &Error) {
     #[cfg(feature = "tracing")]
@@ -197,7 +197,7 @@ pub(crate) fn full(path: &Path, error: &Error) {
     let _ = (path, error);
 }
 
-/// A part of the index, such as a consumer's place, could not be written and is kept in memory.
+/// A part of the index, such as a consumer's place, could not be written; it waits in memory.
 #[inline]
 pub(crate) fn index_late(path: &Path, error: &io::Error) {
     #[cfg(feature = "tracing")]

@@ -17,7 +17,7 @@ use crate::message::Message;
 use crate::storage::FileStorage;
 use crate::threads::waiting::{Signal, Ticket};
 
-/// For whoever polls a future that could not begin, and has said so.
+/// The error of a future that could not begin, has said why, and is polled again.
 fn polled_again() -> Error {
     Error::InvalidArgument {
         path: None,
@@ -27,26 +27,26 @@ fn polled_again() -> Error {
 }
 
 /// A queue and one of its consumers.
-pub(crate) type Whose = (Arc<Engine<FileStorage>>, Arc<Standing<FileStorage>>);
+pub(crate) type Reader = (Arc<Engine<FileStorage>>, Arc<Standing<FileStorage>>);
 
 /// One try to get what is waited for.
 type Attempt<R> = fn(&Arc<Engine<FileStorage>>, &Arc<Standing<FileStorage>>) -> Result<Option<R>>;
 
-/// Whose messages, and the ticket of whoever waits for one.
-struct Place {
-    /// The error is given to the first who asks.
-    of: Result<Whose, Option<Error>>,
+/// A future's wait for something of one consumer.
+struct Wait {
+    /// The queue and the consumer, or why there are none. The first poll takes the error.
+    reader: Result<Reader, Option<Error>>,
     ticket: Option<Ticket>,
 }
 
-impl Place {
-    fn new(of: Result<Whose>) -> Place {
-        Place { of: of.map_err(Some), ticket: None }
+impl Wait {
+    fn new(reader: Result<Reader>) -> Wait {
+        Wait { reader: reader.map_err(Some), ticket: None }
     }
 
     fn poll<R>(&mut self, context: &Context<'_>, attempt: Attempt<R>) -> Poll<Result<R>> {
-        let (engine, standing) = match &mut self.of {
-            Ok(of) => of,
+        let (engine, standing) = match &mut self.reader {
+            Ok(reader) => reader,
             Err(error) => {
                 return Poll::Ready(Err(error.take().unwrap_or_else(polled_again)));
             }
@@ -66,7 +66,8 @@ impl Place {
                 }
             }
         }
-        // In line: what comes from now on wakes the task, what came before is found here.
+        // The task has a ticket now: a message that comes later wakes it, one that came before is
+        // found here.
         match attempt(engine, standing) {
             Ok(None) => {
                 engine.pass_on(standing, self.ticket);
@@ -84,14 +85,14 @@ impl Place {
     }
 
     fn leave(&mut self) {
-        if let (Some(ticket), Ok((engine, standing))) = (self.ticket.take(), &self.of) {
+        if let (Some(ticket), Ok((engine, standing))) = (self.ticket.take(), &self.reader) {
             let standing = Arc::clone(standing);
             engine.now_or_later(move |engine| engine.leave(&standing, ticket));
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for Wait {
     fn drop(&mut self) {
         self.leave();
     }
@@ -100,27 +101,27 @@ impl Drop for Place {
 /// A future of the next message: [`Queue::recv`](crate::Queue::recv),
 /// [`Consumer::recv`](crate::Consumer::recv).
 ///
-/// Nothing is taken before the poll that returns it: one that is dropped earlier changes nothing.
-/// Those that wait are woken in the order in which they came; one that was woken has to be polled
-/// or dropped before those behind it learn of the message.
+/// The poll that returns the message takes it: a future dropped before that changes nothing.
+/// Waiting futures are woken in the order in which they came. A woken future has to be polled or
+/// dropped before those behind it learn of the message.
 ///
-/// Its waker is called by whichever thread brings the news, with none of the queue's locks held: it
-/// may call the queue. Should it panic, the next in line is woken in its stead, and the call that
-/// brought the news goes on.
+/// The thread that brings the news (by an enqueue or a close, for instance) calls the waker with
+/// none of the queue's locks held: the waker may call the queue. If the waker panics, the next
+/// future in line is woken in its stead, and the call that brought the news goes on.
 #[must_use = "futures do nothing unless polled"]
-pub struct Recv(Place);
+pub struct Recv(Wait);
 
 /// A future of the next delivery: [`Queue::recv_delivery`](crate::Queue::recv_delivery),
 /// [`Consumer::recv_delivery`](crate::Consumer::recv_delivery).
 #[must_use = "futures do nothing unless polled"]
-pub struct RecvDelivery(Place);
+pub struct RecvDelivery(Wait);
 
 /// A stream of messages: [`Queue::messages`](crate::Queue::messages),
 /// [`Consumer::messages`](crate::Consumer::messages).
 ///
 /// It waits at the end of the queue and ends after [`Error::Closed`]. Gaps come as errors between
-/// the messages, and what lies behind them still comes: a loop that ends with `?` at the first one
-/// leaves the rest unread.
+/// the messages, and the messages behind them still come: a loop that ends with `?` at the first
+/// gap leaves the rest unread.
 ///
 /// ```
 /// use futures_core::Stream;
@@ -155,27 +156,25 @@ pub struct RecvDelivery(Place);
 /// ```
 #[must_use = "streams do nothing unless polled"]
 pub struct Messages {
-    place: Place,
+    wait: Wait,
     ended: bool,
 }
 
-type Of = Result<(Arc<Engine<FileStorage>>, Arc<Standing<FileStorage>>)>;
-
 impl Recv {
-    pub(crate) fn new(of: Of) -> Recv {
-        Recv(Place::new(of))
+    pub(crate) fn new(reader: Result<Reader>) -> Recv {
+        Recv(Wait::new(reader))
     }
 }
 
 impl RecvDelivery {
-    pub(crate) fn new(of: Of) -> RecvDelivery {
-        RecvDelivery(Place::new(of))
+    pub(crate) fn new(reader: Result<Reader>) -> RecvDelivery {
+        RecvDelivery(Wait::new(reader))
     }
 }
 
 impl Messages {
-    pub(crate) fn new(of: Of) -> Messages {
-        Messages { place: Place::new(of), ended: false }
+    pub(crate) fn new(reader: Result<Reader>) -> Messages {
+        Messages { wait: Wait::new(reader), ended: false }
     }
 }
 
@@ -209,11 +208,11 @@ impl Stream for Messages {
         if self.ended {
             return Poll::Ready(None);
         }
-        match self.place.poll(context, take) {
+        match self.wait.poll(context, take) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(outcome) => {
-                // One that could not begin tells why, and that is all.
-                self.ended = self.place.of.is_err()
+                // A stream that could not begin ends after the error that says why.
+                self.ended = self.wait.reader.is_err()
                     || matches!(
                         &outcome,
                         Err(Error::Closed | Error::NotFound { .. } | Error::Forked)
@@ -239,7 +238,7 @@ impl fmt::Debug for RecvDelivery {
 impl fmt::Debug for Messages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Messages")
-            .field("waits", &self.place.ticket.is_some())
+            .field("waits", &self.wait.ticket.is_some())
             .field("ended", &self.ended)
             .finish()
     }

@@ -1,4 +1,4 @@
-//! Messages that are looked at and stay in the queue.
+//! A look ahead over messages, which stay in the queue.
 
 use crate::engine::ahead::Ahead;
 use crate::error::{Error, Gap, Result, past_gaps};
@@ -8,9 +8,9 @@ use crate::storage::FileStorage;
 /// Looks ahead over messages without consuming them: [`Queue::iter`](crate::Queue::iter),
 /// [`Consumer::iter`](crate::Consumer::iter).
 ///
-/// It ends at the end of the queue and goes on when asked again after new messages came. Gaps come
-/// as errors between the messages, and [`past_gaps`](Self::past_gaps) takes them out; after any
-/// other error it is at its end for good.
+/// It returns `None` at the end of the queue, and goes on when asked again after new messages came.
+/// Gaps come as errors between the messages; [`past_gaps`](Self::past_gaps) takes them out. After
+/// any other error the iterator has ended for good.
 #[derive(Debug)]
 pub struct Iter {
     ahead: Result<Ahead<FileStorage>, Option<Error>>,
@@ -21,7 +21,7 @@ impl Iter {
         Iter { ahead: ahead.map_err(Some) }
     }
 
-    /// The same without the gaps, which are handed to `on_gap` where they lie.
+    /// The messages without the gaps: each gap goes to `on_gap` in its place.
     ///
     /// ```
     /// # fn main() -> mmq::Result<()> {

@@ -6,14 +6,14 @@ use std::str::Utf8Error;
 
 use crate::memory::Window;
 
-/// A message taken or looked at.
+/// A message that was taken or looked at.
 ///
-/// Its bytes are lent in place where they lie in one piece in mapped memory that may be kept, and
-/// copied otherwise; which of the two never shows. A message that lends pins its arena, never a
-/// lock: any call may be made while it is held, other messages included, and it outlives the queue.
-/// It does not outlive a `fork`: a child may drop it, and must not read it. A queue with a memory
-/// cap lends from `cap - 2` arenas at most and copies from then on, so holding messages for long
-/// costs copies, not memory.
+/// The queue lends the bytes in place where they lie in one piece in mapped memory that may be
+/// kept, and copies them otherwise; the two look alike. A lent message pins its arena, never a
+/// lock: any call may be made while messages are held, and they outlive the queue. They do not
+/// outlive a `fork`: a child may drop a message, and must not read it. A queue with a memory cap
+/// lends from `cap - 2` arenas at most and copies from then on, so holding messages for long costs
+/// copies, not memory.
 ///
 /// ```
 /// # fn main() -> mmq::Result<()> {
@@ -48,8 +48,8 @@ impl Message {
         Message { seq, body: Body::Owned(bytes) }
     }
 
-    /// The sequence number [`enqueue`](crate::Queue::enqueue) gave it: its identity, never used
-    /// again in this queue.
+    /// The sequence number that [`enqueue`](crate::Queue::enqueue) returned: the message's
+    /// identity, never used again in this queue.
     #[inline]
     #[must_use]
     pub fn seq(&self) -> u64 {
@@ -61,7 +61,7 @@ impl Message {
         matches!(self.body, Body::Lent { .. })
     }
 
-    /// The bytes, on their own. Copies them when they were lent.
+    /// The bytes on their own; copies them when they were lent.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.body {
@@ -100,7 +100,7 @@ impl AsRef<[u8]> for Message {
     }
 }
 
-/// The number and the length; never the bytes, which may be secret or long.
+/// Shows the number and the length, never the bytes: they may be secret or long.
 impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Message").field("seq", &self.seq).field("len", &self.len()).finish()

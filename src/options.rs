@@ -1,5 +1,5 @@
-//! What the caller chooses. Setters only store; everything is validated once, in
-//! [`Options::open`](crate::Options::open).
+//! What the caller chooses. Setters only store; [`Options::open`](crate::Options::open) validates
+//! all values at once.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,19 +17,18 @@ pub enum OnFull {
     Reject,
     /// Wait until there is room, at most that long (`None`: for ever), then refuse it.
     Wait(Option<Duration>),
-    /// Give up the oldest messages, whole segments at a time; when there is one segment only, all
+    /// Give up the oldest messages, a whole segment at a time; when there is only one segment, all
     /// that it holds. (A segment is as long as an arena, or 4 MiB where arenas are shorter, and at
     /// most an eighth of [`Options::max_bytes`].) Every consumer that had not read them is told by
     /// a [`Gap`](crate::Gap) with [`GapCause::Dropped`](crate::GapCause::Dropped).
     ///
-    /// Where the disk itself is full, space that a [`Message`](crate::Message), a
-    /// [`Delivery`](crate::Delivery) or an [`Iter`](crate::Iter) still refers to comes back when
-    /// that is dropped: until then a message may be refused although all before it were dropped.
+    /// Where the disk itself is full, a [`Message`](crate::Message), a
+    /// [`Delivery`](crate::Delivery) or an [`Iter`](crate::Iter) keeps the space that it refers to
+    /// until it is dropped: a new message may be refused although all older ones were given up.
     DropOldest,
 }
 
-/// How a queue is opened. Options may differ at every opening; files that exist keep their own
-/// geometry.
+/// How a queue is opened. Options may differ at every opening; existing files keep their geometry.
 ///
 /// | option | default | unit, bounds |
 /// |---|---|---|
@@ -113,9 +112,9 @@ impl Options {
     /// Flush after every so many operations (messages in, messages out). `None`, the default: never
     /// because of a count.
     ///
-    /// The operation that completes the number does not return until the flush is done, and returns
-    /// its error (a read that took a message returns the message; the next call that writes answers
-    /// [`Error::Poisoned`]). With 1, every enqueue is durable when it returns, and consumers see a
+    /// The operation that completes the number returns once the flush is done, with the flush's
+    /// error. (A read that took a message returns the message; the next call that writes answers
+    /// [`Error::Poisoned`].) With 1, every enqueue is durable when it returns, and consumers see a
     /// message only once it is durable; threads that wait at the same time share one flush.
     #[doc(alias = "SetPeriodicFlushOps")]
     pub fn flush_every_ops(mut self, operations: impl Into<Option<u64>>) -> Self {
@@ -123,9 +122,9 @@ impl Options {
         self
     }
 
-    /// Flush so often from a thread of its own, whether or not there are operations. `None`, the
-    /// default: no timer and no thread. A failed flush reaches the next call that writes. Where
-    /// that thread cannot be started, opening fails.
+    /// Flush once in every `period`, from a thread of the queue's own, whether or not there are
+    /// operations. `None`, the default: no timer. A failed flush is told to the next call that
+    /// writes. When the thread cannot be started, opening fails.
     #[doc(alias = "SetPeriodicFlushDuration")]
     pub fn flush_every(mut self, period: impl Into<Option<Duration>>) -> Self {
         self.flush_every = period.into();
@@ -139,8 +138,8 @@ impl Options {
         self
     }
 
-    /// Bytes of the file system that the queue leaves free for others. Default 0. (btrfs says up to
-    /// half a minute late what was allocated.)
+    /// Bytes of the file system that the queue leaves free for others. Default 0. (btrfs reports
+    /// allocated space up to half a minute late.)
     pub const fn min_free_bytes(mut self, bytes: u64) -> Self {
         self.min_free_bytes = bytes;
         self
@@ -152,35 +151,37 @@ impl Options {
         self
     }
 
-    /// Messages older than that are given up, and each consumer that had not read them is told by a
-    /// [`Gap`](crate::Gap) with [`GapCause::Expired`](crate::GapCause::Expired). `None`, the
+    /// Messages older than `age` are given up, and each consumer that had not read them is told by
+    /// a [`Gap`](crate::Gap) with [`GapCause::Expired`](crate::GapCause::Expired). `None`, the
     /// default: messages never expire. At least 1 ms.
     ///
-    /// A message lives at least so long, and at most an eighth longer and until the next look. A
-    /// thread of the queue looks every eighth of the age (at least every 30 s, at most every 20
-    /// ms), whether or not anybody reads or writes; opening looks, too. Messages go by whole
-    /// segments: with ages a segment takes messages for an eighth of the age, and what comes later
-    /// begins another one. Where there is no room on the disk for another one, messages go to the
-    /// last one all the same, and what is in it lives longer. A message counts as written when its
-    /// call begins to write it; one that was written without this option, when what follows it in
-    /// the files was begun, or else when the queue was opened with it.
+    /// A message is held for `age` at least, and goes at the latest at the first look after an
+    /// eighth more. A thread of the queue looks every eighth of the age (at least every 30 s, at
+    /// most every 20 ms), whether or not there are operations; opening looks too. Messages go by
+    /// whole segments: a segment takes messages for an eighth of the age, then the next message
+    /// begins another segment. When the disk has no room for another one, messages go on into the
+    /// last segment, and all in it live longer.
     ///
-    /// A delivery in flight stays with who has it; given back after its time it is told to be
-    /// missing. Each enqueue reads the clock, no read does. A consumer that comes into being is
-    /// told of what expired before in this run when it is the only one; else it begins at the
-    /// oldest message still held.
+    /// A message's age counts from when its call begins to write it. For a message that was written
+    /// without this option it counts from when the next segment was begun, or else from the first
+    /// opening with this option.
+    ///
+    /// A delivery in flight stays valid; when it is given back after its time, its message counts
+    /// as missing and is told as a gap. Each enqueue reads the clock, no read does. A new consumer
+    /// begins at the oldest message still held; if it is the only consumer, it is told first of
+    /// what has expired since the opening.
     ///
     /// # The clock
     ///
-    /// Ages are told by the time of day, for messages outlive the process. Where that is set
-    /// forward, messages may be given up earlier, by no more than it was set. Where it is set back,
-    /// messages may stay longer, by no more than it was set: those that bear a time to come count
-    /// as written when what follows them was begun, or else when this run first looked at them,
-    /// until the clock has come to the time that they bear.
+    /// Ages go by the time of day, because messages outlive the process. When the clock is set
+    /// forward, messages may be given up earlier, by no more than the change. When it is set back,
+    /// messages may stay longer, by no more than the change: while a message bears a time in the
+    /// future, its age counts from when the next segment was begun, or else from when this run
+    /// first looked at it.
     ///
     /// # Errors
     ///
-    /// Opening the queue fails with [`Error::Io`] where its thread cannot be started, and with
+    /// Opening fails with [`Error::Io`] when the thread cannot be started, and with
     /// [`Error::InvalidOption`] for an age below 1 ms.
     ///
     /// ```
@@ -201,7 +202,7 @@ impl Options {
         self
     }
 
-    /// Checks every value, for the queue in `dir`; the one place that does.
+    /// Checks every value, for the queue in `dir`. Nothing else does.
     pub(crate) fn validate(&self, dir: &Path) -> Result<()> {
         let page = crate::memory::page_size();
         let invalid =

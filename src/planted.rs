@@ -1,7 +1,7 @@
-//! For tests alone: bugs planted in the product, a line each, and places at which a test has
-//! something happen.
+//! For tests alone: bugs planted in the product code, one line each, and points at which a test can
+//! make something happen.
 
-/// Whether that bug is planted, or one of those; never outside of tests.
+/// Whether one of these bugs is planted; `false` outside of tests.
 #[cfg(test)]
 macro_rules! planted {
     ($($mutant:ident),+) => {
@@ -16,7 +16,7 @@ macro_rules! planted {
     };
 }
 
-/// The calling thread has come to that place: what a test wants to happen there happens.
+/// The calling thread has reached this point: runs what a test has asked for there.
 macro_rules! reached {
     ($place:literal) => {
         #[cfg(test)]

@@ -7,20 +7,20 @@ use crate::error::GapCause;
 
 /// Figures of a queue: [`Queue::stats`](crate::Queue::stats).
 ///
-/// They are read one by one while others go on: each is right at a moment of its own, and no
-/// message is counted as taken that is not counted as enqueued. While nobody puts in or takes out
-/// they are all exact.
+/// They are read one by one while other threads go on: each is right at a moment of its own, and no
+/// message is counted as taken that is not counted as enqueued. While no thread puts in or takes
+/// out, all are exact.
 ///
 /// Counts are derived from sequence numbers and positions, never kept by adding and subtracting, so
-/// they are right at once after reopening, also after a crash; what no read has met yet (damage,
-/// say) is counted as held: see [`Queue::len`](crate::Queue::len). Totals count this opening of the
-/// queue only.
+/// they are right at once after reopening, also after a crash. Missing messages that no read has
+/// met yet, damaged ones for instance, count as held: see [`Queue::len`](crate::Queue::len). Totals
+/// count from this opening of the queue on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Messages that wait for the default consumer (before it first reads: all that are held).
+    /// Messages that wait for the default consumer; before its first read, all messages held.
     pub messages: u64,
-    /// Bytes of the segments they take, headers included.
+    /// Bytes of the segments that those messages take, headers included.
     pub bytes: u64,
     /// Segments that hold messages.
     pub segments: u64,
@@ -30,47 +30,47 @@ pub struct Stats {
     pub mapped_arenas: u64,
     /// Bytes mapped now, without the index file.
     pub mapped_bytes: u64,
-    /// Bytes of disk taken, every file counted. Also those of files that were removed while
-    /// somebody still reads them (a message that is held, an iterator or a consumer that pauses
-    /// there), until it lets go: so this may be above [`max_bytes`](crate::Options::max_bytes),
-    /// which is about the files in the directory.
+    /// Bytes of disk taken, every file counted, also removed files that a held message, an iterator
+    /// or a consumer still reads from. So this may be above
+    /// [`max_bytes`](crate::Options::max_bytes), which limits the files in the directory.
     pub disk_bytes: u64,
     /// The sequence number the next message will get.
     pub next_seq: u64,
     /// The first sequence number still held.
     pub oldest_seq: u64,
-    /// How long ago, at most, the oldest message that waits for the default consumer was enqueued:
-    /// the time since its segment was begun. `None` when none waits.
+    /// The age of the oldest message that waits for the default consumer, at most: the time since
+    /// its segment was begun. `None` when no message waits.
     pub oldest_age: Option<Duration>,
     /// The first sequence number not yet known to be durable.
     pub durable_seq: u64,
     /// Messages enqueued since the queue was opened.
     pub enqueued: u64,
-    /// Messages taken or skipped by all consumers since the queue was opened.
+    /// Messages that all consumers have taken or skipped since the queue was opened.
     pub dequeued: u64,
     /// Consumers that exist, the default one included.
     pub consumers: u64,
     /// Gaps told to consumers since the queue was opened.
     pub gaps: u64,
-    /// Sequence numbers in those gaps, but for those that were only
+    /// Sequence numbers in those gaps, without those that were only
     /// [reserved](Self::reserved_numbers).
     pub lost_messages: u64,
-    /// Of these, those whose bytes were damaged.
+    /// Lost messages whose bytes were damaged.
     pub lost_damaged: u64,
-    /// Of these, those a power cut took.
+    /// Lost messages that a power cut took.
     pub lost_unflushed: u64,
-    /// Of these, those dropped to make room.
+    /// Lost messages that were dropped to make room.
     pub lost_dropped: u64,
-    /// Of these, those that were too old.
+    /// Lost messages that were too old.
     pub lost_expired: u64,
-    /// Sequence numbers in those gaps that were only reserved before a power cut: probably no
-    /// message ever had them.
+    /// Sequence numbers in the gaps that were only reserved before a power cut: probably no message
+    /// ever had them.
     pub reserved_numbers: u64,
     /// Flushes of messages since the queue was opened.
     pub flushes: u64,
-    /// Time they took.
+    /// Time that those flushes took.
     pub flush_time: Duration,
-    /// What the last failed flush said; writing is refused since.
+    /// The error of the flush that failed; writing has been refused since. `None` when none has
+    /// failed.
     pub last_flush_error: Option<String>,
 }
 
@@ -120,7 +120,7 @@ impl fmt::Display for Stats {
     }
 }
 
-/// Whole seconds are enough for a line that is read.
+/// An age in whole seconds, which is enough for a line that a person reads.
 struct Age(Option<Duration>);
 
 impl fmt::Display for Age {

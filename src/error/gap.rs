@@ -1,14 +1,14 @@
-//! What a reader is told of messages that will never come.
+//! Gaps: messages that will never come.
 
 use std::fmt;
 
 use crate::error::{Error, Result};
 
-/// Reads on behind gaps: calls `read` until it answers something else than [`Error::Gap`], and
-/// hands each gap to `on_gap`.
+/// Reads past gaps: calls `read` until it returns something else than [`Error::Gap`], and hands
+/// each gap to `on_gap`.
 ///
-/// A gap is told once, in the place of the messages that will never come, and those behind it still
-/// come. A loop that ends with `?` at the first one leaves them all unread; this one goes on:
+/// A gap is told once, where the missing messages would have come, and the messages behind it still
+/// come. A loop that ends with `?` at the first gap leaves them all unread; this one goes on:
 ///
 /// ```
 /// # fn main() -> mmq::Result<()> {
@@ -25,12 +25,12 @@ use crate::error::{Error, Result};
 /// `read` may be any call that reads: [`receive`](crate::Consumer::receive),
 /// [`dequeue_into`](crate::Queue::dequeue_into), [`dequeue_batch`](crate::Queue::dequeue_batch), or
 /// [`dequeue_timeout`](crate::Queue::dequeue_timeout), which waits its whole time anew behind a
-/// gap. For all messages there are, see also [`Consumer::for_each`](crate::Consumer::for_each) and
+/// gap. See also [`Consumer::for_each`](crate::Consumer::for_each) and
 /// [`Iter::past_gaps`](crate::Iter::past_gaps).
 ///
 /// # Errors
 ///
-/// Those of `read` but [`Error::Gap`].
+/// Those of `read`, except [`Error::Gap`].
 #[inline]
 pub fn past_gaps<T>(mut read: impl FnMut() -> Result<T>, mut on_gap: impl FnMut(Gap)) -> Result<T> {
     loop {
@@ -43,7 +43,7 @@ pub fn past_gaps<T>(mut read: impl FnMut() -> Result<T>, mut on_gap: impl FnMut(
 
 /// A range of sequence numbers that will never come, and why.
 ///
-/// A read that comes to it answers [`Error::Gap`], once, and the next read goes on behind it: see
+/// The read that comes to it returns [`Error::Gap`] once, and the next read goes on behind it: see
 /// [`past_gaps`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Gap {
@@ -58,9 +58,9 @@ pub struct Gap {
 impl Gap {
     /// How many messages are missing.
     ///
-    /// For [`GapCause::Reserved`] these are numbers, and probably no messages: sequence numbers are
-    /// reserved ahead so that none is ever used twice, and after a power cut those that are not
-    /// known to have been given out stay unused.
+    /// With [`GapCause::Reserved`] it counts numbers, which probably no message ever had: the queue
+    /// reserves sequence numbers ahead so that none is ever used twice, and after a power cut
+    /// leaves those unused that are not known to have been given out.
     #[must_use]
     pub fn count(&self) -> u64 {
         (self.last - self.first).saturating_add(1)
@@ -96,14 +96,14 @@ pub enum GapCause {
     Dropped,
     /// They were older than [`Options::max_age`](crate::Options::max_age).
     Expired,
-    /// No message is known to have had them: numbers that were reserved ahead of their use when the
-    /// machine lost power. They stay unused, so that no number is given out twice. (A message that
-    /// was enqueued right before the cut may have had one.)
+    /// The numbers were only reserved when the machine lost power; no message is known to have had
+    /// them. They stay unused, so that no number is given out twice. (A message enqueued right
+    /// before the cut may have had one.)
     Reserved,
 }
 
 impl GapCause {
-    /// Every cause, in the order of the numbers the files and the C header give them.
+    /// Every cause, in the order of its number in the files and in the C header.
     pub(crate) const ALL: [GapCause; 5] = [
         GapCause::Damaged,
         GapCause::Unflushed,
@@ -122,7 +122,8 @@ impl GapCause {
         }
     }
 
-    /// An unknown number is damage: a later version's causes do not exist in this format version.
+    /// The cause with that number. An unknown number means damage: this format version has no
+    /// others.
     pub(crate) fn from_number(number: u8) -> GapCause {
         GapCause::ALL
             .into_iter()

@@ -1,4 +1,4 @@
-//! What can go wrong, with the numbers and places in it.
+//! Everything that can go wrong, with the numbers and paths involved.
 
 mod gap;
 mod refused;
@@ -20,41 +20,41 @@ use text::{Absent, Holder, Longest, Of, Passed, Since};
 /// The result of every call that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Everything that can go wrong, with what and where.
+/// Everything that can go wrong, with the values and paths involved.
 ///
-/// Empty is never an error: a read from an empty queue answers `Ok(None)`.
+/// Empty is never an error: a read from an empty queue returns `Ok(None)`.
 ///
-/// After any error but [`Error::Poisoned`] and [`Error::Closed`] the queue goes on working: a call
-/// that failed changed nothing, but for what its own `# Errors` say of a flush that failed behind
-/// it, and [`Error::Gap`] has already been stepped over: see [`past_gaps`] for loops that go on
-/// behind it.
+/// After any error but [`Error::Poisoned`] and [`Error::Closed`] the queue goes on working. A
+/// failed call has changed nothing, except where its `# Errors` section says otherwise of a failed
+/// flush. An [`Error::Gap`] is behind the reader already: the next read goes on (see [`past_gaps`]
+/// for loops).
 ///
-/// The text of an error (its [`Display`](fmt::Display)) says all of it, the cause and the queue's
-/// path included (but for [`Gap`](Error::Gap), [`Closed`](Error::Closed) and
-/// [`Forked`](Error::Forked), which have no room for a path); [`source`](std::error::Error::source)
-/// gives none, so that no cause is printed twice. The system's own error is the field
-/// [`source`](Error::Io::source) of [`Error::Io`].
+/// The text of an error (its [`Display`](fmt::Display)) is complete: it has the cause and the
+/// queue's path. Only [`Gap`](Error::Gap), [`Closed`](Error::Closed) and [`Forked`](Error::Forked)
+/// have no field for a path. [`source`](std::error::Error::source) returns `None`, so that no cause
+/// is printed twice; the system's own error is the field [`source`](Error::Io::source) of
+/// [`Error::Io`].
 ///
 /// Match with `..`: variants may get more fields.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused a call. A full disk comes this way too (`source.kind()` is
-    /// [`io::ErrorKind::StorageFull`]); nothing was changed, and the call works again when there is
-    /// space. With `op` `"flush"` the messages of the call are in the queue: what failed is making
-    /// them durable.
+    /// The operating system refused a call. A full disk is one reason (`source.kind()` is
+    /// [`io::ErrorKind::StorageFull`]): nothing was changed, and the call works again when there is
+    /// space. With `op` `"flush"` the messages of the call are in the queue, but could not be made
+    /// durable.
     #[error("cannot {op} {}: {source}", path.display())]
     Io {
         /// What was tried, as a verb: `"open"`, `"create"`, `"allocate"`, `"flush"`.
         op: &'static str,
         /// The file or directory it was tried on.
         path: PathBuf,
-        /// The system's answer. (`r#`: the text above tells it, so it is not the error's `source()`
-        /// as well.)
+        /// The system's error. (`r#` keeps it from being the error's `source()`: the text above has
+        /// it.)
         r#source: io::Error,
     },
-    /// Messages that will never come. Told once; the next read goes on behind them: see
-    /// [`past_gaps`].
+    /// Messages are missing here and will never come. It is told once, and the next read goes on
+    /// behind them: see [`past_gaps`].
     #[error("{0}")]
     Gap(Gap),
     /// The message is longer than any queue, or this one, can hold.
@@ -66,8 +66,8 @@ pub enum Error {
         len: u64,
         /// The longest message in bytes that this queue takes.
         max: u64,
-        /// The value of [`max_bytes`](crate::Options::max_bytes) when it is what allows no longer
-        /// ones; `None` when no queue takes longer ones.
+        /// The value of [`max_bytes`](crate::Options::max_bytes) when that is the limit; `None`
+        /// when no queue takes longer messages.
         max_bytes: Option<u64>,
     },
     /// The queue is as large as `max_bytes` or `min_free_bytes` allow and its policy is to refuse.
@@ -75,7 +75,7 @@ pub enum Error {
     Full {
         /// The queue's directory.
         path: PathBuf,
-        /// The option whose limit it is: `"max_bytes"` or `"min_free_bytes"`.
+        /// The option that sets the limit: `"max_bytes"` or `"min_free_bytes"`.
         option: &'static str,
         /// Bytes of disk the queue takes now, every file counted.
         used: u64,
@@ -86,20 +86,20 @@ pub enum Error {
         /// For `min_free_bytes`: bytes that are free on the file system.
         free: Option<u64>,
     },
-    /// An option has a value that cannot be.
+    /// An option has an invalid value.
     #[error("queue {}: option {name}: {reason}", path.display())]
     InvalidOption {
         /// The directory of the queue that was to be opened.
         path: PathBuf,
-        /// The option's name, as its setter is called.
+        /// The option's name: that of its setter.
         name: &'static str,
         /// What is wrong with its value.
         reason: String,
     },
-    /// An argument has a value that cannot be, or a call was made where it cannot be.
+    /// An argument has an invalid value, or the call is not allowed here.
     #[error("{}{what}: {reason}", Of(path.as_deref()))]
     InvalidArgument {
-        /// The directory of the queue that was called, where it is known.
+        /// The directory of the queue, where it is known.
         path: Option<PathBuf>,
         /// The argument.
         what: &'static str,
@@ -113,14 +113,14 @@ pub enum Error {
         path: PathBuf,
         /// The holder's process id; 0 when it could not be read.
         pid: u32,
-        /// The holder is this very process. (In a container another process may have the same
-        /// number.)
+        /// Whether the holder is this very process. (In a container another process may have the
+        /// same id.)
         here: bool,
-        /// When the holder opened it: a process that began later only has its number. `None` when
-        /// it could not be read.
+        /// When the holder opened the queue; a process that was started later merely got the same
+        /// id. `None` when it could not be read.
         since: Option<SystemTime>,
     },
-    /// There is nothing of that name.
+    /// There is no queue, consumer or message of that name or number.
     #[error("{}", Absent { path, what, name, held: held.as_ref() })]
     NotFound {
         /// The queue's directory.
@@ -129,10 +129,10 @@ pub enum Error {
         what: &'static str,
         /// Its path, name or number.
         name: String,
-        /// For a message: the numbers that the queue held then.
+        /// For a message: the numbers that the queue held at that moment.
         held: Option<Range<u64>>,
     },
-    /// The directory holds files, and nothing of a queue. It was left as it is: a queue wants a
+    /// The directory holds files, but none of a queue. It was left as it is: a queue needs a
     /// directory of its own.
     #[error("{} is not a queue: it holds {file:?}, which is not mmq's; nothing was changed", path.display())]
     NotAQueue {
@@ -141,46 +141,45 @@ pub enum Error {
         /// The name of a file in it.
         file: String,
     },
-    /// The files were written by a later version of mmq. They were not touched.
+    /// A later version of mmq wrote the files. They were not touched.
     #[error("{}: format version {found} is not supported (up to {supported} is)", path.display())]
     UnsupportedFormat {
-        /// The file that says so.
+        /// The file with the later version.
         path: PathBuf,
         /// The version found.
         found: u32,
         /// The newest version this library reads.
         supported: u32,
     },
-    /// An earlier flush failed, so nothing can be promised for what is written now. Reading goes
-    /// on; open the queue again to write.
+    /// An earlier flush failed, so new messages could not be promised to last. Reading goes on;
+    /// open the queue again to write.
     #[error("writing is refused since a flush failed ({reason}); open the queue again")]
     Poisoned {
         /// The failure that poisoned the queue, with the path of the file.
         reason: String,
     },
-    /// The queue was closed while the call waited, or before it: what is left of its handles can
-    /// only be dropped.
+    /// The queue was closed, before the call or while it waited. The remaining handles can only be
+    /// dropped.
     #[error("the queue is closed; open it again to go on")]
     Closed,
-    /// The queue was opened in another process: this one is a fork of it and must open the queue
-    /// for itself.
+    /// The queue was opened before a fork, and this is the child. It must open a queue for itself.
     #[error(
         "the queue was opened before a fork; a child process cannot use its parent's queue: open it where it is used"
     )]
     Forked,
-    /// A bug in mmq: something was not as the library's own code has it. The queue may be used on;
-    /// please report it with this text.
+    /// A bug in mmq: one of its invariants does not hold. The queue can still be used; please
+    /// report this text.
     #[error("queue {}: a bug in mmq: {what}; please report this text", path.display())]
     Internal {
         /// The queue's directory.
         path: PathBuf,
-        /// What was not as it must be.
+        /// The invariant that does not hold.
         what: &'static str,
     },
 }
 
-/// What a file of a later version is refused with, where no more is known of it than that it could
-/// not be opened.
+/// The source of an [`io::Error`] for a file of a later version, from code that can only return an
+/// [`io::Error`]. [`Error::io`] turns it into [`Error::UnsupportedFormat`].
 #[derive(Debug, thiserror::Error)]
 #[error("format version {found} is not supported")]
 pub(crate) struct LaterVersion {
@@ -188,32 +187,32 @@ pub(crate) struct LaterVersion {
     pub(crate) supported: u32,
 }
 
-/// What the error of a failed sync says was tried.
+/// `op` of an [`Error::Io`] from a failed sync.
 const FLUSH: &str = "flush";
 
-/// The answer of a sync that failed: what it was to make durable may never be, whatever a later
-/// sync says (rule R6). It is an [`Error`] only once somebody has seen to that:
-/// [`Index::heed`](crate::index::Index::heed) while the queue is open,
-/// [`ends_opening`](Self::ends_opening) before.
+/// The error of a failed sync. The bytes that it was to make durable may be lost, whatever a later
+/// sync says (rule R6), so a caller cannot use it as an [`Error`] before the queue is poisoned:
+/// [`Index::heed`](crate::index::Index::heed) poisons an open queue and converts it,
+/// [`ends_opening`](Self::ends_opening) converts it during an opening.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct SyncFailed(pub(crate) io::Error);
 
 impl SyncFailed {
-    /// For whoever refuses to write from now on.
+    /// Converts it. The caller has made sure that nothing more is written.
     pub(crate) fn heeded(self, path: impl Into<PathBuf>) -> Error {
         Error::Io { op: FLUSH, path: path.into(), source: self.0 }
     }
 
-    /// For an opening, which fails by it. The next one does not believe the page cache either, or
-    /// finds it as this one did.
+    /// Converts it for an opening, which fails with it. That needs no poison: the next opening does
+    /// not trust the page cache either, or finds it as this one did.
     pub(crate) fn ends_opening(self, path: impl Into<PathBuf>) -> Error {
         self.heeded(path)
     }
 }
 
-/// Why bytes of the index are still in memory alone: nothing is lost, and they are written once
-/// that can be done.
+/// The source of an error that says that bytes of the index could not be written. They wait in
+/// memory; nothing is lost.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}; it is kept in memory until it can be written")]
 pub(crate) struct Unwritten(pub(crate) io::Error);
@@ -232,7 +231,7 @@ impl Error {
         Error::Io { op, path: path.into(), source }
     }
 
-    /// There is no message of that number: the queue holds those.
+    /// The queue holds the messages `held`, and `seq` is none of them.
     #[cold]
     pub(crate) fn no_message(path: &Path, seq: u64, held: Range<u64>) -> Self {
         Error::NotFound {
@@ -265,7 +264,7 @@ impl Error {
         }
     }
 
-    /// A call on the queue in `path` with an argument that cannot be.
+    /// A call on the queue in `path` with an invalid argument.
     #[cold]
     pub(crate) fn invalid_argument(
         path: &Path,
@@ -289,15 +288,15 @@ impl Error {
         Error::Forked
     }
 
-    /// What cannot be on the queue in `path`, unless mmq has a bug.
+    /// A bug in mmq that showed in the queue in `path`.
     #[cold]
     pub(crate) fn internal(path: &Path, what: &'static str) -> Self {
         Error::Internal { path: path.to_owned(), what }
     }
 
-    /// True for a refusal that space would cure: [`Error::Full`], or an [`Error::Io`] whose source
-    /// is a full disk or an exceeded quota. A flush that failed for want of space is none: what it
-    /// was to make durable may be lost.
+    /// Whether the call was refused for want of space: [`Error::Full`], or an [`Error::Io`] from a
+    /// full disk or an exceeded quota. `false` for a flush that failed for want of space: the bytes
+    /// that it was to make durable may be lost.
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {
@@ -308,13 +307,13 @@ impl Error {
         }
     }
 
-    /// The queue's own limit is reached, whatever the disk has left.
+    /// Whether the limit `max_bytes` is reached, whatever the disk has left.
     pub(crate) fn is_of_max_bytes(&self) -> bool {
         matches!(self, Error::Full { option: "max_bytes", .. })
     }
 
-    /// What failed in a flush that a call did besides: no refusal, for what the call was asked for
-    /// is done.
+    /// Marks an error as that of a flush at the end of a call that has done its work: it is no
+    /// refusal.
     pub(crate) fn of_flush(self) -> Self {
         match self {
             Error::Io { path, source, .. } => Error::Io { op: FLUSH, path, source },
@@ -322,7 +321,8 @@ impl Error {
         }
     }
 
-    /// Part of the index could not be written, and is kept: no failure of what was written before.
+    /// Whether bytes of the index could not be written and wait in memory. Nothing written before
+    /// has failed.
     #[cfg(test)]
     pub(crate) fn is_unwritten(&self) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! Which queue an error without a field for it is about, for C.
+//! For C: which queue an error without a field for it is about.
 
 #[cfg(feature = "capi")]
 use std::fmt;
@@ -20,12 +20,12 @@ thread_local! {
 
 pub(super) fn refused_by(path: &Path) {
     #[cfg(feature = "capi")]
-    // A thread that is at its end does without.
+    // A thread whose locals are destroyed already does without.
     let _ = REFUSED_BY.try_with(|refused| refused.set(Some(path.to_owned())));
     let _ = path;
 }
 
-/// What C is told of an error that a call of this thread has just come to: the queue's path, too.
+/// The text for C of an error that a call of this thread has just returned: with the queue's path.
 #[cfg(feature = "capi")]
 pub(crate) struct InFull<'a> {
     error: &'a Error,

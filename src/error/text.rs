@@ -1,11 +1,11 @@
-//! The parts of the errors' texts.
+//! Parts of the texts of errors.
 
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The beginning of a sentence about a queue, where one is known.
+/// `queue PATH: ` at the beginning of a text; nothing when the path is not known.
 pub(super) struct Of<'a>(pub(super) Option<&'a Path>);
 
 impl fmt::Display for Of<'_> {
@@ -31,7 +31,7 @@ impl fmt::Display for Longest {
     }
 }
 
-/// Which limit would be passed.
+/// The limit that would be passed.
 pub(super) struct Passed<'a> {
     pub(super) option: &'a str,
     pub(super) used: u64,
@@ -70,7 +70,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Since when it holds it: as a date, and how long ago that is at the moment of printing.
+/// When the holder opened the queue: the date, and how long ago that is at the moment of printing.
 pub(super) struct Since(pub(super) Option<SystemTime>);
 
 impl fmt::Display for Since {
@@ -81,7 +81,7 @@ impl fmt::Display for Since {
         let (year, month, day) = date(days);
         let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
         write!(f, " since {year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")?;
-        // A clock that was set back says nothing.
+        // After the clock was set back the time is in the future: only the date is printed.
         let Ok(ago) = SystemTime::now().duration_since(time) else { return Ok(()) };
         match ago.as_secs() {
             0..2 => write!(f, " (just now)"),
@@ -93,8 +93,8 @@ impl fmt::Display for Since {
     }
 }
 
-/// Year, month and day of so many days after 1970-01-01, by the Gregorian calendar: in 400 years
-/// there are 146,097 days, and a year that begins in March has its leap day at its end.
+/// Year, month and day of the day that is `days` after 1970-01-01 in the Gregorian calendar. 400
+/// years have 146,097 days, and a year that begins in March has its leap day at its end.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // since 0000-03-01
     let (era, day) = (days / 146_097, days % 146_097);
@@ -106,7 +106,7 @@ fn date(days: u64) -> (u64, u64, u64) {
     (era * 400 + year + later, month, day)
 }
 
-/// What is not there, and what is instead.
+/// What was looked for and not found, and what is there.
 pub(super) struct Absent<'a> {
     pub(super) path: &'a Path,
     pub(super) what: &'a str,

@@ -1,4 +1,4 @@
-//! The door: [`Queue`].
+//! [`Queue`], and how it is opened, written to, flushed and closed.
 
 mod reading;
 
@@ -40,15 +40,14 @@ pub struct Queue {
 }
 
 impl Options {
-    /// Opens the queue in the directory `dir`, creating what is missing unless
-    /// [`create(false)`](Options::create) was said.
+    /// Opens the queue in the directory `dir`, and creates a missing one unless
+    /// [`create(false)`](Options::create) is set.
     ///
-    /// It takes milliseconds whatever the backlog. After a crash the queue is as it was: see the
-    /// front page's table. Damaged and foreign files of the queue's own names are set aside as
-    /// `*.damaged`; other files are left alone. A directory that holds files and nothing of a
-    /// queue's is refused and left as it is. (Of a queue's are files of the names that mmq gives,
-    /// with something in them or a length that mmq gives them. Hidden files and `lost+found` do not
-    /// count.)
+    /// Opening takes milliseconds whatever the backlog. What a crash leaves is in the [front page's
+    /// table](crate). Damaged and foreign files that have the name of a queue's file are set aside
+    /// as `*.damaged`; other files are left alone. A directory that holds files, but none of a
+    /// queue, is refused and left as it is. (A queue's file has a name that mmq gives, and either
+    /// content or a length that mmq gives. Hidden files and `lost+found` do not count.)
     ///
     /// # Errors
     ///
@@ -92,7 +91,7 @@ impl Queue {
         Options::new().open(dir)
     }
 
-    /// The default options, to be changed and opened.
+    /// The default options: change them, then [open](Options::open) the queue.
     pub const fn options() -> Options {
         Options::new()
     }
@@ -101,18 +100,19 @@ impl Queue {
     ///
     /// # Durability
     ///
-    /// When it returns, the message survives the death of the process at any instruction. It
-    /// survives a power cut once [flushed](Self::flush); with
-    /// [`flush_every_ops(1)`](Options::flush_every_ops) when it returns.
+    /// Once the call has returned, the message survives the death of the process at any
+    /// instruction. It survives a power cut once it is [flushed](Self::flush): with
+    /// [`flush_every_ops(1)`](Options::flush_every_ops) that is when the call returns.
     ///
     /// # Errors
     ///
-    /// [`Error::MessageTooLarge`], [`Error::Full`] or [`Error::Io`] when there is no room (nothing
-    /// was changed), [`Error::Poisoned`] after a failed flush. When a flush fails that this call
-    /// has to do (see [`flush_every_ops`](Options::flush_every_ops)), its error comes although the
-    /// message is in the queue, stays there and survives the process: to put it in again would make
-    /// two of it. It is an [`Error::Io`] with `op` `"flush"`, and no [`is_full`](Error::is_full)
-    /// refusal; mostly the queue is poisoned then.
+    /// [`Error::MessageTooLarge`]. [`Error::Full`] or [`Error::Io`] when there is no room; nothing
+    /// was changed. [`Error::Poisoned`] after a failed flush.
+    ///
+    /// An [`Error::Io`] with `op` `"flush"` comes from a flush that this call had to do (see
+    /// [`flush_every_ops`](Options::flush_every_ops)). The message is in the queue then, stays
+    /// there and survives the process: to enqueue it again would make two of it. Such an error is
+    /// never [`is_full`](Error::is_full), and mostly the queue is poisoned.
     #[inline]
     #[doc(alias = "EnqueueString")]
     pub fn enqueue(&self, message: impl AsRef<[u8]>) -> Result<u64> {
@@ -125,12 +125,12 @@ impl Queue {
     ///
     /// # Durability
     ///
-    /// All or none also after a crash, of the process or the machine.
+    /// All or none also after a process crash or a power cut.
     ///
     /// # Errors
     ///
-    /// As [`enqueue`](Self::enqueue): none of the messages is in the queue then, or, after a flush
-    /// that failed, all are.
+    /// As [`enqueue`](Self::enqueue): none of the messages is in the queue, or, after a failed
+    /// flush, all are.
     ///
     /// ```
     /// # fn main() -> mmq::Result<()> {
@@ -147,8 +147,8 @@ impl Queue {
     ) -> Result<Range<u64>> {
         // The caller's iterator runs before any lock is taken.
         let messages: Vec<M> = messages.into_iter().collect();
-        // And so does its `as_ref`, once: one that panics, enqueues, or answers otherwise the next
-        // time finds no lock held.
+        // So does `as_ref`, once for each message: it may panic, enqueue, or answer otherwise the
+        // next time.
         let messages: Vec<&[u8]> = messages.iter().map(AsRef::as_ref).collect();
         for message in &messages {
             self.check_len(message.len() as u64)?;
@@ -157,19 +157,19 @@ impl Queue {
     }
 
     /// Puts a message of `len` bytes at the tail, which `fill` writes: in place, or into a buffer
-    /// where it cannot lie in one piece. The bytes are zero before. A panic in `fill` leaves no
+    /// where the message cannot lie in one piece. `fill` gets zeros. A panic in `fill` leaves no
     /// trace in the queue.
     ///
-    /// Other producers wait while `fill` runs, and readers may have to. So from within it every
-    /// call on this queue is refused with [`Error::InvalidArgument`], be it made through the queue,
-    /// a consumer, a delivery, an iterator or a future. Calls on other queues are not. What has no
-    /// error to return waits for nobody:
+    /// Other producers wait while `fill` runs, and readers may have to. So every call that `fill`
+    /// makes on this queue is refused with [`Error::InvalidArgument`], through whatever handle: the
+    /// queue, a consumer, a delivery, an iterator or a future. Calls on other queues are not
+    /// refused. What cannot return an error waits for no other thread:
     ///
     /// - [`len`](Self::len), [`is_empty`](Self::is_empty), [`stats`](Self::stats),
     ///   [`durable_seq`](Self::durable_seq), [`in_flight`](Self::in_flight) and
-    ///   [`consumers`](Self::consumers) answer. While another thread is busy with that consumer,
-    ///   `len` and `stats` count what was acknowledged out of order as if it still waited, and the
-    ///   figures of `stats` may be of moments shortly after each other.
+    ///   [`consumers`](Self::consumers) answer. While another thread uses the consumer, `len` and
+    ///   `stats` count messages acknowledged out of order as waiting, and the figures of `stats`
+    ///   may be of slightly different moments.
     /// - A [`Delivery`] that is dropped is given back right after `fill`.
     ///
     /// # Durability
@@ -178,9 +178,9 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As [`enqueue`](Self::enqueue). When there is no room for all of the message, `fill` is not
-    /// called. Once it was called there is room: then the call fails only when the disk refuses to
-    /// take the bytes into space that it has given before, or when a flush fails.
+    /// As [`enqueue`](Self::enqueue). `fill` is called only when there is room for the whole
+    /// message. After that the call fails only when the disk refuses bytes for space that it has
+    /// allocated, or when a flush fails.
     ///
     /// ```
     /// # fn main() -> mmq::Result<()> {
@@ -195,9 +195,9 @@ impl Queue {
         self.engine.enqueue_with(len, fill)
     }
 
-    /// The consumer called `name` (1 to 255 bytes), which has its own place in the queue. It comes
-    /// into being when first asked for, at the oldest message still held, and is remembered by
-    /// name.
+    /// The consumer called `name` (1 to 255 bytes), which has its own place in the queue. The first
+    /// call with a name makes the consumer, at the oldest message still held; its name and place
+    /// are stored.
     ///
     /// # Errors
     ///
@@ -210,33 +210,32 @@ impl Queue {
         Ok(Consumer::new(Arc::clone(&self.engine), standing))
     }
 
-    /// The names of all consumers that exist, in order. The queue's own (default) consumer has
-    /// none.
+    /// The names of all consumers, in order. The queue's own (default) consumer has no name.
     #[must_use]
     pub fn consumers(&self) -> Vec<String> {
         self.engine.consumer_names()
     }
 
-    /// Forgets the consumer called `name`: nothing is kept for it any more. Its handles answer
-    /// [`Error::NotFound`].
+    /// Removes the consumer called `name`: the queue keeps no messages for it any more. Its handles
+    /// answer [`Error::NotFound`] from now on.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] when there is none of that name. [`Error::Io`] when what it had
-    /// acknowledged could not be made forgotten on the disk: it is gone all the same, and the queue
-    /// is as after a failed [`flush`](Self::flush).
+    /// [`Error::NotFound`] when no consumer has that name. [`Error::Io`] when its acknowledgements
+    /// could not be erased on the disk: the consumer is gone all the same, and the queue is as
+    /// after a failed [`flush`](Self::flush).
     pub fn remove_consumer(&self, name: &str) -> Result<()> {
         check_name(self.path(), name)?;
         self.engine.remove_consumer(name)
     }
 
-    /// Messages that wait for the queue's own (default) consumer; before it first reads, all that
-    /// are held.
+    /// How many messages wait for the queue's own (default) consumer; before its first read, how
+    /// many are held.
     ///
-    /// It follows from sequence numbers, so it is right at once after a reopening, and after the
-    /// death of a process at any instruction: so many come. Only what nobody has met yet is
-    /// counted: messages whose bytes are damaged, and those a power cut took from the middle of a
-    /// segment. Then so many come at most, and it is right again from the moment the gap is told.
+    /// The figure follows from sequence numbers, so it is exact at once after a reopening, also
+    /// after the death of the process at any instruction. It counts missing messages that no read
+    /// has met yet: damaged ones, and those that a power cut took from the middle of a segment.
+    /// Then fewer messages come, and the figure is exact again once the gap is told.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.engine.len()
@@ -249,24 +248,27 @@ impl Queue {
         self.len() == 0
     }
 
-    /// Makes everything durable that was enqueued and taken before the call.
+    /// Makes durable what was enqueued and taken before the call.
     ///
     /// # Durability
     ///
-    /// When it returns, that survives a power cut. Enqueues go on meanwhile; threads that flush at
-    /// the same time share one sync. Every file is synced through a descriptor that has been open
-    /// since this run first stored to it, so that the failure of a write which the system did by
-    /// itself in between is told. Of what a killed process before this run had stored, the system
-    /// may have forgotten such a failure before this opening: there is no way to learn of it.
+    /// Once the call has returned, it survives a power cut. Enqueues go on meanwhile; threads that
+    /// flush at the same time share one sync.
+    ///
+    /// The kernel may write pages by itself before the flush, and fail. The flush reports such a
+    /// failure, because it syncs each file through a descriptor that has been open since this run
+    /// first stored to the file. For pages that an earlier, killed process stored, the kernel may
+    /// have reported the failure to nobody before this opening: there is no way to learn of it.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] with `op` `"flush"` when the system could not, or when the directory was
-    /// removed: then nothing more can be promised for this opening and all writing answers
-    /// [`Error::Poisoned`] until the queue is opened again. What was enqueued stays in the queue,
-    /// is read, and is there for the next opening as long as the machine runs. [`Error::Io`] with
-    /// another `op` when a file could not be opened or written just now: the next flush tries
-    /// again.
+    /// [`Error::Io`] with `op` `"flush"` when a sync failed, or when the directory was removed.
+    /// Later writes could not be promised to last, so all writing answers [`Error::Poisoned`] until
+    /// the queue is opened again. Enqueued messages stay in the queue, can be read, and are there
+    /// for the next opening as long as the machine runs.
+    ///
+    /// [`Error::Io`] with another `op` when a file could not be opened or written just now: the
+    /// next flush tries again.
     pub fn flush(&self) -> Result<()> {
         let _told = events::at_end();
         self.engine.core.flush()
@@ -281,8 +283,8 @@ impl Queue {
         self.engine.core.durable.lock().spot.seq
     }
 
-    /// Returns once the message `seq` is durable, flushing when it is not. Threads that wait at the
-    /// same time share one sync.
+    /// Returns once the message `seq` is durable; flushes when it is not yet. Threads that wait at
+    /// the same time share one sync.
     ///
     /// # Errors
     ///
@@ -303,11 +305,10 @@ impl Queue {
         core.flush_to(tail)
     }
 
-    /// Figures, read one by one while others go on.
+    /// Figures of the queue, read one by one while other threads go on.
     ///
-    /// It costs producers and consumers nothing but a wait for a few words to be read. With
-    /// messages [in flight](Consumer::receive) they are counted: they wait until they are
-    /// acknowledged.
+    /// Producers and consumers wait at most while a few words are read. Messages [in
+    /// flight](Consumer::receive) count as waiting until they are acknowledged.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.engine.stats()
@@ -319,29 +320,29 @@ impl Queue {
         self.engine.core.storage.path()
     }
 
-    /// Makes everything durable and lets go of the files. [`Consumer`]s' handles answer
+    /// Makes everything durable and closes the files. Handles of [`Consumer`]s answer
     /// [`Error::Closed`] from now on; messages that are held stay readable.
     ///
-    /// It wakes whoever waits without borrowing the queue: threads within
-    /// [`Consumer::dequeue_timeout`] or [`Consumer::receive_timeout`], and futures and streams of
-    /// the queue and of its consumers. They end with [`Error::Closed`]; descriptors become
-    /// readable. A thread within one of the queue's own calls borrows the queue, so that this
-    /// cannot be called before it is back: a thread that is to be stopped waits by a consumer's
-    /// handle, or with a timeout that is not long.
+    /// Closing wakes all waits that do not borrow the queue: threads within
+    /// [`Consumer::dequeue_timeout`] or [`Consumer::receive_timeout`], and the futures and streams
+    /// of the queue and its consumers. They end with [`Error::Closed`], and descriptors become
+    /// readable. A thread within one of the queue's own calls borrows the queue, so `close` cannot
+    /// be called before that call returns: let a thread that is to be stopped wait through a
+    /// consumer's handle, or with a short timeout.
     ///
-    /// It takes the queue out of its owner's hands. Out of an [`Arc`](std::sync::Arc) it comes by
-    /// [`Arc::into_inner`](std::sync::Arc::into_inner); or let the last owner drop it. Dropping the
-    /// queue does the same as this, with its errors lost.
+    /// `close` takes the queue by value. [`Arc::into_inner`](std::sync::Arc::into_inner) takes it
+    /// out of an [`Arc`](std::sync::Arc); or let the last owner drop it. Dropping the queue does
+    /// the same as `close`, but its errors are lost.
     ///
     /// # Errors
     ///
-    /// As [`flush`](Self::flush). The files are let go of whatever it returns.
+    /// As [`flush`](Self::flush). The files are closed whatever it returns.
     #[doc(alias = "Close")]
     pub fn close(self) -> Result<()> {
         self.engine.close()
     }
 
-    /// Refuses what no queue takes.
+    /// Refuses a message that is too long for any queue.
     #[inline]
     pub(crate) fn check_len(&self, len: u64) -> Result<()> {
         if len > MAX_MESSAGE_LEN { Err(self.too_large(len)) } else { Ok(()) }
@@ -365,7 +366,7 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // Consumers' handles may outlive the queue; its files must not stay locked for them.
+        // Handles of consumers may outlive the queue; they must not keep its files locked.
         let _ = self.engine.close();
     }
 }

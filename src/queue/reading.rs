@@ -21,7 +21,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// [`Error::Gap`] when messages are missing here, once: the next call goes on behind them.
+    /// [`Error::Gap`], once, when messages are missing here: the next call goes on behind them.
     /// [`Error::Io`].
     #[inline]
     #[doc(alias = "PeekString")]
@@ -33,14 +33,14 @@ impl Queue {
     ///
     /// # Durability
     ///
-    /// A message that was returned does not come again after the process died. After a power cut
-    /// those may that were taken since the last flush.
+    /// A message that was returned does not come again after the death of the process. After a
+    /// power cut, messages taken since the last flush may come again.
     ///
     /// # Errors
     ///
-    /// [`Error::Gap`] when messages are missing here, once: the next call goes on behind them, so
-    /// that `?` alone would leave the rest unread. See [`past_gaps`](crate::past_gaps).
-    /// [`Error::Io`].
+    /// [`Error::Gap`], once, when messages are missing here: the next call goes on behind them. A
+    /// loop that ends with `?` at a gap leaves the rest unread: see
+    /// [`past_gaps`](crate::past_gaps). [`Error::Io`].
     #[inline]
     #[doc(alias = "DequeueString")]
     pub fn dequeue(&self) -> Result<Option<Message>> {
@@ -71,17 +71,17 @@ impl Queue {
         reading::next_into(&self.engine, self.engine.default_consumer()?, Read::Take, buffer)
     }
 
-    /// Takes up to `max` messages: as many as there are.
+    /// Takes up to `max` messages, as many as there are, without waiting.
     ///
     /// # Errors
     ///
-    /// As [`dequeue`](Self::dequeue), when nothing was taken before; an error met behind the first
-    /// message comes with the next call.
+    /// As [`dequeue`](Self::dequeue), when no message was taken. An error behind the first message
+    /// comes with the next call.
     pub fn dequeue_batch(&self, max: usize) -> Result<Vec<Message>> {
         reading::batch(&self.engine, self.engine.default_consumer()?, max)
     }
 
-    /// Takes the next message, waiting for one up to `timeout`; `None` when none came. Does not
+    /// Takes the next message, and waits for it up to `timeout`; `None` when none came. Does not
     /// poll.
     ///
     /// # Errors
@@ -91,8 +91,8 @@ impl Queue {
         reading::next_waiting(&self.engine, self.engine.default_consumer()?, timeout)
     }
 
-    /// Takes the next message without delivering it and returns its sequence number. Its payload is
-    /// not read, nor checked.
+    /// Takes the next message without delivering it and returns its sequence number. The payload is
+    /// neither read nor checked.
     ///
     /// # Errors
     ///
@@ -102,9 +102,8 @@ impl Queue {
         reading::skip(&self.engine, self.engine.default_consumer()?)
     }
 
-    /// Hands out the next message, to be [acknowledged](Delivery::ack) when its work is done: see
-    /// [`Consumer::receive`](Consumer::receive), which this is for the queue's own (default)
-    /// consumer.
+    /// Hands out the next message, to be [acknowledged](Delivery::ack) when its work is done:
+    /// [`Consumer::receive`](Consumer::receive) for the queue's own (default) consumer.
     ///
     /// # Errors
     ///
@@ -114,9 +113,8 @@ impl Queue {
         delivery::receive(&self.engine, self.engine.default_consumer()?)
     }
 
-    /// Does `work` with each message there is, and acknowledges it: see
-    /// [`Consumer::for_each`](Consumer::for_each), which this is for the queue's own (default)
-    /// consumer.
+    /// Calls `work` with each message and acknowledges the message when `work` returns `Ok`:
+    /// [`Consumer::for_each`](Consumer::for_each) for the queue's own (default) consumer.
     ///
     /// # Errors
     ///
@@ -145,7 +143,7 @@ impl Queue {
         delivery::for_each(&self.engine, self.engine.default_consumer()?, work, on_gap)
     }
 
-    /// As [`receive`](Self::receive), waiting up to `timeout` for a message. Does not poll.
+    /// As [`receive`](Self::receive), but waits up to `timeout` for a message. Does not poll.
     ///
     /// # Errors
     ///
@@ -163,15 +161,15 @@ impl Queue {
         self.engine.set_max_in_flight(self.engine.default_consumer()?, messages.into())
     }
 
-    /// Messages of the queue's own (default) consumer that were received and neither acknowledged
-    /// nor given back.
+    /// How many messages of the queue's own (default) consumer are in flight: received, neither
+    /// acknowledged nor given back.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.engine.in_flight()
     }
 
-    /// A descriptor that is readable while a message, or the news of a gap, waits for the queue's
-    /// own (default) consumer, and once the queue is closed: see [`Consumer::ready_fd`].
+    /// A descriptor that is readable while a message or an untold gap waits for the queue's own
+    /// (default) consumer, and once the queue is closed: see [`Consumer::ready_fd`].
     ///
     /// # Errors
     ///
@@ -180,42 +178,41 @@ impl Queue {
         self.engine.ready_fd(self.engine.default_consumer()?)
     }
 
-    /// A future of the next message, which it takes: waits for it without a thread, on any
-    /// executor.
+    /// A future that takes the next message. It waits without a thread, on any executor.
     ///
     /// Dropping the future before it is done changes nothing.
     ///
     /// # Errors
     ///
-    /// It yields those of [`dequeue`](Self::dequeue), and [`Error::Closed`] when the queue is
-    /// closed meanwhile.
+    /// The future yields those of [`dequeue`](Self::dequeue), and [`Error::Closed`] when the queue
+    /// is closed meanwhile.
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn recv(&self) -> crate::Recv {
-        crate::Recv::new(self.of_default())
+        crate::Recv::new(self.default_reader())
     }
 
-    /// A future of the next delivery: [`receive`](Self::receive) that waits.
+    /// A future of the next delivery: as [`receive`](Self::receive), but waits.
     ///
     /// # Errors
     ///
-    /// It yields those of [`recv`](Self::recv).
+    /// The future yields those of [`recv`](Self::recv).
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn recv_delivery(&self) -> crate::RecvDelivery {
-        crate::RecvDelivery::new(self.of_default())
+        crate::RecvDelivery::new(self.default_reader())
     }
 
-    /// A stream of all messages from the next one on, which it takes.
+    /// A stream that takes all messages from the next one on.
     #[cfg(feature = "async")]
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn messages(&self) -> crate::Messages {
-        crate::Messages::new(self.of_default())
+        crate::Messages::new(self.default_reader())
     }
 
-    /// Looks at the messages from the next one on and consumes nothing. Ends at the end of the
-    /// queue; goes on when asked again after new ones came. Gaps come as errors between the
-    /// messages; [`Iter::past_gaps`] takes them out.
+    /// Looks at the messages from the next one on and consumes nothing. The iterator returns `None`
+    /// at the end of the queue, and goes on when asked again after new messages came. Gaps come as
+    /// errors between the messages; [`Iter::past_gaps`] takes them out.
     ///
     /// # Errors
     ///
@@ -227,7 +224,7 @@ impl Queue {
     }
 
     #[cfg(feature = "async")]
-    fn of_default(&self) -> Result<crate::futures::Whose> {
+    fn default_reader(&self) -> Result<crate::futures::Reader> {
         let standing = self.engine.default_consumer()?;
         Ok((Arc::clone(&self.engine), Arc::clone(standing)))
     }
