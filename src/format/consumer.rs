@@ -6,18 +6,18 @@ use super::*;
 use crate::memory::checksum::{crc32c, crc32c_words};
 
 pub(crate) const NAME_ROW_LEN: usize = 256;
-/// A pair of places, or a copy.
-pub(crate) const PLACE_SLOT_LEN: usize = 2 * PLACE_HALF_LEN;
+/// Length of a pair of places, and of a copy.
+pub(crate) const PLACE_PAIR_LEN: usize = 2 * PLACE_HALF_LEN;
 pub(crate) const PLACE_HALF_LEN: usize = 32;
-/// What a consumer takes of an extent, all parts together.
-pub(crate) const CONSUMER_ROW_LEN: usize = NAME_ROW_LEN + 2 * PLACE_SLOT_LEN;
+/// Bytes of an extent for one consumer: name, pair and copy.
+pub(crate) const CONSUMER_ROW_LEN: usize = NAME_ROW_LEN + 2 * PLACE_PAIR_LEN;
 pub(crate) const CONSUMER_ROWS: usize = 64;
-pub(crate) const ACKS_ROW_LEN: usize = 2 * ACKS_SLOT_LEN;
+pub(crate) const ACKS_ROW_LEN: usize = 2 * ACKS_HALF_LEN;
 pub(crate) const ACKS_ROWS: usize = 6;
-pub(crate) const ACKS_SLOT_LEN: usize = SECTOR / 2;
+pub(crate) const ACKS_HALF_LEN: usize = SECTOR / 2;
 pub(crate) const MAX_NAME_LEN: usize = 255;
-/// The longest name that the copy of a consumer's place says, too.
-const MAX_SHORT_NAME_LEN: usize = PLACE_SLOT_LEN - place_at::PLACE_NAME - 1;
+/// The longest name that fits into the copy of a consumer's place.
+const MAX_SHORT_NAME_LEN: usize = PLACE_PAIR_LEN - place_at::PLACE_NAME - 1;
 
 /// Offsets in the name of a consumer, in bytes.
 pub(crate) mod name_at {
@@ -32,7 +32,7 @@ pub(crate) mod place_at {
     pub(crate) const PLACE_NAME: usize = 28;
 }
 
-/// Offsets in a slot of acknowledgements, in bytes.
+/// Offsets in one half of a row of acknowledgements, in bytes.
 pub(crate) mod acks_at {
     pub(crate) const ACKS_NUMBER: usize = 0;
     pub(crate) const ACKS_FROM: usize = 8;
@@ -42,7 +42,7 @@ pub(crate) mod acks_at {
     pub(crate) const ACKS_RANGES: usize = 28;
 }
 
-/// Where a consumer stands.
+/// Where a consumer stands, as it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Place {
     pub(crate) number: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Place {
     pub(crate) seq: u64,
 }
 
-/// Where the parts of one consumer lie, in bytes from the beginning of its extent.
+/// Offsets of one consumer's parts, in bytes from the beginning of its extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConsumerAt {
     pub(crate) name: usize,
@@ -59,20 +59,20 @@ pub(crate) struct ConsumerAt {
 }
 
 impl ConsumerAt {
-    /// Of the consumer in `row` of an extent of `rows`.
+    /// The offsets for the consumer in `row` of an extent of `rows`.
     pub(crate) fn new(row: u32, rows: u32) -> ConsumerAt {
         let (row, rows) = (row as usize, rows as usize);
-        let pair = rows * NAME_ROW_LEN + row * PLACE_SLOT_LEN;
-        ConsumerAt { name: row * NAME_ROW_LEN, pair, copy: pair + rows * PLACE_SLOT_LEN }
+        let pair = rows * NAME_ROW_LEN + row * PLACE_PAIR_LEN;
+        ConsumerAt { name: row * NAME_ROW_LEN, pair, copy: pair + rows * PLACE_PAIR_LEN }
     }
 
-    /// Of its three places.
+    /// The offsets of the consumer's three places: two halves, and the copy.
     pub(crate) fn places(&self) -> [usize; 3] {
         [self.pair, self.pair + PLACE_HALF_LEN, self.copy]
     }
 }
 
-/// A consumer's name as its row says it.
+/// A consumer's name as it is stored.
 pub(crate) fn encode_name(name: &str) -> [u8; NAME_ROW_LEN] {
     let mut bytes = [0; NAME_ROW_LEN];
     bytes[name_at::NAME_LEN] = name.len() as u8;
@@ -80,14 +80,14 @@ pub(crate) fn encode_name(name: &str) -> [u8; NAME_ROW_LEN] {
     bytes
 }
 
-/// The name in those bytes: a row, or what a place's slot says of it.
+/// The name in these bytes: the row of a name, or the short name in a copy.
 pub(crate) fn decode_name(bytes: &[u8]) -> Option<&str> {
     let len = usize::from(*bytes.get(name_at::NAME_LEN)?);
     std::str::from_utf8(bytes.get(name_at::NAME..name_at::NAME + len)?).ok()
 }
 
 impl Place {
-    /// What says, as the newest place, that the consumer was removed.
+    /// A place that says, while it is the newest one, that the consumer was removed.
     pub(crate) fn removed(number: u64) -> Place {
         Place { number, position: u64::MAX, seq: 0 }
     }
@@ -96,9 +96,9 @@ impl Place {
         self.position == u64::MAX
     }
 
-    /// A copy without a place, for a consumer of that name.
-    pub(crate) fn empty_copy(name: &str) -> [u8; PLACE_SLOT_LEN] {
-        let mut bytes = [0; PLACE_SLOT_LEN];
+    /// The copy of a consumer with this name, without a place.
+    pub(crate) fn empty_copy(name: &str) -> [u8; PLACE_PAIR_LEN] {
+        let mut bytes = [0; PLACE_PAIR_LEN];
         if name.len() <= MAX_SHORT_NAME_LEN {
             bytes[place_at::PLACE_NAME] = name.len() as u8;
             bytes[place_at::PLACE_NAME + 1..][..name.len()].copy_from_slice(name.as_bytes());
@@ -106,26 +106,26 @@ impl Place {
         bytes
     }
 
-    /// The place in those bytes, if it is one of the consumer with that seed.
-    pub(crate) fn decode(slot: &[u8], seed: u32) -> Option<Place> {
-        let slot = slot.get(..place_at::PLACE_NAME)?;
+    /// The place in these bytes, if it validates under the consumer's `seed`.
+    pub(crate) fn decode(bytes: &[u8], seed: u32) -> Option<Place> {
+        let bytes = bytes.get(..place_at::PLACE_NAME)?;
         let place = Place {
-            number: LittleEndian::read_u64(&slot[place_at::PLACE_NUMBER..]),
-            position: LittleEndian::read_u64(&slot[place_at::PLACE_POSITION..]),
-            seq: LittleEndian::read_u64(&slot[place_at::PLACE_SEQ..]),
+            number: LittleEndian::read_u64(&bytes[place_at::PLACE_NUMBER..]),
+            position: LittleEndian::read_u64(&bytes[place_at::PLACE_POSITION..]),
+            seq: LittleEndian::read_u64(&bytes[place_at::PLACE_SEQ..]),
         };
-        let crc = LittleEndian::read_u32(&slot[place_at::PLACE_CRC..]);
+        let crc = LittleEndian::read_u32(&bytes[place_at::PLACE_CRC..]);
         (crc == place.crc(seed) && (place.is_sound() || place.is_removed() && place.number < LIMIT))
             .then_some(place)
     }
 
-    /// The state a place's checksum starts from: a place of another queue or another consumer never
-    /// validates.
+    /// The state that a place's checksum starts from: a place of another queue or another consumer
+    /// does not validate.
     pub(crate) fn seed(queue_id: &[u8; 16], name: &[u8]) -> u32 {
         crc32c(crc32c(u32::MAX, queue_id), name)
     }
 
-    /// The words of the slot, in their order; the checksum comes behind them.
+    /// The words of the place as stored; the checksum follows them.
     #[inline]
     pub(crate) fn words(&self) -> [u64; 3] {
         const { assert!(place_at::PLACE_NUMBER == 0 && place_at::PLACE_POSITION == 8) };
@@ -138,14 +138,14 @@ impl Place {
         !crc32c_words(seed, self.words())
     }
 
-    /// Every number in it is one that a queue can have.
+    /// Whether a queue can have every number in the place.
     fn is_sound(&self) -> bool {
         self.number < LIMIT && is_position(self.position) && self.seq < LIMIT
     }
 }
 
-/// Numbers that were acknowledged out of order: ranges `first ..= last`, ascending, apart from each
-/// other.
+/// One half of a row of acknowledgements: the numbers that a consumer acknowledged out of order, as
+/// ranges `first ..= last`, ascending, apart from each other.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Acks {
     pub(crate) number: u64,
@@ -155,14 +155,14 @@ pub(crate) struct Acks {
 }
 
 impl Acks {
-    /// The slot for as many of the ranges as fit, the lowest first. What does not fit comes again
-    /// after a crash. (Two of them may touch.)
+    /// Writes as many of the ranges as fit, the lowest first, and returns how many bytes they take.
+    /// The messages of ranges that do not fit come again after a crash. (Two ranges may touch.)
     pub(crate) fn encode(
         number: u64,
         owner: u32,
         ranges: impl Iterator<Item = (u64, u64)>,
         seed: u32,
-        bytes: &mut [u8; ACKS_SLOT_LEN],
+        bytes: &mut [u8; ACKS_HALF_LEN],
     ) -> usize {
         use acks_at as at;
         let mut len = at::ACKS_RANGES;
@@ -191,13 +191,14 @@ impl Acks {
         len
     }
 
-    /// The slot in those bytes, if it is one of the consumer with that row and seed.
+    /// The ranges in these bytes, if they validate for the consumer in the row `owner` under its
+    /// `seed`.
     pub(crate) fn decode(bytes: &[u8], owner: u32, seed: u32) -> Option<Acks> {
         use acks_at as at;
-        let bytes = bytes.get(..ACKS_SLOT_LEN)?;
+        let bytes = bytes.get(..ACKS_HALF_LEN)?;
         let len =
             at::ACKS_RANGES.checked_add(LittleEndian::read_u32(&bytes[at::ACKS_LEN..]) as usize)?;
-        if len > ACKS_SLOT_LEN || LittleEndian::read_u32(&bytes[at::ACKS_OWNER..]) != owner {
+        if len > ACKS_HALF_LEN || LittleEndian::read_u32(&bytes[at::ACKS_OWNER..]) != owner {
             return None;
         }
         if LittleEndian::read_u32(&bytes[at::ACKS_CRC..]) != Acks::crc(bytes, len, seed) {
@@ -221,7 +222,8 @@ impl Acks {
     }
 }
 
-/// Writes a number in as few bytes as it takes; says where they end. `None` when they do not fit.
+/// Writes a number in as few bytes as it takes and returns where they end. `None` when they do not
+/// fit.
 fn put_short(bytes: &mut [u8], mut at: usize, mut number: u32) -> Option<usize> {
     loop {
         let more = number >= 128;

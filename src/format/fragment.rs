@@ -15,14 +15,16 @@ pub(crate) enum Kind {
     First = 2,
     Middle = 3,
     Last = 4,
-    /// Nothing: fills the rest of a segment, or the place of something that never was.
+    /// Holds no record: fills the rest of a segment, or the space of a record that was not
+    /// completed.
     Padding = 5,
-    /// Fills the place of records a power cut took: the numbers before its own will never come.
+    /// Fills the space of records that a power cut took: the numbers before its own will never
+    /// come.
     Gap = 6,
 }
 
 impl Kind {
-    /// Not a piece of a record.
+    /// Whether the fragment is no piece of a record.
     pub(crate) fn is_empty(self) -> bool {
         matches!(self, Kind::Padding | Kind::Gap)
     }
@@ -65,7 +67,7 @@ pub(crate) struct Fragment {
     pub(crate) seq: u64,
 }
 
-/// The header as stored: two little-endian words, the second stored first.
+/// The header as stored: two little-endian words, of which the second is stored first.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FragmentWords(pub(crate) u64, pub(crate) u64);
 
@@ -76,9 +78,9 @@ impl FragmentWords {
         self.0 as u32
     }
 
-    /// The state that the checksum of the payload must end in.
+    /// The CRC state in which the sum over header and payload must end.
     #[inline]
-    pub(crate) fn payload_state(self) -> u32 {
+    pub(crate) fn payload_crc_state(self) -> u32 {
         !self.crc()
     }
 
@@ -95,20 +97,20 @@ impl FragmentWords {
 }
 
 impl Fragment {
-    /// Of a record of `len` payload bytes in one piece.
+    /// The header of a record of `len` payload bytes in one piece.
     #[inline]
     pub(crate) fn whole(seq: u64, len: u32, batch: Batch) -> Fragment {
         let Batch { more, continues } = batch;
         Fragment { kind: Kind::Whole, more, continues, sealed: batch.is_sealed(), len, seq }
     }
 
-    /// Bytes it takes in the segment.
+    /// Bytes that the fragment takes in the segment.
     #[inline]
     pub(crate) fn total_len(&self) -> u64 {
         fragment_len(u64::from(self.len)) + if self.sealed { SEAL_LEN } else { 0 }
     }
 
-    /// Where the seal lies, if there is one, counted from the fragment's beginning.
+    /// The seal's offset from the fragment's beginning, if there is a seal.
     pub(crate) fn seal_at(&self) -> Option<u64> {
         self.sealed.then(|| fragment_len(u64::from(self.len)))
     }
@@ -122,31 +124,31 @@ impl Fragment {
         (self.seq & SEQ_MASK) | u64::from(kind) << SEQ_BITS
     }
 
-    /// The checksum state behind the header words: what the payload's checksum continues from.
+    /// The CRC state behind the header words, from which the payload's sum goes on.
     #[inline]
-    pub(crate) fn state(&self, seed: u32, offset: u64) -> u32 {
-        header_state(seed, offset, self.len, self.tag())
+    pub(crate) fn crc_state(&self, seed: u32, offset: u64) -> u32 {
+        header_crc_state(seed, offset, self.len, self.tag())
     }
 
-    /// The two words of the header. `payload_state` is [`state`](Self::state) carried on over the
-    /// payload.
+    /// The two words of the header. `payload_crc_state` is [`crc_state`](Self::crc_state) gone on
+    /// over the payload.
     #[inline]
-    pub(crate) fn encode(&self, header_state: u32, payload_state: u32) -> FragmentWords {
+    pub(crate) fn encode(&self, header_crc_state: u32, payload_crc_state: u32) -> FragmentWords {
         FragmentWords(
-            u64::from(!payload_state) | u64::from(self.len) << 32,
-            self.tag() | u64::from(fold(header_state)) << 48,
+            u64::from(!payload_crc_state) | u64::from(self.len) << 32,
+            self.tag() | u64::from(fold(header_crc_state)) << 48,
         )
     }
 
-    /// The header in those words, when its own check holds at that offset; and the state its
-    /// payload continues from.
+    /// The header in these words and its [`crc_state`](Self::crc_state). `None` when the header's
+    /// own check does not hold at this offset.
     #[inline]
     pub(crate) fn decode(words: FragmentWords, seed: u32, offset: u64) -> Option<(Fragment, u32)> {
         let len = (words.0 >> 32) as u32;
         let tag = words.1 & ((1 << 48) - 1);
-        let state = header_state(seed, offset, len, tag);
+        let crc_state = header_crc_state(seed, offset, len, tag);
         let bits = (tag >> SEQ_BITS) as u8;
-        if u64::from(fold(state)) != words.1 >> 48 {
+        if u64::from(fold(crc_state)) != words.1 >> 48 {
             return None;
         }
         let fragment = Fragment {
@@ -157,13 +159,13 @@ impl Fragment {
             len,
             seq: tag & SEQ_MASK,
         };
-        Some((fragment, state))
+        Some((fragment, crc_state))
     }
 
-    /// Whether the payload whose checksum state is given is the one the header was written for.
+    /// Whether the header was written for the payload whose sum ended in this CRC state.
     #[inline]
-    pub(crate) fn holds(words: FragmentWords, payload_state: u32) -> bool {
-        words.payload_state() == payload_state
+    pub(crate) fn holds(words: FragmentWords, payload_crc_state: u32) -> bool {
+        words.payload_crc_state() == payload_crc_state
     }
 
     /// Whether this fragment carries the number `seq`.
@@ -172,14 +174,15 @@ impl Fragment {
         self.seq == seq & SEQ_MASK
     }
 
-    /// The full number, given one that is at most 2^39 below it and not above it.
+    /// The full number of this fragment, which is `floor` or the first above it with the same low
+    /// bits.
     #[inline]
     pub(crate) fn seq_from(&self, floor: u64) -> u64 {
         floor + (self.seq.wrapping_sub(floor) & SEQ_MASK)
     }
 }
 
-/// The seal of a batch, while its fragments come by.
+/// The seal of a batch, as it is summed fragment by fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seal(u32);
 
@@ -200,16 +203,16 @@ impl Seal {
 }
 
 #[inline]
-fn header_state(seed: u32, offset: u64, len: u32, tag: u64) -> u32 {
+fn header_crc_state(seed: u32, offset: u64, len: u32, tag: u64) -> u32 {
     crc32c_words(seed, [offset << 32 | u64::from(len), tag])
 }
 
 #[inline]
-fn fold(state: u32) -> u16 {
-    (state ^ state >> 16) as u16
+fn fold(crc_state: u32) -> u16 {
+    (crc_state ^ crc_state >> 16) as u16
 }
 
-/// Whether a record belongs to a batch.
+/// Where a record lies in its batch.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Batch {
     pub(crate) more: bool,
@@ -217,7 +220,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// For the record at `index` of so many.
+    /// For the record at `index` of a batch of `records`.
     pub(crate) fn of(index: usize, records: usize) -> Batch {
         Batch { more: index + 1 < records, continues: index > 0 }
     }
@@ -230,15 +233,15 @@ impl Batch {
         !self.continues && !self.more
     }
 
-    /// Bytes a record in one piece takes.
+    /// Bytes that a record in one piece takes.
     #[inline]
     pub(crate) fn record_len(self, payload: u64) -> u64 {
         fragment_len(payload) + if self.is_sealed() { SEAL_LEN } else { 0 }
     }
 }
 
-/// The bytes of a fragment that fills `from .. to` of a segment and holds nothing; none where
-/// nothing fits.
+/// The header of a padding or a gap that fills the positions `from .. to` of a segment. `None` when
+/// even the header does not fit.
 pub(crate) fn filler(
     segment: &SegmentHeader,
     kind: Kind,
@@ -258,6 +261,6 @@ pub(crate) fn filler_words(
 ) -> FragmentWords {
     let len = (to - from - FRAGMENT_HEADER_LEN) as u32;
     let header = Fragment { kind, len, ..Fragment::whole(seq, 0, Batch::default()) };
-    let state = header.state(segment.seed(), from - segment.base);
-    header.encode(state, state)
+    let crc_state = header.crc_state(segment.seed(), from - segment.base);
+    header.encode(crc_state, crc_state)
 }

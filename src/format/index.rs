@@ -1,4 +1,4 @@
-//! The parts of the index file but for the consumers': header, checkpoints, extents, live part.
+//! The parts of the index file except the consumers': header, checkpoints, extents, live part.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -74,7 +74,7 @@ pub(crate) mod live_at {
 }
 pub(crate) const LIVE_LEN: usize = 512;
 
-/// Offsets in a record of the run, in bytes.
+/// Offsets in the run record, in bytes.
 pub(crate) mod run_at {
     pub(crate) const RUN_FLAGS: usize = 0;
     pub(crate) const RUN_CAUSE: usize = 4;
@@ -93,8 +93,9 @@ pub(crate) const RUN_LEN: usize = 128;
 pub(crate) const FLAG_CHANGING: u32 = 1;
 pub(crate) const FLAG_POISONED: u32 = 2;
 
-/// Tells a tail whose two words belong together, and to the queue with that key, from one that was
-/// cut between two stores.
+/// The check word of a tail (or a mark of a flush): it holds only for this position with this
+/// number in the queue with this `key`. A kill between the stores of the words leaves one that does
+/// not hold.
 #[inline]
 pub(crate) fn tail_check(key: u64, position: u64, seq: u64) -> u64 {
     position.rotate_left(23) ^ seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key
@@ -118,12 +119,12 @@ pub(crate) fn encode_index_header(queue_id: &[u8; 16], created: u64) -> [u8; IND
     bytes
 }
 
-/// What stands in an index header where the queue id does, whether or not the header is valid.
+/// The bytes where the queue's id stands in an index header, whether or not the header is valid.
 pub(crate) fn index_id(bytes: &[u8]) -> Option<[u8; 16]> {
     bytes.get(header_at::QUEUE_ID..header_at::QUEUE_ID + 16)?.try_into().ok()
 }
 
-/// The queue id in an index header.
+/// The queue's id in a valid index header.
 pub(crate) fn decode_index_header(bytes: &[u8]) -> Result<[u8; 16], Invalid> {
     let bytes = bytes.get(..INDEX_HEADER_LEN).ok_or(Invalid::Damaged)?;
     if LittleEndian::read_u64(&bytes[header_at::INDEX_MAGIC..]) != INDEX_MAGIC
@@ -141,21 +142,28 @@ pub(crate) fn decode_index_header(bytes: &[u8]) -> Result<[u8; 16], Invalid> {
     Ok(queue_id)
 }
 
-/// What is known to be on disk.
+/// What is known to be on the disk: the fields are those of docs/format.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Checkpoint {
     pub(crate) number: u64,
     pub(crate) nonce: u64,
+    /// Everything before this position is on the disk.
     pub(crate) position: u64,
+    /// The number at `position`.
     pub(crate) seq: u64,
     pub(crate) lease: u64,
     pub(crate) next_life: u64,
     pub(crate) dropped_seq: u64,
     pub(crate) expired_seq: u64,
+    /// The mark of a clean end.
     pub(crate) clean: bool,
+    /// How many numbers right before `seq` the segment at `position` is to state as missing.
     pub(crate) gap: u64,
+    /// How many of these, at their end, were only reserved.
     pub(crate) reserved: u64,
+    /// The `GapCause` number of the others.
     pub(crate) cause: u8,
+    /// No message below this number is held.
     pub(crate) held: u64,
 }
 
@@ -226,7 +234,7 @@ pub(crate) enum ExtentKind {
     Consumers,
     Segments,
     Acks,
-    /// Of a later release, by its number: its rows are left as they are.
+    /// A kind of a later release, by its number: its rows are left as they are.
     Later(u32),
 }
 

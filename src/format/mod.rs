@@ -23,20 +23,20 @@ pub const MAX_MESSAGE_LEN: u64 = u32::MAX as u64;
 /// Smallest and largest arena in bytes.
 pub(crate) const MIN_ARENA: u64 = 4 << 10;
 pub(crate) const MAX_ARENA: u64 = 1 << 30;
-/// The smallest `max_bytes`: an index and three segments of two pages.
+/// The smallest `max_bytes`, in bytes: an index and three segments of two pages each.
 pub(crate) const MIN_MAX_BYTES: u64 = 64 << 10;
 /// Arenas smaller than this share a segment of this length in bytes.
 pub(crate) const SHARED_SEGMENT_LEN: u64 = 4 << 20;
 /// The largest file that is taken for a segment, in bytes.
 pub(crate) const MAX_SEGMENT_LEN: u64 = MAX_ARENA;
 
-/// Slots are numbered below this; the lowest free one is always taken, so it bounds the number of
-/// segments (and what a file of an absurd name can make anybody allocate).
+/// Slots are numbered below this. A new segment takes the lowest free slot, so this bounds the
+/// number of segments, and what an absurd file name can make a reader of the directory allocate.
 pub(crate) const MAX_SLOTS: u32 = 1 << 24;
 
 pub(crate) const INDEX_NAME: &str = "index";
 pub(crate) const SEGMENT_PREFIX: &str = "segment-";
-/// Ending of files that are set aside; never opened, never removed by mmq.
+/// Ending of the names of files that are set aside; mmq never removes them.
 pub(crate) const ASIDE_SUFFIX: &str = ".damaged";
 
 pub(crate) const INDEX_MAGIC: u64 = u64::from_le_bytes(*b"mmqindex");
@@ -46,14 +46,14 @@ pub(crate) const SEGMENT_MAGIC: u64 = u64::from_le_bytes(*b"mmqsegmt");
 pub(crate) const ALIGN: u64 = 8;
 pub(crate) const SEGMENT_HEADER_LEN: u64 = 128;
 pub(crate) const FRAGMENT_HEADER_LEN: u64 = 16;
-/// What the last fragment of a batch has behind its payload.
+/// Bytes of the seal behind the payload of a batch's last fragment.
 pub(crate) const SEAL_LEN: u64 = 8;
 
-/// No number, position, life or time in any file is as high: those that say so are not ours, and no
-/// sum of two that are overflows.
+/// Every number, position, life and time in a file is below this. Higher ones are refused, and the
+/// sum of two that are not cannot overflow.
 pub(crate) const LIMIT: u64 = 1 << 62;
 
-/// What a position may be.
+/// Whether a queue can have this position.
 pub(crate) fn is_position(position: u64) -> bool {
     position < LIMIT && position.is_multiple_of(ALIGN)
 }
@@ -63,7 +63,7 @@ pub(crate) fn segment_name(slot: u32) -> String {
     format!("{SEGMENT_PREFIX}{slot:08}")
 }
 
-/// The slot a file name stands for, when it is exactly the name [`segment_name`] makes.
+/// The slot of a segment file's name, if the name is exactly what [`segment_name`] makes.
 pub(crate) fn segment_slot(name: &str) -> Option<u32> {
     let slot = name.strip_prefix(SEGMENT_PREFIX)?.parse().ok()?;
     (slot < MAX_SLOTS && segment_name(slot) == name).then_some(slot)
@@ -75,21 +75,20 @@ pub(crate) const fn align_up(len: u64) -> u64 {
     (len + (ALIGN - 1)) & !(ALIGN - 1)
 }
 
-/// Bytes a fragment with that much payload takes.
+/// Bytes that a fragment with `payload` bytes takes.
 #[inline]
 pub(crate) const fn fragment_len(payload: u64) -> u64 {
     FRAGMENT_HEADER_LEN + align_up(payload)
 }
 
-/// What a disk writes whole or not at all: no part of a row of acknowledgements is newer than
-/// another.
+/// Bytes that a disk writes whole or not at all.
 pub(crate) const SECTOR: usize = 512;
 
 /// Why bytes are not what they should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Invalid {
-    /// Not these bytes, or not intact.
+    /// The magic number or the checksum is not right.
     Damaged,
-    /// Intact, but of that later version.
+    /// Intact, but of this other version.
     Version(u32),
 }

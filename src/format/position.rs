@@ -1,4 +1,4 @@
-//! Where something lies in a queue.
+//! A spot in a queue.
 
 /// A position and the sequence number that belongs to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

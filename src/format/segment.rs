@@ -34,27 +34,35 @@ pub(crate) enum SegmentState {
     Spare,
 }
 
+/// The header of a segment, as its file or the index's row has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) state: SegmentState,
     /// A `GapCause` number; meaningful when `gap_before` is not zero.
     pub(crate) cause: u8,
     pub(crate) queue_id: [u8; 16],
+    /// The number of this use of the slot.
     pub(crate) life: u64,
+    /// Position of the first byte behind the header.
     pub(crate) base: u64,
     pub(crate) first_seq: u64,
+    /// How many numbers right before `first_seq` are missing.
     pub(crate) gap_before: u64,
-    /// How many of `gap_before`, at its end, were only reserved.
+    /// How many of the missing numbers, at their end, were only reserved.
     pub(crate) reserved: u64,
     /// Everything below this number was given back when the header was written.
     pub(crate) held: u64,
-    /// When its first message was written: milliseconds since 1970. Later where there was no room
-    /// for another segment.
+    /// When the segment's first message was written, in milliseconds since 1970. Later than that
+    /// when an age ran out and there was no room for another segment.
     pub(crate) created: u64,
-    /// Its last message was written before that time; zero: nothing is known of that.
+    /// The segment's last message was written before this time, in milliseconds since 1970. Zero:
+    /// not known.
     pub(crate) until: u64,
+    /// Bytes of the file when it is fully allocated, the header included.
     pub(crate) length: u64,
+    /// Bytes of the file that are allocated.
     pub(crate) allocated: u64,
+    /// Bytes of disk that the file takes.
     pub(crate) disk: u64,
     pub(crate) salt: u32,
 }
@@ -64,12 +72,12 @@ impl SegmentHeader {
         (self.length - SEGMENT_HEADER_LEN) / ALIGN * ALIGN
     }
 
-    /// The position behind the last byte of this segment.
+    /// The position behind the segment's last byte.
     pub(crate) fn end(&self) -> u64 {
         self.base + self.capacity()
     }
 
-    /// Where it begins, the numbers missing before it included.
+    /// Where the segment begins, the numbers included that were lost before it.
     pub(crate) fn beginning(&self) -> Spot {
         Spot {
             position: self.base,
@@ -77,18 +85,18 @@ impl SegmentHeader {
         }
     }
 
-    /// As it stands in the file.
+    /// The header as it stands in the file: without what only the index's row says.
     pub(crate) fn in_file(&self) -> SegmentHeader {
         SegmentHeader { allocated: 0, disk: 0, ..*self }
     }
 
-    /// The first of the numbers missing before it, or else its first one.
+    /// The first of the numbers missing before the segment, or else the segment's first number.
     pub(crate) fn missing_from(&self) -> u64 {
         self.first_seq.saturating_sub(self.gap_before)
     }
 
-    /// With what the index's row of the same segment says to be missing before it: its file could
-    /// not be written then.
+    /// This header, or with the gap of the index's row when that is longer: then the file could not
+    /// be written when the gap was stated. `row` is of the same life.
     pub(crate) fn with_more_missing(self, row: &SegmentHeader) -> SegmentHeader {
         if row.gap_before <= self.gap_before {
             return self;
@@ -101,7 +109,7 @@ impl SegmentHeader {
         }
     }
 
-    /// The checksum state every fragment of this segment starts from.
+    /// The CRC state that every fragment of this segment starts from.
     pub(crate) fn seed(&self) -> u32 {
         if planted!(ChecksumNotSeeded) {
             return 0;
@@ -143,7 +151,8 @@ impl SegmentHeader {
         bytes
     }
 
-    /// Every number is checked before it is believed: no sum of them overflows afterwards.
+    /// The header in these bytes. Every number in it is below [`LIMIT`], so no sum of two
+    /// overflows.
     pub(crate) fn decode(
         bytes: &[u8; SEGMENT_HEADER_LEN as usize],
     ) -> Result<SegmentHeader, Invalid> {

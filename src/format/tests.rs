@@ -92,7 +92,7 @@ fn the_tables_say_what_the_code_does() {
         assert!(name < first && first == second && second < copy, "row {row}");
         assert!(
             copy < index_at::SEGMENTS / SECTOR
-                && [at.pair, at.copy].iter().all(|at| at.is_multiple_of(PLACE_SLOT_LEN))
+                && [at.pair, at.copy].iter().all(|at| at.is_multiple_of(PLACE_PAIR_LEN))
         );
     }
     assert!(extent(index_at::EXTENTS, EXTENT_ROWS * EXTENT_ROW_LEN));
@@ -173,8 +173,8 @@ fn the_bytes_of_version_1_are_these() {
         len: 5,
         seq: 1001,
     };
-    let state = fragment.state(header().seed(), 64);
-    let words = fragment.encode(state, crc32c(state, b"hello"));
+    let crc_state = fragment.crc_state(header().seed(), 64);
+    let words = fragment.encode(crc_state, crc32c(crc_state, b"hello"));
     assert_eq!(
         hex(&[words.0.to_le_bytes(), words.1.to_le_bytes()].concat()),
         "b295084105000000e90300000011be55"
@@ -211,10 +211,10 @@ fn what_is_encoded_is_decoded() {
         len: 123,
         seq: fragment::SEQ_MASK,
     };
-    let state = fragment.state(99, 4096);
-    let words = fragment.encode(state, state);
-    assert_eq!(Fragment::decode(words, 99, 4096), Some((fragment, state)));
-    assert!(Fragment::holds(words, state));
+    let crc_state = fragment.crc_state(99, 4096);
+    let words = fragment.encode(crc_state, crc_state);
+    assert_eq!(Fragment::decode(words, 99, 4096), Some((fragment, crc_state)));
+    assert!(Fragment::holds(words, crc_state));
     assert_eq!(fragment.seq_from(fragment::SEQ_MASK - 3), fragment::SEQ_MASK);
     assert_eq!(
         Fragment { seq: 2, ..fragment }.seq_from(fragment::SEQ_MASK),
@@ -319,11 +319,11 @@ fn a_fragment_moved_or_of_another_segment_does_not_validate() {
     let seed = header().seed();
     let mut taken_for_valid = 0;
     for offset in (8..8192).step_by(8) {
-        let state = fragment.state(seed, 0);
-        let words = fragment.encode(state, crc32c(state, b"payload!"));
-        if let Some((_, state)) = Fragment::decode(words, seed, offset) {
+        let crc_state = fragment.crc_state(seed, 0);
+        let words = fragment.encode(crc_state, crc32c(crc_state, b"payload!"));
+        if let Some((_, crc_state)) = Fragment::decode(words, seed, offset) {
             // The header's 16 bits may agree by chance, the whole 32 may not.
-            assert!(!Fragment::holds(words, crc32c(state, b"payload!")));
+            assert!(!Fragment::holds(words, crc32c(crc_state, b"payload!")));
             taken_for_valid += 1;
         }
     }
@@ -366,7 +366,7 @@ fn names_are_exactly_those_we_make() {
 #[test]
 fn acknowledged_ranges_come_back_as_they_were_and_never_as_anothers() {
     let seed = Place::seed(b"0123456789abcdef", b"name");
-    let mut bytes = [0; ACKS_SLOT_LEN];
+    let mut bytes = [0; ACKS_HALF_LEN];
     let ranges = [(5, 5), (9, 11), (13, 1000)];
     Acks::encode(7, 3, ranges.into_iter(), seed, &mut bytes);
     assert_eq!(

@@ -115,7 +115,7 @@ impl View {
             return None;
         }
         let payload = offset + FRAGMENT_HEADER_LEN as usize;
-        let crc_after = words.payload_state();
+        let crc_after = words.payload_crc_state();
         let len = fragment.len as usize;
         if check == Check::Now && window.crc32c(crc_before, payload, len) != crc_after {
             return None;

@@ -43,7 +43,7 @@ impl<F: StorageFile> Piece<F> {
 
     /// The checksum state that the payload's continues from.
     pub(super) fn seeded(&self) -> u32 {
-        self.header.state(self.segment.seed, self.position - self.segment.header.base)
+        self.header.crc_state(self.segment.seed, self.position - self.segment.header.base)
     }
 
     /// Why it is to go by calls although there may be a window: `None` when it need not. `whole` is

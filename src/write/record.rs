@@ -107,8 +107,8 @@ impl<F: StorageFile> Writer<F> {
         let seeded = piece.seeded();
         let seal = &mut self.seal;
         // The seal is stored before the header: one that validates means that all of it was stored.
-        let mut finish = |payload_state| {
-            let words = header.encode(seeded, payload_state);
+        let mut finish = |payload_crc_state| {
+            let words = header.encode(seeded, payload_crc_state);
             if header.more || header.continues {
                 seal.add(words.crc());
             }
@@ -122,8 +122,8 @@ impl<F: StorageFile> Writer<F> {
             return Ok(marks.header.crc());
         };
         let mut crc = 0;
-        window.put_fragment(offset, payload, seeded ^ chain, |payload_state| {
-            let marks = finish(payload_state);
+        window.put_fragment(offset, payload, seeded ^ chain, |payload_crc_state| {
+            let marks = finish(payload_crc_state);
             if let Some((at, word)) = marks.seal {
                 window.store_u64(offset + at as usize, word);
             }

@@ -118,10 +118,10 @@ impl<F: StorageFile> Tail<F> {
             return false;
         }
         let header = Fragment::whole(self.at.seq, payload.len() as u32, batch);
-        let seeded = header.state(quick.seed, self.at.position - quick.base);
+        let seeded = header.crc_state(quick.seed, self.at.position - quick.base);
         let offset = quick.offset(self.at.position);
-        quick.window.put_fragment(offset, payload, seeded, |payload_state| {
-            let words = header.encode(seeded, payload_state);
+        quick.window.put_fragment(offset, payload, seeded, |payload_crc_state| {
+            let words = header.encode(seeded, payload_crc_state);
             if !batch.is_single() {
                 seal.add(words.crc());
                 if batch.is_sealed() {
@@ -148,7 +148,7 @@ impl<F: StorageFile> Tail<F> {
             fill(bytes);
         });
         let header = Fragment::whole(self.at.seq, len as u32, Batch::default());
-        let seeded = header.state(quick.seed, self.at.position - quick.base);
+        let seeded = header.crc_state(quick.seed, self.at.position - quick.base);
         let words = header.encode(seeded, quick.window.crc32c(seeded, payload_at, len));
         quick.window.put_fragment(offset, &[], 0, |_| words.both());
         self.at.position += header.total_len();
