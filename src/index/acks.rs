@@ -1,9 +1,9 @@
-//! What consumers have acknowledged out of order.
+//! The rows in which a consumer's numbers are stored that it acknowledged out of order.
 
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::format::{ACKS_ROW_LEN, ACKS_ROWS, ACKS_SLOT_LEN, Acks, ExtentKind, Place};
+use crate::format::{ACKS_HALF_LEN, ACKS_ROW_LEN, ACKS_ROWS, Acks, ExtentKind, Place};
 use crate::index::Index;
 use crate::index::extents::{row_of, rows_of};
 use crate::index::image::AcksOwner;
@@ -11,11 +11,11 @@ use crate::index::syncs::Syncs;
 use crate::storage::sheet::Sheet;
 use crate::storage::{Storage, StorageFile};
 
-/// Where one consumer's acknowledged ranges are stored. Owned by that consumer, under its lock.
+/// The row of one consumer's acknowledged ranges. The consumer owns it, under its lock.
 ///
-/// The place lies in another sector, and a power cut may leave one that is older than the ranges,
-/// back to the one of the last sync. So the slot states everything that is done from that one on:
-/// what a flush made durable is never left out of it.
+/// The consumer's place lies in another sector, so a power cut may leave a place that is older than
+/// the ranges, back to the place of the last sync. Therefore the row states every number that is
+/// done from that place on, and never leaves out what a flush made durable.
 #[derive(Debug)]
 pub(crate) struct AcksRow<F> {
     sheet: Sheet<F>,
@@ -24,20 +24,21 @@ pub(crate) struct AcksRow<F> {
     owner: u32,
     number: u64,
     syncs: Arc<Syncs>,
-    /// From that number on everything done is stated; the place on the disk is not before it.
-    /// `None` when nothing is stated.
+    /// The row states every number that is done from this one on; the place on the disk is not
+    /// before it. `None` when the row states nothing.
     from: Option<u64>,
-    /// A later place, and the [mark](Syncs::mark) behind which it is on the disk.
+    /// A later place, and the [ticket](Syncs::ticket) of its store: it replaces `from` once a sync
+    /// passed the ticket.
     next_from: Option<(u64, u64)>,
 }
 
 impl<F: StorageFile> AcksRow<F> {
-    /// Stores the ranges, all of them behind the `place` that is stored, beside those before, which
-    /// stay whole until these are.
+    /// Stores the done ranges, all of them behind the stored `place`, in the half that is not the
+    /// newest: the other one stays whole until this one is.
     pub(crate) fn store(&mut self, place: u64, ranges: impl Iterator<Item = (u64, u64)>) {
         let mut from = self.from.map_or(place, |from| from.min(place));
         match self.next_from {
-            Some((next, mark)) if self.syncs.is_past(mark) => {
+            Some((next, ticket)) if self.syncs.is_past(ticket) => {
                 from = next;
                 self.next_from = None;
             }
@@ -47,35 +48,35 @@ impl<F: StorageFile> AcksRow<F> {
         if self.next_from.is_none() {
             self.next_from = Some((place, self.syncs.ticket()));
         }
-        // No longer than a range can be told.
+        // A range cannot be stored that is longer than `u32::MAX`.
         let passed = (from < place)
             .then(|| (from.max(place.saturating_sub(u64::from(u32::MAX))), place - 1));
         self.number = self.number.wrapping_add(1);
-        let mut bytes = [0; ACKS_SLOT_LEN];
+        let mut bytes = [0; ACKS_HALF_LEN];
         let ranges = passed.into_iter().chain(ranges);
         let len = Acks::encode(self.number, self.owner, ranges, self.seed, &mut bytes);
-        let slot = self.offset + (self.number & 1) as usize * ACKS_SLOT_LEN;
-        self.sheet.copy_in(slot, &bytes[..len]);
+        let half = self.offset + (self.number & 1) as usize * ACKS_HALF_LEN;
+        self.sheet.copy_in(half, &bytes[..len]);
     }
 
-    /// Both slots were cleared, durably.
+    /// Notes that both halves were cleared, durably.
     pub(crate) fn cleared(&mut self) {
         (self.from, self.next_from) = (None, None);
     }
 }
 
-/// What becomes of a row of acknowledgements that is cleared.
+/// Whose a row of acknowledgements is once it was cleared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AcksRowIs {
-    /// It stays the consumer's.
+    /// The consumer keeps it.
     Kept,
-    /// The consumer is removed: the row is for whoever needs one.
+    /// The consumer was removed: any other consumer may have the row.
     Free,
 }
 
 impl<S: Storage> Index<S> {
-    /// The row in which the consumer's acknowledgements are remembered: its own, or a free one.
-    /// `None` when there is no room for one.
+    /// The row for the consumer's acknowledgements: its own, or a free one. `None` when there is no
+    /// free row and no room for another extent.
     pub(crate) fn acks_row(&self, row: u32, name: &str, room: u64) -> Option<AcksRow<S::File>> {
         let mut extents = self.extents.lock();
         let rows = rows_of(&extents.sheets, ExtentKind::Acks) as usize;
@@ -100,7 +101,7 @@ impl<S: Storage> Index<S> {
         if own.is_none() {
             sheet.zero(offset, ACKS_ROW_LEN);
         }
-        let slot = AcksRow {
+        let acks_row = AcksRow {
             sheet: sheet.share(),
             offset,
             seed,
@@ -111,11 +112,11 @@ impl<S: Storage> Index<S> {
             next_from: None,
         };
         extents.acks_rows[at] = Some(owner);
-        Some(slot)
+        Some(acks_row)
     }
 
-    /// Makes it durable that nothing is remembered for the consumer: what it is told from now on
-    /// must not be taken for what was acknowledged before.
+    /// Clears the consumer's row of acknowledgements, durably: a number that it is handed from now
+    /// on must not count as acknowledged before.
     pub(crate) fn clear_acks(&self, row: u32, then: AcksRowIs) -> Result<()> {
         {
             let mut extents = self.extents.lock();
@@ -127,7 +128,7 @@ impl<S: Storage> Index<S> {
                 return Ok(());
             };
             if then == AcksRowIs::Kept {
-                // What cannot be made durable is not begun.
+                // A cleared row that can never be synced must not be left.
                 self.poison.check()?;
             }
             if let Some((sheet, offset)) = row_of(&extents.sheets, ExtentKind::Acks, at as u32) {

@@ -1,4 +1,4 @@
-//! The two checkpoints of checkpoints, written in turn: what is known to be on the disk.
+//! The checkpoint: what is known to be on the disk, in two halves that are written in turn.
 
 use parking_lot::Mutex;
 
@@ -14,7 +14,7 @@ pub(super) struct Checkpoints {
     newest: Checkpoint,
     newest_in: Half,
     number: u64,
-    /// The newest half is on disk, so the other one may be overwritten (rule R1).
+    /// The newest half is on the disk, so the other half may be overwritten (rule R1).
     newest_is_durable: bool,
 }
 
@@ -23,32 +23,32 @@ impl Checkpoints {
         Checkpoints {
             newest: image.checkpoint.unwrap_or_default(),
             newest_in: image.newest_in,
-            number: image.slot_number,
+            number: image.highest_number,
             newest_is_durable: false,
         }
     }
 }
 
 impl<S: Storage> Index<S> {
-    /// The newest checkpoint written or found.
+    /// The newest checkpoint, written in this run or found by the opening.
     pub(crate) fn checkpoint(&self) -> Checkpoint {
         self.checkpoints.lock().newest
     }
 
-    /// As [`checkpoint`](Self::checkpoint), and whether it is known to be on disk.
+    /// As [`checkpoint`](Self::checkpoint), and whether it is known to be on the disk.
     pub(crate) fn durable_checkpoint(&self) -> (Checkpoint, bool) {
         let checkpoints = self.checkpoints.lock();
         (checkpoints.newest, checkpoints.newest_is_durable)
     }
 
-    /// Writes a checkpoint and makes it, and every place stored before, durable. What it names
-    /// durable must be so.
+    /// Writes the newest checkpoint as `change` leaves it, and makes it and every place stored
+    /// before durable. Whatever it names as durable is durable already: the caller has synced it.
     pub(crate) fn write_checkpoint(&self, change: impl FnOnce(&mut Checkpoint)) -> Result<()> {
         let mut checkpoints = self.checkpoints.lock();
-        if !checkpoints.newest_is_durable && !planted!(SlotOverwrittenWithoutR1) {
-            // R1: the half recovery chose may exist in the page cache alone. It is stored again (a
-            // page whose writing failed once counts as clean) and made durable before the other one
-            // is touched.
+        if !checkpoints.newest_is_durable && !planted!(HalfOverwrittenWithoutR1) {
+            // R1: the half that the opening found may exist in the page cache alone. It is stored
+            // again (a page that could not be written once counts as clean) and synced before the
+            // other half is touched.
             let bytes = checkpoints.newest.encode(&self.queue_id);
             if checkpoints.newest.number > 0 {
                 self.sheet.copy_in(checkpoints.newest_in.offset(), &bytes);
@@ -76,14 +76,14 @@ impl<S: Storage> Index<S> {
         Ok(())
     }
 
-    /// Makes every place stored before durable, and that the last opening's end is no longer the
-    /// end: what is done to the segments now must not be missed by an opening that believes in a
-    /// clean end.
+    /// Makes durable what must be so before segments are recycled or removed: every place stored
+    /// before; that the mark of a clean end is gone, or an opening would believe rows that no
+    /// longer hold; what was given up; and the first number that is `held` afterwards. Numbers that
+    /// are missing from `held` on were lost.
     ///
-    /// And where the durable part of the queue ends, `(position, seq)`, when that is news: what is
-    /// held may begin in the middle of a batch afterwards, whose rest counts because it is durable,
-    /// and for no other reason. And what was given up, and the first number that is `held`
-    /// afterwards: what is missing from there on was lost.
+    /// Also makes the `durable` spot (position and number) durable, if it is beyond the
+    /// checkpoint's: what is held may begin in the middle of a batch afterwards, and the rest of
+    /// that batch counts only because it is known to be durable.
     pub(crate) fn sync_for_change(
         &self,
         durable: (u64, u64),
@@ -112,7 +112,7 @@ impl<S: Storage> Index<S> {
     }
 }
 
-/// One of the two places that checkpoints are written to in turn.
+/// One of the two halves that checkpoints are written to in turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Half {
     #[default]

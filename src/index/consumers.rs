@@ -1,16 +1,16 @@
-//! Consumers: their names, and where their places are stored.
+//! The rows of consumers: names and places.
 
 use crate::error::{Error, Result};
 use crate::format::{
-    self, ACKS_ROW_LEN, ACKS_SLOT_LEN, Acks, CONSUMER_ROWS, ConsumerAt, Extent, ExtentKind,
-    INDEX_NAME, NAME_ROW_LEN, PLACE_HALF_LEN, PLACE_SLOT_LEN, Place, place_at,
+    self, ACKS_HALF_LEN, ACKS_ROW_LEN, Acks, CONSUMER_ROWS, ConsumerAt, Extent, ExtentKind,
+    INDEX_NAME, NAME_ROW_LEN, PLACE_HALF_LEN, PLACE_PAIR_LEN, Place, place_at,
 };
 use crate::index::Index;
 use crate::index::extents::{Extents, extent_of, row_of, rows_of};
 use crate::storage::sheet::Sheet;
 use crate::storage::{Storage, StorageFile};
 
-/// Where one consumer's place is stored. Owned by that consumer, under its lock.
+/// The row of one consumer's place. The consumer owns it, under its lock.
 #[derive(Debug)]
 pub(crate) struct PlaceRow<F> {
     sheet: Sheet<F>,
@@ -19,12 +19,12 @@ pub(crate) struct PlaceRow<F> {
     number: u64,
 }
 
-/// Of so many places one goes to the copy as well.
+/// One of this many places goes to the copy as well.
 const COPIED_EVERY: u64 = 64;
 
 impl<F: StorageFile> PlaceRow<F> {
-    /// Stores a new place beside the one before, which stays whole until this one is: a kill
-    /// between two stores, or a torn page, leaves one of the two.
+    /// Stores a new place in the older half. The other half stays whole until this one is, so a
+    /// kill between two stores, or a torn page, leaves one of them.
     #[inline]
     pub(crate) fn store(&mut self, position: u64, seq: u64) {
         self.number += 1;
@@ -44,7 +44,8 @@ impl<F: StorageFile> PlaceRow<F> {
 }
 
 impl<S: Storage> Index<S> {
-    /// Gives the consumer a row, with the place it begins at; or takes up the row it has.
+    /// Gives a new consumer a row, with the `place` it begins at; or takes up the row `known`,
+    /// which the consumer has. The file may grow by `room` bytes.
     pub(crate) fn add_consumer(
         &self,
         storage: &S,
@@ -60,10 +61,10 @@ impl<S: Storage> Index<S> {
             None => {
                 // The first row is the default consumer's.
                 let free = |row: &u32| !extents.consumers.contains(row);
-                // One was removed from it, and the disk does not know yet: what is left there may
-                // be half of either.
+                // A consumer was removed from the row, and that is not on the disk yet: after a
+                // power cut the row could hold parts of both consumers.
                 let unknown = |row: &u32| {
-                    extents.removed.get(row).is_some_and(|mark| !self.syncs.is_past(*mark))
+                    extents.removed.get(row).is_some_and(|ticket| !self.syncs.is_past(*ticket))
                 };
                 let rows = rows_of(&extents.sheets, ExtentKind::Consumers);
                 let known = (1..rows).find(|row| free(row) && !unknown(row));
@@ -87,24 +88,24 @@ impl<S: Storage> Index<S> {
             ));
         };
         let seed = Place::seed(&self.queue_id, name.as_bytes());
-        let mut slot = PlaceRow { sheet: sheet.share(), at, seed, number: place.number };
+        let mut place_row = PlaceRow { sheet: sheet.share(), at, seed, number: place.number };
         if known.is_none() {
-            // One of that name may have been removed from the row, and not all of that be on the
-            // disk.
-            slot.number = newest_place(sheet, at, seed).map_or(0, |place| place.number);
-            self.clear_former(&extents, row, seed, &mut slot)?;
-            slot.store(place.position, place.seq);
-            slot.store(place.position, place.seq);
+            // A consumer of the same name may have been removed from the row, and part of the
+            // removal may not be on the disk.
+            place_row.number = newest_place(sheet, at, seed).map_or(0, |place| place.number);
+            self.clear_former(&extents, row, seed, &mut place_row)?;
+            place_row.store(place.position, place.seq);
+            place_row.store(place.position, place.seq);
         }
-        // What is known may have lost its name, or its copy.
-        let (mut copied, wanted) = ([0; PLACE_SLOT_LEN], Place::empty_copy(name));
+        // A known consumer may have lost its name or its copy to damage.
+        let (mut copied, wanted) = ([0; PLACE_PAIR_LEN], Place::empty_copy(name));
         sheet.copy_out(at.copy, &mut copied);
         if known.is_none()
             || copied[place_at::PLACE_NAME..] != wanted[place_at::PLACE_NAME..]
             || Place::decode(&copied, seed).is_none()
         {
             sheet.copy_in(at.copy, &wanted);
-            slot.store_copy(&Place { number: slot.number, ..place });
+            place_row.store_copy(&Place { number: place_row.number, ..place });
         }
         let (mut said, wanted) = ([0; NAME_ROW_LEN], format::encode_name(name));
         sheet.copy_out(at.name, &mut said);
@@ -112,24 +113,24 @@ impl<S: Storage> Index<S> {
             sheet.copy_in(at.name, &wanted);
         }
         extents.consumers.insert(row);
-        Ok((row, slot))
+        Ok((row, place_row))
     }
 
-    /// One of that name may have been in the row whose place or acknowledgements reached the disk
-    /// before a power cut, and whose name or place did not: the new one has acknowledged nothing,
-    /// and did not stand there. Durable before there is a name or a place for it.
+    /// Clears, durably, what an earlier consumer of the same name left in the row, before the new
+    /// one gets a name or a place there: a power cut may have kept that consumer's place or
+    /// acknowledgements and not its name, and the new consumer has acknowledged nothing.
     fn clear_former(
         &self,
         extents: &Extents<S::File>,
         row: u32,
         seed: u32,
-        slot: &mut PlaceRow<S::File>,
+        place_row: &mut PlaceRow<S::File>,
     ) -> Result<()> {
-        let mut was_used =
-            newest_place(&slot.sheet, slot.at, seed).is_some_and(|place| !place.is_removed());
+        let mut was_used = newest_place(&place_row.sheet, place_row.at, seed)
+            .is_some_and(|place| !place.is_removed());
         if was_used {
             let removed = Place::removed(0);
-            slot.store(removed.position, removed.seq);
+            place_row.store(removed.position, removed.seq);
         }
         for at in 0..rows_of(&extents.sheets, ExtentKind::Acks) {
             let is_owned = extents.acks_rows.get(at as usize).is_some_and(Option::is_some);
@@ -140,7 +141,7 @@ impl<S: Storage> Index<S> {
             };
             let mut bytes = [0; ACKS_ROW_LEN];
             sheet.copy_out(offset, &mut bytes);
-            if bytes.chunks(ACKS_SLOT_LEN).any(|slot| Acks::decode(slot, row, seed).is_some()) {
+            if bytes.chunks(ACKS_HALF_LEN).any(|half| Acks::decode(half, row, seed).is_some()) {
                 sheet.zero(offset, ACKS_ROW_LEN);
                 was_used = true;
             }
@@ -148,8 +149,8 @@ impl<S: Storage> Index<S> {
         if was_used { self.sync() } else { Ok(()) }
     }
 
-    /// The consumer is gone. Its place says so, beside the one before: a power cut that undoes a
-    /// part of this leaves it where it was, or gone, and never where it was earlier.
+    /// Removes the consumer: a place that says so goes to the older half. A power cut that undoes
+    /// part of this leaves the consumer at its last place or removed, never at an earlier place.
     pub(crate) fn remove_consumer(&self, row: u32, name: &str) {
         let mut extents = self.extents.lock();
         if let Some((sheet, at)) = consumer_of(&extents.sheets, row) {
@@ -159,7 +160,7 @@ impl<S: Storage> Index<S> {
             let half = at.pair + (place.number & 1) as usize * PLACE_HALF_LEN;
             sheet.store_row(half, place.words(), place.crc(seed));
             sheet.copy_in(at.name, &[0; NAME_ROW_LEN]);
-            sheet.copy_in(at.copy, &[0; PLACE_SLOT_LEN]);
+            sheet.copy_in(at.copy, &[0; PLACE_PAIR_LEN]);
         }
         extents.consumers.remove(&row);
         extents.removed.insert(row, self.syncs.ticket());
@@ -189,8 +190,8 @@ fn newest_place<F: StorageFile>(sheet: &Sheet<F>, at: ConsumerAt, seed: u32) -> 
 pub(super) fn clear_consumer<F: StorageFile>(sheets: &[(Extent, Sheet<F>)], row: u32) {
     if let Some((sheet, at)) = consumer_of(sheets, row) {
         sheet.copy_in(at.name, &[0; NAME_ROW_LEN]);
-        for slot in [at.pair, at.copy] {
-            sheet.copy_in(slot, &[0; PLACE_SLOT_LEN]);
+        for offset in [at.pair, at.copy] {
+            sheet.copy_in(offset, &[0; PLACE_PAIR_LEN]);
         }
     }
 }

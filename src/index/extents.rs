@@ -1,5 +1,5 @@
-//! The extents: where the rows of segments, consumers and acknowledgements lie, and how more of
-//! them come to be.
+//! The extents: the ranges of the file with rows of segments, consumers and acknowledgements, and
+//! how the file grows by another one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -20,10 +20,9 @@ pub(super) struct Extents<F> {
     pub(super) file_len: u64,
     /// Rows of consumers that exist.
     pub(super) consumers: BTreeSet<u32>,
-    /// Rows that consumers were removed from, and the [mark](Syncs::mark) behind which the disk
-    /// knows.
+    /// Rows that consumers were removed from, each with the [ticket](Syncs::ticket) of the removal.
     pub(super) removed: BTreeMap<u32, u64>,
-    /// By row of acknowledgements: whose it is.
+    /// The owner of each row of acknowledgements.
     pub(super) acks_rows: Vec<Option<AcksOwner>>,
 }
 
@@ -44,8 +43,9 @@ impl<F> Extents<F> {
 }
 
 impl<S: Storage> Index<S> {
-    /// Notes the segment in `slot`; `None` clears the row. The file may grow by `room` bytes. False
-    /// when there is no row for it and none could be made: then the rows must not be believed.
+    /// Writes the row of the segment in `slot`; `None` clears it. The file may grow by `room`
+    /// bytes. Returns false when there is no row for the slot and none could be added: then the
+    /// rows must not be believed.
     pub(crate) fn write_segment_row(
         &self,
         slot: u32,
@@ -57,7 +57,8 @@ impl<S: Storage> Index<S> {
             if header.is_none() {
                 return true;
             }
-            // A file that somebody gave a far number is no reason for a table that long.
+            // Somebody may have given a file a far number: that is no reason to grow the file so
+            // far.
             if slot > 4 * rows_of(&extents.sheets, ExtentKind::Segments) {
                 return false;
             }
@@ -75,8 +76,8 @@ impl<S: Storage> Index<S> {
         true
     }
 
-    /// Rows of `kind` are added behind the end of the file, in space that is allocated before it is
-    /// noted. At most `room` bytes may be added.
+    /// Adds rows of `kind` behind the end of the file, which grows by at most `room` bytes. Their
+    /// space is allocated before the extent's own row names it.
     pub(super) fn add_extent(
         &self,
         extents: &mut Extents<S::File>,
@@ -135,8 +136,8 @@ pub(super) fn extent_of<F>(
             continue;
         }
         if row < extent.rows {
-            // The first extents lie in the sheet of the file's beginning, each other one has its
-            // own.
+            // The first extents lie in the sheet of the file's beginning. Every later extent has
+            // its own.
             let offset = extent.offset as usize;
             return Some((sheet, extent, if offset < index_at::END { offset } else { 0 }, row));
         }

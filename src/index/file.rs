@@ -1,4 +1,4 @@
-//! An index file as it is found, before anything in it is believed.
+//! An index file as an opening finds it, before anything in it is believed.
 
 use std::io;
 
@@ -7,15 +7,16 @@ use crate::format::{self, EXTENT_ROW_LEN, EXTENT_ROWS, Extent, INDEX_NAME, Inval
 use crate::index::image::IndexImage;
 use crate::storage::{Storage, StorageFile, read_full};
 
-/// An index file longer than this is not ours: rows for 512 TiB of 4 MiB segments.
+/// Bytes behind this length are not read: rows for 512 TiB of 4 MiB segments lie before it.
 const MAX_INDEX_LEN: u64 = 16 << 30;
 
-/// An index file as found: its bytes, and what its header says.
+/// An index file as found.
 pub(crate) struct IndexFile<S: Storage> {
     pub(crate) file: S::File,
     pub(crate) bytes: Vec<u8>,
     pub(crate) header: Result<[u8; 16], Invalid>,
-    /// Some of it the disk does not give: read as zeros, and not to be mapped.
+    /// The disk could not read some sectors. They are zeros in `bytes`, and the file must not be
+    /// mapped.
     pub(crate) unreadable: bool,
 }
 
@@ -41,7 +42,7 @@ impl<S: Storage> IndexFile<S> {
         let header = format::decode_index_header(&bytes);
         if len > index_at::END as u64 {
             let end = match header {
-                // How far the extents reach.
+                // The extents say how far the file is used.
                 Ok(queue_id) => (0..EXTENT_ROWS)
                     .map_while(|row| {
                         Extent::decode(
@@ -54,7 +55,7 @@ impl<S: Storage> IndexFile<S> {
                     })
                     .max()
                     .unwrap_or(0),
-                // Whose they are is not known yet.
+                // The queue's id, which seeds the checks of the extents, is not known yet.
                 Err(_) => LARGEST_REST,
             };
             bytes.resize((end.min(len) as usize).max(index_at::END), 0);
@@ -67,8 +68,8 @@ impl<S: Storage> IndexFile<S> {
         Ok(Some(IndexFile { file, bytes, header, unreadable }))
     }
 
-    /// The queue whose index it is. Where the header is damaged the id in it counts all the same
-    /// when anything that is seeded with it validates.
+    /// The id of the queue whose index it is. The id in a damaged header counts if any part that is
+    /// seeded from it validates.
     pub(crate) fn queue_id(&self) -> Option<[u8; 16]> {
         self.header.ok().or_else(|| {
             let id = format::index_id(&self.bytes)?;
@@ -77,14 +78,14 @@ impl<S: Storage> IndexFile<S> {
         })
     }
 
-    /// The header was never written, or never reached the disk: it does with the first sync of the
-    /// file, so nothing in it was ever synced.
+    /// Whether the header is blank: it was never written or never reached the disk. It reaches the
+    /// disk with the first sync of the file, so nothing else in the file was ever synced either.
     pub(crate) fn was_being_made(&self) -> bool {
         self.bytes.iter().take(format::INDEX_HEADER_LEN).all(|byte| *byte == 0)
     }
 
-    /// The file, with its header written again if that is damaged. Best effort: the next opening
-    /// knows it as well.
+    /// Returns the file, with its header written again if that is damaged. The write may fail: the
+    /// next opening finds the queue's id as this one did.
     pub(crate) fn repaired(self, queue_id: &[u8; 16], now: u64) -> S::File {
         if self.header.is_err() {
             let _ = self.file.write_at(
@@ -96,7 +97,8 @@ impl<S: Storage> IndexFile<S> {
     }
 }
 
-/// As [`read_full`], around what cannot be read: that is left as it is, and said.
+/// As [`read_full`], but steps over sectors that cannot be read: their bytes stay as they are in
+/// `buf`, and `unreadable` is set.
 fn read_around<F: StorageFile>(
     file: &F,
     buf: &mut [u8],
@@ -110,7 +112,7 @@ fn read_around<F: StorageFile>(
             buf.len()
         }
         Err(_) => {
-            // The half that ends at a sector's end.
+            // Divided at the end of a sector.
             let half = (buf.len() / 2).next_multiple_of(SECTOR);
             let (first, second) = buf.split_at_mut(half);
             let read = read_around(file, first, offset, unreadable);
@@ -122,9 +124,8 @@ fn read_around<F: StorageFile>(
     }
 }
 
-/// What a disk cannot read is a multiple of so many bytes.
+/// A disk fails to read whole sectors of this many bytes.
 const SECTOR: usize = 512;
 
-/// An index longer by more than this, and than twice what is used of it, was not left so by a
-/// queue.
+/// No queue leaves an index that is longer by more than this than twice its used bytes.
 pub(super) const LARGEST_REST: u64 = 16 << 20;

@@ -1,12 +1,11 @@
-//! What the bytes of an index file say, whatever they are.
+//! What the bytes of an index file say, whatever bytes they are.
 //!
-//! Each part is read for itself: what does not validate is left out, and nothing is believed here
-//! that the caller has to decide about (the live part above all, which is true only while the
-//! storage says so).
+//! Each part is read apart from the others, and left out if it does not validate. The caller
+//! decides what to believe: the live part above all is true only while the storage says so.
 
 use crate::format::{
-    self, ACKS_ROW_LEN, ACKS_ROWS, ACKS_SLOT_LEN, Acks, CONSUMER_ROWS, Checkpoint, ConsumerAt,
-    EXTENT_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind, LIVE_LEN, NAME_ROW_LEN, PLACE_SLOT_LEN, Place,
+    self, ACKS_HALF_LEN, ACKS_ROW_LEN, ACKS_ROWS, Acks, CONSUMER_ROWS, Checkpoint, ConsumerAt,
+    EXTENT_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind, LIVE_LEN, NAME_ROW_LEN, PLACE_PAIR_LEN, Place,
     SEGMENT_ROW_LEN, SEGMENT_ROWS, SegmentHeader, index_at, live_at, place_at,
 };
 use crate::index::checkpoints::Half;
@@ -18,12 +17,12 @@ use crate::storage::CacheToken;
 pub(crate) struct Live {
     pub(crate) token: CacheToken,
     pub(crate) pid: u32,
-    /// `None` when neither of its two copies is valid.
+    /// `None` when neither copy of the run record is valid.
     pub(crate) run: Option<Run>,
-    /// Position and sequence number of the tail; `None` when a kill came between their stores, or
-    /// they are damaged.
+    /// Position and sequence number of the tail. `None` when a kill came between their stores or
+    /// when they are damaged.
     pub(crate) tail: Option<(u64, u64)>,
-    /// Position and sequence number before which everything is on disk, as far as a flush has said.
+    /// Position and sequence number before which everything is on the disk, by the latest flush.
     pub(crate) synced: Option<(u64, u64)>,
 }
 
@@ -35,52 +34,52 @@ pub(crate) struct ConsumerRow {
     /// Empty: the default consumer.
     pub(crate) name: String,
     pub(crate) place: Place,
-    /// Ranges that are done; some may lie before the place.
+    /// Done ranges, from the first to the last number each. Some may lie before the place.
     pub(crate) acks: Vec<(u64, u64)>,
 }
 
-/// All that can be read from the bytes of an index file, whatever they are.
+/// Everything valid in the bytes of an index file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct IndexImage {
     /// The newest valid checkpoint.
     pub(crate) checkpoint: Option<Checkpoint>,
-    /// Neither slot holds anything above this number, valid or not.
-    pub(crate) slot_number: u64,
+    /// The highest number in either half of the checkpoint, valid or not (R9).
+    pub(crate) highest_number: u64,
     pub(crate) newest_in: Half,
     pub(crate) live: Live,
     pub(crate) consumers: Vec<ConsumerRow>,
-    /// Rows of consumers that another row counts for: to be cleared.
+    /// Rows of consumers that have another row, which counts: these are to be cleared.
     pub(crate) double_rows: Vec<u32>,
-    /// Slot and header of every segment that is noted, spares included.
+    /// Slot and header of every segment that has a row, spares included.
     pub(crate) segments: Vec<(u32, SegmentHeader)>,
-    /// A row notes something that is not valid.
+    /// A row of a segment is neither zero nor valid.
     pub(crate) segments_damaged: bool,
     pub(crate) extents: Vec<Extent>,
-    /// By row of acknowledgements: whose it is.
+    /// The owner of each row of acknowledgements.
     pub(crate) acks_rows: Vec<Option<AcksOwner>>,
 }
 
-/// Whose a row of acknowledgements is.
+/// The owner of a row of acknowledgements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AcksOwner {
     /// The consumer's row.
     pub(crate) consumer: u32,
-    /// Number of the newest slot.
+    /// The number of the newest half.
     pub(crate) number: u64,
-    /// From that number on the newest slot states everything that is done; `None` when it states
+    /// The newest half states every number that is done from this one on. `None` when it states
     /// nothing.
     pub(crate) from: Option<u64>,
 }
 
 impl IndexImage {
-    /// Reads what is valid for the queue `queue_id` and leaves out the rest. Never fails, never
-    /// allocates more than the bytes there are.
+    /// Reads what is valid for the queue `queue_id` and leaves out the rest. Never fails, and
+    /// allocates in proportion to the bytes at most.
     pub(crate) fn read(bytes: &[u8], queue_id: &[u8; 16]) -> IndexImage {
         let mut image = IndexImage::default();
         let a =
-            bytes.get(index_at::CHECKPOINT_A..).and_then(|slot| Checkpoint::decode(slot, queue_id));
+            bytes.get(index_at::CHECKPOINT_A..).and_then(|half| Checkpoint::decode(half, queue_id));
         let b =
-            bytes.get(index_at::CHECKPOINT_B..).and_then(|slot| Checkpoint::decode(slot, queue_id));
+            bytes.get(index_at::CHECKPOINT_B..).and_then(|half| Checkpoint::decode(half, queue_id));
         (image.newest_in, image.checkpoint) =
             if b.map(|half| half.number) > a.map(|half| half.number) {
                 (Half::B, b)
@@ -88,11 +87,11 @@ impl IndexImage {
                 (Half::A, a)
             };
         for offset in [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B] {
-            // A torn slot's number may be anything: one absurdly high would end the numbering, so
-            // it is not followed.
+            // The number of a torn half may be anything. An absurdly high one would end the
+            // numbering, so it does not count.
             let number = u64_at(bytes, offset);
             if number < format::LIMIT {
-                image.slot_number = image.slot_number.max(number);
+                image.highest_number = image.highest_number.max(number);
             }
         }
         image.live = read_live(bytes, queue_id);
@@ -127,7 +126,7 @@ impl IndexImage {
                         }
                         slot += 1;
                     }
-                    // Acknowledgements are read when all consumers are known.
+                    // Acknowledgements are read below, when all consumers are known.
                     ExtentKind::Acks | ExtentKind::Later(_) => {}
                 }
             }
@@ -137,8 +136,8 @@ impl IndexImage {
         image
     }
 
-    /// A consumer was removed and made again in another row, and a power cut left both: the one
-    /// farther back, which has more to come, counts.
+    /// Leaves one row for each name. A consumer that was removed and made again in another row has
+    /// two after a power cut. The row with the lower place counts, so no message is lost.
     fn leave_out_doubles(&mut self) {
         self.consumers
             .sort_by(|a, b| (&a.name, a.place.position).cmp(&(&b.name, b.place.position)));
@@ -156,23 +155,23 @@ impl IndexImage {
             for row in 0..extent.rows {
                 let offset = extent.offset as usize + row as usize * ACKS_ROW_LEN;
                 let owner = u32_at(bytes, offset + format::acks_at::ACKS_OWNER);
-                let other = u32_at(bytes, offset + ACKS_SLOT_LEN + format::acks_at::ACKS_OWNER);
+                let other = u32_at(bytes, offset + ACKS_HALF_LEN + format::acks_at::ACKS_OWNER);
                 let found = self
                     .consumers
                     .iter_mut()
                     .filter(|consumer| [owner, other].contains(&consumer.row));
                 let found = found.filter_map(|consumer| {
                     let seed = Place::seed(queue_id, consumer.name.as_bytes());
-                    let slots = [offset, offset + ACKS_SLOT_LEN].into_iter();
-                    let slots = slots
-                        .filter_map(|slot| Acks::decode(bytes.get(slot..)?, consumer.row, seed));
-                    Some((slots.max_by_key(|slot| slot.number)?, consumer))
+                    let halves = [offset, offset + ACKS_HALF_LEN].into_iter();
+                    let halves = halves
+                        .filter_map(|half| Acks::decode(bytes.get(half..)?, consumer.row, seed));
+                    Some((halves.max_by_key(|half| half.number)?, consumer))
                 });
-                let newest = found.max_by_key(|(slot, _)| slot.number);
-                self.acks_rows.push(newest.map(|(slot, consumer)| {
-                    consumer.acks = slot.ranges;
+                let newest = found.max_by_key(|(half, _)| half.number);
+                self.acks_rows.push(newest.map(|(half, consumer)| {
+                    consumer.acks = half.ranges;
                     let from = consumer.acks.first().map(|(first, _)| *first);
-                    AcksOwner { consumer: slot.owner, number: slot.number, from }
+                    AcksOwner { consumer: half.owner, number: half.number, from }
                 }));
             }
         }
@@ -217,7 +216,8 @@ fn read_live(bytes: &[u8], queue_id: &[u8; 16]) -> Live {
     }
 }
 
-/// The extents every index begins with, then those that were added while they lie within the file.
+/// The extents that every index begins with, then the added ones up to the first that does not
+/// validate or lies beyond the bytes.
 fn read_extents(bytes: &[u8], queue_id: &[u8; 16]) -> Vec<Extent> {
     let mut extents = first_extents().to_vec();
     for row in 0..EXTENT_ROWS {
@@ -250,9 +250,9 @@ pub(crate) fn first_extents() -> [Extent; 3] {
     ]
 }
 
-/// The consumer whose parts lie there in its extent. Its name is the one under which one of its
-/// places validates: a name that was lost with its sector stands in the copy again, when it is
-/// short.
+/// The consumer whose parts lie `at` these offsets of its extent. Its name is the one under which
+/// one of its places validates. A short name stands in the copy, too, in case its own sector is
+/// lost.
 fn read_consumer(
     extent: &[u8],
     at: ConsumerAt,
@@ -260,7 +260,7 @@ fn read_consumer(
     queue_id: &[u8; 16],
 ) -> Option<ConsumerRow> {
     let said = extent.get(at.name..at.name + NAME_ROW_LEN).and_then(format::decode_name);
-    let copy = extent.get(at.copy..at.copy + PLACE_SLOT_LEN);
+    let copy = extent.get(at.copy..at.copy + PLACE_PAIR_LEN);
     let again = copy.and_then(|copy| format::decode_name(&copy[place_at::PLACE_NAME..]));
     let names = [said, again].map(|name| name.filter(|name| !name.is_empty()));
     let names = if row == 0 { [Some(""), None] } else { names };

@@ -1,5 +1,5 @@
-//! The live part: the words of the tail and of flushes, and the record of the run. Stored without a
-//! sync, believed after a mere process death.
+//! The live part: the tail, the marks of flushes, and the run record. It is stored without a sync,
+//! and believed after a mere process death.
 
 use std::io;
 use std::sync::atomic::{Ordering, fence};
@@ -13,21 +13,21 @@ use crate::index::run::{Next, Run};
 use crate::storage::{Storage, StorageFile, Stores, read_full};
 
 impl<S: Storage> Index<S> {
-    /// Publishes the tail for whoever opens the queue after this process died. The number goes
-    /// first: see `recovery` for what a kill between the stores leaves.
+    /// Publishes the tail for the opening after this process died. The number is stored first;
+    /// `recovery` says what a kill between the stores leaves.
     #[inline]
     pub(crate) fn set_tail(&self, position: u64, seq: u64) {
         self.sheet
             .store_words(index_at::LIVE + live_at::TAIL_SEQ, tail_words(self.key, position, seq));
     }
 
-    /// How its words are stored.
+    /// How bytes of the index are stored.
     pub(crate) fn stores(&self) -> Stores {
         self.sheets.file().stores()
     }
 
-    /// As [`set_tail`](Self::set_tail); an error leaves the tail as it was, which is `before`: a
-    /// position and a number.
+    /// As [`set_tail`](Self::set_tail), or else an error that leaves the tail at `before`, its last
+    /// position and number.
     #[inline]
     pub(crate) fn move_tail(&self, position: u64, seq: u64, before: (u64, u64)) -> io::Result<()> {
         let words = tail_words(self.key, position, seq);
@@ -36,18 +36,18 @@ impl<S: Storage> Index<S> {
         })
     }
 
-    /// The tail as it was last published: `(position, seq)`; `None` when it is being published just
-    /// now.
+    /// Position and number of the published tail. `None` while another thread is publishing it.
     pub(crate) fn tail(&self) -> Option<(u64, u64)> {
-        // What was stored before the check word is seen with it.
+        // The words that were stored before the check word are seen once it is.
         let check = self.sheet.load_u64(index_at::LIVE + live_at::TAIL_CHECK);
         let position = self.sheet.load_u64_relaxed(index_at::LIVE + live_at::TAIL_POSITION);
         let seq = self.sheet.load_u64_relaxed(index_at::LIVE + live_at::TAIL_SEQ);
         (check == format::tail_check(self.key, position, seq)).then_some((position, seq))
     }
 
-    /// Notes that everything before is on disk: the next opening must not know less, or it gives
-    /// back what a flush has promised. One of the two slots is whole at any time.
+    /// Notes that everything before this position and number is on the disk. Without it the next
+    /// opening would take back what a flush has promised. The older of two halves is written, so
+    /// one of them is whole at any time.
     pub(crate) fn set_synced(&self, position: u64, seq: u64) {
         let word = |at| self.sheet.load_u64_relaxed(index_at::LIVE + at);
         let older = if word(live_at::SYNCED_A) <= word(live_at::SYNCED_B) {
@@ -62,13 +62,14 @@ impl<S: Storage> Index<S> {
         self.sheet.store_u64(at + 16, format::tail_check(self.key, position, seq));
     }
 
-    /// Declares the live part true for this run of the process.
+    /// Stores the live part of this run, under the storage's cache token.
     pub(crate) fn begin_run(&self, live: &Live) {
         let at = index_at::LIVE;
         let sheet = &self.sheet;
-        // Never believed while it is half written: the token goes last. Where the old part was
-        // believed, what is stored over it says the same, or what became true since, part by part:
-        // it stays believed, or a kill in this opening would count as a power cut.
+        // The token is stored last, so a half written live part is never believed. Under an
+        // unchanged token the old live part was believed and stays so: each part that is stored
+        // over it says the same, or what became true since. Otherwise a kill in this opening would
+        // count as a power cut.
         let mut token = [0; 24];
         sheet.copy_out(at + live_at::CACHE_TOKEN, &mut token);
         let is_new = token != live.token.encode();
@@ -93,27 +94,28 @@ impl<S: Storage> Index<S> {
         sheet.copy_in(at + live_at::CACHE_TOKEN, &live.token.encode());
     }
 
-    /// When the holder opened the queue.
+    /// Stores when the holder opened the queue, in milliseconds since 1970.
     pub(crate) fn set_since(&self, milliseconds: u64) {
         self.sheet.store_u64(index_at::LIVE + live_at::LIVE_SINCE, milliseconds);
     }
 
-    /// The holder's process id, in case somebody else asks for the queue; 0 when it is let go.
+    /// Stores the holder's process id, which a second opener is told. 0: the holder closed the
+    /// queue.
     pub(crate) fn set_pid(&self, pid: u32) {
         self.sheet.store_u32(index_at::LIVE + live_at::LIVE_PID, pid);
     }
 
-    /// One after the other: a kill within one leaves the other, and so does a damaged byte.
+    /// Stores both copies, one after the other: a kill or a damaged byte within one leaves the
+    /// other.
     fn store_run(&self, run: &Run) {
         let bytes = run.encode(&self.queue_id);
         self.sheet.copy_in(index_at::LIVE + live_at::RUN_A, &bytes);
-        // The second copy is not touched before the first one is whole.
+        // The first copy is whole before the second one is touched.
         fence(Ordering::SeqCst);
         self.sheet.copy_in(index_at::LIVE + live_at::RUN_B, &bytes);
     }
 
-    /// Changes what the next opening is told of this run, if cached bytes are kept until then.
-    /// Stored on return.
+    /// Changes the run record. It is stored when this returns.
     fn change_run(&self, change: impl FnOnce(&mut Run)) {
         let mut run = self.run.lock();
         let before = *run;
@@ -123,9 +125,8 @@ impl<S: Storage> Index<S> {
         }
     }
 
-    /// How the next segment begins, now that the last one takes no more records. Said until another
-    /// one is to begin otherwise: until it is durable, the segment that states it may be lost
-    /// again.
+    /// Stores how the next segment begins, now that the last one takes no more records. This stays
+    /// until it is set again: the segment that states it may be lost until it is durable.
     pub(crate) fn set_next(&self, next: Option<Next>) {
         self.change_run(|run| run.next = next);
     }
@@ -142,9 +143,9 @@ impl<S: Storage> Index<S> {
         self.change_run(|run| run.given_up = *given_up);
     }
 
-    /// Segments are about to be changed: until [`set_changing`](Self::set_changing) takes it back,
-    /// the segment rows are not to be believed. Where this cannot be written nothing may be
-    /// changed.
+    /// Says that the rows of segments must not be believed, until
+    /// [`set_changing`](Self::set_changing) takes it back. The caller is about to change segments,
+    /// and may not when this fails.
     pub(crate) fn begin_changing(&self) -> io::Result<()> {
         if planted!(ChangingNotSaid) {
             return Ok(());
@@ -169,8 +170,8 @@ impl<S: Storage> Index<S> {
     }
 }
 
-/// The process id of whoever holds the queue, and since when, as far as its index tells; 0 and
-/// `None` when it does not.
+/// The holder's process id and when it opened the queue, by the index; 0 and `None` when the index
+/// does not say.
 pub(crate) fn holder<S: Storage>(storage: &S) -> (u32, Option<SystemTime>) {
     let mut live = [0; format::LIVE_LEN];
     let read = storage

@@ -1,39 +1,39 @@
-//! Why messages that are held no longer were given up: to make room, or because they were too old.
+//! Why messages were given up: dropped to make room, or expired.
 //!
-//! Messages are given up from the oldest on, so the numbers that are gone fall into runs of one
-//! cause each. The end of the latest run of either cause is kept. A number's cause is that of the
-//! lowest mark above it, in whichever order the marks stand: so the last two runs are told as they
-//! were, and where causes changed more often, numbers of earlier runs are told with the cause of
-//! the one before the last. That each of them is gone is told in any case.
+//! Messages are given up from the oldest on, so their numbers form runs of one cause each. For each
+//! cause the end of its latest run is kept as a mark. A number's cause is that of the lowest mark
+//! above it. So the last two runs are told with their own causes, and all earlier runs with the
+//! cause of the last but one. That a number is gone is told in any case.
 
 use crate::error::GapCause;
 use crate::format::Checkpoint;
 
-/// The ends of the runs.
+/// The end of the latest run of each cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct GivenUp {
-    /// Where the latest run that was dropped ends: the first number behind it.
+    /// The first number behind the latest run of dropped messages.
     pub(crate) dropped: u64,
     pub(crate) expired: u64,
 }
 
 impl GivenUp {
-    /// What a checkpoint says.
+    /// The marks of a checkpoint.
     pub(crate) fn of(checkpoint: &Checkpoint) -> GivenUp {
         GivenUp { dropped: checkpoint.dropped_seq, expired: checkpoint.expired_seq }
     }
 
-    /// Has a checkpoint say it.
+    /// Writes the marks into a checkpoint.
     pub(crate) fn write_to(&self, checkpoint: &mut Checkpoint) {
         (checkpoint.dropped_seq, checkpoint.expired_seq) = (self.dropped, self.expired);
     }
 
-    /// The first number that was not given up.
+    /// The first number that was not given up: no message below it is held.
     pub(crate) fn end(&self) -> u64 {
         self.dropped.max(self.expired)
     }
 
-    /// Everything below `end` is given up; what was not before, for that cause.
+    /// Notes that everything below `end` is given up. The numbers that were not given up before
+    /// have this `cause`.
     pub(crate) fn note(&mut self, cause: GapCause, end: u64) {
         if end <= self.end() {
             return;
@@ -45,8 +45,8 @@ impl GivenUp {
         }
     }
 
-    /// Why `seq` was given up, and the first number that was not, or for another cause. `None` when
-    /// it was not.
+    /// Why `seq` was given up, and the first number behind it that was not, or has another cause.
+    /// `None` when `seq` was not given up.
     pub(crate) fn cause_of(&self, seq: u64) -> Option<(GapCause, u64)> {
         let marks = [(self.dropped, GapCause::Dropped), (self.expired, GapCause::Expired)];
         let (end, cause) =

@@ -1,9 +1,10 @@
-//! The index file: a hint that makes opening quick, and where consumers' places are kept.
+//! The index file: it makes opening quick and keeps the consumers' places.
 //!
-//! It is mapped as a whole, or else kept in memory and written by calls (`sheet`). Everything in it
-//! is either checksummed, written to two slots in turn, or believed only while the storage says
-//! that cached bytes cannot have been lost (the live part). Lost or damaged, it is made anew from
-//! the segments; what is still valid in the old one (places above all) is carried over.
+//! The file is mapped as a whole, or kept in memory and written by calls (`sheet`). Each part of it
+//! is checksummed or written to two halves in turn. The live part is believed only while the
+//! storage says that no cached byte can have been lost. The index is a hint: when it is lost or
+//! damaged, an opening makes it anew from the segments and carries over what is still valid in the
+//! old one, places above all.
 
 mod acks;
 mod checkpoints;
@@ -47,38 +48,37 @@ pub(crate) struct Index<S: Storage> {
     sheets: Sheets<S::File>,
     pub(crate) queue_id: [u8; 16],
     nonce: u64,
-    /// The first three pages, and the first extents behind them.
+    /// The first `index_at::END` bytes of the file: header, checkpoints, live part, first extents.
     sheet: Sheet<S::File>,
     checkpoints: Mutex<Checkpoints>,
     run: Mutex<Run>,
-    /// The queue's key for the checks of the tail.
+    /// The queue's key for [`format::tail_check`].
     key: u64,
     extents: Mutex<Extents<S::File>>,
     syncs: Arc<Syncs>,
-    /// File length in bytes, for the accounts.
+    /// File length in bytes, which counts as disk space.
     len: AtomicU64,
     /// The queue's directory, for the texts of errors.
     directory: PathBuf,
     pub(crate) poison: Poison,
-    /// The index is synced by one thread at a time: a failure is heeded before the next one can
-    /// succeed.
+    /// Held while the index is synced: a failure is noted before another sync can succeed.
     syncing: Mutex<()>,
 }
 
 impl<S: Storage> Index<S> {
-    /// Makes a new index file for the queue `queue_id`; there must be none of that name.
+    /// Creates the index file of the queue `queue_id`. Fails when there is a file of that name.
     pub(crate) fn create(storage: &S, queue_id: [u8; 16], nonce: u64) -> io::Result<Index<S>> {
         let file = storage.create(INDEX_NAME)?;
         let made = file.allocate(0, index_at::END as u64).and_then(|()| {
             let mut bytes = vec![0; index_at::END];
             let header = format::encode_index_header(&queue_id, storage.now());
             bytes[index_at::INDEX_HEADER..][..header.len()].copy_from_slice(&header);
-            // Written as a whole: a file in one piece takes no block of its own for saying where
-            // its pieces are.
+            // Written in one call: a file in one piece takes no block that says where its pieces
+            // are.
             file.write_at(&bytes, 0)
         });
         if let Err(error) = made {
-            // An index that could not be written must not lie in the way of the next try.
+            // An unfinished index must not be in the way of the next try.
             let _ = storage.remove(INDEX_NAME);
             return Err(error);
         }
@@ -86,7 +86,7 @@ impl<S: Storage> Index<S> {
         Index::adopt(storage.path(), file, queue_id, nonce, &image)
     }
 
-    /// Goes on with an index file whose header is valid.
+    /// Goes on with an index file whose header is valid. `image` is what its bytes say.
     pub(crate) fn adopt(
         directory: &Path,
         file: S::File,
@@ -103,7 +103,7 @@ impl<S: Storage> Index<S> {
         });
         let used = ends.max().unwrap_or(0).max(index_at::END as u64);
         if len > 2 * used + LARGEST_REST && file.set_len(used).is_ok() {
-            // Somebody made it longer: it would count against the limit of disk for ever.
+            // No queue makes an index so long, and the rest would count in `max_bytes` for ever.
             len = used;
         }
         let whole = Sheets::new(directory, file, len.max(index_at::END as u64));
@@ -143,14 +143,14 @@ impl<S: Storage> Index<S> {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Makes every page dirty again with what it shows.
+    /// Makes every page of the file dirty again with the bytes that it shows.
     pub(crate) fn store_again(&self) -> io::Result<()> {
         store_again(self.sheets.file(), 0, self.len())
     }
 
-    /// The one place where the answer of a sync is looked at while the queue is open: the first
-    /// that fails poisons the queue, and none is made after it. The caller is the only one to sync
-    /// the file `name`, or the directory when there is no name, until this returns.
+    /// Calls `sync`, and poisons the queue when it fails. No sync is made after the first failure.
+    /// Every sync of an open queue goes through here. The caller sees to it that nobody else syncs
+    /// the file `name` until this returns; an empty name is the directory.
     pub(crate) fn heed(
         &self,
         name: &str,
@@ -168,7 +168,8 @@ impl<S: Storage> Index<S> {
         })
     }
 
-    /// Refuses all writing from now on: what the page cache shows may never reach the disk.
+    /// Poisons the queue: all writing is refused from now on, because what the page cache shows may
+    /// never reach the disk.
     #[cold]
     pub(crate) fn set_poisoned(&self, error: &Error) {
         self.set_flag(FLAG_POISONED, true);
@@ -177,14 +178,14 @@ impl<S: Storage> Index<S> {
         }
     }
 
-    /// Says for the next opening that the page cache may show what the disk does not hold, as a run
-    /// before this one said.
+    /// Tells the next opening that the page cache may show what the disk does not hold. An earlier
+    /// run said so, and no sync has changed that.
     pub(crate) fn stay_suspect(&self) {
         self.set_flag(FLAG_POISONED, true);
     }
 
-    /// Makes durable what was stored before. Where part of it cannot be written now nothing is
-    /// lost, and nothing is synced.
+    /// Makes everything stored in the index before this call durable. When late bytes cannot be
+    /// written now, returns an error without a sync, and the bytes stay late.
     pub(crate) fn sync(&self) -> Result<()> {
         let _one_at_a_time = self.syncing.lock();
         let number = self.syncs.begun.fetch_add(1, Ordering::SeqCst) + 1;

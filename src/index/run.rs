@@ -1,6 +1,5 @@
-//! What the index says of the run that is under way, and what a mere process death leaves true: the
-//! parts of it that change seldom. The tail, which changes with every message, is stored for
-//! itself.
+//! The run record: what the live part says of the run under way that changes seldom. The tail
+//! changes with every message and is stored apart.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -8,28 +7,28 @@ use crate::format::{LIMIT, RUN_LEN, is_position, run_at as at};
 use crate::index::losses::GivenUp;
 use crate::memory::checksum::crc32c;
 
-/// How the segment behind the last one is to begin.
+/// How the next segment is to begin, behind the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Next {
     pub(crate) base: u64,
-    /// Its first number.
+    /// The next segment's first number.
     pub(crate) seq: u64,
-    /// Numbers missing right before that.
+    /// How many numbers are missing right before `seq`.
     pub(crate) gap: u64,
-    /// How many of them, at their end, were only reserved.
+    /// How many of the missing numbers, at their end, were only reserved.
     pub(crate) reserved: u64,
-    /// A `GapCause` number: that of the others.
+    /// The `GapCause` number of the other missing numbers.
     pub(crate) cause: u8,
 }
 
-/// What changes seldom in a run, and what a mere process death leaves true.
+/// The run record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Run {
     pub(crate) flags: u32,
     pub(crate) next_life: u64,
     pub(crate) lease: u64,
     pub(crate) given_up: GivenUp,
-    /// Where the last segment takes no more records.
+    /// Set while the last segment takes no more records.
     pub(crate) next: Option<Next>,
 }
 

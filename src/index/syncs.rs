@@ -1,20 +1,21 @@
-//! Which syncs of the index are done.
+//! Counts syncs of the index.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Counts the syncs of the index, so that whoever stored something in it can tell whether that is
-/// on the disk.
+/// Counts the syncs of the index, so that a thread that stored bytes in it can tell whether they
+/// are on the disk.
 #[derive(Debug, Default)]
 pub(super) struct Syncs {
     pub(super) begun: AtomicU64,
-    /// Number of the latest one that succeeded. (After one that failed there is none.)
+    /// The number of the latest sync that succeeded. (After one that failed, no sync is made.)
     pub(super) done: AtomicU64,
 }
 
 impl Syncs {
-    /// What this thread has stored is on the disk once a sync of a higher number is done.
+    /// A number that stands for everything this thread has stored so far: all of it is on the disk
+    /// once a sync of a higher number is done.
     pub(super) fn ticket(&self) -> u64 {
-        // The stores are not left behind by the load.
+        // The stores come before the load.
         fence(Ordering::SeqCst);
         self.begun.load(Ordering::SeqCst)
     }

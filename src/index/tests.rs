@@ -16,7 +16,7 @@ use crate::tests::sim::{Call, SimStorage};
 
 const ID: [u8; 16] = *b"0123456789abcdef";
 
-/// A storage whose stores go as `stores` says, with an index in it whose name is durable.
+/// A storage in which bytes are changed as `stores` says, and an index in it whose name is durable.
 fn made(stores: Stores) -> (SimStorage, Index<SimStorage>) {
     let storage = SimStorage::new(3);
     storage.set_stores(stores);
@@ -29,7 +29,7 @@ fn image(storage: &SimStorage) -> IndexImage {
     IndexImage::read(&storage.read_file(INDEX_NAME), &ID)
 }
 
-/// Takes up what is in the file, as an opening does.
+/// Takes up the index file, as an opening does.
 fn adopted(storage: &SimStorage) -> Index<SimStorage> {
     let file = IndexFile::read(storage).unwrap().unwrap();
     assert_eq!(file.queue_id(), Some(ID));
@@ -46,7 +46,7 @@ fn begin(number: u64) -> Place {
     Place { number: 0, position: 64 * number, seq: number }
 }
 
-/// The number of the place that the file says of each consumer, by name.
+/// Each consumer's name in the file, with the number of its place.
 fn places(storage: &SimStorage) -> BTreeMap<String, u64> {
     image(storage)
         .consumers
@@ -55,8 +55,8 @@ fn places(storage: &SimStorage) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Where the halves of a consumer's place lie in the file, the one first that `stores` stores have
-/// written last.
+/// The offsets of the two halves of a consumer's place in the file. The first is the half that was
+/// written last, after so many `stores`.
 fn halves(row: u32, stores: u64) -> [usize; 2] {
     let pair = index_at::CONSUMERS + ConsumerAt::new(row, CONSUMER_ROWS as u32).pair;
     [stores % 2, (stores + 1) % 2].map(|half| pair + half as usize * PLACE_HALF_LEN)
@@ -67,8 +67,8 @@ fn a_damaged_half_of_a_place_costs_one_move_and_the_older_half_none() {
     for damaged in [0, 1] {
         for moves in 1..6 {
             let (storage, index) = made(Stores::ByMap);
-            let (row, mut slot) = index.add_consumer(&storage, None, "c", begin(10), 0).unwrap();
-            (1..=moves).for_each(|moved| slot.store(64 * (10 + moved), 10 + moved));
+            let (row, mut place) = index.add_consumer(&storage, None, "c", begin(10), 0).unwrap();
+            (1..=moves).for_each(|moved| place.store(64 * (10 + moved), 10 + moved));
             // A new place is stored twice, so that both halves are its own.
             flip(&storage, halves(row, 2 + moves)[damaged]);
             let left = 10 + moves - u64::from(damaged == 0);
@@ -80,9 +80,9 @@ fn a_damaged_half_of_a_place_costs_one_move_and_the_older_half_none() {
 #[test]
 fn a_place_whose_halves_are_both_damaged_costs_at_most_64_moves() {
     let (storage, index) = made(Stores::ByMap);
-    let (row, mut slot) = index.add_consumer(&storage, None, "c", begin(0), 0).unwrap();
+    let (row, mut place) = index.add_consumer(&storage, None, "c", begin(0), 0).unwrap();
     for moves in 1..200u64 {
-        slot.store(64 * moves, moves);
+        place.store(64 * moves, moves);
         let killed = storage.process_kill();
         halves(row, 0).into_iter().for_each(|half| flip(&killed, half));
         let left = places(&killed)["c"];
@@ -93,16 +93,16 @@ fn a_place_whose_halves_are_both_damaged_costs_at_most_64_moves() {
 #[test]
 fn what_a_call_refused_is_late_and_written_before_anything_later() {
     let (storage, index) = made(Stores::ByCall);
-    let mut slots =
+    let mut rows =
         ["a", "b"].map(|name| index.add_consumer(&storage, None, name, begin(1), 0).unwrap().1);
     storage.fail_after(Call::Write, 1, Errno::NOSPC, false);
-    slots[0].store(64 * 2, 2);
+    rows[0].store(64 * 2, 2);
     assert_eq!(places(&storage)["a"], 1, "it was refused");
-    // Of the two writes that are wanted now, the first one is let through.
+    // Two writes follow: the first one succeeds, the second one is refused.
     storage.fail_after(Call::Write, 2, Errno::NOSPC, true);
-    slots[1].store(64 * 3, 3);
+    rows[1].store(64 * 3, 3);
     assert_eq!((places(&storage)["a"], places(&storage)["b"]), (2, 1));
-    // What is in memory alone cannot be made durable; that is no failed sync.
+    // Late bytes cannot be made durable; that is no failed sync.
     let syncs = storage.call_count(Call::SyncFile);
     assert!(matches!(index.sync(), Err(Error::Io { op: "write", .. })));
     assert_eq!((storage.call_count(Call::SyncFile), index.poison.is_poisoned()), (syncs, false));
@@ -124,7 +124,7 @@ fn what_is_at_once_or_not_at_all_is_not_there_after_a_refusal() {
     assert_eq!(image(&storage).live.tail, Some((128, 5)));
 }
 
-/// A live part that is all of one run.
+/// A live part of which each part is of the run `number`.
 fn live(token: CacheToken, number: u64) -> Live {
     Live {
         token,
@@ -140,7 +140,7 @@ fn under_the_token_of_a_run_the_live_part_says_nothing_of_another_run() {
     let token = |byte| CacheToken { place: [byte; 16], mount: 1 };
     for next in [token(2), token(1)] {
         let is_new = next != token(1);
-        // After a power cut less may be there than before.
+        // Under a new token, which is after a power cut, the numbers may be lower than before.
         let number = if is_new { 2 } else { 5 };
         let mut seen = 0;
         for nth in 1.. {
@@ -157,7 +157,8 @@ fn under_the_token_of_a_run_the_live_part_says_nothing_of_another_run() {
                 let spot = Some((8 * number, number));
                 assert_eq!((live.tail, live.synced), (spot, spot), "call {nth}");
             }
-            // The same token: no byte was lost, and no part may be missing while it is stored anew.
+            // Under the same token no byte was lost, and no part may be missing while the live part
+            // is stored anew.
             assert!(
                 is_new || live.token == next && live.run.is_some() && live.synced.is_some(),
                 "call {nth}"
@@ -188,17 +189,17 @@ fn a_damaged_part_of_the_live_part_costs_no_other() {
         (damaged(live_at::TAIL_SEQ).tail, damaged(live_at::TAIL_SEQ).synced),
         (None, Some((32, 4)))
     );
-    // The later of the two marks lies in one slot, the one before in the other.
+    // The later mark lies in one half, the mark before it in the other.
     let mut marks = [live_at::SYNCED_A, live_at::SYNCED_B].map(|at| damaged(at).synced);
     marks.sort_unstable();
     assert_eq!(marks, [Some((24, 3)), Some((32, 4))]);
 }
 
-/// Positions of the checkpoints in the two slots.
+/// Positions of the checkpoints in the two halves.
 fn checkpoints(storage: &SimStorage) -> [Option<u64>; 2] {
     let bytes = storage.read_file(INDEX_NAME);
-    let slots = [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B];
-    slots.map(|at| Checkpoint::decode(&bytes[at..], &ID).map(|checkpoint| checkpoint.position))
+    let halves = [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B];
+    halves.map(|at| Checkpoint::decode(&bytes[at..], &ID).map(|checkpoint| checkpoint.position))
 }
 
 fn write_checkpoint(index: &Index<SimStorage>, position: u64) -> Result<()> {
@@ -206,7 +207,7 @@ fn write_checkpoint(index: &Index<SimStorage>, position: u64) -> Result<()> {
 }
 
 #[test]
-fn the_higher_valid_checkpoint_counts_and_the_other_slot_is_written_next() {
+fn the_higher_valid_checkpoint_counts_and_the_other_half_is_written_next() {
     let (storage, index) = made(Stores::ByMap);
     for number in 1..6u64 {
         write_checkpoint(&index, 8 * number).unwrap();
@@ -222,8 +223,8 @@ fn the_higher_valid_checkpoint_counts_and_the_other_slot_is_written_next() {
         flip(&damaged, [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B][newest] + 20);
         let before = image(&damaged).checkpoint.map(|checkpoint| checkpoint.position);
         assert_eq!(before, (number > 1).then(|| 8 * (number - 1)), "{number}");
-        // The next one bears a higher number than the damaged slot (R9), and does not touch the one
-        // that counts.
+        // The next checkpoint bears a higher number than the damaged half (R9), and does not touch
+        // the half that counts.
         write_checkpoint(&adopted(&damaged), 800).unwrap();
         let mut left = checkpoints(&damaged).into_iter().flatten().collect::<Vec<_>>();
         left.sort_unstable();
@@ -236,12 +237,12 @@ fn the_higher_valid_checkpoint_counts_and_the_other_slot_is_written_next() {
 }
 
 #[test]
-fn a_checkpoint_that_was_found_is_durable_before_the_other_slot_is_touched() {
+fn a_checkpoint_that_was_found_is_durable_before_the_other_half_is_touched() {
     let (storage, index) = made(Stores::ByMap);
     write_checkpoint(&index, 8).unwrap();
     storage.freeze_at(1);
     write_checkpoint(&index, 16).unwrap();
-    // The process was killed before its sync: the newest checkpoint is in the page cache alone.
+    // The process was killed before its sync: the newest checkpoint lies in the page cache alone.
     let killed = storage.frozen().unwrap();
     assert_eq!(checkpoints(&killed).into_iter().max(), Some(Some(16)));
     let index = adopted(&killed);
@@ -292,7 +293,7 @@ fn rows_of_segments_go_on_in_further_extents_while_there_is_room_for_those() {
     let noted: Vec<_> =
         (0..2 * first).filter(|slot| *slot != 5).map(|slot| (slot, header(slot))).collect();
     assert_eq!(image(&storage).segments, noted);
-    // The next opening goes on with them.
+    // The next opening goes on with the added rows.
     assert!(adopted(&storage).write_segment_row(2 * first - 1, None, 0));
     assert_eq!(image(&storage).segments.len(), noted.len() - 1);
 }
@@ -314,24 +315,24 @@ fn the_row_of_a_removed_consumer_is_given_out_when_the_disk_knows() {
 fn acknowledged_ranges_state_all_that_is_done_from_the_place_on_the_disk_on() {
     let (storage, index) = made(Stores::ByMap);
     let (row, _) = index.add_consumer(&storage, None, "c", begin(1), 0).unwrap();
-    let mut slot = index.acks_row(row, "c", 0).unwrap();
+    let mut acks_row = index.acks_row(row, "c", 0).unwrap();
     let acks = || {
         image(&storage).consumers.into_iter().find(|consumer| consumer.name == "c").unwrap().acks
     };
-    slot.store(1, [(3, 4)].into_iter());
+    acks_row.store(1, [(3, 4)].into_iter());
     assert_eq!(acks(), [(3, 4)]);
-    // The place goes on, and the disk may still have the one before.
-    slot.store(5, [(7, 7)].into_iter());
+    // The place moved, and the disk may still have the place before.
+    acks_row.store(5, [(7, 7)].into_iter());
     assert_eq!(acks(), [(1, 4), (7, 7)]);
     index.sync().unwrap();
-    slot.store(8, [(9, 9)].into_iter());
+    acks_row.store(8, [(9, 9)].into_iter());
     assert_eq!(
         acks(),
         [(1, 7), (9, 9)],
         "a place that was stored before that sync is known to be on the disk"
     );
     index.sync().unwrap();
-    slot.store(8, [(9, 9)].into_iter());
+    acks_row.store(8, [(9, 9)].into_iter());
     assert_eq!(acks(), [(9, 9)]);
     index.clear_acks(row, AcksRowIs::Free).unwrap();
     assert_eq!(acks(), []);
@@ -345,7 +346,7 @@ fn after_the_first_sync_that_fails_none_is_made() {
     let syncs = storage.call_count(Call::SyncFile);
     assert!(index.sync().is_err() && write_checkpoint(&index, 8).is_err());
     assert_eq!((storage.call_count(Call::SyncFile), checkpoints(&storage)), (syncs, [None, None]));
-    // The next opening learns of it, if no cached byte is lost until then.
+    // The next opening learns of the failure, if no cached byte is lost until then.
     let run = image(&storage).live.run.unwrap_or_default();
     assert_eq!(run.flags & FLAG_POISONED, FLAG_POISONED);
 }

@@ -198,7 +198,7 @@ const PLANTED: [(Mutant, &str, &str, Found); Mutant::ALL.len()] = [
         Found::Late,
     ),
     (
-        Mutant::SlotOverwrittenWithoutR1,
+        Mutant::HalfOverwrittenWithoutR1,
         "R1: the slot that won is on the disk before the other one is written",
         "a_checkpoint_that_may_be_the_only_one_is_durable_before_the_other_is_written",
         Found::Never,

@@ -126,7 +126,7 @@ pub(crate) enum Mutant {
     /// Segments are used again before the places behind them are on disk.
     RecycledBeforePlacesAreSynced,
     /// A checkpoint slot is overwritten while the other one may exist in the page cache alone.
-    SlotOverwrittenWithoutR1,
+    HalfOverwrittenWithoutR1,
     /// What an earlier, failed sync left off the disk is not stored again before the next one (R4).
     SuspectNotStoredAgain,
     /// A segment that was given up goes before the disk knows why.
@@ -155,7 +155,7 @@ impl Mutant {
         Mutant::TornBatchAccepted,
         Mutant::SealNotChecked,
         Mutant::RecycledBeforePlacesAreSynced,
-        Mutant::SlotOverwrittenWithoutR1,
+        Mutant::HalfOverwrittenWithoutR1,
         Mutant::SuspectNotStoredAgain,
         Mutant::CauseNotDurable,
         Mutant::ChangingNotSaid,

@@ -336,7 +336,7 @@ fn a_checkpoint_that_may_be_the_only_one_is_durable_before_the_other_is_written(
     let deaths: Vec<_> = deaths
         .filter(|dead| slots(dead).iter().max() != slots(&dead.power_cut_losing_all()).iter().max())
         .collect();
-    kept_but_for(Mutant::SlotOverwrittenWithoutR1, |number, images| {
+    kept_but_for(Mutant::HalfOverwrittenWithoutR1, |number, images| {
         let Some(dead) = deaths.get(number as usize / 40) else {
             return Ok(false);
         };
