@@ -20,21 +20,22 @@ use crate::error::SyncFailed;
 #[derive(Debug)]
 pub(crate) struct FileStorage {
     path: PathBuf,
-    /// Also carries the lock: closing it gives the lock back.
+    /// Also carries the lock: closing the descriptor gives the lock back.
     pub(super) directory: OwnedFd,
     overwrites: Overwrites,
-    /// Directories that hold the names of the queue's directory and of those made above it, until
-    /// they were synced.
+    /// The directories that hold the names of the queue's directory and of those created above it,
+    /// until they are synced.
     unsynced_parents: Mutex<Vec<OwnedFd>>,
 }
 
 impl FileStorage {
-    /// Opens the directory, which is there.
+    /// Opens the directory, which exists.
     pub(crate) fn open(path: &Path) -> io::Result<FileStorage> {
         FileStorage::take_up(path, Vec::new())
     }
 
-    /// Makes the directory, and every missing parent, durable each before the next, and opens it.
+    /// Creates the directory and every missing parent, and opens it. Their names become durable
+    /// with the first sync of the directory.
     pub(crate) fn create(path: &Path) -> io::Result<FileStorage> {
         let parents = create_directory(path)?;
         FileStorage::take_up(path, parents)
@@ -67,7 +68,7 @@ impl FileStorage {
 
 #[cfg(test)]
 thread_local! {
-    /// By how many milliseconds the clock of this thread is wrong.
+    /// Milliseconds by which this thread's clock is ahead.
     pub(crate) static CLOCK: std::cell::Cell<i64> = const { std::cell::Cell::new(0) };
 }
 
@@ -78,7 +79,7 @@ impl Storage for FileStorage {
         let mut listed = Vec::new();
         for found in Dir::read_from(&self.directory)? {
             let found = found?;
-            // One that is not UTF-8 is foreign, whatever it is shown as.
+            // A name that is not UTF-8 is foreign, whatever it becomes here.
             let name = found.file_name().to_string_lossy();
             if name == "." || name == ".." {
                 continue;
@@ -129,8 +130,8 @@ impl Storage for FileStorage {
             return Err(not_ours("not a regular file"));
         }
         if stat.st_nlink != 1 {
-            // A hard link is no damage (a backup may have made it), and a store would reach the
-            // other name too.
+            // A hard link is no damage (a backup may have made it), but a store would reach the
+            // other name, too.
             let why = "has more than one name (hard links): remove the others, or put a copy in its place";
             return Err(io::Error::new(ErrorKind::Unsupported, why));
         }
@@ -165,7 +166,8 @@ impl Storage for FileStorage {
     }
 
     fn try_lock(&self) -> io::Result<bool> {
-        // Held by the open file description: a second descriptor is refused even in this process.
+        // The open file description holds the lock: a second descriptor is refused even in this
+        // process.
         match retry_on_intr(|| {
             rustix::fs::flock(&self.directory, FlockOperation::NonBlockingLockExclusive)
         }) {
@@ -176,7 +178,8 @@ impl Storage for FileStorage {
     }
 
     fn unlock(&self) {
-        // Unlocking what is open cannot fail; if it did, the lock would go with the descriptor.
+        // Unlocking an open descriptor cannot fail. If it did, the lock would go with the
+        // descriptor.
         let _ =
             retry_on_intr(|| rustix::fs::flock(&self.directory, FlockOperation::NonBlockingUnlock));
     }
@@ -220,10 +223,10 @@ fn not_ours(why: &'static str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why)
 }
 
-/// Makes the directory and what is missing above it. A queue whose directory's own name a power cut
-/// undoes is lost whatever was flushed, so with the first sync of the directory the names of all of
-/// them are made durable, the first one found included: its maker may have been killed before.
-/// Returns the directories that hold those names.
+/// Creates the directory and the missing ones above it, and returns the directories that hold their
+/// names, for the first sync. If a power cut undid the name of the queue's directory, the queue
+/// would be lost whatever was flushed. The name of the first directory that existed is synced, too:
+/// whoever created it may have been killed before syncing it.
 fn create_directory(path: &Path) -> io::Result<Vec<OwnedFd>> {
     let mut existing = path;
     let mut missing = Vec::new();
@@ -249,14 +252,15 @@ fn parent_of(directory: &Path) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match retry_on_intr(|| rustix::fs::open(directory.join(".."), flags, Mode::empty())) {
         Ok(parent) => Ok(Some(parent)),
-        // Whoever may not read the parent cannot sync it; NOENT and NOTDIR are told better by what
-        // comes next.
+        // A parent that may not be read cannot be synced. NOENT and NOTDIR get a better error from
+        // the next call.
         Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::NOTDIR) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// INVAL: the filesystem knows no sync of directories, and what it does is all there is.
+/// Syncs the names in a directory. INVAL: the filesystem knows no sync of directories, and what it
+/// does by itself is all there is.
 fn sync_names(directory: &OwnedFd) -> rustix::io::Result<()> {
     match retry_on_intr(|| system::full_sync(directory)) {
         Err(Errno::INVAL) => Ok(()),

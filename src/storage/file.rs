@@ -13,21 +13,21 @@ use super::{StorageFile, Stores, ZEROS_LEN, system};
 use crate::error::SyncFailed;
 use crate::memory::Window;
 
-/// Whether a store into an allocated place of a file may need new space.
+/// Whether a store into allocated space of a file may need new space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(
     not(target_os = "linux"),
     expect(dead_code, reason = "filesystems are told apart on Linux alone")
 )]
 pub(super) enum Overwrites {
-    /// The filesystem writes to where the bytes lie.
+    /// No: the filesystem writes to where the bytes lie.
     InPlace,
-    /// In place, where no other file shares the extent (xfs; an overlay, which hides what lies
-    /// below it). Asked of each file.
+    /// Only where another file shares the extent (xfs; an overlay, which hides what lies below it).
+    /// Each file is asked.
     InPlaceUnlessShared,
-    /// Copies on write, or is not known not to. On btrfs a file with NOCOW is overwritten in place,
-    /// but not even there without asking for new space first: what a full disk refuses to a call it
-    /// makes a mapped store wait for without end.
+    /// Yes, as far as is known: the filesystem copies on write, or is not known. On btrfs a file
+    /// with NOCOW is overwritten in place, but even then the kernel asks for new space first: on a
+    /// full disk it refuses a call and makes a mapped store wait for ever.
     MayCopy,
 }
 
@@ -36,7 +36,7 @@ pub(super) enum Overwrites {
 pub(crate) struct DiskFile {
     pub(super) file: File,
     overwrites: Overwrites,
-    /// As last found.
+    /// Bytes are changed through a mapping, as `find_stores` found it last.
     by_map: AtomicBool,
 }
 
@@ -45,11 +45,12 @@ impl DiskFile {
         DiskFile { file, overwrites, by_map: AtomicBool::new(overwrites == Overwrites::InPlace) }
     }
 
-    /// One that was just created.
+    /// For a file that was just created.
     pub(super) fn created(file: File, overwrites: Overwrites) -> DiskFile {
         let created = DiskFile::opened(file, overwrites);
         if overwrites == Overwrites::MayCopy {
-            // A call that overwrites then needs no space for data, where this is known.
+            // Where the filesystem knows NOCOW, a call that overwrites then needs no space for
+            // data.
             system::set_nocow(&created.file);
         }
         created.find_stores(0);
@@ -70,9 +71,9 @@ impl StorageFile for DiskFile {
             return Ok(());
         }
         system::allocate(&self.file, offset, len, old_len).inspect_err(|_| {
-            // ext4 leaves the file extended over what it could get. Cutting it is what gives that
-            // space back; should even this fail, the error already says that nothing can be relied
-            // on behind the old length.
+            // ext4 leaves the file extended over the space it could get; cutting the file gives
+            // that space back. Should even this fail, the error already says that nothing behind
+            // the old length can be relied on.
             let _ = self.file.set_len(old_len);
         })
     }
@@ -156,8 +157,8 @@ fn within_file_limit(old_len: u64, end: u64) -> io::Result<()> {
     }
 }
 
-/// The caller starts at or behind the end of the file: zeros over existing bytes would destroy
-/// messages.
+/// Writes zeros. The caller starts at or behind the end of the file: zeros over existing bytes
+/// would destroy messages.
 pub(super) fn write_zeros(file: &File, mut from: u64, to: u64) -> io::Result<()> {
     let zeros = [0; 16 << 10];
     while from < to {

@@ -1,4 +1,4 @@
-//! What only Linux knows: which calls make bytes durable, how space is allocated, what a filesystem
+//! What depends on Linux: which calls make bytes durable, how space is allocated, what a filesystem
 //! promises.
 
 use std::fs::File;
@@ -24,8 +24,8 @@ pub(super) fn allocate(file: &File, offset: u64, len: u64, old_len: u64) -> io::
     }
 }
 
-/// Only what is known to write in place counts as that; a wrong guess is a SIGBUS on a full disk,
-/// while the way around the mapping is merely slower.
+/// How the directory's filesystem overwrites. Only those known to write in place count as such: a
+/// wrong guess is a SIGBUS on a full disk, while writing by calls is merely slower.
 pub(super) fn overwrites(directory: &OwnedFd) -> io::Result<Overwrites> {
     Ok(match retry_on_intr(|| rustix::fs::fstatfs(directory))?.f_type as u32 {
         // ext2/3/4, tmpfs, jfs, and f2fs, which keeps space aside for every block it has given out.
@@ -41,14 +41,15 @@ pub(super) fn overwrites(directory: &OwnedFd) -> io::Result<Overwrites> {
     })
 }
 
-/// Works on empty files only.
+/// Sets NOCOW, which works on empty files only.
 pub(super) fn set_nocow(file: &File) {
     if let Ok(flags) = ioctl_getflags(file) {
         let _ = ioctl_setflags(file, flags | IFlags::NOCOW);
     }
 }
 
-/// What does not tell has none.
+/// Whether no other file shares the extents from `offset` on. False when the filesystem does not
+/// say.
 pub(super) fn has_own_extents(file: &File, offset: u64) -> bool {
     crate::memory::shares_extents(file, offset).is_ok_and(|shared| !shared)
 }
@@ -57,11 +58,10 @@ pub(super) fn unshare(file: &File, len: u64) {
     let _ = retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::UNSHARE_RANGE, 0, len));
 }
 
-/// `None` where it cannot be known that the machine is still in the same boot; then nothing cached
-/// is trusted.
+/// `None` when the boot cannot be identified; then no cached byte is trusted.
 pub(super) fn cache_token(directory: &OwnedFd) -> Option<CacheToken> {
-    // STATX_MNT_ID_UNIQUE (Linux 6.8) is never given twice in a boot. The plain number is: umount
-    // and mount give the same again, so it proves nothing.
+    // STATX_MNT_ID_UNIQUE (Linux 6.8) is never given twice in a boot. The plain mount id is: umount
+    // and mount may give the same again, so it proves nothing.
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
     let boot =
         std::fs::read("/proc/sys/kernel/random/boot_id").ok().filter(|boot| boot.len() >= 32)?;

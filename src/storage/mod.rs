@@ -34,18 +34,19 @@ pub(crate) struct Listed {
     pub(crate) is_file: bool,
 }
 
-/// For how long cached bytes are kept.
+/// Says for how long cached bytes are kept: while the storage answers with the same token, none can
+/// have been lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct CacheToken {
-    /// Boot, device and inode of the directory, as a number that no other boot or directory has.
+    /// A hash of boot, device and inode of the directory: no other boot or directory has it.
     pub(crate) place: [u8; 16],
-    /// Through which mount it is seen: a number never given twice in a boot. Zero when that cannot
-    /// be known.
+    /// The mount through which the directory is seen: a number that is never given twice in a boot.
+    /// Zero when it cannot be known.
     pub(crate) mount: u64,
 }
 
 impl CacheToken {
-    /// What the files show is everything that was ever stored while the other life was.
+    /// Whether the files still show every byte that was stored under the `other` token.
     pub(crate) fn is(&self, other: &CacheToken) -> bool {
         self.place == other.place && self.mount == other.mount && self.mount != 0
     }
@@ -62,11 +63,11 @@ impl CacheToken {
 /// `SimStorage`, which keeps what is durable apart from what is only cached and can fail any call.
 pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
     type File: StorageFile;
-    /// Names in the directory, with whether each is a regular file. (Names that are not UTF-8 are
-    /// foreign, and shown as what cannot be opened.)
+    /// The names in the directory, and whether each is a regular file. A name that is not UTF-8 is
+    /// foreign, and comes in a form that cannot be opened.
     fn list(&self) -> io::Result<Vec<Listed>>;
-    /// Creates a new file for reading and writing; fails when the name exists. Sets NOCOW while it
-    /// is empty where the filesystem knows it.
+    /// Creates a new file for reading and writing; fails when the name exists. Sets NOCOW while the
+    /// file is empty, where the filesystem knows it.
     fn create(&self, name: &str) -> io::Result<Self::File>;
     /// Opens an existing regular file (never follows a symbolic link; anything but a regular file
     /// is ErrorKind::InvalidData).
@@ -75,13 +76,14 @@ pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals durable.
     fn sync_directory(&self) -> Result<(), SyncFailed>;
-    /// The directory was removed: no name in it is there any more, nor will one be.
+    /// Whether the directory was removed: it has no names any more, and never will.
     fn is_removed(&self) -> bool;
-    /// Takes the one-owner lock; Ok(false) when somebody else holds it. Dies with the process.
+    /// Takes the queue's lock; `Ok(false)` when somebody else holds it. The lock dies with the
+    /// process.
     fn try_lock(&self) -> io::Result<bool>;
     /// Lets go of the lock before the storage itself is dropped.
     fn unlock(&self);
-    /// What changes whenever cached but unsynced bytes may have been lost.
+    /// A token that changes whenever cached bytes that were not synced may have been lost.
     fn cache_token(&self) -> CacheToken;
     fn free_bytes(&self) -> io::Result<u64>;
     fn random(&self) -> [u8; 16];
@@ -91,19 +93,19 @@ pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
 }
 pub(crate) trait StorageFile: std::fmt::Debug + Send + Sync + 'static {
     fn len(&self) -> io::Result<u64>;
-    /// Really allocates [offset, offset+len) and extends the file over it; on failure the file has
-    /// its old size again.
+    /// Allocates disk space for `offset .. offset + len` and extends the file over it. On failure
+    /// the file has its old length again.
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// May reach beyond the end of the file; bytes there must not be touched until they are
-    /// allocated.
+    /// Maps `len` bytes. They may reach beyond the end of the file; the caller must not touch bytes
+    /// there until they are allocated.
     fn map(&self, offset: u64, len: usize) -> io::Result<Window>;
-    /// Reads as much as there is (short at the end of the file).
+    /// Reads up to `buf.len()` bytes, fewer at the end of the file, and returns how many.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
-    /// Writes all of it; after a failure any part may have been written.
+    /// Writes all of `buf`. After a failure any part may have been written.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
-    /// Writes zeros, in as few calls as the system allows: the kernel then keeps them in pieces as
-    /// long as the call.
+    /// Writes zeros, in as few calls as the system allows: the page cache holds each call's bytes
+    /// in one long piece.
     fn write_zeros_at(&self, offset: u64, len: u64) -> io::Result<()> {
         let zeros = [0; ZEROS_LEN];
         let mut done = 0;
@@ -118,27 +120,29 @@ pub(crate) trait StorageFile: std::fmt::Debug + Send + Sync + 'static {
     fn sync(&self) -> Result<(), SyncFailed>;
     /// st_blocks * 512
     fn disk_bytes(&self) -> io::Result<u64>;
-    /// How bytes of the file are to be changed, as last found: by calls until it was asked for.
+    /// How bytes of the file are to be changed, as [`find_stores`](Self::find_stores) found it
+    /// last.
     fn stores(&self) -> Stores;
-    /// Finds out anew how bytes from `offset` on are to be changed: a copy of the file may share
-    /// its extents by now.
+    /// Asks the filesystem anew how bytes from `offset` on are to be changed: a copy of the file
+    /// may share its extents by now.
     fn find_stores(&self, offset: u64) -> Stores;
-    /// Gives the file extents of its own where it shares them. Best effort: it takes space.
+    /// Gives the file extents of its own where it shares them. It may fail silently: it takes
+    /// space.
     fn unshare(&self, len: u64);
 }
 
 /// How bytes of a file are changed where space is allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stores {
-    /// Through a mapping: a store needs no more space.
+    /// Through a mapping: no store needs more space.
     ByMap,
-    /// By calls, which can fail. A store may need space: the filesystem copies what is overwritten,
-    /// or another file shares it. On a full disk the kernel answers such a store with SIGBUS, or
-    /// (btrfs) repeats the page fault for ever.
+    /// By calls, which can fail. A store may need space, because the filesystem copies what is
+    /// overwritten or another file shares the extent. On a full disk the kernel answers such a
+    /// store through a mapping with SIGBUS, or (btrfs) repeats the page fault for ever.
     ByCall,
 }
 
-/// Zeros that are written over and over stay in the processor's first-level cache.
+/// Length of the zeros that are written over and over: they fit the processor's first-level cache.
 const ZEROS_LEN: usize = 16 << 10;
 
 /// Reads until the buffer is full or the file ends.
@@ -158,7 +162,7 @@ pub(crate) fn read_full<F: StorageFile>(
     Ok(done)
 }
 
-/// Makes every page of `start .. end` dirty again with what it shows.
+/// Makes every page of `start .. end` dirty again with the bytes that it shows.
 pub(crate) fn store_again<F: StorageFile>(file: &F, start: u64, end: u64) -> io::Result<()> {
     let mut at = start;
     while at < end {

@@ -1,4 +1,4 @@
-//! As `linux`, for what other systems know.
+//! As `linux`, for other systems.
 
 use std::fs::File;
 use std::io;
@@ -11,8 +11,8 @@ use super::file::{Overwrites, write_zeros};
 pub(super) use full_sync as sync_data;
 use std::io::Read;
 
-/// On Darwin fsync reaches the drive but not its medium; F_FULLFSYNC is refused by some network
-/// filesystems.
+/// On Darwin fsync reaches the drive but not its medium, so F_FULLFSYNC is tried first. Some
+/// network filesystems refuse it.
 pub(super) fn full_sync<D: std::os::fd::AsFd>(file: D) -> rustix::io::Result<()> {
     #[cfg(target_vendor = "apple")]
     match rustix::fs::fcntl_fullfsync(&file) {
@@ -28,8 +28,8 @@ pub(super) fn allocate(file: &File, offset: u64, len: u64, old_len: u64) -> io::
     write_zeros(file, offset.max(old_len), offset + len)
 }
 
-/// Darwin does not ask the filesystem when a mapped page is first stored to: a store never fails, a
-/// sync may. Elsewhere ZFS is common.
+/// Darwin does not ask the filesystem when a mapped page is first stored to: no store fails, but a
+/// sync may. On the other systems ZFS is common.
 pub(super) fn overwrites(_directory: &OwnedFd) -> io::Result<Overwrites> {
     Ok(if cfg!(target_vendor = "apple") { Overwrites::InPlace } else { Overwrites::MayCopy })
 }

@@ -1,11 +1,10 @@
-//! Whether a queue still takes calls: open, closed, or poisoned by a sync that failed; and whether
-//! a message is being filled.
+//! The status of an open queue, which says what calls it takes: closed, poisoned by a sync that
+//! failed, or with a message that is being filled.
 //!
-//! After a sync that failed the page cache may show what will never reach the disk, and a later
-//! sync of the same file answers that all is well. So the first failure is noted before anybody can
-//! make another sync of that file, and from then on none is made (rule R6).
-//! [`Index::heed`](crate::index::Index::heed) is the one place where the answers of syncs are
-//! looked at while a queue is open.
+//! After a failed sync the page cache may show what will never reach the disk, and a later sync of
+//! the same file succeeds all the same. So the first failure is noted before anybody can sync that
+//! file again, and from then on no sync is made (rule R6). While a queue is open,
+//! [`Index::heed`](crate::index::Index::heed) alone looks at the answers of syncs.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,12 +12,12 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 
-/// Bits of the status; zero is the only value the quick path looks for.
+/// Bits of the status. The quick way only compares the status with zero.
 const CLOSED: u32 = 1;
 const POISONED: u32 = 2;
-/// The files may be another owner's by now.
+/// The run has ended: the files may be another owner's by now.
 const RUN_ENDED: u32 = 4;
-/// A message is being filled in place: the calls of the thread that fills it are refused.
+/// A message is being filled in place; other calls of the thread that fills it are refused.
 const FILLING: u32 = 8;
 
 #[derive(Debug, Default)]
@@ -29,13 +28,13 @@ pub(crate) struct Poison {
 }
 
 impl Poison {
-    /// Neither closed nor poisoned, and no message is being filled.
+    /// Whether the queue is neither closed nor poisoned, and no message is being filled.
     #[inline]
     pub(crate) fn takes_all_calls(&self) -> bool {
         self.status.load(Ordering::Relaxed) == 0
     }
 
-    /// Not closed, and no message is being filled.
+    /// Whether the queue is not closed, and no message is being filled.
     #[inline]
     pub(crate) fn takes_reads(&self) -> bool {
         self.status.load(Ordering::Relaxed) & (CLOSED | FILLING) == 0
@@ -46,7 +45,7 @@ impl Poison {
         self.status.load(Ordering::Relaxed) & FILLING != 0
     }
 
-    /// Said by the thread that fills a message, to itself: the others need not know.
+    /// The thread that fills a message sets this for itself: other threads need not see it.
     pub(crate) fn set_filling(&self, filling: bool) {
         if filling {
             self.status.fetch_or(FILLING, Ordering::Relaxed);
@@ -65,12 +64,12 @@ impl Poison {
         self.status.load(Ordering::Acquire) & POISONED != 0
     }
 
-    /// False when it was closed before.
+    /// Closes the queue. Returns false when it was closed before.
     pub(crate) fn close(&self) -> bool {
         self.status.fetch_or(CLOSED, Ordering::AcqRel) & CLOSED == 0
     }
 
-    /// As if it had never been closed.
+    /// Undoes [`close`](Self::close).
     #[cfg(test)]
     pub(crate) fn open_again(&self) {
         self.status.fetch_and(!CLOSED, Ordering::AcqRel);
@@ -84,12 +83,12 @@ impl Poison {
         self.status.load(Ordering::Acquire) & RUN_ENDED != 0
     }
 
-    /// Refuses what needs a sync when one has failed.
+    /// An error when a sync has failed: for calls that need a sync.
     pub(crate) fn check(&self) -> Result<()> {
         if self.is_poisoned() { Err(self.refusal()) } else { Ok(()) }
     }
 
-    /// Why writing is refused since a sync failed.
+    /// The error that says which sync failed, since when all writing is refused.
     #[cold]
     pub(crate) fn refusal(&self) -> Error {
         Error::Poisoned { reason: self.reason().unwrap_or_default() }
@@ -100,7 +99,7 @@ impl Poison {
         self.reason.lock().clone()
     }
 
-    /// True for the first failure.
+    /// Poisons the queue. Returns true for the first failure.
     #[cold]
     pub(crate) fn set(&self, error: &Error) -> bool {
         self.reason.lock().get_or_insert_with(|| error.to_string());

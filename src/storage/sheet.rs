@@ -1,13 +1,13 @@
 //! The index file's bytes as they are stored to: mapped, or kept in memory and written by calls.
 //!
 //! Where a store through a mapping may need space ([`Stores::ByCall`]), a [`Sheet`] is private
-//! memory, and every store to it is followed by a write call. A call may be refused for want of
-//! space: then the bytes stay *late*, in memory, and are written before anything that is stored
-//! after them. So the file always holds what a kill at some earlier moment would have left in it,
-//! and a place that could not be written costs no more than that messages come again after a kill.
+//! memory, and a write call follows every store to it. When a full disk refuses that call, the
+//! bytes stay *late*, in memory, and are written before any bytes that are stored after them. So
+//! the file always holds what a kill at some earlier moment would have left. A place that is late
+//! only makes messages come again after a kill.
 //!
-//! What must not be late, because acknowledged messages depend on it, is stored by the `try_`
-//! functions, which change nothing when they fail.
+//! Bytes that acknowledged messages depend on must not be late. The `try_` functions store those,
+//! and change nothing when they fail.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::events;
 use crate::memory::Window;
 use crate::storage::{StorageFile, Stores};
 
-/// The file, and how its sheets are stored to.
+/// The index file, and how its sheets are stored to.
 #[derive(Debug)]
 pub(crate) struct Sheets<F> {
     file: Arc<F>,
@@ -31,7 +31,7 @@ pub(crate) struct Sheets<F> {
 #[derive(Debug)]
 pub(crate) struct Sheet<F> {
     window: Window,
-    /// Where they begin in the file.
+    /// Offset of the sheet in the file.
     at: u64,
     calls: Option<Arc<Calls<F>>>,
 }
@@ -40,8 +40,7 @@ pub(crate) struct Sheet<F> {
 struct Calls<F> {
     path: PathBuf,
     file: Arc<F>,
-    /// What is stored and not yet written, the oldest first. Its lock is held by whoever stores,
-    /// too.
+    /// Bytes that were stored and not yet written, the oldest first. Every store holds this lock.
     late: Mutex<Vec<Late>>,
 }
 
@@ -50,12 +49,13 @@ struct Late {
     window: Window,
     offset: usize,
     len: usize,
-    /// Where they belong in the file.
+    /// Their offset in the file.
     at: u64,
 }
 
 impl<F: StorageFile> Sheets<F> {
-    /// For a file, of the queue in the directory `path`, whose first `len` bytes exist.
+    /// For the index `file` of the queue in the directory `path`. The file's first `len` bytes
+    /// exist.
     pub(crate) fn new(path: &Path, file: F, len: u64) -> Sheets<F> {
         if file.find_stores(0) == Stores::ByCall {
             file.unshare(len);
@@ -90,7 +90,7 @@ impl<F: StorageFile> Sheets<F> {
         Ok(Sheet { window, at, calls: self.calls.clone() })
     }
 
-    /// Writes what is late.
+    /// Writes the late bytes.
     pub(crate) fn write_late(&self) -> io::Result<()> {
         match &self.calls {
             None => Ok(()),
@@ -129,7 +129,7 @@ impl<F: StorageFile> Sheet<F> {
         }
     }
 
-    /// What was stored before the value is seen after.
+    /// Loads with acquire: the stores before the value's own are seen behind this load.
     pub(crate) fn load_u64(&self, offset: usize) -> u64 {
         self.window.load_u64(offset)
     }
@@ -154,7 +154,8 @@ impl<F: StorageFile> Sheet<F> {
         self.store(offset, bytes.len(), |window| window.copy_in(offset, bytes));
     }
 
-    /// As [`copy_in`](Self::copy_in), over the bytes `before`, at once or not at all.
+    /// As [`copy_in`](Self::copy_in), but written at once, or else an error that leaves the bytes
+    /// `before`.
     pub(crate) fn try_copy_in(&self, offset: usize, bytes: &[u8], before: &[u8]) -> io::Result<()> {
         self.try_store(
             offset,
@@ -168,7 +169,8 @@ impl<F: StorageFile> Sheet<F> {
         self.store(offset, len, |window| window.zero(offset, len));
     }
 
-    /// As [`Window::store_words`], at once or not at all: over the words `before`.
+    /// As [`Window::store_words`], but written at once, or else an error that leaves the words
+    /// `before`.
     #[inline(always)]
     pub(crate) fn try_store_words<const N: usize>(
         &self,
@@ -228,13 +230,13 @@ impl<F: StorageFile> Calls<F> {
         self.write_late(&mut late)?;
         store(&sheet.window);
         self.write(sheet, offset, len).inspect_err(|_| {
-            // A part may have been written.
+            // Part of the bytes may have been written.
             undo(&sheet.window);
             add(&mut late, sheet, offset, len);
         })
     }
 
-    /// Nobody stores meanwhile.
+    /// Writes part of a sheet. The caller holds the lock of `late`, so nobody stores meanwhile.
     fn write(&self, sheet: &Sheet<F>, offset: usize, len: usize) -> io::Result<()> {
         self.file.write_at(sheet.window.bytes(offset, len), sheet.at + offset as u64)
     }
@@ -255,7 +257,7 @@ impl<F: StorageFile> Calls<F> {
     }
 }
 
-/// What was late before keeps its turn.
+/// Adds late bytes. Those that were late before keep their turn.
 fn add<F>(late: &mut Vec<Late>, sheet: &Sheet<F>, offset: usize, len: usize) {
     let at = sheet.at + offset as u64;
     if !late.iter().any(|other| other.at == at && other.len == len) {
