@@ -4,10 +4,11 @@
 //! # Locks
 //!
 //! Every thread takes locks in this order, never the other way round: the registry, a consumer's
-//! lock, the producers' lock (`Core::writer`), the list of places, the flush lock, the settling of
-//! segments, the list of segments, the pool, the index's own, what was given up. A thread waits for
-//! nothing while it changes the list of places. Only a thread that holds the registry takes the
-//! locks of several consumers.
+//! lock, the producers' lock (`Core::writer`), the lock for syncing places
+//! ([`Places::synced_moves`]), the list of places, the flush lock, the settling of segments, the
+//! list of segments, the pool, the index's own, what was given up. A thread waits for nothing while
+//! it changes the list of places. Only a thread that holds the registry takes the locks of several
+//! consumers. The locks of `threads` and [`Space::gate`] are taken last and held for a moment.
 //!
 //! A thread takes [`Places::giving_back`] for reading when it holds no other lock; and for writing
 //! only when it holds the registry, before or after a consumer's lock, and before all other locks.

@@ -1,4 +1,4 @@
-//! What the keeper was asked for as the tail moved on, so that it is not asked with every record.
+//! Asks the keeper for work as the tail moves on, but not with every record.
 
 use crate::error::Result;
 use crate::format::Spot;
@@ -8,9 +8,9 @@ use crate::storage::Storage;
 
 #[derive(Debug)]
 pub(super) struct Asked {
-    /// Up to that position it was seen to that few bytes are held that are not durable.
+    /// The tail's position at the last look at how many bytes are not durable.
     bounded: u64,
-    /// The life of the segment that is being filled by calls, if the one behind it was asked for.
+    /// The life of the segment for which [`next_segment`](Self::next_segment) has asked.
     next_after: Option<u64>,
 }
 
@@ -19,7 +19,8 @@ impl Asked {
         Asked { bounded: tail.position, next_after: None }
     }
 
-    /// Sees to it that few bytes are held that are not durable. The tail stands at `position`.
+    /// Looks now and then whether too many bytes in the queue are not durable, and asks the keeper
+    /// for a flush then. The tail stands at `position`.
     pub(super) fn bound_behind<S: Storage>(
         &mut self,
         state: &State<S>,
@@ -33,8 +34,8 @@ impl Asked {
         state.bound_behind(committed)
     }
 
-    /// A record that ends at `end` goes by calls. Has the segment behind this one made ready when
-    /// this one is nearly full.
+    /// Asks the keeper, once, for the next segment when `segment` is nearly full; called for a
+    /// record that goes by write calls and ends at position `end`.
     pub(super) fn next_segment<S: Storage>(
         &mut self,
         state: &State<S>,

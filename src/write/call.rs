@@ -1,4 +1,4 @@
-//! Room for a fragment, and fragments stored by write calls.
+//! A fragment's place at the tail, and storing a fragment by write calls.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::segment::Segment;
 use crate::state::State;
 use crate::storage::{Storage, StorageFile, Stores};
 
-/// Bytes filled with zeros at a time where every record is synced.
+/// Bytes that are filled with zeros at a time where every record is synced.
 const SYNCED_FILL: u64 = 256 << 10;
 
-/// Room for a fragment, in allocated space.
+/// A fragment that is to be stored: its header, and allocated space for it.
 #[derive(Debug)]
 pub(crate) struct Piece<F> {
     pub(super) segment: Arc<Segment<F>>,
@@ -19,20 +19,20 @@ pub(crate) struct Piece<F> {
     pub(super) header: Fragment,
 }
 
-/// Why a fragment goes by calls.
+/// Why a fragment is stored by write calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Why {
-    /// It [prefers](prefers_call) them, and so will what follows.
+    /// Calls are [cheaper](prefers_call), and probably for the next fragment too.
     Preferred,
-    /// There is no window for it. What follows may have one.
+    /// There is no window for it. The next fragment may get one.
     NoWindow,
 }
 
-/// What is stored besides the payload.
+/// What is stored of a fragment besides its payload.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Marks {
     pub(super) header: FragmentWords,
-    /// How far behind the fragment's beginning the seal of the batch lies, and the seal.
+    /// The seal of the batch, and its offset from the fragment's beginning.
     pub(super) seal: Option<(u64, u64)>,
 }
 
@@ -41,13 +41,13 @@ impl<F: StorageFile> Piece<F> {
         self.segment.offset(self.position)
     }
 
-    /// The checksum state that the payload's continues from.
+    /// The running CRC behind the header, from which the payload's continues.
     pub(super) fn seeded(&self) -> u32 {
         self.header.crc_state(self.segment.seed, self.position - self.segment.header.base)
     }
 
-    /// Why it is to go by calls although there may be a window: `None` when it need not. `whole` is
-    /// the payload of its record, all fragments together.
+    /// [`Why::Preferred`] if a write call is cheaper than a store into a window. `whole` is the
+    /// payload length of its record, all fragments together.
     pub(super) fn prefers_call<S: Storage<File = F>>(
         &self,
         state: &State<S>,
@@ -58,6 +58,7 @@ impl<F: StorageFile> Piece<F> {
         preferred.then_some(Why::Preferred)
     }
 
+    /// Stores the fragment by write calls, the header last.
     pub(super) fn store_by_call<S: Storage<File = F>>(
         &self,
         state: &State<S>,
@@ -69,16 +70,17 @@ impl<F: StorageFile> Piece<F> {
         let io = |error| Error::io("write", state.storage.path().join(segment.name()), error);
         let (offset, total) = (self.offset(), header.total_len());
         match state.context().fill_step() {
-            // What follows goes by calls too, and needs no pages.
+            // The next fragments go by calls too and need no pages in memory.
             Some(_) if segment.file.stores() == Stores::ByCall => segment.claim(offset + total),
-            // The end of a window falls into it, not the beginning of large ones: what follows goes
-            // on in a window.
+            // The fragment lies across the end of a window. The next ones are stored through a
+            // window again.
             Some(step) if why == Why::NoWindow => {
                 segment.fill((offset + total).next_multiple_of(step).min(segment.allocated()));
             }
-            // A sync of space that was never written changes the file's metadata too, and takes
-            // twice as long (16 KiB: 54 us, 37 with zeros there before): records up to 64 KiB find
-            // theirs written. Longer ones would write too much twice.
+            // Each record is synced, and a sync of space that was never written changes the file's
+            // metadata too (16 KiB: 54 us; 37 us where zeros were written before). So space is
+            // filled for records up to 64 KiB. For longer ones too many bytes would be written
+            // twice.
             None if state.durable_only && total <= SYNCED_FILL / 4 => {
                 segment
                     .fill((offset + total).next_multiple_of(SYNCED_FILL).min(segment.allocated()));
@@ -95,7 +97,7 @@ impl<F: StorageFile> Piece<F> {
             bytes[head..head + payload.len()].copy_from_slice(payload);
             segment.file.write_at(&bytes[..head + payload.len()], offset).map_err(io)?;
         } else {
-            // The payload first: a header that validates means that all of it was stored.
+            // The payload first: a valid header proves that the whole payload was stored.
             segment.file.write_at(payload, offset + FRAGMENT_HEADER_LEN).map_err(io)?;
             segment.file.write_at(&bytes[..head], offset).map_err(io)?;
         }
@@ -103,9 +105,9 @@ impl<F: StorageFile> Piece<F> {
     }
 }
 
-/// Whether a fragment of `len` bytes goes by a write call even where there is a window. What is
-/// left of a long record, whose payload is `whole`, goes as the record does: space is not filled
-/// for a few bytes of it which the next long one writes by a call again.
+/// Whether a fragment with a payload of `len` bytes is stored by a write call even where there is a
+/// window. The payload length `whole` of its record decides, not `len`: for the short rest of a
+/// long record, space would be filled that the next long record then overwrites by a call.
 pub(super) fn prefers_call<S: Storage>(
     state: &State<S>,
     segment: &Segment<S::File>,

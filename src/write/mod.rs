@@ -1,24 +1,25 @@
-//! The way in: reserve, copy fragments, commit.
+//! The way in: makes room for a record, stores its fragments, commits it.
 //!
-//! One [`Writer`] per queue, under the producers' lock. A record is written behind the committed
-//! tail, where nobody looks, and becomes visible by one release store of the tail. So a record is
-//! either committed whole or was never there: whatever fails on the way leaves the tail where it
-//! was.
+//! A queue has one [`Writer`], under the producers' lock. It writes a record behind the committed
+//! tail, where nobody reads, and makes it visible by one release store of the tail. So a record is
+//! either committed whole or was never there: a failure on the way leaves the committed tail where
+//! it was.
 //!
-//! The quick path (`Tail::store_quickly`) is a copy and a checksum into a window that is mapped and
-//! allocated. All else is cold: opening the tail's segment, allocating ahead, splitting a record.
+//! The quick way (`Tail::store_quickly`) is a copy with a checksum into a mapped window over
+//! allocated space. All else is cold code: opening the tail's segment, allocating ahead, cutting a
+//! record.
 //!
 //! | File | Its data | What it does |
 //! |---|---|---|
-//! | `tail` | `Tail`: where the next record goes, and the window there | the quick path |
-//! | `record` | | makes fragments of a record and stores them |
-//! | `call` | `Piece`: room for a fragment | stores it by write calls |
-//! | `reserve` | `Room`: where a message will lie | takes messages that a closure writes |
+//! | `tail` | `Tail`: where the next record goes, and the window there | the quick way |
+//! | `record` | | cuts a record into fragments and stores them |
+//! | `call` | `Piece`: a fragment and its space | stores it by write calls |
+//! | `reserve` | `Room`: the space for one message | takes messages that a closure writes |
 //! | `segments` | `Need`: what is written next | opens the tail's segment, begins the next one |
-//! | `succession` | `Succession`: where that must begin, the tail's being given up | |
-//! | `numbers` | `Numbers`: which may be given out, as the disk knows | the lease |
-//! | `clock` | `Clock`: until when the tail's segment takes messages | |
-//! | `asked` | `Asked`: what the keeper was asked for | |
+//! | `succession` | `Succession`: where the next segment must begin after the tail's was given up | |
+//! | `numbers` | `Numbers`: which numbers may be given out | leases more |
+//! | `clock` | `Clock`: the times between which the tail's segment takes messages | |
+//! | `asked` | `Asked`: what the keeper was asked for | asks it |
 
 mod asked;
 mod call;
@@ -47,19 +48,19 @@ use segments::{Need, Part};
 use succession::Succession;
 use tail::Tail;
 
-/// The producers' state.
+/// What the producers' lock protects.
 #[derive(Debug)]
 pub(crate) struct Writer<F> {
     tail: Tail<F>,
-    /// Of the batch that is being pushed.
+    /// The seal so far of the batch that is being pushed.
     seal: Seal,
     succession: Succession,
     numbers: Numbers,
     clock: Clock,
     asked: Asked,
-    /// For the last record there was no room. Nothing goes the quick way then.
+    /// There was no room for the last record. As long as that is so, no record goes the quick way.
     refused: bool,
-    /// What was rolled back may still begin at the tail: it could not be cleared.
+    /// The header of a record that was rolled back may still stand at the tail: clearing it failed.
     uncleared: bool,
 }
 
@@ -86,18 +87,18 @@ impl<F: StorageFile> Writer<F> {
         self.tail.committed
     }
 
-    /// The number behind the last one that the tail's segment holds. Behind it numbers may be
-    /// missing that the next segment states.
+    /// The number behind the last message in the tail's segment. Numbers from it on may be missing:
+    /// the next segment will state them.
     pub(crate) fn held_end(&self) -> u64 {
         self.succession.held_end(self.tail.committed)
     }
 
-    /// Whether this run has stored anything that the next opening must know of.
+    /// Whether this run has stored a message, or tried to.
     pub(crate) fn has_begun(&self) -> bool {
         self.numbers.have_begun()
     }
 
-    /// Writes a record behind the tail; nobody sees it before [`commit`](Self::commit).
+    /// Writes a record behind the tail. Nobody sees it before [`commit`](Self::commit).
     #[inline]
     pub(crate) fn push<S: Storage<File = F>>(
         &mut self,
@@ -105,7 +106,7 @@ impl<F: StorageFile> Writer<F> {
         payload: &[u8],
         batch: Batch,
     ) -> Result<()> {
-        if self.clock.counts() {
+        if self.clock.has_ages() {
             self.look_at_clock(state);
         }
         if !batch.continues && batch.more {
@@ -117,11 +118,11 @@ impl<F: StorageFile> Writer<F> {
         self.push_slow(state, payload, batch)
     }
 
-    /// [`push`](Self::push) of a message on its own, where no more is to be done than to store it;
-    /// false, and nothing done, where there is more to it.
+    /// [`push`](Self::push) for a single message, the quick way. Returns false, and has done
+    /// nothing, where the quick way is closed.
     #[inline(always)]
     pub(crate) fn push_quickly(&mut self, payload: &[u8]) -> bool {
-        !self.clock.counts() && self.tail.store_quickly(payload, Batch::default(), &mut self.seal)
+        !self.clock.has_ages() && self.tail.store_quickly(payload, Batch::default(), &mut self.seal)
     }
 
     #[cold]
@@ -150,8 +151,8 @@ impl<F: StorageFile> Writer<F> {
         })
     }
 
-    /// With ages: the quick way is closed when the tail's segment has taken messages for long
-    /// enough.
+    /// With ages: takes the time, and closes the quick way when the tail's segment takes no more
+    /// messages.
     #[inline(never)]
     fn look_at_clock<S: Storage<File = F>>(&mut self, state: &State<S>) {
         self.clock.look(&state.storage);
@@ -160,14 +161,14 @@ impl<F: StorageFile> Writer<F> {
         }
     }
 
-    /// Makes everything pushed visible, at once. Returns the tail; or, where the index is written
-    /// by calls, the error of one: then nothing has changed, and what was pushed is to be rolled
-    /// back.
+    /// Makes everything that was pushed visible at once, and returns the tail. Where the index is
+    /// written by calls, a call may fail: then nothing has changed, and the caller rolls back.
     #[inline(always)]
     pub(crate) fn commit<S: Storage<File = F>>(&mut self, state: &State<S>) -> Result<Spot> {
         let tail = self.tail.at;
         let before = (self.tail.committed.position, self.tail.committed.seq);
-        // Before anybody takes from it: what a kill leaves must not say less than what was taken.
+        // The index before the publication: after a kill, the index's tail must not lie before a
+        // message that somebody took.
         if let Err(error) = state.index.move_tail(tail.position, tail.seq, before) {
             return Err(Error::io("write", state.storage.path().join(format::INDEX_NAME), error));
         }
@@ -191,21 +192,22 @@ impl<F: StorageFile> Writer<F> {
             state.index.set_next(Some(next));
         }
         if state.segments.drain_behind(committed) {
-            // Best effort: an unsettled segment is settled when the next one is wanted.
+            // Best effort: a drained segment is settled at the latest when the next one is needed.
             let _ = state.settle();
         }
-        // What was begun there has no end and would be cut off by any recovery; clear its beginning
-        // all the same.
+        // A record that was begun at the tail has no end, so recovery would cut it off. Its header
+        // is cleared all the same.
         self.uncleared = !self.clear_tail(state);
     }
 
-    /// Whether nothing lies at the tail that a reader could take for a record, should it not be
-    /// overwritten.
+    /// Whether there are no bytes at the tail that a reader could take for a record. Tries once
+    /// more to clear them.
     pub(crate) fn is_cleared<S: Storage<File = F>>(&mut self, state: &State<S>) -> bool {
         self.uncleared = self.uncleared && !self.clear_tail(state);
         !self.uncleared
     }
 
+    /// Overwrites the header at the tail with zeros. Returns false when that failed.
     fn clear_tail<S: Storage<File = F>>(&self, state: &State<S>) -> bool {
         let position = self.tail.at.position;
         let opened = {
@@ -218,8 +220,8 @@ impl<F: StorageFile> Writer<F> {
             && position + FRAGMENT_HEADER_LEN <= segment.allocated_end()
         {
             let (offset, header) = (segment.offset(position), [0; FRAGMENT_HEADER_LEN as usize]);
-            // The write that failed may have stored the whole record all the same, and this one may
-            // fail like it.
+            // The call that failed may have stored the whole record all the same. The clearing call
+            // may fail too: then a store through a mapping does it.
             if segment.file.write_at(&header, offset).is_err() {
                 let window = segment.file.map(offset, header.len()).ok();
                 let Some(window) = window.filter(|_| segment.file.stores() == Stores::ByMap) else {
@@ -231,8 +233,7 @@ impl<F: StorageFile> Writer<F> {
         true
     }
 
-    /// The next record begins a new segment, at that position: the segment the tail stood in is
-    /// given up.
+    /// Has the next record begin a new segment at `base`. The tail's segment was given up.
     pub(crate) fn begin_anew<S: Storage<File = F>>(&mut self, state: &State<S>, base: u64) {
         self.let_go();
         let next = Next { base, seq: self.tail.committed.seq, ..Next::default() };
@@ -241,7 +242,7 @@ impl<F: StorageFile> Writer<F> {
         }
     }
 
-    /// There was no room for what was rolled back.
+    /// Notes that there was no room for the record that was rolled back.
     pub(crate) fn note_refused(&mut self) {
         self.let_go();
         self.refused = true;
@@ -255,7 +256,8 @@ impl<F: StorageFile> Writer<F> {
         std::mem::take(&mut self.refused)
     }
 
-    /// Nothing more is written the quick way: whoever comes asks first whether the queue is open.
+    /// Closes the quick way, at the end of a run: each later call first checks whether the queue is
+    /// open.
     pub(crate) fn stop(&mut self) {
         self.tail.close();
     }
@@ -266,7 +268,7 @@ impl<F: StorageFile> Writer<F> {
     }
 }
 
-/// Refuses at once what could never fit.
+/// Refuses a message that could not fit into an empty queue.
 fn check_fits<S: Storage>(state: &State<S>, len: u64) -> Result<()> {
     let max = state.max_message();
     if len <= max {

@@ -1,4 +1,4 @@
-//! The numbers a run may give out: the checkpoint on disk says up to which, before one is given.
+//! The lease of sequence numbers: a checkpoint on disk reserves them before they are given out.
 
 use super::tail::STRIDE;
 use crate::error::Result;
@@ -6,48 +6,47 @@ use crate::format::FRAGMENT_HEADER_LEN;
 use crate::state::State;
 use crate::storage::Storage;
 
-/// Sequence numbers reserved on disk ahead of their use, so that none is used twice after a power
-/// cut.
+/// How many sequence numbers are reserved at a time, so that none is used twice after a power cut.
 const LEASE: u64 = 1 << 20;
 
-/// What the disk knows of this run and of its numbers.
+/// What the checkpoint on disk says of this run.
 #[derive(Debug)]
 pub(super) struct Numbers {
-    /// No number at or above it may be given out yet; `None` when numbers need no lease.
+    /// No number at or above it may be given out yet. `None` when numbers need no lease.
     lease: Option<u64>,
-    /// The checkpoint on disk says that this run has begun.
-    begun: bool,
+    /// The checkpoint on disk says that this run has begun: it claims no clean end.
+    has_begun: bool,
 }
 
 impl Numbers {
     pub(super) fn new(lease: Option<u64>) -> Numbers {
-        Numbers { lease, begun: false }
+        Numbers { lease, has_begun: false }
     }
 
     pub(super) fn have_begun(&self) -> bool {
-        self.begun
+        self.has_begun
     }
 
-    /// Before the first change of a run: the checkpoint on disk must not say that nothing has
-    /// happened since. `seq` is the next number.
+    /// Makes sure, before the first change of a run, that the checkpoint on disk does not claim a
+    /// clean end, and that it has a lease. `seq` is the next number.
     pub(super) fn begin_run<S: Storage>(&mut self, state: &State<S>, seq: u64) -> Result<()> {
-        if self.begun {
+        if self.has_begun {
             return Ok(());
         }
         let lease = self.lease.map_or(0, |lease| lease.max(seq + LEASE));
         let (checkpoint, durable) = state.index.durable_checkpoint();
-        // One that an opening before this one had stored, and was killed before it was synced, says
-        // nothing.
+        // A checkpoint that is not durable does not count: an earlier opening stored it and was
+        // killed before the sync.
         if !durable || checkpoint.clean || checkpoint.number == 0 || lease > checkpoint.lease {
             self.write_lease(state, lease)?;
         }
-        self.begun = true;
+        self.has_begun = true;
         Ok(())
     }
 
-    /// Reserves more numbers when those from `seq` on may not outlast the next stride.
+    /// Reserves more numbers when the records of one stride from `seq` on could use up the lease.
     pub(super) fn renew_lease<S: Storage>(&mut self, state: &State<S>, seq: u64) -> Result<()> {
-        // A stride holds at most so many records.
+        // The most records that a stride can hold.
         let most = STRIDE / FRAGMENT_HEADER_LEN + 1;
         if self.lease.is_some_and(|lease| lease < seq + most) {
             self.write_lease(state, seq + LEASE)?;
@@ -57,7 +56,7 @@ impl Numbers {
 
     fn write_lease<S: Storage>(&mut self, state: &State<S>, lease: u64) -> Result<()> {
         state.sync_directory()?;
-        // Never lower: the numbers below were given out, or told to be missing.
+        // Never lower than before: those numbers may have been given out, or told as missing.
         let lease = lease.max(state.index.checkpoint().lease);
         let next_life = state.segments.next_life();
         state.index.write_checkpoint(|checkpoint| {

@@ -1,4 +1,4 @@
-//! A record becomes one fragment, or several at segment ends, and each is stored.
+//! Cuts a record into fragments at segment ends, and stores each.
 
 use std::ops::Range;
 
@@ -12,8 +12,9 @@ use crate::state::State;
 use crate::storage::{Storage, StorageFile};
 
 impl<F: StorageFile> Writer<F> {
-    /// Lays a record of `len` bytes out behind the tail, which stands in an open segment: in one
-    /// piece where it fits. `put` is given each piece, and which of the bytes are its payload.
+    /// Makes room behind the tail for a record with a payload of `len` bytes: one piece where it
+    /// fits the segment, several otherwise. Calls `put` with each piece and the range of the
+    /// payload that it takes. The tail stands in an open segment.
     pub(super) fn place<S: Storage<File = F>>(
         &mut self,
         state: &State<S>,
@@ -34,7 +35,7 @@ impl<F: StorageFile> Writer<F> {
         Ok(())
     }
 
-    /// Cuts a record into fragments at segment ends.
+    /// As [`place`](Self::place), for a record that does not fit the tail's segment.
     fn split<S: Storage<File = F>>(
         &mut self,
         state: &State<S>,
@@ -52,7 +53,7 @@ impl<F: StorageFile> Writer<F> {
             }
             let mut to = len.min(from + (room - FRAGMENT_HEADER_LEN) as usize);
             if to == len && rest > room {
-                // The seal would not fit behind it: it goes with the last byte.
+                // The seal would not fit behind the last byte: both go to the next segment.
                 to -= 1;
             }
             let whole = Fragment::whole(self.tail.at.seq, (to - from) as u32, batch);
@@ -70,7 +71,8 @@ impl<F: StorageFile> Writer<F> {
         Ok(())
     }
 
-    /// Room at the tail for a fragment that fits the segment; the tail stands behind it then.
+    /// Allocates space at the tail for a fragment that fits the segment, and moves the tail behind
+    /// it.
     fn make_room<S: Storage<File = F>>(
         &mut self,
         state: &State<S>,
@@ -80,16 +82,14 @@ impl<F: StorageFile> Writer<F> {
             Piece { segment: self.tail.opened(state)?, position: self.tail.at.position, header };
         let total = header.total_len();
         state.extend(&piece.segment, piece.offset() + total)?;
-        // Before anything is stored: a call that fails may have stored all of it, which is to be
-        // rolled back.
+        // The tail moves before the store: a call that fails may have stored everything, and a
+        // rollback clears it only if the tail has moved.
         self.tail.at.position += total;
         Ok(piece)
     }
 
-    /// Stores a fragment of a record of `whole` bytes.
-    ///
-    /// `chain` is the checksum of the fragment before it in the same record, else zero; its own is
-    /// returned.
+    /// Stores a fragment of a record with a payload of `whole` bytes. `chain` is the checksum of
+    /// the fragment before it in the same record, or zero. Returns the fragment's own checksum.
     pub(super) fn store<S: Storage<File = F>>(
         &mut self,
         state: &State<S>,
@@ -106,7 +106,7 @@ impl<F: StorageFile> Writer<F> {
         }
         let seeded = piece.seeded();
         let seal = &mut self.seal;
-        // The seal is stored before the header: one that validates means that all of it was stored.
+        // The header comes last: a valid header proves that payload and seal were stored.
         let mut finish = |payload_crc_state| {
             let words = header.encode(seeded, payload_crc_state);
             if header.more || header.continues {

@@ -1,4 +1,4 @@
-//! Room for a message whose bytes a closure writes: in place where it can, else in pieces.
+//! Messages whose bytes a closure writes: directly into the window where it can, else to a buffer.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -11,24 +11,24 @@ use crate::memory::checksum::crc32c;
 use crate::state::State;
 use crate::storage::{Storage, StorageFile, Stores};
 
-/// Where a message will lie that is still to be written.
+/// The space for a message that a closure will write.
 #[derive(Debug)]
 pub(crate) enum Room<F> {
-    /// At the tail, in the window.
+    /// At the tail, in the window: the closure writes there.
     Here,
-    /// In these pieces, behind which the tail stands; it is written to a buffer first.
+    /// In `pieces`; the tail stands behind them. The closure writes to `bytes`.
     Apart { pieces: Vec<Piece<F>>, bytes: Vec<u8> },
 }
 
 impl<F: StorageFile> Writer<F> {
-    /// Makes room for all of a message of `len` bytes that is still to be written.
+    /// Makes room for a whole message of `len` bytes, before its closure runs.
     pub(crate) fn reserve<S: Storage<File = F>>(
         &mut self,
         state: &State<S>,
         len: usize,
     ) -> Result<Room<F>> {
         let total = fragment_len(len as u64);
-        if self.clock.counts() {
+        if self.clock.has_ages() {
             self.look_at_clock(state);
         }
         if !self.has_quick_room(total) {
@@ -37,7 +37,8 @@ impl<F: StorageFile> Writer<F> {
                 self.prepare(state, Need { total, whole: len as u64, part: Part::Beginning })?;
             self.tail.take_window(state, &segment, self.tail.at.position, total)?;
         }
-        // Where the commit is a call that can fail, what was written must outlive that.
+        // Where the index is written by calls, the commit can fail after the closure has run. The
+        // engine then stores the message again from `bytes`, which a rollback does not touch.
         if self.has_quick_room(total) && state.index.stores() == Stores::ByMap {
             return Ok(Room::Here);
         }
@@ -53,14 +54,14 @@ impl<F: StorageFile> Writer<F> {
         self.tail.window_at(self.tail.at.position, total).is_some()
     }
 
-    /// Has `fill` write a message of `len` bytes for which there is room [here](Room::Here). A
-    /// panic in it leaves everything as it was.
+    /// Has `fill` write a message of `len` bytes at the tail, where there is [room](Room::Here). A
+    /// panic in `fill` leaves everything as it was.
     pub(crate) fn fill_here(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) {
         self.tail.fill(len, fill);
     }
 
-    /// Has `fill` write a message into `bytes`, and stores those in the [pieces](Room::Apart) that
-    /// there is room for. A panic in it gives the room back.
+    /// Has `fill` write a message into `bytes`, then stores them in the [pieces](Room::Apart). A
+    /// panic in `fill` gives the room back.
     #[cold]
     pub(crate) fn fill_apart<S: Storage<File = F>>(
         &mut self,
@@ -81,9 +82,9 @@ impl<F: StorageFile> Writer<F> {
             let words = piece.header.encode(seeded, crc32c(seeded ^ chain, payload));
             let why = piece.prefers_call(state, whole).unwrap_or(Why::NoWindow);
             piece.store_by_call(state, Marks { header: words, seal: None }, payload, why)?;
-            // A flush that came since there was room may have synced the segment, which is full but
-            // for this piece. Said behind the store: one that comes between the two would take it
-            // back.
+            // Since room was made, a flush may have synced the segment: it is not the tail's any
+            // more and counts as full. So the store is noted again, after it: a flush between note
+            // and store would take the note back.
             state.segments.list().note_store(&piece.segment);
             (rest, chain) = (later, words.crc());
         }

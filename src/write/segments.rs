@@ -1,4 +1,4 @@
-//! Before a record: the segment that the tail stands in is opened, or the next one is begun.
+//! Opens the segment that the tail stands in, or begins the next one.
 
 use std::sync::Arc;
 
@@ -14,24 +14,25 @@ use crate::storage::{Storage, StorageFile};
 /// What is to be written next: a record, or what is left of one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Need {
-    /// Bytes it takes in one piece.
+    /// Bytes that it takes as one fragment.
     pub(super) total: u64,
     /// Payload bytes of the record, all fragments together.
     pub(super) whole: u64,
     pub(super) part: Part,
 }
 
+/// Which part of a record is written next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// The record begins with it.
+    /// The record begins.
     Beginning,
-    /// Fragments of the record lie before it.
+    /// Fragments of the record are stored already.
     Rest,
 }
 
 impl<F: StorageFile> Writer<F> {
-    /// Sees to what must hold before a record begins: the run has its numbers, the tail stands in
-    /// an open segment where the record should begin, and space is allocated there.
+    /// Makes true what must hold before a record begins: the run has a lease, the tail stands in an
+    /// open segment where the record should begin, and space is allocated there.
     #[cold]
     pub(super) fn prepare<S: Storage<File = F>>(
         &mut self,
@@ -50,7 +51,8 @@ impl<F: StorageFile> Writer<F> {
         let segment = self.tail.opened(state)?;
         let room = segment.header.end() - self.tail.at.position;
         if room < need.total && room <= segment.header.capacity() / 8 {
-            // Little is wasted: the record stays in one piece. Where much would be, it is split.
+            // Padding wastes little here, and the record stays in one piece. Where it would waste
+            // more, the record is cut.
             self.next_segment(state, need)?;
         }
         let segment = self.tail.opened(state)?;
@@ -59,7 +61,7 @@ impl<F: StorageFile> Writer<F> {
         Ok(segment)
     }
 
-    /// Opens the segment the tail stands in, or begins the queue's first or next one.
+    /// Opens the segment that the tail stands in, or begins the queue's first or next one.
     fn open_tail<S: Storage<File = F>>(&mut self, state: &State<S>, need: Need) -> Result<()> {
         if let Some(next) = self.succession.next() {
             return self.begin_segment(state, next, need);
@@ -77,7 +79,7 @@ impl<F: StorageFile> Writer<F> {
                 segment.file.find_stores(segment.offset(position));
                 state.segments.list().note_store(&segment);
                 let SegmentHeader { created, until, .. } = row.header;
-                if !self.clock.counts() && until != 0 {
+                if !self.clock.has_ages() && until != 0 {
                     state.segments.date_tail(&state.context(), &segment, created, 0)?;
                 }
                 self.enter(segment, Span { created, until });
@@ -100,36 +102,36 @@ impl<F: StorageFile> Writer<F> {
         }
     }
 
-    /// The next segment right behind this position, and behind every live one.
+    /// Has the next segment begin at `end`, but not before the tail.
     fn follow(&self, end: Option<u64>) -> Next {
         let base = end.unwrap_or(0).max(format::align_up(self.tail.at.position));
         Next { base, seq: self.tail.at.seq, ..Next::default() }
     }
 
-    /// The tail's segment takes no more by the [clock](super::clock::Clock::is_over): what comes
-    /// begins another one. Where there is no room for that it goes to this one all the same, and
-    /// what is in it lives longer for it.
+    /// Begins the next segment because the [time](super::clock::Clock::is_over) of the tail's is
+    /// over. Where there is no room for another one, the record goes to this one all the same, and
+    /// the messages in it live longer.
     fn follow_tail<S: Storage<File = F>>(&mut self, state: &State<S>, need: Need) -> Result<()> {
         let segment = self.tail.opened(state)?;
-        let holds = self.tail.at.position > segment.header.base;
-        if holds {
+        let has_records = self.tail.at.position > segment.header.base;
+        if has_records {
             match self.next_segment(state, need) {
-                // Unless all of it may be given up.
+                // If all its messages are too old, the caller gives the segment up and tries again.
                 Err(error) if error.is_full() && !self.clock.is_past() => {}
                 done => return done,
             }
         }
         let span = self.clock.new_span();
-        // By a clock that was set back what is there would be made older, should the clock be
-        // wrong.
-        if !holds || self.clock.goes_on() {
+        // When the clock was set back and is wrong now, a new time would make the messages in the
+        // segment older than they are.
+        if !has_records || self.clock.goes_on() {
             state.segments.date_tail(&state.context(), &segment, span.created, span.until)?;
         }
         self.clock.span = span;
         Ok(())
     }
 
-    /// Fills what is left of the segment with padding and goes on in the next one.
+    /// Closes the tail's segment with padding and begins the next one.
     pub(super) fn next_segment<S: Storage<File = F>>(
         &mut self,
         state: &State<S>,
@@ -137,8 +139,8 @@ impl<F: StorageFile> Writer<F> {
     ) -> Result<()> {
         let segment = self.tail.opened(state)?;
         let (from, end) = (self.tail.at.position, segment.header.end());
-        // Without room on the disk for the padding's header the file simply ends there, which says
-        // the same.
+        // Where no space is allocated for the padding's header the file ends there, which says the
+        // same.
         if end - from >= FRAGMENT_HEADER_LEN
             && from + FRAGMENT_HEADER_LEN <= segment.allocated_end()
         {
@@ -157,6 +159,7 @@ impl<F: StorageFile> Writer<F> {
         self.begin_segment(state, next, need)
     }
 
+    /// Begins the next segment, as `next` says, and enters it.
     fn begin_segment<S: Storage<File = F>>(
         &mut self,
         state: &State<S>,
@@ -167,7 +170,8 @@ impl<F: StorageFile> Writer<F> {
             state.settle()?;
         }
         state.bound_unsynced(self.tail.committed)?;
-        // What goes on here began before: the first message that begins here is the one after it.
+        // The rest of a record belongs to a message that began before: the first message that
+        // begins in this segment is the next one.
         let first_seq = self.tail.at.seq + u64::from(need.part == Part::Rest);
         self.clock.look(&state.storage);
         let span = self.clock.new_span();

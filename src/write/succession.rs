@@ -1,14 +1,15 @@
-//! Where the next segment must begin, when the tail's segment was given up.
+//! Where the next segment must begin after the tail's segment was given up.
 
 use crate::format::Spot;
 use crate::index::run::Next;
 
 #[derive(Debug)]
 pub(super) struct Succession {
-    /// Where the next segment must begin, the numbers missing before it and their cause, when the
-    /// last one takes no more.
+    /// Where the next segment must begin, which numbers are missing before it, and why. `None` when
+    /// the last segment still takes records.
     next: Option<Next>,
-    /// What `next` was when it was last followed.
+    /// The `next` of the latest segment that was begun by one: kept in case that segment is rolled
+    /// back.
     followed: Option<Next>,
 }
 
@@ -21,14 +22,15 @@ impl Succession {
         self.next
     }
 
-    /// The number behind the last one that the tail's segment holds. Behind it numbers may be
-    /// missing that the next segment states.
+    /// The number behind the last message in the tail's segment. Numbers from it on may be missing:
+    /// the next segment will state them.
     pub(super) fn held_end(&self, committed: Spot) -> u64 {
         self.next.map_or(committed.seq, |next| next.seq - next.gap)
     }
 
-    /// The segment the tail stands in is given up: `next` is how the one behind it begins, and is
-    /// returned to be told to the index, unless that was given up before.
+    /// Notes that the tail's segment was given up and that the one behind it begins as `next` says.
+    /// Returns what the caller stores in the index: `None` when the segment had been given up
+    /// before.
     pub(super) fn begin(&mut self, next: Next) -> Option<Next> {
         if self.next.is_some() {
             return None;
@@ -37,15 +39,17 @@ impl Succession {
         self.next
     }
 
-    /// The next segment was begun. The index goes on saying so: the segment may be lost again.
+    /// Notes that the next segment was begun. The index keeps its `next`: the segment may be rolled
+    /// back, or lost.
     pub(super) fn follow(&mut self) {
         if let Some(next) = self.next.take() {
             self.followed = Some(next);
         }
     }
 
-    /// The segment that was begun behind `committed`, if any, goes; the next one begins there all
-    /// the same: what lies before was given up. Returns what to tell the index.
+    /// Notes that segments begun behind position `committed` were rolled back. The next one must
+    /// begin where the first of them did, since the segment before it was given up. Returns what
+    /// the caller stores in the index.
     pub(super) fn take_back(&mut self, committed: u64) -> Option<Next> {
         let next = self.followed.take_if(|next| next.base > committed)?;
         self.next = Some(next);

@@ -1,4 +1,4 @@
-//! The tail: where the next record goes, and the window it is stored in the quick way.
+//! The tail: where the next record goes, and the window for the quick way.
 
 use std::sync::Arc;
 
@@ -12,38 +12,39 @@ use crate::segment::{CALL_FROM, Segment};
 use crate::state::State;
 use crate::storage::{Storage, StorageFile, Stores};
 
-/// At the latest after so many bytes the slow path runs and looks after what must be kept ahead
-/// (space, the lease).
+/// The most bytes that go the quick way before the slow way runs again, which keeps space and lease
+/// ahead of the tail.
 pub(super) const STRIDE: u64 = 8 << 20;
-/// Bytes behind the tail that are faulted in at a time when a segment is new and is not filled
-/// ahead. One call does in bulk what each page would do by a fault of its own.
+/// Bytes behind the tail that one call faults in, where fresh space is not filled ahead. That is
+/// cheaper than a fault for each page.
 const POPULATE: u64 = 256 << 10;
-/// A window shorter than this is faulted in by being used.
+/// In shorter windows each store faults its page in.
 const POPULATE_FROM: u64 = 64 << 10;
 
 #[derive(Debug)]
 pub(super) struct Tail<F> {
     /// Where the next record begins, and its number.
     pub(super) at: Spot,
-    /// What was last committed: where a failed record goes back to.
+    /// The end of the last committed record: a rollback goes back to it.
     pub(super) committed: Spot,
     segment: Option<Arc<Segment<F>>>,
     quick: Option<Quick>,
 }
 
-/// The stretch behind the tail where a record takes no more than a copy: mapped, allocated, and at
-/// most a [`STRIDE`] long.
+/// The stretch behind the tail where storing a record takes no more than a copy: mapped, allocated,
+/// and at most a [`STRIDE`] long.
 #[derive(Debug)]
 struct Quick {
     window: Window,
     /// Position of the window's first byte (wrapping: the segment's header lies before its base).
     start: u64,
-    /// A record that ends at or below goes the quick way ...
+    /// Position where the stretch ends. A record that ends behind it does not go the quick way.
     end: u64,
-    /// ... when its payload is at most so long.
+    /// Payload bytes of the longest record that goes the quick way.
     longest: u64,
-    /// Of the segment.
+    /// Seed of the segment's checksums.
     seed: u32,
+    /// Position of the segment's first fragment.
     base: u64,
 }
 
@@ -59,13 +60,13 @@ impl<F: StorageFile> Tail<F> {
         Tail { at, committed: at, segment: None, quick: None }
     }
 
-    /// Goes back to what was last committed.
+    /// Goes back to the end of the last committed record.
     pub(super) fn go_back(&mut self) {
         self.at = self.committed;
         self.let_go();
     }
 
-    /// Nothing goes the quick way until a window is taken again.
+    /// Closes the quick way until a window is taken again.
     pub(super) fn close(&mut self) {
         self.quick = None;
     }
@@ -76,7 +77,7 @@ impl<F: StorageFile> Tail<F> {
         self.quick = None;
     }
 
-    /// The tail stands in that segment.
+    /// Notes that the tail stands in `segment`.
     pub(super) fn enter(&mut self, segment: Arc<Segment<F>>) {
         self.quick = None;
         self.segment = Some(segment);
@@ -86,8 +87,8 @@ impl<F: StorageFile> Tail<F> {
         self.segment.is_some()
     }
 
+    /// The tail's segment, which [`prepare`](super::Writer::prepare) has opened.
     pub(super) fn opened<S: Storage<File = F>>(&self, state: &State<S>) -> Result<Arc<Segment<F>>> {
-        // `prepare` opened it; without it there is nothing sound to write to.
         let missing = || {
             Error::internal(
                 state.storage.path(),
@@ -97,16 +98,16 @@ impl<F: StorageFile> Tail<F> {
         self.segment.clone().ok_or_else(missing)
     }
 
-    /// The window, and the offset in it of `position`, where `total` bytes from there on may be
-    /// stored the quick way.
+    /// The window and the offset of `position` in it, if `total` bytes from there on lie in the
+    /// quick stretch.
     #[inline]
     pub(super) fn window_at(&self, position: u64, total: u64) -> Option<(&Window, usize)> {
         let quick = self.quick.as_ref().filter(|quick| position + total <= quick.end)?;
         Some((&quick.window, quick.offset(position)))
     }
 
-    /// Puts a record at the tail where no more is to be done than to store it; false, and nothing
-    /// done, where there is more to it.
+    /// Stores a record at the tail if it lies in the quick stretch. Returns false, and has done
+    /// nothing, otherwise.
     #[inline(always)]
     pub(super) fn store_quickly(&mut self, payload: &[u8], batch: Batch, seal: &mut Seal) -> bool {
         let len = payload.len() as u64;
@@ -135,8 +136,9 @@ impl<F: StorageFile> Tail<F> {
         true
     }
 
-    /// Has `fill` write a message of `len` bytes where [`window_at`](Self::window_at) has room for
-    /// it. A panic in it leaves everything as it was.
+    /// Has `fill` write a message of `len` bytes at the tail. The caller has seen that
+    /// [`window_at`](Self::window_at) has room for it. A panic in `fill` leaves everything as it
+    /// was.
     pub(super) fn fill(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) {
         let Some(quick) = &self.quick else {
             return;
@@ -155,8 +157,8 @@ impl<F: StorageFile> Tail<F> {
         self.at.seq += 1;
     }
 
-    /// The window `position` lies in, ready for a fragment of `total` bytes there. Without one,
-    /// records go by write calls.
+    /// Takes the window that `position` lies in, ready for a fragment of `total` bytes there. If
+    /// there is none, records go by write calls.
     pub(super) fn take_window<S: Storage<File = F>>(
         &mut self,
         state: &State<S>,
@@ -165,9 +167,9 @@ impl<F: StorageFile> Tail<F> {
         total: u64,
     ) -> Result<()> {
         self.quick = None;
-        // Where every record is synced, a write call beats a store: the sync writes what the call
-        // touched, and not the whole of each large folio a store made dirty; nor is there a fault
-        // in every page that the last sync has cleaned.
+        // Where every record is synced, a write call beats a store. The sync then writes the bytes
+        // of the call, not each large folio that a store made dirty; and no page that the last sync
+        // cleaned has to be faulted in again.
         if state.durable_only || segment.file.stores() == Stores::ByCall {
             return Ok(());
         }
@@ -194,13 +196,13 @@ impl<F: StorageFile> Tail<F> {
         let mut longest = u64::MAX;
         match state.context().fill_step() {
             Some(step) if usable > segment.filled() => {
-                // To the next multiple of the step, and beyond it when little is left before.
+                // Up to the next multiple of the step; to the one behind it when that is near.
                 let wanted = (offset + total.max(step / 4)).next_multiple_of(step);
                 segment.fill(wanted.min(end));
                 usable = usable.min(segment.filled());
-                // The next segment may be ready by then. (A queue of a few messages needs no thread
-                // for that. The record that does not fit the first step any more begins before its
-                // end.)
+                // Asks for the next segment in good time. Not within the first step of the queue's
+                // first segment: a queue of a few messages needs no keeper. (A record may begin
+                // within that step and end behind it: its end counts.)
                 if offset + total > step || segment.header.base != 0 {
                     state.bell.ring(|wishes| wishes.ahead = true);
                 }

@@ -23,7 +23,7 @@ fn options() -> Options {
     Options::new().arena_size(16 << 10).max_bytes(512 << 10)
 }
 
-/// As every other of that seed: the same salts are drawn.
+/// A storage that draws the same salts as every other one with this seed.
 fn disk() -> SimStorage {
     SimStorage::new(7).with_file_capacity(16 << 20)
 }
@@ -36,7 +36,7 @@ fn content(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8 + 1).collect()
 }
 
-/// The segments of a queue, the oldest first, and their files up to where the tail stands.
+/// The segments of a queue, the oldest first, and the bytes of their files before the tail.
 fn segments(engine: &Engine<SimStorage>, tail: Spot) -> Vec<(Row, Vec<u8>)> {
     let rows: Vec<Row> = engine.core.segments.list().live.iter().copied().collect();
     let bytes = |row: &Row| {
@@ -57,8 +57,8 @@ struct Stored {
     seal: Option<u64>,
 }
 
-/// Every fragment that lies before the tail. Each validates, from the one before it on where it
-/// goes on with that one's record.
+/// Every fragment before the tail. Checks each, with the checksum of the fragment before it where
+/// it continues a record.
 fn fragments(engine: &Engine<SimStorage>, tail: Spot) -> Vec<Stored> {
     let mut found: Vec<Stored> = Vec::new();
     for (row, bytes) in segments(engine, tail) {
@@ -87,17 +87,17 @@ fn fragments(engine: &Engine<SimStorage>, tail: Spot) -> Vec<Stored> {
     found
 }
 
-/// How a message is put in.
+/// How a message is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Through the window that is there.
+    /// Through the window, the quick way.
     Quick,
-    /// Through a window that is looked for each time.
+    /// Through the window, with the quick way closed before each message.
     Slow,
     ByCall,
-    /// By a closure, in the window where there is one.
+    /// By a closure that fills the message in the window.
     InPlace,
-    /// By a closure, to a buffer first.
+    /// By a closure that fills a buffer.
     Apart,
 }
 
@@ -129,7 +129,7 @@ fn put(
 
 #[test]
 fn every_way_leaves_the_same_bytes() {
-    // The longer ones are cut, the last one in three.
+    // The message of 30,000 bytes is cut in two, the one of 140,000 bytes in three.
     let lens = [0, 1, 7, 8, 9, 500, 100, 60, 4080, 4081, 40_000, 100, 50, 30_000, 140_000, 100, 0];
     let all = [Way::Quick, Way::Slow, Way::ByCall, Way::InPlace, Way::Apart];
     let mut left = Vec::new();
@@ -190,7 +190,7 @@ fn what_is_rolled_back_leaves_the_tail_and_is_cleared() {
         let mut writer = core.writer.lock();
         writer.push(core, b"kept", Batch::default()).unwrap();
         let tail = writer.commit(core).unwrap();
-        // Alone, several, and with three segments begun.
+        // A single message, a batch, and a batch that begins three segments.
         for lens in [&[100][..], &[0, 30_000, 1], &[5, 140_000, 5]] {
             for (index, len) in lens.iter().enumerate() {
                 writer.push(core, &content(*len), Batch::of(index, lens.len())).unwrap();
@@ -222,8 +222,8 @@ fn what_is_rolled_back_leaves_the_tail_and_is_cleared() {
     }
 }
 
-/// When the tail's segment was given up and the record that begins the next one is refused, the
-/// next one begins there all the same, and the index says so.
+/// The tail's segment was given up. When the record that begins the next segment is refused, the
+/// next record begins it at the same position, and the index says so.
 #[test]
 fn a_segment_that_was_to_follow_is_to_follow_again_when_its_first_record_is_rolled_back() {
     let storage = disk();
@@ -260,15 +260,15 @@ fn a_record_longer_than_a_segment_is_cut_and_the_seal_lies_behind_the_last_piece
     engine.enqueue(b"").unwrap();
     let capacity = engine.core.segments.list().live[0].header.capacity() as usize;
     let head = FRAGMENT_HEADER_LEN as usize;
-    // Behind the first record of the batch, which takes 24 bytes.
+    // The rest of the first segment behind the batch's first record, which takes 24 bytes.
     let first = capacity - 24 - head;
     for stores in [Stores::ByMap, Stores::ByCall] {
-        // How long the batch's last record is, and its pieces.
+        // The lengths of the pieces of the batch's last record.
         for pieces in [
             vec![first, capacity - head, 1000],
-            // Its last piece fills a segment with the seal, ...
+            // The last piece and the seal fill a segment.
             vec![first, capacity - head - SEAL_LEN as usize],
-            // ... or fills it without: then the last byte goes with the seal.
+            // There would be no room for the seal: it takes the last byte to the next segment.
             vec![first, capacity - head - 1, 1],
         ] {
             let storage = disk();
@@ -301,15 +301,15 @@ fn a_record_longer_than_a_segment_is_cut_and_the_seal_lies_behind_the_last_piece
     }
 }
 
-/// However short the messages are, and however many of them go the quick way before the lease is
-/// looked at again.
+/// A lease is on disk before any number at or above it is given out: also when the messages are the
+/// shortest, and a whole stride of them goes the quick way before the next look at the lease.
 #[test]
 fn a_lease_is_on_disk_before_a_number_at_it_is_given_out() {
-    // What the next run gives out first after a power cut that takes all that was not synced.
+    // The first number of the next run after a power cut that loses everything not synced.
     let lease = |storage: &SimStorage| {
         open(&storage.power_cut_losing_all(), &options()).core.committed_spot().seq
     };
-    // So many of the shortest fit a stride.
+    // How many of the shortest messages fit a stride.
     let most = STRIDE / FRAGMENT_HEADER_LEN;
     let mut renewed = 0;
     for before in [most + 3, most + 2, most + 1, most, 1] {

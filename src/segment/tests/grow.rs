@@ -5,7 +5,7 @@ use crate::format::INDEX_NAME;
 use crate::index::image::IndexImage;
 use crate::tests::sim::Call;
 
-/// Whether the index tells the next opening that its rows are to be believed.
+/// Whether the index tells the next opening that its rows of segments are right.
 fn rows_count(bench: &Bench) -> bool {
     let image = IndexImage::read(&bench.storage.read_file(INDEX_NAME), &ID);
     image.live.run.unwrap_or_default().flags & format::FLAG_CHANGING == 0
@@ -53,7 +53,7 @@ fn the_limit_is_kept_to_the_byte_and_what_is_refused_changes_nothing() {
             "{error}"
         );
         assert_eq!((bench.counts(), rows_count(&bench)), ([fits, 0, 0], true));
-        // What every consumer has passed makes room at once: it is settled first.
+        // A segment that every consumer has passed makes room at once: it is settled first.
         if fits > 1 {
             bench.pass(1);
             drop(bench.append(LEN).unwrap());
@@ -78,7 +78,7 @@ fn where_there_is_no_room_ahead_a_segment_makes_do_with_what_is_needed() {
         (row.allocated, segment.allocated_end()),
         (3 * 4096, 3 * 4096 - format::SEGMENT_HEADER_LEN)
     );
-    // The row says it too, and counts.
+    // The index's row says it too, and the rows are right.
     let image = IndexImage::read(&bench.storage.read_file(INDEX_NAME), &ID);
     assert_eq!((image.segments[0].1.allocated, rows_count(&bench)), (3 * 4096, true));
 }
@@ -89,7 +89,7 @@ fn a_spare_gives_its_space_to_a_segment_that_must_grow() {
     bench.append_all(2);
     bench.pass(1);
     bench.settle().unwrap();
-    // A spare of another length is of no use as a segment.
+    // A spare of another length cannot become a segment.
     bench.segments.list().recycling.spares[0].row.header.length = 2 * LEN;
     bench.storage.set_capacity(Some(bench.index.len() + 2 * LEN));
     let segment = bench.append(LEN).unwrap();
@@ -120,7 +120,7 @@ fn names_that_changed_are_durable_once_for_all_who_ask() {
     drop(bench.append(1).unwrap());
     bench.storage.fail_after(Call::SyncDirectory, 1, Errno::IO, false);
     assert!(sync().is_err() && bench.index.poison.is_poisoned());
-    // None is made after one that failed.
+    // No sync is made after one that failed.
     assert!(sync().is_err());
     assert_eq!(bench.storage.call_count(Call::SyncDirectory), syncs + 2);
 }

@@ -16,7 +16,7 @@ fn live_segments_stand_in_the_order_of_their_positions_and_a_position_lies_in_on
             assert_eq!(list.at(position).map(|row| row.header.life), Some(header.life));
         }
     }
-    // What is gone: the first one behind it. What is to come: none.
+    // For a position that was drained: the first live segment. For one behind the last: none.
     assert_eq!(list.at(0).map(|row| row.header.life), Some(live[0].life));
     assert!(list.at(live[2].end()).is_none());
 }
@@ -48,7 +48,7 @@ fn what_is_not_synced_keeps_its_descriptor_until_it_was_synced_through_it() {
         "the descriptor that was open all the time"
     );
     let segment = first.opened.unwrap();
-    // Somebody stores to it after the sync began: that sync says nothing of it.
+    // A writer stores to the segment after the sync began: the segment stays unsynced.
     list.note_store(&segment);
     list.note_synced(&first.row);
     assert_eq!(list.count_unsynced(), 3);
@@ -63,7 +63,7 @@ fn what_is_not_synced_keeps_its_descriptor_until_it_was_synced_through_it() {
         (2, 2)
     );
     assert_eq!(list.first_unsynced(u64::MAX), list.live[1].header.base);
-    // The tail is about to be stored to.
+    // A writer is about to store to the tail.
     let from = list.live[2].header.base;
     let tail = list.next_unsynced(&bench.storage, from, u64::MAX).unwrap();
     assert!(!tail.is_full);
@@ -103,7 +103,8 @@ fn files_that_were_swapped_are_found_and_one_that_is_gone_leaves_the_list() {
         let segment = list.open_anywhere(&bench.storage, &bench.index, row).unwrap();
         assert_eq!((segment.header.life, segment.slot), (row.header.life, 1 - row.slot));
     }
-    // Another queue's file in the place of the third: what it held is lost, and nothing is removed.
+    // Another queue's file under the third one's name: the third one's messages are lost, and no
+    // file is removed.
     let foreign = SegmentHeader { queue_id: [9; 16], ..rows[2].header };
     bench.storage.write_file(&format::segment_name(2), &foreign.encode());
     list.kept_open.clear();

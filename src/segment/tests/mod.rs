@@ -1,5 +1,4 @@
-//! The segment allocator alone, on a simulated disk: its list, what becomes of drained segments,
-//! how files grow.
+//! The segment allocator alone, on a simulated disk: the list, the pool, settling, growing.
 
 mod grow;
 mod list;
@@ -21,7 +20,7 @@ const LEN: u64 = 64 << 10;
 /// Messages that each segment is said to hold.
 const HELD: u64 = 10;
 
-/// What the allocator of one queue works with. No message is ever written.
+/// An allocator and what it needs of a queue. No message is ever written.
 struct Bench {
     storage: SimStorage,
     index: Index<SimStorage>,
@@ -69,13 +68,13 @@ impl Bench {
         self.segments.append(&self.context(), Plan { base, first_seq, need, ..Plan::default() })
     }
 
-    /// So many segments, open for nobody.
+    /// Makes `count` segments, which nobody has open.
     fn append_all(&self, count: usize) {
         (0..count).for_each(|_| drop(self.append(1).unwrap()));
         self.synced();
     }
 
-    /// A flush was done: no descriptor is held but the tail's.
+    /// Does as a flush: no segment is kept open but the tail's.
     fn synced(&self) {
         let mut list = self.segments.list();
         let mut from = 0;
@@ -87,7 +86,7 @@ impl Bench {
         }
     }
 
-    /// Every consumer has passed the first `count` segments.
+    /// Drains the first `count` segments, as if every consumer had passed them.
     fn pass(&self, count: usize) {
         let end = self.segments.list().live[count - 1].header.end();
         assert!(self.segments.drain(end));
@@ -116,7 +115,7 @@ fn headers(storage: &SimStorage) -> Vec<SegmentHeader> {
     slots.map(|slot| files::read_header(storage, slot).unwrap()).collect()
 }
 
-/// Stores a consumer's place before the segment that begins at `base`.
+/// Adds a consumer whose place is at `base`.
 fn stand(bench: &Bench, base: u64) {
     let place = Place { number: 0, position: base, seq: base / 8 };
     bench.index.add_consumer(&bench.storage, None, "", place, 0).unwrap();

@@ -6,7 +6,7 @@ use crate::tests::sim::{Call, SimFile};
 
 const WINDOW: u64 = 4096;
 
-/// A pool of at most `most` windows of a page each, and a file of eight.
+/// A pool of at most `most` windows, each of one page, and a file of eight pages.
 fn pool(most: usize) -> (SimStorage, SimFile, Pool) {
     let storage = SimStorage::new(3);
     let file = storage.create("file").unwrap();

@@ -113,7 +113,7 @@ fn a_drained_segment_that_cannot_be_marked_is_removed_and_one_that_cannot_be_rem
     let seen = bench.segments.passed();
     bench.settle().unwrap();
     assert_eq!((bench.storage.failed(Call::Remove), bench.counts()), (1, [1, 1, 0]));
-    // It is tried again.
+    // The next settling tries again.
     assert!(!bench.segments.regain(&bench.context(), seen).unwrap());
     assert_eq!(bench.counts(), [1, 0, 1]);
 }
