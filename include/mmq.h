@@ -570,8 +570,7 @@ mmq_status mmq_close(struct mmq_queue *queue);
  * the process; it survives a power cut once a flush has covered it.
  *
  * @param queue Not NULL.
- * @param data The bytes, which are copied. May be NULL when len is 0: a message of no bytes is a
- *   message.
+ * @param data The bytes, which are copied. May be NULL when len is 0: a message may be empty.
  * @param len Bytes; at most 4294967295.
  * @param seq_out Where the sequence number goes. May be NULL.
  * @return MMQ_OK; MMQ_FULL (also after waiting, with MMQ_WAIT), MMQ_MESSAGE_TOO_LARGE,
@@ -589,8 +588,7 @@ mmq_status mmq_enqueue(struct mmq_queue *queue, const void *data, size_t len, ui
  * @param count How many.
  * @param first_seq_out Where the sequence number of the first goes (the others follow without a
  *   gap); with no messages, the number the next message will get. May be NULL.
- * @return As mmq_enqueue, for all messages together: none of them is in the queue, or, after a
- *   failed flush, all are.
+ * @return As mmq_enqueue: none of the messages is in the queue, or, after a failed flush, all are.
  */
 mmq_status mmq_enqueue_batch(struct mmq_queue *queue,
                              const struct mmq_slice *messages,
@@ -746,8 +744,8 @@ mmq_status mmq_len(const struct mmq_queue *queue, uint64_t *out);
 mmq_status mmq_is_empty(const struct mmq_queue *queue, bool *out);
 
 /**
- * Makes durable what was enqueued and taken before the call: once the call has returned MMQ_OK, it
- * survives a power cut. Threads that flush at the same time share one sync.
+ * Makes durable what was enqueued and taken before: once the call has returned MMQ_OK, it survives
+ * a power cut. Threads that flush at the same time share one sync.
  *
  * @param queue Not NULL.
  * @return MMQ_OK; MMQ_IO when a sync failed: all writing answers MMQ_POISONED until the queue is

@@ -1,6 +1,7 @@
 /*
- * mmq for C++17: handles that free themselves, std::string_view for bytes, std::error_code or exceptions for errors. Header
- * only; every call is one call of mmq.h, which is the manual: what each function promises is said there.
+ * mmq for C++17: handles that free themselves, std::string_view for bytes, std::error_code or
+ * exceptions for errors. Header only. Every call is one call of mmq.h, which is the manual: it says
+ * what each function promises.
  *
  *     #include <mmq.hpp>
  *     #include <iostream>
@@ -9,25 +10,30 @@
  *       mmq::Queue queue("spool");
  *       queue.enqueue("hello");
  *       const auto tell = [](const mmq::Gap &) { std::cerr << mmq::last_error() << '\n'; };
- *       while (auto message = mmq::past_gaps([&] { return queue.dequeue(); }, tell)) std::cout << message->view() << '\n';
+ *       while (auto message = mmq::past_gaps([&] { return queue.dequeue(); }, tell))
+ *         std::cout << message->view() << '\n';
  *       queue.close();
  *     }
  *
- * Errors. Every call comes twice: one that throws mmq::Error (derived from std::system_error), and one that takes a
- * std::error_code& as its last argument, is noexcept, and returns an empty value when it fails (where it has to allocate a
- * string or a vector, want of memory ends the program). With -fno-exceptions only the latter exist. Empty and timed out are no
- * errors but empty optionals. Codes compare with mmq_status (ec == MMQ_FULL) and, where there is one, with std::errc
- * (ec == std::errc::no_space_on_device).
+ * Errors. Every call exists twice. One throws mmq::Error (derived from std::system_error). The
+ * other takes a std::error_code& as its last argument, is noexcept, and returns an empty value when
+ * it fails. (Where it has to allocate a string or a vector, want of memory ends the program.) With
+ * -fno-exceptions only the latter exist. Empty and timed out are no errors but empty optionals.
+ * Codes compare with mmq_status (ec == MMQ_FULL) and, where there is one, with std::errc (ec ==
+ * std::errc::no_space_on_device).
  *
- * Gaps. Messages that will never come are told once, in their place: the throwing calls throw mmq::GapError, the others set
- * MMQ_GAP, and last_gap() tells more; either way the next read goes on behind them. A loop that ends there leaves the rest unread:
- * past_gaps and for_each go on, and with error codes while ((message = queue.dequeue(ec)) || ec == MMQ_GAP).
+ * Gaps. Messages that will never come are told once, where they would have come: the throwing calls
+ * throw mmq::GapError, the others set MMQ_GAP, and last_gap() has the numbers. Either way the next
+ * read goes on behind them. A loop that ends there leaves the rest unread. past_gaps and for_each
+ * go on, and so does, with error codes, while ((message = queue.dequeue(ec)) || ec == MMQ_GAP).
  *
- * Times to wait are any std::chrono durations, rounded up to milliseconds. None or a negative one does not wait (so that a deadline
- * that has passed, deadline - now(), may be passed on as it is); mmq::forever, and all that C's 64 bits cannot say, is for ever.
+ * Times to wait are any std::chrono durations, rounded up to milliseconds. With zero or a negative
+ * one a call does not wait, so deadline - now() may be passed after the deadline too. mmq::forever,
+ * and every time too long for the 64 bits of C, is for ever.
  *
- * Handles move and do not copy. A moved-from or default-constructed one may be destroyed and assigned to; calls on it fail with
- * MMQ_INVALID_ARGUMENT, and so does a directory or a name with a zero byte in it. Threads: as in mmq.h.
+ * Handles move and do not copy. A moved-from or default-constructed handle may be destroyed and
+ * assigned to; calls on it fail with MMQ_INVALID_ARGUMENT. So do calls with a directory or a name
+ * that has a zero byte in it. Threads: as in mmq.h.
  */
 #ifndef MMQ_HPP
 #define MMQ_HPP
@@ -72,7 +78,7 @@ class Category final : public std::error_category {
  public:
   const char *name() const noexcept override { return "mmq"; }
   std::string message(int status) const override { return mmq_status_message(static_cast<mmq_status>(status)); }
-  /** What the system calls it, where it has a name for it. */
+  /** The std::errc that means the same as the status, where there is one. */
   std::error_condition default_error_condition(int status) const noexcept override {
     switch (status) {
       case MMQ_TIMED_OUT: return std::errc::timed_out;
@@ -96,7 +102,10 @@ struct Deleter {
   void operator()(T *handle) const noexcept { Free(handle); }
 };
 
-/** Text as C has it. With a zero byte in it C would see another, shorter name: it gets NULL, which it refuses. */
+/**
+ * Text for C. C would cut text with a zero byte in it to another, shorter name, so it gets NULL,
+ * which it refuses.
+ */
 inline const char *c_text(const std::string &text) noexcept {
   return text.find('\0') == std::string::npos ? text.c_str() : nullptr;
 }
@@ -120,7 +129,7 @@ inline std::string last_error() {
 
 }  // namespace mmq
 
-/** Lets an mmq_status be assigned to and compared with a std::error_code. */
+/** Lets a std::error_code be made from an mmq_status and compared with one. */
 inline std::error_code make_error_code(mmq_status status) noexcept {
   return std::error_code(static_cast<int>(status), mmq::category());
 }
@@ -137,7 +146,7 @@ using Stats = mmq_stats;
 /** Waits for ever. */
 inline constexpr std::chrono::milliseconds forever = std::chrono::milliseconds::max();
 
-/** What the throwing calls throw: code() is the status, what() mmq_last_error's text. */
+/** Thrown by the throwing calls. code() is the status, what() mmq_last_error's text. */
 class Error : public std::system_error {
  public:
   explicit Error(mmq_status status) : std::system_error(make_error_code(status)), text_(text_of(status)) {}
@@ -150,11 +159,11 @@ class Error : public std::system_error {
     return text.empty() ? mmq_status_message(status) : text;
   }
 
-  std::runtime_error text_;  // which copies without throwing, as an exception must
+  std::runtime_error text_;  // copies without throwing, as an exception must
 };
 using error = Error;
 
-/** Messages that will never come: thrown once, by the read that meets them. */
+/** Thrown once for messages that will never come, by the read that comes to them. */
 class GapError : public Error {
  public:
   explicit GapError(const Gap &gap) : Error(MMQ_GAP), gap_(gap) {}
@@ -166,7 +175,9 @@ class GapError : public Error {
 
 namespace detail {
 
-/** So many milliseconds, rounded up; 0 for none and for a negative time, the largest number for what is longer. */
+/**
+ * The time in milliseconds, rounded up: 0 for a negative time, INT64_MAX for one that is too long.
+ */
 template <class Rep, class Period>
 std::int64_t whole_ms(std::chrono::duration<Rep, Period> time) noexcept {
   using std::chrono::milliseconds;
@@ -176,7 +187,7 @@ std::int64_t whole_ms(std::chrono::duration<Rep, Period> time) noexcept {
   return ms < time ? ms.count() + 1 : ms.count();
 }
 
-/** A time to wait as C has it: for ever is below 0. */
+/** A time to wait for C, where a number below 0 means for ever. */
 template <class Rep, class Period>
 std::int64_t wait_ms(std::chrono::duration<Rep, Period> time) noexcept {
   const std::int64_t ms = whole_ms(time);
@@ -209,8 +220,8 @@ struct Slice : mmq_slice {
 static_assert(sizeof(Slice) == sizeof(mmq_slice), "an array of Slice is an array of mmq_slice");
 
 /**
- * A message. Its bytes stay where they are until it is destroyed, whatever becomes of the queue. A child of a fork may destroy
- * it, and must not read it.
+ * A message. Its bytes stay where they are until it is destroyed, whatever is done to the queue. A
+ * child of a fork may destroy it, but must not read it.
  */
 class Message {
  public:
@@ -239,7 +250,10 @@ class Message {
   std::unique_ptr<mmq_message, detail::Deleter<mmq_message, mmq_message_free>> handle_;
 };
 
-/** A message handed out for work that may fail. Destroying it unacknowledged, in an exception too, gives it back. */
+/**
+ * A message handed out for work that may fail. Destroying it unacknowledged, also by an exception,
+ * gives it back.
+ */
 class Delivery {
  public:
   Delivery() noexcept = default;
@@ -258,9 +272,12 @@ class Delivery {
   }
 #endif
 
-  /** The work is done: the message does not come again. The handle is gone whatever comes of it. */
+  /**
+   * Acknowledges: the work is done, and the message does not come again. Frees the handle, also
+   * with an error.
+   */
   void ack(std::error_code &ec) noexcept { detail::report(mmq_delivery_ack(handle_.release()), ec); }
-  /** The work was not done: the message comes again. */
+  /** Gives the message back: the work was not done, and the message comes again. */
   void nack() noexcept { handle_.reset(); }
 #if MMQ_HPP_THROWS
   void ack() { detail::check(mmq_delivery_ack(handle_.release())); }
@@ -275,7 +292,10 @@ class Delivery {
 
 class Iter;
 
-/** What peek_into and dequeue_into answer: MMQ_OK (true), MMQ_EMPTY, or MMQ_BUFFER_TOO_SMALL, when len says how many bytes it takes. */
+/**
+ * The answer of peek_into and dequeue_into: MMQ_OK (true), MMQ_EMPTY, or MMQ_BUFFER_TOO_SMALL. With
+ * the last one too, len is the length of the message.
+ */
 struct Into {
   mmq_status status = MMQ_EMPTY;
   std::size_t len = 0;
@@ -283,7 +303,10 @@ struct Into {
   explicit operator bool() const noexcept { return status == MMQ_OK; }
 };
 
-/** How a queue is opened: Options().arena_size(4 << 20).flush_every_ops(1). A value that cannot be is told when it is opened. */
+/**
+ * How a queue is opened: Options().arena_size(4 << 20).flush_every_ops(1). Opening the queue
+ * refuses an invalid value.
+ */
 class Options {
  public:
   Options() noexcept : handle_(mmq_options_new()) {}
@@ -307,9 +330,9 @@ class Options {
   Options &min_free_bytes(std::uint64_t bytes) & noexcept {
     return note(mmq_options_set_min_free_bytes(handle(), bytes));
   }
-  /** MMQ_WAIT alone waits for ever. */
+  /** Without a time MMQ_WAIT waits for ever. */
   Options &on_full(mmq_on_full policy) & noexcept { return on_full(policy, forever); }
-  /** With MMQ_WAIT, how long; none or a negative time: not at all. */
+  /** With MMQ_WAIT, how long to wait; zero or less: not at all. */
   template <class Rep, class Period>
   Options &on_full(mmq_on_full policy, std::chrono::duration<Rep, Period> wait) & noexcept {
     return note(mmq_options_set_on_full(handle(), policy, detail::wait_ms(wait)));
@@ -321,7 +344,7 @@ class Options {
   }
   Options &create(bool create) & noexcept { return note(mmq_options_set_create(handle(), create)); }
 
-  // The same of a temporary, so that auto options = Options().arena_size(4 << 20) moves.
+  // The same for a temporary, so that auto options = Options().arena_size(4 << 20) moves.
   Options &&arena_size(std::uint64_t bytes) && noexcept { return std::move(arena_size(bytes)); }
   Options &&max_mapped_arenas(std::uint32_t arenas) && noexcept { return std::move(max_mapped_arenas(arenas)); }
   Options &&flush_every_ops(std::uint64_t operations) && noexcept { return std::move(flush_every_ops(operations)); }
@@ -413,7 +436,7 @@ std::optional<Value> value_or_error(mmq_status status, Raw *raw, std::error_code
   return std::optional<Value>(std::in_place, raw);
 }
 #if MMQ_HPP_THROWS
-/** Throws what a read met; from is what knows the gap. */
+/** Throws the error or the gap that a read through from has met. */
 template <class From>
 void throw_unless_answer(mmq_status status, const From &from) {
   if (is_answer(status)) return;
@@ -424,25 +447,28 @@ void throw_unless_answer(mmq_status status, const From &from) {
 }
 #endif
 
-/** The reads, which a queue and a consumer have in common. */
+/** The calls that a queue and a consumer have in common. */
 template <class Calls>
 class Reader {
  public:
   using Handle = typename Calls::Handle;
 
-  /** The next message, which stays in the queue; nothing when there is none. */
+  /** The next message, which stays in the queue; nullopt when there is none. */
   std::optional<Message> peek(std::error_code &ec) const noexcept {
     mmq_message *message = nullptr;
     const mmq_status status = Calls::peek(handle(), &message);
     return value_or_error<Message>(status, message, ec);
   }
-  /** Takes the next message; nothing when there is none. */
+  /** Takes the next message; nullopt when there is none. */
   std::optional<Message> dequeue(std::error_code &ec) const noexcept {
     mmq_message *message = nullptr;
     const mmq_status status = Calls::dequeue(handle(), &message);
     return value_or_error<Message>(status, message, ec);
   }
-  /** Takes the next message, waiting for it up to the time given (mmq::forever: for ever); nothing when none came. */
+  /**
+   * Takes the next message, and waits for it up to timeout (mmq::forever: for ever); nullopt when
+   * none came.
+   */
   template <class Rep, class Period>
   std::optional<Message> dequeue_timeout(std::chrono::duration<Rep, Period> timeout, std::error_code &ec) const noexcept {
     mmq_message *message = nullptr;
@@ -456,21 +482,24 @@ class Reader {
     report_unless_answer(into.status, ec);
     return into;
   }
-  /** Takes and copies the next message; one that does not fit is not taken. */
+  /** Takes and copies the next message. A message that does not fit is not taken. */
   Into dequeue_into(void *buf, std::size_t cap, std::error_code &ec) const noexcept {
     Into into;
     into.status = Calls::dequeue_into(handle(), buf, cap, &into.len, &into.seq);
     report_unless_answer(into.status, ec);
     return into;
   }
-  /** Takes the next message without delivering it and returns its number; nothing when there is none. */
+  /**
+   * Takes the next message without delivering it and returns its number; nullopt when there is
+   * none.
+   */
   std::optional<std::uint64_t> skip(std::error_code &ec) const noexcept {
     std::uint64_t seq = 0;
     const mmq_status status = Calls::skip(handle(), &seq);
     report_unless_answer(status, ec);
     return status == MMQ_OK ? std::optional<std::uint64_t>(seq) : std::nullopt;
   }
-  /** Takes up to max messages: as many as there are. */
+  /** Takes up to max messages, as many as there are, without waiting. */
   std::vector<Message> dequeue_batch(std::size_t max, std::error_code &ec) const noexcept {
     std::vector<Message> messages;
     report_unless_answer(take(max, messages), ec);
@@ -490,13 +519,13 @@ class Reader {
     report(Calls::len(handle(), &len), ec);
     return len;
   }
-  /** Hands out the next message, to be acknowledged; nothing when there is none. */
+  /** Hands out the next message, to be acknowledged; nullopt when there is none. */
   std::optional<Delivery> receive(std::error_code &ec) const noexcept {
     mmq_delivery *delivery = nullptr;
     const mmq_status status = Calls::receive(handle(), &delivery);
     return value_or_error<Delivery>(status, delivery, ec);
   }
-  /** As receive, waiting for a message up to the time given (mmq::forever: for ever). */
+  /** As receive, but waits for a message up to timeout (mmq::forever: for ever). */
   template <class Rep, class Period>
   std::optional<Delivery> receive_timeout(std::chrono::duration<Rep, Period> timeout, std::error_code &ec) const noexcept {
     mmq_delivery *delivery = nullptr;
@@ -504,9 +533,11 @@ class Reader {
     return value_or_error<Delivery>(status, delivery, ec);
   }
   /**
-   * At-least-once work with all messages there are: bool work(const Delivery &) says whether it is done. If so it is acknowledged;
-   * if not it goes back to the front of the line, and the call ends. void on_gap(const Gap &) is told of what will never come.
-   * True when nothing is left to hand out; false when work said so (ec is clear) or with an error.
+   * At-least-once work until no message is left to hand out. bool work(const Delivery &) gets each
+   * message. When it returns true the message is acknowledged; when it returns false the message
+   * goes back to the front of the line, and the call ends. void on_gap(const Gap &) gets each gap.
+   * Returns true when no message is left; false when work returned false (ec is clear) or after an
+   * error.
    */
   template <class Work, class OnGap>
   bool for_each(Work &&work, OnGap &&on_gap, std::error_code &ec) const {
@@ -527,19 +558,19 @@ class Reader {
   void set_max_in_flight(std::uint32_t messages, std::error_code &ec) const noexcept {
     report(Calls::set_max_in_flight(handle(), messages), ec);
   }
-  /** How many messages are received, neither acknowledged nor given back. */
+  /** How many messages are in flight: received, neither acknowledged nor given back. */
   std::uint64_t in_flight(std::error_code &ec) const noexcept {
     std::uint64_t count = 0;
     report(Calls::in_flight(handle(), &count), ec);
     return count;
   }
-  /** A descriptor that is readable while something waits to be read; -1 when there is none. */
+  /** A descriptor that is readable while a message or an untold gap waits; -1 after an error. */
   int ready_fd(std::error_code &ec) const noexcept {
     int descriptor = -1;
     report(Calls::ready_fd(handle(), &descriptor), ec);
     return descriptor;
   }
-  /** The gap behind the latest MMQ_GAP; nothing when there was none. */
+  /** The gap of the latest MMQ_GAP; nullopt when there was none. */
   std::optional<Gap> last_gap() const noexcept {
     Gap gap{};
     return Calls::last_gap(handle(), &gap) == MMQ_OK ? std::optional<Gap>(gap) : std::nullopt;
@@ -608,9 +639,10 @@ class Reader {
     return value_or_throw<Delivery>(status, delivery);
   }
   /**
-   * At-least-once work with all messages there are: each is acknowledged once work(const Delivery &) has returned. When that
-   * throws, its message goes back to the front of the line, and the exception leaves the call. void on_gap(const Gap &) is told
-   * of what will never come (last_error() is its text).
+   * At-least-once work until no message is left to hand out. work(const Delivery &) gets each
+   * message, which is acknowledged when work has returned. When work throws, its message goes back
+   * to the front of the line, and the exception leaves the call. void on_gap(const Gap &) gets each
+   * gap (last_error() is its text).
    */
   template <class Work, class OnGap>
   void for_each(Work &&work, OnGap &&on_gap) const {
@@ -650,7 +682,10 @@ class Reader {
   explicit Reader(Handle *handle) noexcept : handle_(handle) {}
 
  private:
-  /** As many as there are now, for max may be any number. What allocates comes first: what was taken must not be lost. */
+  /**
+   * Takes as many messages as there are now; max may be any number. Allocates before it takes: a
+   * message that was taken must not be lost for want of memory.
+   */
   mmq_status take(std::size_t max, std::vector<Message> &messages) const {
     std::uint64_t len = 0;
     const mmq_status status = Calls::len(handle(), &len);
@@ -679,8 +714,8 @@ class Reader {
 
 #if MMQ_HPP_THROWS
 /**
- * Reads on behind gaps: calls read() until it throws no GapError, and hands each gap to on_gap(const Gap &), where last_error() is
- * its text. read may be any call that reads:
+ * Reads past gaps: calls read() until it throws no GapError, and hands each gap to
+ * on_gap(const Gap &), in which last_error() is the gap's text. read may be any call that reads:
  *
  *     while (auto message = mmq::past_gaps([&] { return queue.dequeue(); }, tell)) ...
  */
@@ -699,21 +734,24 @@ auto past_gaps(Read &&read, OnGap &&on_gap) -> decltype(read()) {
 #endif
 
 /**
- * A look ahead, which consumes nothing: next() until it gives nothing, or for (const mmq::Message &message : queue.iter()), which a gap
- * ends by an exception (past_gaps([&] { return iter.next(); }, tell) goes on).
+ * A look ahead, which consumes nothing. Call next() until it returns nullopt, or write
+ *
+ *     for (const mmq::Message &message : queue.iter()) ...
+ *
+ * A gap ends that loop by an exception; past_gaps([&] { return iter.next(); }, tell) goes on.
  */
 class Iter {
  public:
   Iter() noexcept = default;
   explicit Iter(mmq_iter *handle) noexcept : handle_(handle) {}
 
-  /** The next message ahead; nothing at the end. New messages may come there later. */
+  /** The next message ahead; nullopt at the end, where new messages may come later. */
   std::optional<Message> next(std::error_code &ec) noexcept {
     mmq_message *message = nullptr;
     const mmq_status status = mmq_iter_next(handle(), &message);
     return detail::value_or_error<Message>(status, message, ec);
   }
-  /** The gap behind the latest MMQ_GAP; nothing when there was none. */
+  /** The gap of the latest MMQ_GAP; nullopt when there was none. */
   std::optional<Gap> last_gap() const noexcept {
     Gap gap{};
     return mmq_iter_last_gap(handle(), &gap) == MMQ_OK ? std::optional<Gap>(gap) : std::nullopt;
@@ -727,7 +765,7 @@ class Iter {
   }
 
   struct End {};
-  /** What a range-based for needs. Incrementing throws as next() does. */
+  /** The iterator of a range-based for. Incrementing it throws as next() does. */
   class Place {
    public:
     using iterator_category = std::input_iterator_tag;
@@ -777,20 +815,23 @@ Iter detail::Reader<Calls>::iter() const {
 }
 #endif
 
-/** A consumer: a named place of its own in a queue. Its handle may outlive the queue's, and answers MMQ_CLOSED then. */
+/**
+ * A consumer: a named place in a queue, which is stored. The handle may outlive the queue's, and
+ * answers MMQ_CLOSED then.
+ */
 class Consumer : public detail::Reader<detail::ConsumerCalls> {
  public:
   Consumer() noexcept = default;
   explicit Consumer(mmq_consumer *handle) noexcept : Reader(handle) {}
 
-  /** Its name; empty when it has no handle. */
+  /** The consumer's name; empty when there is no handle. */
   std::string_view name() const noexcept {
     const char *name = mmq_consumer_name(handle());
     return name ? std::string_view(name) : std::string_view();
   }
-  /** Moves to the message seq. */
+  /** Moves to the message seq, back or forward. */
   void seek(std::uint64_t seq, std::error_code &ec) const noexcept { detail::report(mmq_consumer_seek(handle(), seq), ec); }
-  /** A new consumer of that name at this one's place. */
+  /** Makes a new consumer of that name at this one's place. */
   Consumer fork(const std::string &name, std::error_code &ec) const noexcept {
     mmq_consumer *consumer = nullptr;
     detail::report(mmq_consumer_fork(handle(), detail::c_text(name), &consumer), ec);
@@ -806,7 +847,7 @@ class Consumer : public detail::Reader<detail::ConsumerCalls> {
 #endif
 };
 
-/** A queue. Destroying it closes it, with the errors lost; close() tells them. */
+/** A queue. Destroying it closes it and loses the errors; close() reports them. */
 class Queue : public detail::Reader<detail::QueueCalls> {
  public:
   Queue() noexcept = default;
@@ -842,7 +883,7 @@ class Queue : public detail::Reader<detail::QueueCalls> {
   std::uint64_t enqueue_batch(std::initializer_list<Slice> messages, std::error_code &ec) const noexcept {
     return enqueue_batch(messages.begin(), messages.size(), ec);
   }
-  /** Puts one message at the tail that lies in several buffers. */
+  /** Puts one message at the tail whose bytes lie in several buffers. */
   std::uint64_t enqueue_parts(const mmq_slice *parts, std::size_t count, std::error_code &ec) const noexcept {
     std::uint64_t seq = 0;
     detail::report(mmq_enqueue_parts(handle(), parts, count, &seq), ec);
@@ -851,7 +892,7 @@ class Queue : public detail::Reader<detail::QueueCalls> {
   std::uint64_t enqueue_parts(std::initializer_list<Slice> parts, std::error_code &ec) const noexcept {
     return enqueue_parts(parts.begin(), parts.size(), ec);
   }
-  /** Makes durable what came before. */
+  /** Makes durable what was enqueued and taken before the call. */
   void flush(std::error_code &ec) const noexcept { detail::report(mmq_flush(handle()), ec); }
   /** The first sequence number not yet known to be durable. */
   std::uint64_t durable_seq(std::error_code &ec) const noexcept {
@@ -863,20 +904,20 @@ class Queue : public detail::Reader<detail::QueueCalls> {
   void wait_durable(std::uint64_t seq, std::error_code &ec) const noexcept {
     detail::report(mmq_wait_durable(handle(), seq), ec);
   }
-  /** Figures of this moment. */
+  /** The queue's figures. */
   Stats stats(std::error_code &ec) const noexcept {
     Stats stats{};
     stats.struct_size = sizeof stats;
     detail::report(mmq_read_stats(handle(), &stats), ec);
     return stats;
   }
-  /** The consumer of that name. */
+  /** Opens the consumer of that name; the first call with a name makes the consumer. */
   Consumer consumer(const std::string &name, std::error_code &ec) const noexcept {
     mmq_consumer *consumer = nullptr;
     detail::report(mmq_consumer_open(handle(), detail::c_text(name), &consumer), ec);
     return Consumer(consumer);
   }
-  /** The directory, as it was opened; empty when it has no handle. */
+  /** The directory, as it was given to open; empty when there is no handle. */
   std::string_view path() const noexcept {
     const char *path = mmq_path(handle());
     return path ? std::string_view(path) : std::string_view();
@@ -887,11 +928,11 @@ class Queue : public detail::Reader<detail::QueueCalls> {
     detail::report(listed(names), ec);
     return cut(names);
   }
-  /** Forgets the consumer of that name. */
+  /** Removes the consumer of that name: the queue keeps no messages for it any more. */
   void remove_consumer(const std::string &name, std::error_code &ec) const noexcept {
     detail::report(mmq_consumer_remove(handle(), detail::c_text(name)), ec);
   }
-  /** Makes everything durable and lets go of the files; the handle is gone whatever comes of it. */
+  /** Makes everything durable, closes the files and frees the handle, also with an error. */
   void close(std::error_code &ec) noexcept { detail::report(mmq_close(release()), ec); }
 
 #if MMQ_HPP_THROWS
@@ -958,13 +999,13 @@ class Queue : public detail::Reader<detail::QueueCalls> {
 #endif
 
  private:
-  /** All names, each with the zero byte that ends it. */
+  /** Sets names to all names, each followed by a zero byte. */
   mmq_status listed(std::string &names) const {
     for (;;) {
       std::size_t len = 0;
       const mmq_status status = mmq_consumers(handle(), names.empty() ? nullptr : &names[0], names.size(), &len);
       if (status == MMQ_OK || status == MMQ_BUFFER_TOO_SMALL) names.resize(len);
-      // More may have come since the length was asked for.
+      // Consumers may have been added since the length was read.
       if (status != MMQ_BUFFER_TOO_SMALL) return status;
     }
   }
