@@ -1,6 +1,6 @@
-//! `max_age` with a real clock and real files: what is too old goes by itself, and everybody is
-//! told. How exact it is, and what a clock that jumps does, `src/tests/ages.rs` tests with a clock
-//! of its own.
+//! `max_age` with a real clock and real files: messages that are too old go by themselves, and each
+//! consumer is told. `src/tests/ages` has its own clock and tests how exact an age is and what a
+//! clock that jumps does.
 
 mod support;
 
@@ -69,7 +69,7 @@ fn space_is_given_back_though_nobody_touches_the_queue() {
     assert!(slow.dequeue().unwrap().is_none());
 }
 
-/// Nobody reads before all of it has gone: the first one who does is told.
+/// Nobody reads before all messages have expired: the first reader is told.
 #[test]
 fn a_queue_that_nobody_read_yet_tells_its_first_reader() {
     let dir = tempfile::tempdir().unwrap();
@@ -109,7 +109,8 @@ fn the_iterator_is_told_what_the_reader_is() {
     assert_eq!(queue.stats().gaps, 1, "the iterator's are not counted");
 }
 
-/// The queue is full of what nobody reads; who waits for room gets it when that is too old.
+/// The queue is full of messages that nobody reads. A producer that waits for room gets it when
+/// they expire.
 #[test]
 fn a_producer_that_waits_for_room_goes_on_when_what_is_there_is_too_old() {
     let dir = tempfile::tempdir().unwrap();
@@ -125,7 +126,7 @@ fn a_producer_that_waits_for_room_goes_on_when_what_is_there_is_too_old() {
     ));
 }
 
-/// So short that every message begins a segment, and as many threads as there may be look at them.
+/// An age so short that every message begins a segment, with as many threads as there may be.
 #[test]
 fn every_number_is_told_once_whatever_expires_meanwhile() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! The steady path allocates nothing. A program of its own: it counts what its allocator is asked
-//! for.
+//! The steady path allocates nothing. This is a program of its own, because it counts the calls of
+//! its allocator.
 
 #![expect(unsafe_code, reason = "an allocator")]
 
@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 use mmq::Queue;
 
-/// Counts by thread what the system's allocator is asked for.
+/// Counts each thread's calls of the system's allocator.
 struct Counting;
 
 thread_local! {
@@ -16,11 +16,11 @@ thread_local! {
 }
 
 fn count() {
-    // Not while the thread goes: its own memory is being given back then.
+    // Not while the thread ends: its own memory is given back then.
     let _ = ASKED.try_with(|asked| asked.set(asked.get() + 1));
 }
 
-// SAFETY: all is handed on to the system's allocator as it came; counting allocates nothing.
+// SAFETY: each call goes on to the system's allocator unchanged; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -29,7 +29,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise; it came from there.
+        // SAFETY: the caller's promise; the memory came from the system's allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 

@@ -1,5 +1,5 @@
-//! Named consumers: each has its own place, which survives; space is given back when the slowest
-//! has passed.
+//! Named consumers: each has its own place, which outlives the process; space is given back when
+//! the slowest one has passed it.
 
 #![cfg(unix)]
 

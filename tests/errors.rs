@@ -1,5 +1,5 @@
-//! What errors say: each text in its exact form. Every one names the queue (or the file), the limit
-//! and the option it is about; none tells its cause twice.
+//! The exact texts of errors. Each one names the queue or the file, the limit and the option; none
+//! says its cause twice.
 
 #![cfg(unix)]
 

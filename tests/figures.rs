@@ -1,6 +1,5 @@
-//! Figures, measured when asked for:
-//! `cargo test --release --test figures -- --ignored --nocapture`. And what an enqueue costs when
-//! nobody waits, counted in every run.
+//! Figures that are measured when asked for: `cargo test --release --test figures -- --ignored
+//! --nocapture`. The system calls of an enqueue when nobody waits are counted in every run.
 
 mod support;
 

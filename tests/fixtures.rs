@@ -1,6 +1,6 @@
-//! Queues as files that are checked in: `tests/fixtures/NAME/` with what it holds in `NAME.txt`. A
-//! copy of each is opened and must hold exactly that; and their bytes are looked at with the tables
-//! of docs/format.md, not with the code that wrote them.
+//! Queues as files that are checked in: `tests/fixtures/NAME/`, with its contents in `NAME.txt`. A
+//! copy of each is opened and must hold exactly these. The bytes are read by the tables of
+//! docs/format.md, without the code that wrote them.
 //!
 //! `MMQ_BLESS=1 cargo test --test fixtures` makes the directories anew, never the texts.
 
@@ -16,7 +16,7 @@ use support::{copy_directory, names, segments};
 
 type Make = fn(&Path);
 
-/// Every state, and how it is made in a directory that is not there yet.
+/// Every fixture, and the function that makes it in a directory that does not exist yet.
 const STATES: [(&str, Make); 5] = [
     ("closed", closed),
     ("worked", worked),
@@ -42,8 +42,8 @@ fn closed(dir: &Path) {
     options().open(dir).unwrap().close().unwrap();
 }
 
-/// Messages in one piece, a batch, one over two segments; the default consumer has taken two,
-/// `worker` has acknowledged one behind the next. Closed.
+/// Messages in one piece, a batch, a message over two segments. The default consumer has taken two;
+/// `worker` has acknowledged one out of order. Closed.
 fn worked(dir: &Path) {
     let queue = options().open(dir).unwrap();
     let worker = queue.consumer("worker").unwrap();
@@ -62,7 +62,7 @@ fn worked(dir: &Path) {
     queue.close().unwrap();
 }
 
-/// What a process leaves that dies with the queue open: half of it was flushed.
+/// The files of a process that died with the queue open. Half of the messages were flushed.
 fn killed(dir: &Path) {
     let home = tempfile::tempdir().unwrap();
     let queue = options().open(home.path()).unwrap();
@@ -98,7 +98,7 @@ fn index_lost(dir: &Path) {
     fs::remove_file(dir.join("index")).unwrap();
 }
 
-/// Where they are; made anew, once, when that is asked for.
+/// The directory of the fixtures. With `MMQ_BLESS` they are made anew once.
 fn fixtures() -> PathBuf {
     static MADE: Once = Once::new();
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
@@ -154,7 +154,7 @@ fn what_was_written_is_read() {
     for (state, _) in STATES {
         let kept = fixtures().join(state);
         let text = fs::read_to_string(fixtures().join(format!("{state}.txt"))).unwrap_or_default();
-        // What comes before the first empty line is for who reads it.
+        // The text before the first empty line is for people.
         let (_, holds) = text.split_once("\n\n").unwrap_or_default();
         let home = tempfile::tempdir().unwrap();
         let dir = home.path().join("queue");

@@ -1,6 +1,6 @@
 //! What is durable and when: `flush`, `flush_every_ops`, `flush_every`, `durable_seq`,
-//! `wait_durable`. That the bytes themselves survive a power cut is shown on the simulated disk
-//! (`src`); here, that the calls keep their word about when they flush, on a real one.
+//! `wait_durable`. These tests show on a real disk that the calls flush when they say. The tests on
+//! the simulated disk (`src/tests/crash`) show that flushed bytes survive a power cut.
 
 mod support;
 

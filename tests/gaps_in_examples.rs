@@ -1,6 +1,6 @@
-//! The examples on a queue of 4,000 messages with six flipped bytes: each tells the six and reads
-//! all the others. (Those in C and C++, and the programs of the README and of `mmq.h`:
-//! `tests/c_api/gaps.rs`.)
+//! The examples on a queue of 4,000 messages with six flipped bytes: each tells of the six damaged
+//! messages and reads all others. (`tests/c_api/gaps.rs` has the examples in C and C++ and the
+//! programs of the README and of `mmq.h`.)
 
 #![cfg(unix)]
 

@@ -1,7 +1,7 @@
 //! Promise P1: nothing acknowledged is lost when the process dies at any instruction. A child works
 //! on a queue and tells its parent, through a pipe, what it is about to do and what was
-//! acknowledged; the parent kills it at a random moment, opens the queue and holds it to what was
-//! told.
+//! acknowledged. The parent kills the child at a random moment, opens the queue and compares it
+//! with what the child said.
 //!
 //! `MMQ_KILL_ROUNDS` sets the rounds of each variant, `MMQ_SEED` replays the plan (not the moments
 //! of death).
@@ -23,7 +23,7 @@ struct Variant {
     name: &'static str,
     options: fn() -> Options,
     sizes: &'static [RangeInclusive<usize>],
-    /// One operation in so many takes messages out.
+    /// One in this many operations takes messages out.
     takes: u64,
     flush_every_ops: bool,
 }
@@ -68,7 +68,7 @@ const VARIANTS: [Variant; 5] = [
 
 const MOST_AT_ONCE: u64 = 12;
 
-/// What the child says, one line each; `Will` before the call, the rest after it returned.
+/// What the child says, in one line each: `Will` before a call, the others after it returned.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Line {
     Open,
@@ -171,7 +171,7 @@ fn the_child_that_is_killed() {
 struct Known {
     place: u64,
     next: u64,
-    /// What the call that death may have caught would have added or taken, had it finished.
+    /// What the call would have added or taken that the death may have caught.
     putting: u64,
     taking: u64,
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// From the bottom up. What stands in one row does not import from each other, but for the last two
-/// rows, which users see.
+/// The rows from the bottom up. Folders in one row do not import from each other, except in the
+/// last two rows, which users see.
 const ROWS: &[&[&str]] = &[
     &["error"],
     &["events", "stats"],
@@ -128,8 +128,8 @@ fn a_folder_imports_only_from_what_stands_lower() {
     assert!(seen > 200, "only {seen} imports were found");
 }
 
-/// With this no call goes upwards that the imports do not show: a method of a type stands where the
-/// type does, or in a row that users see.
+/// A method of a type stands in the type's own folder, or in a row that users see. So the imports
+/// show every call upwards.
 #[test]
 fn methods_stand_where_their_type_does() {
     let files = product();

@@ -1,6 +1,5 @@
-//! Promise P6 for memory: what is mapped stays within `max_mapped_arenas * arena_size`, by the
-//! kernel's own account, whatever the length of the messages, the backlog and the number of
-//! messages held.
+//! Promise P6 for memory: the mapped bytes stay within `max_mapped_arenas * arena_size`, as the
+//! kernel counts them, for any length of messages, any backlog and any number of messages held.
 
 #![cfg(target_os = "linux")]
 
@@ -241,7 +240,7 @@ fn status(field: &str) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// 4 GiB on disk under a cap of 12 MiB, in a process of its own so that the peak is this queue's
+/// 4 GiB on disk under a cap of 12 MiB, in a process of its own, so that the peak is this queue's
 /// alone.
 #[test]
 #[ignore = "takes 4 GiB of disk and a minute: run with --ignored"]

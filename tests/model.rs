@@ -17,7 +17,7 @@ use support::{Messages, count, mix, seed};
 #[derive(Debug, Clone, Copy)]
 enum Size {
     Small(usize),
-    /// So many bytes off a multiple of the arena.
+    /// This many bytes more or less than a multiple of the arena.
     Near(usize, isize),
     /// Thousandths of three arenas.
     Share(usize),

@@ -1,8 +1,8 @@
 //! What `open` accepts and refuses, and promise P7: one owner, by a lock that dies with its holder.
 //!
-//! Fork itself is tried in C (`tests/c/fork.c`): every way to it from Rust (`CommandExt::pre_exec`,
-//! `rustix::runtime`) is an unsafe call, and unsafe code has its few places in `src`. What a child
-//! started by `Command` inherits is tried below.
+//! `tests/c/fork.c` tests fork itself: every way to fork from Rust (`CommandExt::pre_exec`,
+//! `rustix::runtime`) is an unsafe call, and unsafe code stands in few places of `src` alone. A
+//! test below shows what a child started by `Command` inherits.
 
 #![cfg(unix)]
 
@@ -445,8 +445,8 @@ fn a_program_started_while_the_queue_is_open_inherits_neither_lock_nor_files() {
 fn a_closed_queue_is_free_at_once_although_programs_are_being_started() {
     let dir = tempfile::tempdir().unwrap();
     let done = std::sync::atomic::AtomicBool::new(false);
-    // Between its fork and its exec a program being started holds copies of all descriptors, the
-    // lock's too: the lock must be given up by closing, and not merely die with the last
+    // Between its fork and its exec a program that is being started holds copies of all
+    // descriptors, the lock's too. So closing must give the lock up, not only the end of the last
     // descriptor.
     let refused = std::thread::scope(|scope| {
         scope.spawn(|| {

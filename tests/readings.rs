@@ -1,6 +1,5 @@
-//! Promise P4, by every way of reading: whoever mixes them is told of the same messages and the
-//! same gaps as whoever takes one message after the other, and is never handed a byte of what is
-//! damaged.
+//! Promise P4, by every way of reading: a reader that mixes them gets the same messages and gaps as
+//! one that takes message after message, and never a byte of a damaged message.
 //!
 //! `MMQ_READING_CASES` sets the number of damaged queues, `MMQ_SEED` replays them.
 

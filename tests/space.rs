@@ -14,9 +14,9 @@ use support::{
 
 /// One active segment and the spares kept for use again.
 const MOST_SEGMENTS: usize = 4;
-/// While messages pass: those at the two ends, and six that are drained or free again; how many at
-/// a moment depends on how far the keeper's thread has come. A new file is made only when none is
-/// free and fewer than six are drained.
+/// Segment files while messages pass: those at the two ends, and up to six that are drained or
+/// spare. How many at a moment depends on how far the keeper's thread has come. A new file is
+/// created only when there is no spare and fewer than six are drained.
 const MOST_BUSY: usize = 9;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Figures that are right: never impossible while others go on, exact when nobody does.
+//! Figures that are right: possible at any moment while other threads work, exact when none does.
 
 mod support;
 
@@ -222,8 +222,8 @@ fn with_every_message_durable_those_that_are_wait() {
     });
 }
 
-/// The closure holds the producers' lock: looking from within must wait for nobody who waits for
-/// that.
+/// The closure of `enqueue_with` holds the producers' lock. Reading the figures from within must
+/// not wait for a thread that waits for this lock.
 #[test]
 fn figures_can_be_looked_at_while_a_message_is_filled() {
     within(Duration::from_secs(60), || {

@@ -1,4 +1,4 @@
-//! With the feature `tracing` what happens to the files is told.
+//! With the feature `tracing`, events say what happens to the files.
 
 #![cfg(feature = "tracing")]
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 use listener::Listener;
 use mmq::{Error, OnFull, Options, Queue};
 
-/// What is told during `call`.
+/// The events during `call`.
 fn told(call: impl FnOnce()) -> Vec<String> {
     let heard: Arc<Mutex<Vec<String>>> = Arc::default();
     let hears = Arc::clone(&heard);

@@ -1,5 +1,5 @@
-//! A line of code or comment has at most 100 columns, but for one with a text in quotes and for a
-//! row of a table. (`rustfmt` does not wrap comments.)
+//! A line of code or comment has at most 100 columns, except a line with a text in quotes and a row
+//! of a table. (`rustfmt` does not wrap comments.)
 
 use std::fs;
 use std::path::{Path, PathBuf};

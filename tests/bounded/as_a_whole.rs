@@ -1,4 +1,4 @@
-//! What goes in as a whole finds room as a whole: batches, and messages that are written in place.
+//! Batches, and messages that are written in place, find room as a whole or are refused.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! With `DropOldest` nothing is refused, and everybody is told what it missed.
+//! With `DropOldest` no message is refused, and each consumer is told what it missed.
 
 use super::*;
 

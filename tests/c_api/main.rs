@@ -1,10 +1,10 @@
-//! The C and C++ faces, as C and C++ programs see them: the programs in `tests/c/` are built with
-//! the system's compilers against the real shared library, and run.
+//! The C and C++ interfaces: the programs in `tests/c/` are built with the system's compilers
+//! against the real shared library, and run.
 //!
-//! Plain `cargo test` builds nothing of that but checks that the headers compile.
-//! `cargo test --features capi` builds the library once (in a directory of its own under
-//! `target/tmp`) and runs everything; the sanitizers, which need a nightly compiler and minutes,
-//! run with `-- --include-ignored`. A tool that is missing is named, and what needs it is skipped.
+//! Plain `cargo test` only checks that the headers compile. `cargo test --features capi` builds the
+//! library once (in a directory of its own under `target/tmp`) and runs everything; the sanitizers,
+//! which need a nightly compiler and minutes, run with `-- --include-ignored`. A tool that is
+//! missing is named, and what needs it is skipped.
 
 mod binary;
 mod checkers;

@@ -1,8 +1,8 @@
 //! Promises P3 and P4: whatever is done to the files, the queue opens, delivers nothing false,
-//! loses the damaged messages alone, tells of each of them once and in order, and goes on.
+//! loses the damaged messages alone, tells each of them once and in order, and goes on.
 //!
-//! `MMQ_DAMAGE_CASES` sets the number of bytes that are flipped (from about 23,000 on every header
-//! byte is among them) and, up to 1,000, that of the other sampled cases; `MMQ_SEED` replays them.
+//! `MMQ_DAMAGE_CASES` sets how many bytes are flipped (from about 23,000 on these include every
+//! header byte) and how many of the other cases are sampled, up to 1,000. `MMQ_SEED` replays them.
 
 #![cfg(unix)]
 
@@ -386,8 +386,8 @@ fn many_damages_at_once_still_deliver_nothing_false() {
     }
 }
 
-/// Nobody has read yet, and the first segment goes: whoever comes is told what is missing, also
-/// after further openings.
+/// Nobody has read yet, and the first segment is lost: a consumer that comes is told what is
+/// missing, also after further openings.
 #[test]
 fn a_beginning_that_was_lost_before_anybody_read_is_told_to_everybody() {
     for closed_between in [false, true] {

@@ -1,4 +1,4 @@
-//! What deliveries keep, and what they need: segments, rows of the index, free space.
+//! What deliveries hold and need: segments, rows of the index, free space.
 
 use super::*;
 

@@ -1,16 +1,16 @@
-//! Disks that are full to the last byte, and copies that share their extents: what waits for ever
-//! is ended there, so a child does the work.
+//! Disks that are full to the last byte, and copies that share their extents. A store that fails
+//! there may end the process or never return, so a child does the work.
 
 use super::*;
 
 /// Names the work of a process that a test of this file starts, and where it does it.
 const WORK: &str = "MMQ_FULL_DISK_WORK";
 const WORKPLACE: &str = "MMQ_FULL_DISK_WORKPLACE";
-/// What a process that hangs is given.
+/// How long a child may take before it counts as hanging.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Does `work` in a process of its own, which must come to its end: neither a signal nor a page
-/// fault that never ends can be told from within.
+/// Does `work` in a process of its own, which must end by itself: no process can report its own
+/// death by a signal, or a page fault that never ends.
 #[track_caller]
 fn in_a_child(work: &str, place: &Path) {
     let mut child = Command::new(std::env::current_exe().unwrap())

@@ -1,8 +1,8 @@
-//! Whole programs with everything at once, and deaths in the middle of them: a spool that gives up
-//! its oldest, workers that fail, a sender with a window.
+//! Whole programs that use many parts at once and are killed in the middle: a spool that drops its
+//! oldest messages, workers that fail, a sender with a window.
 //!
-//! Each is there twice: small among the other tests, and in full size, ignored unless asked for (CI
-//! does): `cargo test --release --test scenarios -- --ignored --nocapture`. `MMQ_SEED` replays one.
+//! Each runs in a small size with the other tests, and in full size when asked for (CI does):
+//! `cargo test --release --test scenarios -- --ignored --nocapture`. `MMQ_SEED` replays one.
 
 #![cfg(unix)]
 

@@ -1,4 +1,4 @@
-//! A telemetry spool that gives up its oldest.
+//! A telemetry spool that drops its oldest messages.
 
 use super::*;
 

@@ -1,6 +1,5 @@
-//! A soak: everything at once, for as long as is asked for. `MMQ_SOAK_SECONDS` says how long (120),
-//! `MMQ_SOAK_SEED` where the choices begin:
-//! `cargo test --release --features async --test soak -- --ignored`.
+//! A soak: everything at once, for `MMQ_SOAK_SECONDS` (120), with choices that `MMQ_SOAK_SEED`
+//! repeats: `cargo test --release --features async --test soak -- --ignored`.
 //!
 //! A queue with limits taken at random is opened, used by all these threads at once, closed while
 //! some of them still work, and opened again, several times; then each consumer is drained.

@@ -10,8 +10,7 @@ use tempfile::TempDir;
 
 use crate::support::{KIB, MIB, Messages, copy_directory, segments};
 
-/// As `src/format/mod.rs` documents them: a reading of the files that does not use the library's
-/// own code.
+/// As docs/format.md has them: these tests read the files without the library's own code.
 const SEGMENT_HEADER: u64 = 128;
 const FRAGMENT_HEADER: u64 = 16;
 

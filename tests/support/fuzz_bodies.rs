@@ -1,8 +1,9 @@
 //! What the fuzz targets run: `fuzz/` drives these bodies by coverage, `tests/fuzz_corpus.rs` over
 //! a corpus.
 //!
-//! Whatever the bytes: the queue opens or says why not, nothing panics or hangs, nothing false is
-//! delivered, every number between delivered ones is told, and new messages go in and come out.
+//! Whatever the bytes are: the queue opens or says why not, nothing panics or hangs, no false
+//! message comes, every number between two delivered ones is told, and new messages go in and come
+//! out.
 
 use std::collections::VecDeque;
 use std::fs;

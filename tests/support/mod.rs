@@ -1,5 +1,5 @@
 //! What the tests share: seeded random numbers, messages that can be recognised, draining, and what
-//! the operating system knows of a directory (mappings, descriptors, disk).
+//! the operating system says of a directory (mappings, descriptors, disk).
 
 #![allow(dead_code, reason = "every test binary compiles this file and uses its own part of it")]
 

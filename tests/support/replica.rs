@@ -1,5 +1,5 @@
-//! A copy of a base that is damaged at one byte, judged, and made whole again, thousands of times a
-//! minute.
+//! A copy of a base queue that is damaged at one byte, judged, and made whole again, thousands of
+//! times a minute.
 
 use std::fs;
 use std::os::unix::fs::FileExt;

@@ -133,8 +133,8 @@ fn a_dropped_future_changes_nothing_and_passes_its_wake_on() {
     assert_eq!(queue.dequeue().unwrap().unwrap().seq(), 1);
 }
 
-/// One that waits for a delivery and may not have any more stands before one that may take the
-/// message.
+/// In the line of waiters, one that waits for a delivery and has no allowance left stands before
+/// one that may take the message.
 #[test]
 fn a_stream_that_cannot_begin_tells_why_and_ends() {
     let (_dir, queue) = open();
@@ -240,8 +240,8 @@ fn closing_ends_futures_and_streams() {
     });
 }
 
-/// Executors may do anything when the last clone of a waker goes: it owns the task, and so the
-/// futures in it.
+/// An executor may run any code when the last clone of a waker is dropped: the waker owns the task,
+/// and so the futures in it.
 #[test]
 fn a_waker_may_take_other_futures_with_it() {
     struct Owning(#[allow(dead_code, reason = "dropped with it")] mmq::Recv);

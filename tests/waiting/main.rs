@@ -182,8 +182,8 @@ fn closing_wakes_everybody_with_closed() {
     });
 }
 
-/// A handle of a consumer, or a future, does not keep the queue open; and whoever waits by one is
-/// told.
+/// Neither a consumer's handle nor a future keeps the queue open. A reader that waits on one is
+/// told when the queue closes.
 #[test]
 fn dropping_the_queue_is_the_end_of_its_consumers() {
     within(Duration::from_secs(30), || {
