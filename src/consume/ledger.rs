@@ -2,9 +2,9 @@
 //!
 //! Every number from the stored place up to the cursor is either *open* (handed out, or given back)
 //! or *done* (acknowledged, taken, or told as a gap). The stored place is the lowest open message;
-//! with none open it is the cursor's spot. Done numbers beyond the place are kept as ranges; the
-//! open messages between them bound their count. After a reopening, ranges may lie beyond the
-//! cursor, which steps over the messages in them.
+//! with none open it is the cursor's spot. Done numbers beyond the place are kept as ranges, whose
+//! count the open messages between them bound. After a reopening, ranges may lie beyond the cursor,
+//! which steps over the messages in them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -131,8 +131,8 @@ impl<F: StorageFile> Ledger<F> {
         self.done.contains(seq)
     }
 
-    /// `gap` begins at the lowest message that was given back: this one will never come, nor will
-    /// those given back right behind it in the gap. Makes them done, and returns the gap to tell.
+    /// The messages that were given back are lost in `gap`, which begins at the lowest of them:
+    /// makes them done, and returns the gap to tell, as far as their numbers follow each other.
     pub(crate) fn lose_returned(&mut self, gap: &Gap) -> Gap {
         let mut last = gap.first;
         while last < gap.last && self.returned.contains(&(last + 1)) {

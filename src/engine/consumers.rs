@@ -210,8 +210,8 @@ impl<S: Storage> Engine<S> {
         removed
     }
 
-    /// Adds a consumer, in the index's row `known` or in a new one. For a new row the index file
-    /// may grow by `room` bytes, or by what the limits leave if that is more.
+    /// Adds a consumer: `known` is its row in the index, or it gets a new one. For a new row the
+    /// index file may grow by `room` bytes, or by what the limits leave if that is more.
     pub(super) fn take_up(
         &self,
         known: Option<u32>,

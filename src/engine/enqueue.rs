@@ -135,7 +135,7 @@ impl<S: Storage> Engine<S> {
             events::full(core.storage.path(), &error);
             match self.look_for_room(&mut writer, &mut search, &error, passed)? {
                 Found::Room => {}
-                Found::StillOpen => {
+                Found::Held => {
                     drop(writer);
                     self.wait_for_dropped();
                 }

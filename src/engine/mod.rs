@@ -6,8 +6,8 @@ mod consumers;
 mod dequeue;
 mod enqueue;
 mod figures;
+mod held;
 mod later;
-mod open_here;
 pub(crate) mod reading;
 mod room;
 mod wait;
@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use consumers::Consumers;
+use held::{OpenHere, is_open_here};
 use later::Later;
-use open_here::{OpenHere, is_open_here};
 
 use crate::commit::Core;
 use crate::commit::keeper::{Keeper, Look};
@@ -112,10 +112,9 @@ impl<S: Storage> Engine<S> {
         let small_flushes = options.flush_every_ops.is_some_and(|operations| operations < 10_000)
             || options.flush_every.is_some_and(|period| period.as_millis() < 100);
         let lease = (!durable_only).then_some(recovered.lease);
-        // Messages that recovery found may be read at once. In three cases a power cut must not
-        // undo them (R4). With `durable_only`, visible means durable. After a power cut, messages
-        // that were flushed before are among them. And beyond the lease, which the run before did
-        // not need, nothing would keep their numbers from being given out again.
+        // Messages that recovery found may be read at once, so some must be durable first (R4):
+        // where visible means durable, and where no lease covers their numbers (the run before
+        // needed none, or the index was made anew). A power cut could give those numbers out again.
         let undurable =
             durable_only || recovered.found_anew || recovered.tail.seq > recovered.lease;
         let oldest_seq =

@@ -29,7 +29,7 @@ pub(super) enum Found {
     Room,
     /// Other threads have removed segments open: there may be room after
     /// [`wait_for_dropped`](Engine::wait_for_dropped), called with no lock held.
-    StillOpen,
+    Held,
     Nothing,
 }
 
@@ -52,8 +52,8 @@ impl<S: Storage> Engine<S> {
     }
 
     /// Called after a record was refused with `error`: gives back segments that no consumer needs,
-    /// and with [`OnFull::DropOldest`] the oldest one. `passed` is `Segments::passed` as it was
-    /// before the try. The caller holds the producers' lock.
+    /// and with [`OnFull::DropOldest`] the oldest one. `passed` is `Segments::passed` of before the
+    /// try. The caller holds the producers' lock.
     #[cold]
     pub(super) fn look_for_room(
         &self,
@@ -70,7 +70,7 @@ impl<S: Storage> Engine<S> {
         let are_open = || search.were_open || core.segments.has_removed_open();
         if !search.has_waited && !error.is_of_max_bytes() && are_open() {
             search.has_waited = true;
-            return Ok(Found::StillOpen);
+            return Ok(Found::Held);
         }
         // `drop_oldest` finds nothing when the consumers have meanwhile drained what it would drop:
         // then there is room.

@@ -92,8 +92,8 @@ unsafe fn copy_checked_long(to: *mut u8, from: *const u8, len: usize, mut crc_st
     crc_state
 }
 
-/// Copies by memcpy, with two exceptions. For short lengths the call would be half the cost. And
-/// where `to` lies 1 to 63 bytes behind `from`, modulo the page, the string instructions of some
+/// Copies by memcpy, except in two cases. Short lengths, where the call is half the cost. And
+/// addresses less than 64 bytes apart modulo the page, where the string instructions of some
 /// processors (FSRM; Zen 3) fall to a twentieth of their speed: a payload behind its header and a
 /// malloc'd buffer usually lie so.
 ///

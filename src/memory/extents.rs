@@ -1,5 +1,5 @@
-//! Whether a file shares space on the disk with another one. (It stands in `memory` because the
-//! system answers through a pointer.)
+//! Whether a file shares space on the disk with another one. (Here, for the system answers through
+//! a pointer.)
 
 use std::fs::File;
 use std::io;

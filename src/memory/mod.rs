@@ -3,8 +3,8 @@
 //! A **window** is a range of mapped bytes (in tests, of heap bytes). Each [`Window`] is a counted
 //! reference to one; dropping the last reference unmaps it.
 //!
-//! Access is bounds-checked in every build. No check can see whether the queue keeps its own rules,
-//! on which the `SAFETY` comments here rely:
+//! Access is bounds-checked in every build. The queue's own rules no check can see; the `SAFETY`
+//! comments here rely on them:
 //!
 //! 1. bytes at and behind the tail, and those of a segment not yet in use, belong to one writer at
 //!    a time;

@@ -26,7 +26,7 @@ fn open(storage: &SimStorage) -> Engine<SimStorage> {
     Engine::open_without_keeper(storage.clone(), &options).unwrap()
 }
 
-/// What a kill leaves of a queue with so many messages, all of them flushed.
+/// What a kill leaves of a queue with this many messages, all of them flushed.
 fn killed(count: u8) -> SimStorage {
     let storage = SimStorage::new(5).with_file_capacity(64 << 10);
     let engine = open(&storage);
@@ -59,7 +59,7 @@ fn live(storage: &SimStorage) -> Vec<Row> {
     live
 }
 
-/// Over all that is there.
+/// Walks over everything there is.
 fn walked(storage: &SimStorage, search: bool) -> Walked {
     let look = Look { search, whole_before: false, published: u64::MAX };
     walk(storage, &live(storage), Spot::default(), look).unwrap()
@@ -95,7 +95,7 @@ fn what_is_believed_follows_from_the_boot_the_mount_and_the_mark_of_a_clean_end(
     for elsewhere in [killed.seen_elsewhere(), killed.copied(), killed.power_cut_losing_all()] {
         assert_eq!(belief(&elsewhere), Belief::CleanEnd);
     }
-    // A segment was begun since: what ended in order is not the end.
+    // A segment was begun since, so the mark of a clean end is an older copy's.
     let engine = open(&killed);
     engine.enqueue(&message(9)).unwrap();
     engine.core.flush().unwrap();
@@ -245,13 +245,13 @@ fn a_hole_that_was_mended_is_none_for_any_later_walk() {
     let mut rows = live(&disk);
     repair(&disk, &rows, from, to).unwrap();
     restate(&disk, &adopted(&disk), &mut rows, from, to).unwrap();
-    // Another power cut does not bring it back.
+    // Another power cut does not bring the hole back.
     for disk in [disk.process_kill(), disk.power_cut_losing_all()] {
         let walked = walked(&disk, true);
         assert!(walked.empty.iter().any(|(_, end)| end.seq == 140), "{:?}", walked.empty);
         assert_eq!((walked.tail.seq, holes(&walked)), (200, vec![]));
     }
-    // Segments that begin in it say what is missing before them.
+    // Segments that begin in the hole state what is missing before them.
     let begin: Vec<_> =
         rows.iter().map(|row| row.header).filter(|header| header.gap_before > 0).collect();
     assert!(
@@ -275,8 +275,8 @@ fn behind_a_sealed_tail_no_old_record_is_found() {
         (found.tail, holes(&found)),
         (Spot { position: first[0].header.end(), seq: 4 }, vec![])
     );
-    // It begins behind every position that was stated, and where it was to begin before, if that is
-    // far enough.
+    // The next segment begins behind every stated position, and where it was to begin before if
+    // that is far enough.
     let base = |stated, pending| {
         close_tail(&disk, first, tail, stated, pending, missing).unwrap().unwrap().base
     };
@@ -332,7 +332,7 @@ fn what_is_missing_behind_the_tail_is_what_was_stated_and_what_was_leased_each_w
     // What was given up has its own cause, what was leased and not stated was only reserved.
     assert_eq!(missing(6, 5, None, 7), (20, 13, 12, unflushed));
     assert_eq!(missing(6, 9, None, 0), (20, 11, 11, unflushed));
-    // What was missing there before goes on to be.
+    // Numbers that were missing there before still are.
     let before = Next { base: 8, seq: 9, gap: 3, reserved: 1, cause: damaged };
     assert_eq!(missing(6, 9, Some(before), 0), (20, 14, 12, damaged));
 }
@@ -378,7 +378,7 @@ fn a_segment_that_is_none_any_more_goes_or_can_never_be_taken_for_one() {
     assert_eq!(kept.header.state, SegmentState::Spare);
     let rows = gathered(&disk.power_cut_losing_all(), Belief::Disk).rows;
     assert_eq!((rows.live.len(), rows.spares.len()), (0, 1));
-    // It held messages that are damaged all: it is set aside, or the opening fails.
+    // It held messages, all of which are damaged: it is set aside, or the opening fails.
     let disk = killed(1);
     let only = row(&disk);
     disk.fail_after(Call::Rename, 1, Errno::IO, true);

@@ -29,8 +29,8 @@ fn next(
         .map(|message| (message.seq(), message.is_lent()))
 }
 
-/// Under the tightest cap one window is the tail's and one a reader's. A consumer that stands
-/// somewhere with the third must not make the other one copy for ever.
+/// Under the tightest cap the tail has one window and a reader another. An idle consumer that holds
+/// the third one must not make another reader copy for ever.
 #[test]
 fn a_consumer_that_only_stands_there_lets_go_of_its_window() {
     for (arena, each) in [(4 << 20, 100_000), (64 << 10, 3000)] {
@@ -59,8 +59,7 @@ fn a_consumer_that_only_stands_there_lets_go_of_its_window() {
     }
 }
 
-/// Two consumers that both read keep what they have: neither is taken for one that only stands
-/// there.
+/// Two consumers that both read keep their windows: neither counts as idle.
 #[test]
 fn consumers_that_read_in_turn_keep_their_windows() {
     let dir = tempfile::tempdir().unwrap();
@@ -91,7 +90,7 @@ fn is_readable(ready: &Ready) -> bool {
     poll(&mut polled, Some(&Timespec::default())).unwrap() == 1
 }
 
-/// Runs it with an eventfd, and with a pipe, as where there is nothing else.
+/// Runs the test with an eventfd, and with a pipe, as on systems without eventfd.
 fn with_both_kinds(test: impl Fn()) {
     for pipes in [false, true] {
         PIPES.with(|kind| kind.set(pipes));

@@ -1,5 +1,5 @@
-//! What calls do when the disk refuses, and how often they ask it: by a simulated disk that fails
-//! and counts.
+//! What calls do when the disk refuses, and how many system calls they make: on a simulated disk
+//! that fails and counts.
 
 use rustix::io::Errno;
 use std::sync::Arc;

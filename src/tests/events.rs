@@ -1,4 +1,4 @@
-//! What is told of a disk that refuses, and that nothing is told while a lock is held: by a
+//! Which events a disk that refuses causes, and that no event is sent while a lock is held. On a
 //! simulated disk.
 
 #[path = "../../tests/support/listener.rs"]

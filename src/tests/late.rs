@@ -1,5 +1,5 @@
 //! Calls that come too late: the queue was closed, poisoned or synced since they looked. On a
-//! simulated disk, in an order that is made.
+//! simulated disk, in an order that the test makes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What a later release may have stored in the index is carried along: bytes that are reserved,
-//! rows of a kind unknown here.
+//! Bytes that a later release may have stored in the index stay: reserved bytes, and rows of a kind
+//! that is unknown here.
 
 use crate::consume::standing::Read;
 use crate::engine::Engine;

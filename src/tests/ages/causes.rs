@@ -1,6 +1,12 @@
 //! Messages that were given up for one cause after another.
 
-use super::*;
+use std::sync::atomic::Ordering;
+
+use super::{AGE, Aged, SPAN, options};
+use crate::engine::Engine;
+use crate::error::GapCause;
+use crate::options::OnFull;
+use crate::tests::sim::SimStorage;
 
 /// Each missing number has one cause, the one it was given up for, whatever came before and after;
 /// also for a consumer that was away all the time, after a reopening and after a death.

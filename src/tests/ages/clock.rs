@@ -1,8 +1,10 @@
 //! Clocks that jump, and ages that change between two runs.
 
-use super::*;
+use std::time::Duration;
 
-/// The device begins at 1970, takes messages, and learns the time.
+use super::{AGE, Aged, SPAN, gap, options, without};
+
+/// The device's clock begins at 1970. It takes messages, and then the clock is set.
 #[test]
 fn a_clock_that_is_not_set_yet_harms_nothing_from_before() {
     let aged = Aged::new();
@@ -49,8 +51,8 @@ fn what_bears_a_time_to_come_does_not_stay_for_ever() {
     }
 }
 
-/// Whatever was written without an age is as young as what was begun behind it, or as the run that
-/// looks at it.
+/// A segment that was written without an age counts as young as the segment behind it, or as the
+/// run that looks at it.
 #[test]
 fn ages_may_be_turned_on_and_off() {
     let aged = Aged::new();

@@ -1,11 +1,10 @@
-//! Ages by a clock that the test turns: what is given up is old enough, and what is too old does
-//! not stay.
+//! `max_age` with a clock that the test turns: messages that expire are old enough, and messages
+//! that are too old do not stay.
 
 mod causes;
 mod clock;
 mod room;
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,8 +14,7 @@ use crate::consume::standing::{Read, Standing};
 use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause};
-use crate::options::{OnFull, Options};
-use crate::storage::Storage;
+use crate::options::Options;
 use crate::tests::sim::{Rng, SimStorage};
 
 const AGE: u64 = 10_000;
@@ -88,9 +86,9 @@ impl Aged {
         Aged::open(self.storage, options)
     }
 
-    /// Reads all there is: each number that does not come is told with its own cause, but that what
-    /// is still held at `tail` has expired, and what lies behind was reserved. The next number, and
-    /// how many messages came.
+    /// Reads everything. Each number that does not come must be told with its own cause: `Expired`
+    /// if it is still held at `tail`, `Reserved` if it lies behind. Returns the next number and how
+    /// many messages came.
     fn read_all(&self, causes: &[GapCause], tail: u64, end: &str) -> (u64, u64) {
         let mut next = 0;
         let mut came = 0;

@@ -1,6 +1,13 @@
-//! What is too old where there is little room, and what was dropped for it besides.
+//! Messages that are too old where there is little room, and messages that were dropped besides.
 
-use super::*;
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::{AGE, Aged, SPAN, gap, options};
+use crate::options::{OnFull, Options};
+use crate::storage::Storage;
+use crate::tests::sim::SimStorage;
 
 /// A segment could be ten times as long as the disk is large, and one is all that it holds. Nobody
 /// reads.

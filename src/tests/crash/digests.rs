@@ -1,12 +1,13 @@
-//! What openings do, image by image: for a change of `recovery` that is to change nothing.
+//! What openings do, image by image: to compare before and after a change of `recovery` that must
+//! not change its behaviour.
 //!
 //! `MMQ_DIGESTS=FILE cargo test --release --lib what_openings_do -- --ignored` writes a line for
-//! each image of the histories from `MMQ_FIRST_SEED` on, `MMQ_CRASH_IMAGES` of them: do it before
-//! and after, and compare the files. A line has one digest for each state of the image that is
-//! opened: as it is, seen from another mount, copied, mounted again after a failure, without its
-//! index, and with something damaged or a call refused. In a digest is all that `recover` returns,
-//! every call that it makes with where it writes, the files afterwards, as they are cached and as
-//! they are on the disk; and what each consumer is told then.
+//! each of the first `MMQ_CRASH_IMAGES` images of the histories from `MMQ_FIRST_SEED` on. Run it
+//! before and after the change, and compare the files. A line has one digest for each state in
+//! which the image is opened: as it is, seen from another mount, copied, mounted again after a
+//! failure, without its index, with damage, and with a refused call. A digest sums up everything
+//! that `recover` returns, every call that it makes and where it writes, the files afterwards in
+//! the cache and on the disk, and what each consumer is told then.
 
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};

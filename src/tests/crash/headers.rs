@@ -12,8 +12,8 @@ use crate::format::{ASIDE_SUFFIX, SEGMENT_HEADER_LEN, segment_name, segment_slot
 use crate::options::Options;
 use crate::tests::sim::{Call, SimStorage};
 
-/// A queue is opened for the first time, and killed at any call or store, or power is cut then:
-/// what is left opens.
+/// A queue is opened for the first time. At any call or store it is killed, or power is cut: the
+/// directory opens again.
 #[test]
 fn a_queue_that_was_being_made_opens() {
     for at_calls in [true, false] {
@@ -293,8 +293,8 @@ fn a_refused_segment_ahead_takes_no_name() {
     }
 }
 
-/// Where nobody counts the bytes, the keeper's own call makes one segment ahead, and not another
-/// one.
+/// Without `max_bytes` and `min_free_bytes` the keeper's own call makes one segment ahead, and not
+/// a second one.
 #[test]
 fn one_segment_is_made_ahead_where_nobody_counts_the_bytes() {
     for limited in [true, false] {

@@ -1,25 +1,25 @@
-//! Every crash there can be: random histories on the simulated disk, cut short at random moments.
+//! Crashes of every kind: random histories on the simulated disk, cut short at random moments.
 //!
-//! A **history** is one queue with everything done to it, and beside it a model of what was
-//! promised. An **image** is what a power cut, the death of the process, or one after the other
-//! (the second perhaps within the recovery from the first, in which calls may fail, too) leaves of
-//! the disk; each is opened and held against the model (`examine`):
+//! A **history** is one queue with everything that was done to it, and beside it a model of what
+//! the queue promised. An **image** is what is left of the disk by a power cut, by the death of the
+//! process, or by one after the other (the second perhaps within the recovery from the first, in
+//! which calls may fail, too). Each image is opened and compared with the model (`examine`):
 //!
-//! - every durable message not yet consumed is delivered, byte for byte; after a mere kill every
-//!   acknowledged one;
-//! - nothing that was never enqueued is delivered, nothing twice, order is kept; batches are whole
-//!   or absent;
-//! - every missing number is in a gap, told once, before the queue says that it is empty; a kill
-//!   makes none;
-//! - messages are dropped to make room, and are told as too old, when they may be, and only then;
-//! - what was acknowledged out of order, and flushed, does not come again; after a kill nothing
-//!   that was acknowledged does;
-//! - consumers stand at a place they once had, not before the last flushed one; after a kill at
-//!   exactly theirs;
+//! - every durable message that was not consumed is delivered, byte for byte; after a mere kill
+//!   every acknowledged one;
+//! - no message comes that was never enqueued, none comes twice, all come in order; a batch is
+//!   whole or absent;
+//! - every missing number is told once, in a gap, before the queue says that it is empty; a kill
+//!   makes no gap;
+//! - messages are dropped or expire only when they may, and are told so;
+//! - a message whose acknowledgement was flushed does not come again; after a kill no acknowledged
+//!   message does;
+//! - a consumer stands at a place it once had, at or behind the last flushed one; after a kill
+//!   exactly at its last place;
 //! - no number is used twice; the queue goes on working; opening it twice gives the same.
 //!
-//! `MMQ_CRASH_IMAGES` says how many images, `MMQ_FIRST_SEED` from which history on, `MMQ_SEED`
-//! which history alone. Histories made for one danger each are in `directed`.
+//! `MMQ_CRASH_IMAGES` sets the number of images, `MMQ_FIRST_SEED` the first history; `MMQ_SEED`
+//! runs one history alone. Histories made for one danger each are in `directed`.
 
 mod digests;
 mod directed;
@@ -41,7 +41,7 @@ use history::History;
 
 /// Images of one history.
 const EACH: u64 = 40;
-/// After so many histories a planted bug counts as overlooked.
+/// A planted bug that so many histories do not find counts as overlooked.
 const MOST_HISTORIES: u64 = 3000;
 
 /// Histories that broke a promise once, each by a fault of its own.
@@ -54,7 +54,7 @@ struct Violation {
     text: String,
 }
 
-/// One history; what it broke, or how many images were examined.
+/// Runs one history. Returns the promise that it broke, or how many images were examined.
 fn explore(seed: u64, images: u64) -> Result<u64, Violation> {
     let mut seen = 0;
     let mut trace = Vec::new();
@@ -153,17 +153,17 @@ enum Found {
     Soon,
     /// When many images are asked for.
     Late,
-    /// Chance does not bring about what it takes: numbers, places and lengths that coincide, calls
-    /// that fail, damage.
+    /// Never: chance does not produce what the bug needs (numbers, places and lengths that
+    /// coincide, calls that fail, damage).
     Never,
 }
 
-/// All bugs that can be planted: the rule that each breaks (R1 to R9 are those of `recovery`), the
-/// test made for it, which finds it in every run, and how random histories find it.
+/// For each bug that can be planted the rule that it breaks (R0 to R9 as in ARCHITECTURE.md), the
+/// directed test that finds it in every run, and when random histories find it.
 const PLANTED: [(Mutant, &str, &str, Found); Mutant::ALL.len()] = [
     (
         Mutant::CheckpointBeforeData,
-        "a checkpoint speaks of what is on the disk",
+        "R0: a checkpoint names only what is on the disk",
         "a_checkpoint_never_speaks_of_messages_that_are_not_on_the_disk",
         Found::Soon,
     ),
@@ -199,7 +199,7 @@ const PLANTED: [(Mutant, &str, &str, Found); Mutant::ALL.len()] = [
     ),
     (
         Mutant::HalfOverwrittenWithoutR1,
-        "R1: the slot that won is on the disk before the other one is written",
+        "R1: the half that counts is on the disk before the other one is written",
         "a_checkpoint_that_may_be_the_only_one_is_durable_before_the_other_is_written",
         Found::Never,
     ),
@@ -259,8 +259,8 @@ const PLANTED: [(Mutant, &str, &str, Found); Mutant::ALL.len()] = [
     ),
 ];
 
-/// Each planted bug is in the table, with a test that plants it, and fails if it does not find it
-/// (`kept_but_for`, `holds_but_for`).
+/// Each planted bug is in the table, with a test that plants the bug and fails if it does not find
+/// it (`kept_but_for`, `holds_but_for`).
 #[test]
 fn each_planted_bug_has_a_test_that_finds_it() {
     let sources = [

@@ -22,7 +22,8 @@ pub(super) use ensure;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Being enqueued when a crash came, and not seen since: there or not, and whole.
+    /// A crash came while it was being enqueued, and no reader has seen it since: it comes whole or
+    /// not at all.
     Tried,
     Acknowledged,
     /// Told to be missing, and missing from then on.
@@ -79,15 +80,15 @@ pub(super) struct Standing {
     pub(super) open: BTreeMap<u64, Handed>,
     /// Those of them that were given back.
     pub(super) returned: BTreeSet<u64>,
-    /// It had messages handed out: what it has dealt with beyond its place is remembered.
+    /// It had messages handed out, so its done numbers beyond its place are stored.
     pub(super) delivers: bool,
-    /// What it has dealt with: taken, acknowledged, or told to be missing.
+    /// Its done numbers: taken, acknowledged, or told in a gap.
     pub(super) finished: Finished,
     /// What was finished when places were last flushed.
     pub(super) kept: Finished,
 }
 
-/// Numbers that a consumer has dealt with: ranges apart from each other, by where they begin.
+/// A consumer's done numbers: ranges apart from each other, by their beginnings.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Finished(BTreeMap<u64, u64>);
 

@@ -368,9 +368,9 @@ fn an_acknowledged_number_is_not_given_again() {
     });
 }
 
-/// The index was damaged and made anew, which a power cut undoes as long as the directory is not
-/// synced: what everybody had read by then goes only after that. A consumer never finds that it
-/// went before its place was kept.
+/// The index was damaged and made anew, which a power cut undoes until the directory is synced.
+/// Segments that every consumer has passed go only after that sync: no consumer loses its place and
+/// then finds its segment gone.
 #[test]
 fn segments_go_after_the_name_of_the_index_is_on_the_disk() {
     holds_but_for(Mutant::DirectoryNotSynced, || {
@@ -434,8 +434,8 @@ fn the_index_keeps_to_the_free_space_that_is_asked_for() {
     assert!(queue.core.index.len() > len);
 }
 
-/// As many ranges as are remembered (one of 114 may be needed for what the place has passed), and
-/// more of them while power is cut.
+/// As many ranges as a row holds (one of 114 may be needed for what the place has passed), and more
+/// than that, when power is cut.
 #[test]
 fn flushed_acknowledgements_in_many_ranges_outlive_a_power_cut() {
     for seed in 0..200 {

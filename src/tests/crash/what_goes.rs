@@ -1,5 +1,5 @@
-//! What must be on the disk, or said in the index, before a segment goes or a sync is believed: a
-//! history for each danger, and the bug that each is to find.
+//! What must be on the disk, or stated in the index, before a segment goes or a sync is believed: a
+//! history for each danger, each with the planted bug that it finds.
 
 use std::time::Duration;
 
@@ -188,8 +188,9 @@ fn a_spare_does_not_rise_again_when_the_index_is_lost() {
     });
 }
 
-/// The index is lost when the beginning of a batch was read and given back: the segments say what
-/// was, so nothing is told of that, and the rest of the batch comes, with all else.
+/// The beginning of a batch was read and given back, and the index is lost. The headers of the
+/// segments say how far everything was given back: so no gap is told, and the rest of the batch
+/// comes.
 #[test]
 fn a_lost_index_costs_nothing_of_a_batch_that_is_half_read() {
     let queue = open(disk(1), &options()).unwrap();

@@ -1,7 +1,17 @@
-//! Producers that are ahead of the keeper: full segments that are not synced, and who waits for
-//! them.
+//! Producers that are ahead of the keeper: full segments that are not synced, and the threads that
+//! wait for the sync.
 
-use super::*;
+use std::thread;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::{LEN, disk, open, options, take_all};
+use crate::engine::Background;
+use crate::error::Error;
+use crate::options::Options;
+use crate::segment::MOST_UNSYNCED_HERE;
+use crate::tests::sim::{Call, SYNCS, SimStorage};
 
 /// Without a thread the producer does the syncs; within a record that is longer than all of them
 /// together too.
@@ -97,8 +107,8 @@ fn a_producer_that_waits_for_a_sync_that_fails_is_refused() {
     assert!(matches!(refused, Some(Error::Poisoned { .. })), "{refused:?}");
 }
 
-/// So much is held that is not durable, and nobody asks for a flush: there is a checkpoint all the
-/// same.
+/// Many messages are held that are not durable, and nobody asks for a flush: a checkpoint is
+/// written all the same.
 #[test]
 fn a_checkpoint_is_never_far_behind_what_is_held() {
     let storage = SimStorage::new(5).with_file_capacity(1 << 20);

@@ -1,5 +1,5 @@
-//! What a sync that fails, or is under way, means for everybody else: on the simulated disk, in an
-//! order that is made.
+//! What a sync that fails, or is under way, means for other threads. On the simulated disk, in an
+//! order that the test makes.
 
 mod behind;
 
@@ -16,7 +16,7 @@ use crate::engine::{Background, Engine};
 use crate::error::Error;
 use crate::options::Options;
 use crate::segment::MOST_UNSYNCED_HERE;
-use crate::tests::sim::{Call, SYNCS, SimStorage};
+use crate::tests::sim::{Call, SimStorage};
 
 type Queue = Arc<Engine<SimStorage>>;
 
@@ -228,7 +228,8 @@ fn nothing_is_stored_again_in_a_segment_that_was_drained() {
     assert_eq!(told, [true; 6]);
 }
 
-/// A timer, or ages, without the thread that looks after them would be a promise nobody keeps.
+/// An opening with a timer or an age fails when the keeper's thread cannot be started: nobody would
+/// keep the promise.
 #[test]
 fn a_queue_whose_thread_cannot_be_started_does_not_open_with_a_timer() {
     NO_THREADS.set(true);

@@ -1,6 +1,6 @@
-//! Promise P5 where one segment is all that a full disk holds: what was read or dropped gives its
-//! room to what comes, whoever wrote, read or lent it. On a simulated disk, in an order that is
-//! made.
+//! Promise P5 on a full disk that holds one segment: the space of messages that were read or
+//! dropped takes new ones, whoever wrote, read or lent them. On a simulated disk, in an order that
+//! the test makes.
 
 mod refused;
 
@@ -11,16 +11,12 @@ use std::thread;
 
 use crate::consume::standing::Read;
 use crate::engine::Engine;
-use crate::engine::ahead::Ahead;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause, Result};
-use crate::format::Batch;
 use crate::message::Message;
 use crate::options::{OnFull, Options};
 use crate::storage::Stores;
 use crate::tests::sim::{Call, SimStorage, meanwhile};
-
-use rustix::io::Errno;
 
 type Queue = Arc<Engine<SimStorage>>;
 
@@ -93,8 +89,8 @@ fn look(queue: &Queue, name: &str, what: Read) -> Result<Option<Message>> {
     reading::next(queue, &queue.consumer(name).unwrap(), what)
 }
 
-/// What a consumer is told of, to the end, in numbers that follow each other: the first and the
-/// last of those that came in a row, and those that did not.
+/// Everything a consumer is told, to the end: the first and the last number of each row of messages
+/// that came, and of each gap.
 fn take_all(queue: &Queue, name: &str) -> (Vec<(u64, u64)>, Vec<Gap>) {
     let (mut came, mut gaps): (Vec<(u64, u64)>, Vec<Gap>) = (Vec::new(), Vec::new());
     let mut next = queue.consumer(name).unwrap().seq();

@@ -1,6 +1,14 @@
-//! What a refused record or batch leaves where others look.
+//! What a refused record or batch leaves where readers look.
 
-use super::*;
+use rustix::io::Errno;
+
+use super::{LEN, content, look, open, options, take_all};
+use crate::consume::standing::Read;
+use crate::engine::ahead::Ahead;
+use crate::error::{Error, Gap, GapCause};
+use crate::format::Batch;
+use crate::storage::Stores;
+use crate::tests::sim::{Call, SimStorage};
 
 /// Of a batch that was refused all but the first record lie behind the tail, intact. Whoever stands
 /// there when the segment is given back goes on behind it, and meets the next messages of the same

@@ -1,12 +1,26 @@
 //! What lies on the disk and in the page cache: names, files, pages, and what a power cut leaves of
 //! them.
 
-use super::*;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use super::faults::{Call, Fault, Gate};
+use super::{Rng, SimStorage};
+use crate::memory::HeapMemory;
+use crate::storage::{CacheToken, Stores};
 
 pub(super) const PAGE: usize = 4096;
 /// What a disk writes whole or not at all.
 pub(super) const SECTOR: usize = 512;
-/// Versions of a page that may have reached the disk early; the oldest are forgotten.
+/// How many versions of a page are kept that may have reached the disk early. Older ones are
+/// forgotten.
 pub(super) const MAX_EARLY: usize = 8;
 
 pub(super) type Image = Arc<[u8; PAGE]>;
@@ -14,8 +28,8 @@ pub(super) type Image = Arc<[u8; PAGE]>;
 #[derive(Debug, Clone)]
 pub(super) struct Page {
     pub(super) durable: Image,
-    /// What the disk may hold instead, oldest first; while the page is dirty the last one is what
-    /// was last seen of it.
+    /// Versions that the disk may hold instead, the oldest first. While the page is dirty, the last
+    /// one is the page as it was last seen.
     pub(super) early: Vec<Image>,
     pub(super) dirty: bool,
     pub(super) allocated: bool,
@@ -30,7 +44,7 @@ pub(super) struct Inode {
     /// How often the kernel failed to write pages of it by itself.
     pub(super) failures: AtomicU64,
     pub(super) memory: Arc<HeapMemory>,
-    /// Who has it open has this too.
+    /// Each open descriptor has this file, too.
     pub(super) open: Arc<()>,
     pub(super) body: Mutex<Body>,
 }
@@ -153,7 +167,7 @@ impl Inode {
         }
     }
 
-    /// Linux marks pages clean whether or not they could be written; what was refused stays in the
+    /// Linux marks pages clean whether or not they could be written; refused bytes stay in the page
     /// cache alone.
     pub(super) fn sync(&self, works: bool) {
         self.snapshot();
@@ -240,15 +254,14 @@ impl Body {
     }
 }
 
-/// Chances in percent that what was not synced is on the disk anyway. Often the extremes: all of
-/// it, none of it.
+/// Chances, in percent, that bytes which were not synced are on the disk anyway. Often 0 or 100.
 pub(super) struct Mood {
     pub(super) names: u64,
     pub(super) sizes: u64,
     pub(super) pages: u64,
 }
 
-/// A change of names that is not yet durable: `from` nothing is a creation, `to` nothing a removal.
+/// A change of names that is not yet durable: a creation without `from`, a removal without `to`.
 #[derive(Debug, Clone)]
 pub(super) struct Pending {
     pub(super) from: Option<String>,
@@ -284,7 +297,7 @@ pub(super) struct State {
     /// By inode.
     pub(super) unreadable: Vec<(u64, Range<usize>)>,
     pub(super) counts: [u64; Call::List as usize + 1],
-    /// How many of them failed as they were told to.
+    /// How many calls failed as they were told to.
     pub(super) failed: [u64; Call::List as usize + 1],
     /// A digest of all calls, in their order.
     pub(super) calls: u64,

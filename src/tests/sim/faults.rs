@@ -1,6 +1,10 @@
 //! Calls: counted, made to fail, and stopped until a test lets them through.
 
-use super::*;
+use std::io;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use super::disk::State;
 
 /// The kinds of calls that are counted and can be made to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

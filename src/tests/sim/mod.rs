@@ -1,10 +1,10 @@
 //! A simulated disk: keeps what is durable apart from what is only cached, and can fail any call.
 //!
-//! Files live in heap memory, so stores through a mapping go through the same code as ever, and
-//! unseen by this module. What of them may reach the disk early is therefore recorded at moments:
-//! at every storage call but the reading ones, whenever a test calls [`SimStorage::snapshot`], and
-//! between two stores where it asked for that (`moments`). For the same reason a store that leaves
-//! the same bytes does not make a page dirty; only `write_at` does that always.
+//! Files live in heap memory. Stores through a mapping run the product's own code, and this module
+//! does not see them. So it records at certain moments what may have reached the disk early: at
+//! every storage call that is not a read, when a test calls [`SimStorage::snapshot`], and between
+//! two stores if a test asked for that (`moments`). For the same reason a store that leaves the
+//! same bytes does not make a page dirty; `write_at` always does.
 
 mod disk;
 mod faults;
@@ -13,24 +13,18 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, ErrorKind};
 use std::ops::Range;
-use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use crate::error::SyncFailed;
-use crate::memory::{HeapMemory, Window};
-use crate::storage::{CacheToken, Listed, Storage, StorageFile, Stores};
+use crate::storage::{CacheToken, Stores};
 
-use disk::{Inode, Mood, Nameless, Names, PAGE, SECTOR, State};
+use disk::{Inode, Mood, Names, PAGE, State};
+use faults::Fault;
 pub(crate) use faults::{Call, Gate};
-use faults::{Fault, enter, enter_or_fail};
 pub(crate) use moments::{Mutant, before_store, meanwhile, reached};
 pub(crate) use storage::SimFile;
 
@@ -123,19 +117,19 @@ impl SimStorage {
         }
     }
 
-    /// How long files made from now on can become (256 KiB if nothing is said). Crash images cost
-    /// time in proportion.
+    /// Sets how long files created from now on can become (at first 256 KiB). The time for a crash
+    /// image grows with it.
     pub(crate) fn with_file_capacity(self, bytes: usize) -> SimStorage {
         self.disk.lock().file_capacity = bytes;
         self
     }
 
-    /// How large the disk is; what would not fit is refused with ENOSPC.
+    /// Sets the size of the disk. What does not fit is refused with ENOSPC.
     pub(crate) fn set_capacity(&self, bytes: Option<u64>) {
         self.disk.lock().capacity = bytes;
     }
 
-    /// What files opened from now on say of themselves.
+    /// Sets how the bytes of files opened from now on are to be changed.
     pub(crate) fn set_stores(&self, stores: Stores) {
         self.disk.lock().stores = stores;
     }
@@ -155,19 +149,19 @@ impl SimStorage {
         self.disk.lock().snapshot();
     }
 
-    /// What a power cut leaves: all that was synced, and of the rest what `seed` says. This storage
-    /// is not changed.
+    /// What a power cut leaves: everything that was synced, and of the rest what `seed` chooses.
+    /// This storage does not change.
     pub(crate) fn power_cut(&self, seed: u64) -> SimStorage {
         self.disk.lock().cut(seed, None)
     }
 
-    /// What is left when nothing reached the disk but what was synced.
+    /// What a power cut leaves when only synced bytes reached the disk.
     pub(crate) fn power_cut_losing_all(&self) -> SimStorage {
         self.disk.lock().cut(0, Some(Mood { names: 0, sizes: 0, pages: 0 }))
     }
 
-    /// What the death of the process leaves: everything, but still only cached where it was, and no
-    /// lock.
+    /// What the death of the process leaves: every byte, but those that were only cached still only
+    /// are; and no lock.
     pub(crate) fn process_kill(&self) -> SimStorage {
         self.disk.lock().killed()
     }
@@ -194,7 +188,7 @@ impl SimStorage {
         cut
     }
 
-    /// No byte of that range of the file can be read any more.
+    /// Makes every read of this range of the file fail.
     pub(crate) fn make_unreadable(&self, name: &str, range: Range<usize>) {
         let mut state = self.disk.lock();
         let id = state.names[name].id;
@@ -222,16 +216,17 @@ impl SimStorage {
         });
     }
 
-    /// The next call of that kind stops before it is made, until the gate is opened.
+    /// The next call of this kind stops until the gate is opened, and is made then.
     pub(crate) fn stop_next(&self, call: Call) -> Arc<Gate> {
         let gate = Arc::new(Gate::default());
         self.disk.lock().gate = Some((call, Arc::clone(&gate)));
         gate
     }
 
-    /// The kernel writes the pages of a file by itself, and the disk refuses: those are clean from
-    /// now on, and not durable. Each descriptor that is open is told by its next sync; one that is
-    /// opened later is not, as when the kernel has let go of the file in between.
+    /// As if the kernel wrote the dirty pages of a file by itself, and the disk refused: the pages
+    /// are clean from now on, and not durable. The next sync through each open descriptor fails. A
+    /// descriptor that is opened later learns nothing, as when the kernel forgot the file in
+    /// between.
     pub(crate) fn fail_write_back(&self, name: &str) {
         let inode = self.disk.lock().names[name].clone();
         inode.sync(false);

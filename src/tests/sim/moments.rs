@@ -1,5 +1,4 @@
-//! Moments that storage calls do not show: between two stores through a mapping. And the planted
-//! bugs.
+//! Moments between two stores through a mapping, which no storage call shows; and the planted bugs.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -8,12 +7,13 @@ use parking_lot::Mutex;
 
 use super::{SimStorage, State};
 
-/// What happens before the store that was waited for.
+/// What a test has happen right before a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Moment {
-    /// What is stored so far may have reached the disk.
+    /// Everything stored so far may have reached the disk.
     Snapshot,
-    /// The process dies in [`SimStorage::frozen`]'s world.
+    /// A copy of the disk is kept as the death of the process would leave it now:
+    /// [`SimStorage::frozen`].
     Freeze,
 }
 
@@ -33,8 +33,7 @@ thread_local! {
     static MUTANT: Cell<Option<Mutant>> = const { Cell::new(None) };
 }
 
-/// The calling thread has come to that place in the code: what a test wants to happen there
-/// happens.
+/// The calling thread has come to this point in the code: runs the work that a test has set for it.
 pub(crate) fn reached(place: &str) {
     let due =
         MEANWHILE.with_borrow_mut(|meanwhile| meanwhile.take_if(|(awaited, _)| *awaited == place));
@@ -43,8 +42,8 @@ pub(crate) fn reached(place: &str) {
     }
 }
 
-/// The next time that the calling thread comes to that place in the code, `work` is done there, as
-/// if by another thread.
+/// Has `work` done the next time that the calling thread comes to this point in the code, as if by
+/// another thread.
 pub(crate) fn meanwhile(place: &'static str, work: impl FnOnce() + 'static) {
     MEANWHILE.set(Some((place, Box::new(work))));
 }
@@ -73,7 +72,7 @@ fn arrive() {
                     if state.frozen.is_none() {
                         state.frozen = Some(state.killed());
                     }
-                    // One death is enough.
+                    // Only the first death is kept.
                     state.freeze = None;
                 }
             }
@@ -102,7 +101,7 @@ impl SimStorage {
         ARMED.set(true);
     }
 
-    /// Waits for nothing any more.
+    /// Takes back every snapshot and freeze that was asked for.
     pub(crate) fn disarm(&self) {
         AWAITED.with_borrow_mut(Vec::clear);
         ARMED.set(false);
@@ -110,40 +109,44 @@ impl SimStorage {
     }
 }
 
-/// Bugs that can be planted, so that the crash tests can be seen to find them.
+/// Bugs that a test can plant in the product (`planted!`), to show that the crash tests find them.
+/// Each doc says what the product does wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mutant {
-    /// The checkpoint is on disk before the messages it speaks of.
+    /// A checkpoint is written before the messages that it names as durable are synced (R0).
     CheckpointBeforeData,
-    /// Checksums do not depend on the queue, the life and the place of the segment.
+    /// Checksums are not seeded from the segment's queue, life, base and salt (R5).
     ChecksumNotSeeded,
-    /// New and removed names are never made durable.
+    /// The directory is never synced, so new and removed names never become durable (R2).
     DirectoryNotSynced,
-    /// Recovery takes what there is of a batch.
+    /// Recovery delivers those records of a torn batch that are whole.
     TornBatchAccepted,
-    /// Recovery takes records of two tries at a batch for one.
+    /// Recovery does not check seals: records of two tries at a batch count as one batch.
     SealNotChecked,
-    /// Segments are used again before the places behind them are on disk.
+    /// Segments are recycled before the places behind them are synced (R8).
     RecycledBeforePlacesAreSynced,
-    /// A checkpoint slot is overwritten while the other one may exist in the page cache alone.
+    /// A half of the checkpoint is overwritten while the other half may exist in the page cache
+    /// alone (R1).
     HalfOverwrittenWithoutR1,
-    /// What an earlier, failed sync left off the disk is not stored again before the next one (R4).
+    /// Pages that a failed sync left off the disk are not stored again before the next sync (R4).
     SuspectNotStoredAgain,
-    /// A segment that was given up goes before the disk knows why.
+    /// Segments of dropped or expired messages are removed before the cause is durable.
     CauseNotDurable,
-    /// Nothing says that segments are being changed.
+    /// The run record does not say that segments are being changed.
     ChangingNotSaid,
-    /// The files say that the end was clean although segments went since.
+    /// The mark of a clean end stays when segments are recycled or removed.
     CleanMarkKept,
-    /// A spare's header says that it is live.
+    /// The header of a segment that becomes a spare still says that it is live.
     SpareLeftLive,
-    /// Recovery goes on when what it gave up could not be overwritten.
+    /// An opening goes on when it cannot overwrite the pieces of a unit that it gave up.
     TornRestKept,
-    /// The rows of the index are believed without a look at the first and the last segment.
+    /// The rows of the index are believed without reading the headers of the first and the last
+    /// segment.
     EndsNotLookedAt,
-    /// A seek forgets what was acknowledged in the page cache alone.
+    /// A seek clears the consumer's acknowledgements without a sync.
     SeekNotSynced,
-    /// A number that only an acknowledgement speaks of is given out again.
+    /// Recovery does not count acknowledgements among the stated numbers, so it gives an
+    /// acknowledged number out again.
     AcknowledgedNumberGivenAgain,
 }
 
@@ -167,12 +170,12 @@ impl Mutant {
         Mutant::AcknowledgedNumberGivenAgain,
     ];
 
-    /// Whether this bug is planted in what the calling thread does.
+    /// Whether this bug is planted for the calling thread.
     pub(crate) fn is_planted(self) -> bool {
         MUTANT.get() == Some(self)
     }
 
-    /// Plants a bug, or pulls it out again.
+    /// Plants a bug for the calling thread; `None` takes it out again.
     pub(crate) fn plant(mutant: Option<Mutant>) {
         MUTANT.set(mutant);
     }

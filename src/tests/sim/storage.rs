@@ -1,13 +1,29 @@
 //! The simulated disk as the queue sees it.
 
-use super::*;
+use std::io;
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use super::disk::{Inode, Nameless, PAGE, State};
+use super::faults::{Call, enter, enter_or_fail};
+use super::moments::Mutant;
+use super::{SYNCS, SimStorage};
+use crate::error::SyncFailed;
+use crate::memory::Window;
+use crate::storage::{CacheToken, Listed, Storage, StorageFile, Stores};
 
 #[derive(Debug)]
 pub(crate) struct SimFile {
     pub(super) disk: Arc<Mutex<State>>,
     pub(super) inode: Arc<Inode>,
     pub(super) _open: Arc<()>,
-    /// Of the failures to write pages so many were told, or were forgotten before it was opened.
+    /// How many failures to write pages this descriptor was told of, or came before it was opened.
     pub(super) told: AtomicU64,
     pub(super) stores: Stores,
 }
@@ -171,7 +187,7 @@ impl StorageFile for SimFile {
         Ok(len)
     }
 
-    /// A refused write has written its first half where the file had that place already.
+    /// A refused write has written its first half, as far as the file already reached there.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         let (mut state, mut answer) = enter(&self.disk, Call::Write);
         state.note_call((self.inode.id, offset, buf.len()));

@@ -1,7 +1,16 @@
 //! The simulated disk itself: what it keeps, loses and refuses.
 
-use super::*;
+use std::io::ErrorKind;
 use std::panic::AssertUnwindSafe;
+
+use rustix::io::Errno;
+
+use super::SimStorage;
+use super::disk::{PAGE, SECTOR};
+use super::faults::Call;
+use super::storage::SimFile;
+use crate::memory::Window;
+use crate::storage::{Storage, StorageFile};
 
 /// A file `a` of two pages, durable with its name and full of ones; then stored full of twos
 /// through a mapping.

@@ -1,13 +1,11 @@
-//! What a consumer is told and what is stored for it, where that takes an order of events: gaps
-//! behind batches, ages and deliveries, messages that are dropped under a reader, removed
+//! What a consumer is told and what is stored for it, in an order of events that the test makes:
+//! gaps behind batches, ages and deliveries, messages that are dropped under a reader, removed
 //! consumers.
 
 mod wakers;
 
 use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Wake, Waker};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::consume::standing::{Handed, Read, Standing};
@@ -17,7 +15,6 @@ use crate::error::{Error, Gap, GapCause};
 use crate::format::Spot;
 use crate::options::{OnFull, Options};
 use crate::tests::sim::{SimStorage, meanwhile};
-use crate::threads::waiting::Signal;
 
 use Told::{End, Message};
 

@@ -1,8 +1,17 @@
-//! Those who wait for a message by a waker.
+//! Futures that wait for a message by a waker.
 
-use crate::engine::Background;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
+use std::time::Duration;
 
-use super::*;
+use super::Told::Message;
+use super::{Queue, receive};
+use crate::engine::{Background, Engine, reading};
+use crate::error::Error;
+use crate::options::Options;
+use crate::tests::sim::SimStorage;
+use crate::threads::waiting::Signal;
 
 /// Counts, and then does something with the queue.
 struct Counting<F>(AtomicU64, F);

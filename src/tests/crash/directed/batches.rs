@@ -1,6 +1,14 @@
 //! Batches and records that are cut short, refused, or half read.
 
-use super::*;
+use rustix::io::Errno;
+
+use super::{PAGE, disk, fine, holds_but_for, is_of_a_cut, kept_but_for, options, take_all};
+use crate::consume::standing::Read;
+use crate::engine::reading;
+use crate::storage::Stores;
+use crate::tests::crash::examine::{Queue, next_of, open, standing_of};
+use crate::tests::crash::model::{Check, content, ensure};
+use crate::tests::sim::{Call, Mutant};
 
 /// Three messages behind a short one. The second fills a page of its own, so that one try's may be
 /// on the disk between the other's: where two share a sector, either tells that the other is not

@@ -1,20 +1,16 @@
-//! Histories made for one danger each: few steps, every crash of them.
+//! Histories made for one danger each: few steps, with a crash at every step.
 
 mod batches;
 mod refused;
 
-use rustix::io::Errno;
-
 use super::examine::{Queue, next_of, open, standing_of};
 use super::model::{Check, content, ensure};
 use crate::consume::standing::Read;
-use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause};
 use crate::format::{Checkpoint, INDEX_NAME, SECTOR, decode_index_header, index_at};
 use crate::options::{OnFull, Options};
-use crate::storage::Stores;
-use crate::tests::sim::{Call, Mutant, SimStorage};
+use crate::tests::sim::{Mutant, SimStorage};
 
 /// Segments of 8 KiB.
 pub(super) fn options() -> Options {
@@ -52,8 +48,8 @@ pub(super) fn take_all_of(queue: &Queue, name: &str) -> Check<Vec<Taken>> {
     }
 }
 
-/// Runs `history` for each number until it says that there is no more to see; says how many images
-/// it took to break the promise, or in how many it was kept.
+/// Runs `history` with 0, 1, ... until it says that there is no more to see. Returns after how many
+/// images the promise was broken, or in how many it was kept.
 fn search(
     mutant: Option<Mutant>,
     mut history: impl FnMut(u64, &mut u64) -> Check<bool>,
@@ -80,7 +76,7 @@ pub(super) fn fine<T, E: std::fmt::Display>(result: std::result::Result<T, E>) -
     result.map_err(|error| error.to_string())
 }
 
-/// The promise is kept, and with the bug planted it is seen to be broken.
+/// Asserts that the promise is kept, and that it is broken once the bug is planted.
 pub(super) fn kept_but_for(mutant: Mutant, mut history: impl FnMut(u64, &mut u64) -> Check<bool>) {
     let images = search(None, &mut history)
         .unwrap_or_else(|(images, broken)| panic!("image {images}: {broken}"));
@@ -90,7 +86,7 @@ pub(super) fn kept_but_for(mutant: Mutant, mut history: impl FnMut(u64, &mut u64
     }
 }
 
-/// As [`kept_but_for`], for what panics where it does not hold.
+/// As [`kept_but_for`], for a check that panics when it does not hold.
 pub(super) fn holds_but_for(mutant: Mutant, holds: impl Fn()) {
     kept_but_for(mutant, |_, images| {
         *images += 1;
@@ -316,12 +312,12 @@ fn a_message_found_after_a_kill_keeps_its_number() {
 #[test]
 fn a_checkpoint_that_may_be_the_only_one_is_durable_before_the_other_is_written() {
     let options = options().on_full(OnFull::DropOldest);
-    let slots = |storage: &SimStorage| {
+    let halves = |storage: &SimStorage| {
         let read = |name: &String| (name == INDEX_NAME).then(|| storage.read_file(name));
         let bytes = storage.file_names().iter().find_map(read).unwrap_or_default();
         let queue_id = decode_index_header(&bytes).unwrap_or_default();
-        let slot = |at: usize| Some(Checkpoint::decode(bytes.get(at..)?, &queue_id)?.number);
-        [slot(index_at::CHECKPOINT_A), slot(index_at::CHECKPOINT_B)]
+        let half = |at: usize| Some(Checkpoint::decode(bytes.get(at..)?, &queue_id)?.number);
+        [half(index_at::CHECKPOINT_A), half(index_at::CHECKPOINT_B)]
     };
     let mut cached = 0;
     let deaths = (1..).map_while(|moment| {
@@ -334,7 +330,9 @@ fn a_checkpoint_that_may_be_the_only_one_is_durable_before_the_other_is_written(
         storage.frozen()
     });
     let deaths: Vec<_> = deaths
-        .filter(|dead| slots(dead).iter().max() != slots(&dead.power_cut_losing_all()).iter().max())
+        .filter(|dead| {
+            halves(dead).iter().max() != halves(&dead.power_cut_losing_all()).iter().max()
+        })
         .collect();
     kept_but_for(Mutant::HalfOverwrittenWithoutR1, |number, images| {
         let Some(dead) = deaths.get(number as usize / 40) else {
@@ -348,8 +346,8 @@ fn a_checkpoint_that_may_be_the_only_one_is_durable_before_the_other_is_written(
             fine(queue.enqueue(&content(number, 3000)))?;
         }
         storage.disarm();
-        // In the middle of a slot.
-        let torn = storage.frozen().filter(|dead| slots(dead).contains(&None));
+        // In the middle of a half.
+        let torn = storage.frozen().filter(|dead| halves(dead).contains(&None));
         let Some(dead) = torn else {
             return Ok(true);
         };
@@ -358,7 +356,7 @@ fn a_checkpoint_that_may_be_the_only_one_is_durable_before_the_other_is_written(
         // Of all that was not synced, that sector alone reached the disk.
         let cut = dead.power_cut_losing_all();
         let at = [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B]
-            [usize::from(slots(&dead)[0].is_some())];
+            [usize::from(halves(&dead)[0].is_some())];
         cut.corrupt(INDEX_NAME, at, &dead.read_file(INDEX_NAME)[at..at + SECTOR]);
         let next = next_of(&open(cut, &options)?);
         ensure!(next >= given, "{next} is the next number, and {given} were given out");
@@ -393,9 +391,9 @@ fn what_a_power_cut_took_is_told_as_such_after_another_one() {
     assert!(lost > 3, "{lost}");
 }
 
-/// A consumer's place reached the disk, and of the batch it lies in only pieces did. Power is cut,
-/// and cut again when the queue was opened: whoever stands in the emptiness is told the same both
-/// times, and gets what lies behind it.
+/// A consumer's place lies within a batch. The place reached the disk, and only pieces of the batch
+/// did. Power is cut, and cut again when the queue was opened: the consumer is told the same both
+/// times, and gets what lies behind the batch.
 #[test]
 fn a_place_within_what_is_empty_tells_the_same_after_another_power_cut() {
     let options = options().max_bytes(256 << 10);

@@ -1,6 +1,14 @@
 //! Calls that are refused, in a run and in an opening.
 
-use super::*;
+use rustix::io::Errno;
+
+use super::{disk, is_of_a_cut, options, take_all};
+use crate::consume::standing::Read;
+use crate::engine::{Engine, reading};
+use crate::storage::Stores;
+use crate::tests::crash::examine::{next_of, open, standing_of};
+use crate::tests::crash::model::content;
+use crate::tests::sim::Call;
 
 /// Power is cut with a segment lost before one that is there, or one left behind the tail; a call
 /// of the opening is refused, and the process dies. The next one tells what is missing as lost by
@@ -81,8 +89,7 @@ fn a_place_that_cannot_be_stored_is_kept_and_stored_later() {
     queue.close().unwrap();
 }
 
-/// A message whose record is written and whose commit is refused was never there, also after a
-/// kill.
+/// A message whose record is written and whose commit is refused never comes, also after a kill.
 #[test]
 fn a_message_whose_commit_is_refused_was_never_there() {
     for nth in 1..6 {

@@ -1,6 +1,12 @@
-//! What may be found after a crash, between what had to be there and what may.
+//! Bounds of what an opening may find after a crash: what must be there, and what may.
 
-use super::*;
+use std::collections::BTreeSet;
+
+use super::{Bounds, Queue, Shown, Told, dropped_of};
+use crate::error::{Gap, GapCause};
+use crate::tests::crash::model::{
+    Check, Fate, Finished, Model, Presence, Sent, Standing, content, ensure,
+};
 
 impl Model {
     pub(super) fn check_new(&self, seq: u64, bytes: &[u8]) -> Check {

@@ -2,11 +2,11 @@
 
 mod bounds;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::model::{Check, Fate, Finished, Model, Presence, Sent, Standing, content, ensure};
+use super::model::{Check, Model, ensure};
 use crate::consume::standing::{self, Read};
 use crate::engine::Engine;
 use crate::engine::ahead::Ahead;
@@ -26,7 +26,7 @@ pub(super) const PROBE: &str = "probe";
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds<'a> {
     pub(super) before: &'a Model,
-    /// With everything in it that was under way.
+    /// The model, with the calls that were under way.
     pub(super) during: &'a Model,
     pub(super) after: &'a Model,
     /// The machine lost power; else only the process died.
@@ -202,7 +202,7 @@ fn show(queue: &Queue, bounds: &Bounds<'_>) -> Check<Shown> {
     Ok(Shown { next: next_of(queue), consumers: told.collect::<Check<_>>()? })
 }
 
-/// Everybody, and a new consumer, is told what is left, and nothing else.
+/// Every consumer, and a new one, is told what is left, and nothing else.
 pub(super) fn look_at_all(queue: &Queue, bounds: &Bounds<'_>) -> Check {
     let shown = show(queue, bounds)?;
     bounds.check_consumers(&shown)?;

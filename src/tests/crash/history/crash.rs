@@ -1,6 +1,14 @@
 //! The crash: images of it are examined, and the history goes on from one.
 
-use super::*;
+use rustix::io::Errno;
+
+use super::{History, IN_RECOVERY, age_of, random_options};
+use crate::engine::Engine;
+use crate::error::{Gap, GapCause};
+use crate::tests::crash::digests::digests_of;
+use crate::tests::crash::examine::{Bounds, Held, Queue, Told, examine, look_at_all, next_of};
+use crate::tests::crash::model::{Check, Fate, Finished, Model, Presence, ensure};
+use crate::tests::sim::{Call, SimStorage};
 
 impl History {
     /// Examines what a crash leaves at this moment, which is given as the death of the process; and

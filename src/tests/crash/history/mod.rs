@@ -5,18 +5,9 @@ mod steps;
 
 use std::time::Duration;
 
-use rustix::io::Errno;
-
-use super::digests::digests_of;
-use super::examine::{
-    Bounds, Held, Queue, Told, check_accounts, dropped_of, durable_of, examine, look_at_all,
-    next_of, oldest_of, open, prepare_ahead, standing_of,
-};
-use super::model::{Check, Fate, Finished, Model, Presence, ensure};
-use crate::consume::standing::{Handed, Read};
-use crate::engine::Engine;
-use crate::engine::reading;
-use crate::error::{Error, Gap, GapCause, Result};
+use super::examine::{Queue, check_accounts, dropped_of, durable_of, next_of, oldest_of, open};
+use super::model::{Check, Model, ensure};
+use crate::consume::standing::Read;
 use crate::options::{OnFull, Options};
 use crate::storage::{Storage, Stores};
 use crate::tests::sim::{Call, Rng, SimStorage};

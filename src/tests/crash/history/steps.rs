@@ -1,6 +1,15 @@
 //! What each step does to the queue and to the model, and what it must answer.
 
-use super::*;
+use super::{History, Step};
+use crate::consume::standing::{Handed, Read};
+use crate::engine::reading;
+use crate::error::{Error, Result};
+use crate::storage::Storage;
+use crate::tests::crash::examine::{
+    Queue, check_accounts, dropped_of, durable_of, next_of, oldest_of, open, prepare_ahead,
+    standing_of,
+};
+use crate::tests::crash::model::{Check, Model, ensure};
 
 impl History {
     pub(super) fn perform(&mut self, step: &Step, during: &mut Model) -> Check {

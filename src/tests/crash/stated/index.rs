@@ -1,6 +1,10 @@
 //! Damage of the index itself.
 
-use super::*;
+use super::{closed, roomy, told_up_to};
+use crate::format::{Checkpoint, LIMIT, LIVE_LEN, index_at, live_at};
+use crate::tests::crash::directed::{disk, options, take_all};
+use crate::tests::crash::examine::open;
+use crate::tests::crash::model::content;
 
 /// Any one byte of the live part is damaged, in the same boot: nothing is lost, no number is given
 /// out twice, also after a kill, a power cut, a clean end.
@@ -42,7 +46,7 @@ fn a_damaged_byte_of_the_live_part_costs_nothing() {
     }
 }
 
-/// Both copies of the run's record are damaged: then cached bytes are not believed, and the
+/// Both copies of the run record are damaged: then the live part is not believed, and the
 /// checkpoint is.
 #[test]
 fn without_a_record_of_the_run_the_checkpoint_counts() {

@@ -1,5 +1,5 @@
-//! What the index says of numbers, and the bytes that say it: damaged in place, where nothing else
-//! tells that they are not to be believed.
+//! Stated numbers: the bytes of the index that state them are damaged in place, or belong to
+//! another time, and only their own checks can show it.
 
 mod index;
 
@@ -11,7 +11,7 @@ use super::model::content;
 use crate::consume::standing::Read;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause};
-use crate::format::{Checkpoint, LIMIT, LIVE_LEN, index_at, live_at, segment_slot};
+use crate::format::segment_slot;
 use crate::options::Options;
 use crate::storage::Stores;
 use crate::tests::sim::{Call, Mutant, SimStorage};
@@ -206,9 +206,9 @@ fn an_older_index_put_back_hides_nothing() {
     }
 }
 
-/// A segment was drained and its file used again, and then an older copy of the index is put back:
-/// each of its slots has a file, and only a look at the first one gives away that it is of a later
-/// life.
+/// A segment was drained and its file used again, and then an older copy of the index is put back.
+/// Each row of that copy has a file; only the header of the first one shows that the file is of a
+/// later life.
 #[test]
 fn the_ends_of_the_list_are_looked_at() {
     let history = || {

@@ -27,9 +27,9 @@ pub(super) fn is_open_here(since: SystemTime) -> bool {
 impl Drop for OpenHere {
     fn drop(&mut self) {
         let since = UNIX_EPOCH + Duration::from_millis(self.0);
-        let mut open = OPEN_HERE.lock();
-        if let Some(at) = open.iter().position(|other| *other == since) {
-            open.swap_remove(at);
+        let mut held = OPEN_HERE.lock();
+        if let Some(at) = held.iter().position(|held| *held == since) {
+            held.swap_remove(at);
         }
     }
 }
