@@ -655,7 +655,7 @@ mmq_status mmq_dequeue_timeout(struct mmq_queue *queue,
  * @param cap Size of buf in bytes.
  * @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
  * @param seq_out Where the sequence number goes. May be NULL.
- * @return As mmq_peek; MMQ_BUFFER_TOO_SMALL (buf is as it was).
+ * @return As mmq_peek; MMQ_BUFFER_TOO_SMALL (buf is unchanged).
  */
 mmq_status mmq_peek_into(struct mmq_queue *queue,
                          void *buf,
@@ -673,7 +673,7 @@ mmq_status mmq_peek_into(struct mmq_queue *queue,
  * @param cap Size of buf in bytes.
  * @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
  * @param seq_out Where the sequence number goes. May be NULL.
- * @return As mmq_dequeue; MMQ_BUFFER_TOO_SMALL (nothing was consumed, buf is as it was).
+ * @return As mmq_dequeue; MMQ_BUFFER_TOO_SMALL (no message was taken, buf is unchanged).
  */
 mmq_status mmq_dequeue_into(struct mmq_queue *queue,
                             void *buf,

@@ -29,7 +29,7 @@ fn polled_again() -> Error {
 /// A queue and one of its consumers.
 pub(crate) type Reader = (Arc<Engine<FileStorage>>, Arc<Standing<FileStorage>>);
 
-/// One try to get what is waited for.
+/// One try to get a message or a delivery.
 type Attempt<R> = fn(&Arc<Engine<FileStorage>>, &Arc<Standing<FileStorage>>) -> Result<Option<R>>;
 
 /// A future's wait for something of one consumer.

@@ -168,8 +168,8 @@ impl Options {
     ///
     /// A delivery in flight stays valid; when it is given back after its time, its message counts
     /// as missing and is told as a gap. Each enqueue reads the clock, no read does. A new consumer
-    /// begins at the oldest message still held; if it is the only consumer, it is told first of
-    /// what has expired since the opening.
+    /// begins at the oldest message still held; if it is the only consumer, it is told first of the
+    /// messages that have expired since the opening.
     ///
     /// # The clock
     ///

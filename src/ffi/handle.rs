@@ -161,8 +161,8 @@ unsafe fn put_by<H: Handle>(shell: *mut Shell<H::Body>) {
 /// # Safety
 ///
 /// `handle` is NULL, or a handle of any kind that was given out and whose shell was not freed. (The
-/// shell of a closed handle is freed after many others were closed. The caller in C cannot know
-/// that, so the header promises the check only as long as few are.)
+/// shell of a closed handle is freed once many others were closed, and C cannot know when: the
+/// header calls this check a help, not a promise.)
 #[inline]
 unsafe fn word<'a, H: Handle>(handle: *const H) -> Answer<&'a AtomicU64> {
     if handle.is_null() {

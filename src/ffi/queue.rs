@@ -280,7 +280,7 @@ pub unsafe extern "C" fn mmq_dequeue_timeout(
 /// @param cap Size of buf in bytes.
 /// @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
 /// @param seq_out Where the sequence number goes. May be NULL.
-/// @return As mmq_peek; MMQ_BUFFER_TOO_SMALL (buf is as it was).
+/// @return As mmq_peek; MMQ_BUFFER_TOO_SMALL (buf is unchanged).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_peek_into(
     queue: *mut mmq_queue,
@@ -302,7 +302,7 @@ pub unsafe extern "C" fn mmq_peek_into(
 /// @param cap Size of buf in bytes.
 /// @param len_out Where the length of the message goes, also with MMQ_BUFFER_TOO_SMALL. Not NULL.
 /// @param seq_out Where the sequence number goes. May be NULL.
-/// @return As mmq_dequeue; MMQ_BUFFER_TOO_SMALL (nothing was consumed, buf is as it was).
+/// @return As mmq_dequeue; MMQ_BUFFER_TOO_SMALL (no message was taken, buf is unchanged).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_dequeue_into(
     queue: *mut mmq_queue,

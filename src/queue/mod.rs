@@ -258,7 +258,7 @@ impl Queue {
     /// The kernel may write pages by itself before the flush, and fail. The flush reports such a
     /// failure, because it syncs each file through a descriptor that has been open since this run
     /// first stored to the file. For pages that an earlier, killed process stored, the kernel may
-    /// have reported the failure to nobody before this opening: there is no way to learn of it.
+    /// have forgotten such a failure before this opening: there is no way to learn of it.
     ///
     /// # Errors
     ///
