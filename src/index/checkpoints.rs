@@ -9,10 +9,12 @@ use crate::index::image::IndexImage;
 use crate::index::losses::GivenUp;
 use crate::storage::Storage;
 
+/// The newest checkpoint, and which half has it.
 #[derive(Debug)]
 pub(super) struct Checkpoints {
     newest: Checkpoint,
     newest_in: Half,
+    /// The highest number in either half.
     number: u64,
     /// The newest half is on the disk, so the other half may be overwritten (rule R1).
     newest_is_durable: bool,

@@ -187,6 +187,7 @@ fn newest_place<F: StorageFile>(sheet: &Sheet<F>, at: ConsumerAt, seed: u32) -> 
     places.max_by_key(|place| place.number)
 }
 
+/// Clears a consumer's name and places.
 pub(super) fn clear_consumer<F: StorageFile>(sheets: &[(Extent, Sheet<F>)], row: u32) {
     if let Some((sheet, at)) = consumer_of(sheets, row) {
         sheet.copy_in(at.name, &[0; NAME_ROW_LEN]);

@@ -14,13 +14,15 @@ use crate::index::image::{AcksOwner, IndexImage, first_extents};
 use crate::storage::sheet::Sheet;
 use crate::storage::{Storage, StorageFile};
 
+/// The extents of one index file, and whose their rows are.
 #[derive(Debug)]
 pub(super) struct Extents<F> {
     pub(super) sheets: Vec<(Extent, Sheet<F>)>,
     pub(super) file_len: u64,
     /// Rows of consumers that exist.
     pub(super) consumers: BTreeSet<u32>,
-    /// Rows that consumers were removed from, each with the [ticket](Syncs::ticket) of the removal.
+    /// Rows that consumers were removed from, each with the ticket of the removal
+    /// ([`Syncs::ticket`](crate::index::syncs::Syncs::ticket)).
     pub(super) removed: BTreeMap<u32, u64>,
     /// The owner of each row of acknowledgements.
     pub(super) acks_rows: Vec<Option<AcksOwner>>,
@@ -120,6 +122,7 @@ impl<S: Storage> Index<S> {
     }
 }
 
+/// How many rows of `kind` there are in all extents.
 pub(super) fn rows_of<F>(sheets: &[(Extent, Sheet<F>)], kind: ExtentKind) -> u32 {
     sheets.iter().filter(|(extent, _)| extent.kind == kind).map(|(extent, _)| extent.rows).sum()
 }

@@ -131,14 +131,17 @@ impl<S: Storage> Index<S> {
         self.change_run(|run| run.next = next);
     }
 
+    /// Stores that no life at or above this one was ever used.
     pub(crate) fn set_next_life(&self, life: u64) {
         self.change_run(|run| run.next_life = life);
     }
 
+    /// Stores the lease: no number at or above `seq` was given out.
     pub(crate) fn set_lease(&self, seq: u64) {
         self.change_run(|run| run.lease = seq);
     }
 
+    /// Stores up to which numbers messages were given up, and why.
     pub(crate) fn set_given_up(&self, given_up: &GivenUp) {
         self.change_run(|run| run.given_up = *given_up);
     }
@@ -161,6 +164,7 @@ impl<S: Storage> Index<S> {
         Ok(())
     }
 
+    /// Says whether segments are being changed, so that their rows must not be believed.
     pub(crate) fn set_changing(&self, changing: bool) {
         self.set_flag(FLAG_CHANGING, changing && !planted!(ChangingNotSaid));
     }

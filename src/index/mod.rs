@@ -43,10 +43,12 @@ use crate::storage::poison::Poison;
 use crate::storage::sheet::{Sheet, Sheets};
 use crate::storage::{Storage, StorageFile, store_again};
 
+/// The index file of an open queue.
 #[derive(Debug)]
 pub(crate) struct Index<S: Storage> {
     sheets: Sheets<S::File>,
     pub(crate) queue_id: [u8; 16],
+    /// Random number of this opening.
     nonce: u64,
     /// The first `index_at::END` bytes of the file: header, checkpoints, live part, first extents.
     sheet: Sheet<S::File>,

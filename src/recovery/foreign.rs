@@ -77,6 +77,7 @@ impl Named {
     }
 }
 
+/// Whether the file of this name is mmq's, as the module's doc says.
 fn is_ours<S: Storage>(storage: &S, name: &str) -> io::Result<bool> {
     let (magic, lens) = match Named::of(name) {
         Named::Index => (INDEX_MAGIC, index_at::END as u64..=u64::MAX),

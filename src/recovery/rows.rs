@@ -82,6 +82,7 @@ impl Rows {
         }
     }
 
+    /// Takes up the segment in `slot`.
     fn add(&mut self, slot: u32, header: SegmentHeader) {
         self.highest_life = self.highest_life.max(Some(header.life));
         self.held = self.held.max(header.held);
@@ -204,6 +205,7 @@ impl Headers {
     }
 }
 
+/// Why a segment's header is not at hand.
 enum Unread {
     Lost(Lost),
     Version(u32),

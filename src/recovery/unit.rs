@@ -26,10 +26,12 @@ impl Unit {
         Unit { start, in_record: false, in_batch: false, hole: false, seal: None }
     }
 
+    /// Whether the unit is unfinished.
     pub(super) fn inside(&self) -> bool {
         self.in_record || self.in_batch
     }
 
+    /// Forgets the unfinished unit: the next one begins `at` this spot.
     pub(super) fn begin(&mut self, at: Spot) {
         self.start = at;
         self.in_record = false;
@@ -37,11 +39,13 @@ impl Unit {
         self.seal = None;
     }
 
+    /// Gives the unfinished unit up: a hole begins behind the last whole one.
     pub(super) fn broken(&mut self) {
         self.begin(self.start);
         self.hole = true;
     }
 
+    /// Whether this fragment may come next, with the number `seq` expected.
     pub(super) fn accepts(&self, fragment: &Fragment, seq: u64) -> bool {
         match fragment.kind {
             Kind::Padding => fragment.is_numbered(seq),
@@ -150,6 +154,7 @@ impl Unit {
         }
     }
 
+    /// The unit from `start` to `end` is whole: the tail moves behind it.
     fn finish(&mut self, start: Spot, end: Spot, walked: &mut Walked) {
         if self.hole {
             walked.holes.push((walked.tail, start));

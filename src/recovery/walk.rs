@@ -117,6 +117,7 @@ pub(super) fn walk<S: Storage>(
     Ok(walk.walked)
 }
 
+/// A walk under way.
 struct Walk {
     look: Look,
     /// The next fragment may lie in the middle of a unit whose beginning is not at hand.

@@ -91,6 +91,7 @@ pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
     fn now(&self) -> u64;
     fn path(&self) -> &Path;
 }
+/// An open file of a [`Storage`].
 pub(crate) trait StorageFile: std::fmt::Debug + Send + Sync + 'static {
     fn len(&self) -> io::Result<u64>;
     /// Allocates disk space for `offset .. offset + len` and extends the file over it. On failure

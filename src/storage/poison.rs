@@ -20,6 +20,7 @@ const RUN_ENDED: u32 = 4;
 /// A message is being filled in place; other calls of the thread that fills it are refused.
 const FILLING: u32 = 8;
 
+/// The status of an open queue.
 #[derive(Debug, Default)]
 pub(crate) struct Poison {
     status: AtomicU32,

@@ -36,6 +36,7 @@ pub(crate) struct Sheet<F> {
     calls: Option<Arc<Calls<F>>>,
 }
 
+/// How bytes are written where stores go by calls.
 #[derive(Debug)]
 struct Calls<F> {
     path: PathBuf,
@@ -44,6 +45,7 @@ struct Calls<F> {
     late: Mutex<Vec<Late>>,
 }
 
+/// Bytes of a sheet that are stored and not yet written.
 #[derive(Debug)]
 struct Late {
     window: Window,
