@@ -1,14 +1,14 @@
-//! What durable costs: an enqueue that returns when its message is on the disk, by one to eight
-//! threads, beside one bare fdatasync of the same bytes in the same run; and how many bytes the
-//! device is given for each byte of payload.
+//! The price of durability: enqueues that return when the message is on disk, by one to eight
+//! threads, beside a bare write and fdatasync of the same bytes in the same run; and how many bytes
+//! the device writes for each byte of payload.
 //!
-//! Space that was allocated and never written is dearer to sync than space that was: the filesystem
-//! must note that it is written now. A queue with a growing backlog goes into fresh space, one that
-//! is drained as it is filled into used space, so both are measured, each beside the bare write
-//! into the same.
+//! A sync of space that was never written before takes longer, because the file system must note
+//! that it is written now. A queue with a growing backlog writes to fresh space; one that is
+//! drained as it is filled writes to used space. Both are measured, each beside bare writes to such
+//! space.
 //!
-//! The rounds alternate between the two, so that a disk that is busy with something else is busy
-//! for both. `--quick` makes them short.
+//! Rounds of the queue and of bare writes alternate, so that other work of the disk slows both.
+//! `--quick` makes the rounds short.
 
 mod support;
 
@@ -24,11 +24,11 @@ use support::{asked_for, human, payload, percentile, scratch};
 
 const LENGTHS: [usize; 3] = [128, 4 << 10, 64 << 10];
 const THREADS: [usize; 4] = [1, 2, 4, 8];
-/// So many bytes are put in before a queue that goes into used space is drained again: what the
-/// spare segments hold.
+/// Bytes that go in between two drains of a queue that writes to used space: as many as the spare
+/// segments take.
 const BETWEEN_DRAINS: usize = 8 << 20;
 
-/// Writes and syncs in a file of its own: the cheapest durable write there is.
+/// Bare writes and syncs in a file: the cheapest durable write there is.
 struct Bare {
     file: File,
     len: u64,
@@ -50,7 +50,7 @@ impl Bare {
         bare
     }
 
-    /// Space for the next writes.
+    /// Makes space, fresh or used, for the next writes.
     fn begin(&mut self) {
         self.at = 0;
         if self.fresh {
@@ -63,7 +63,7 @@ impl Bare {
         self.file.sync_all().expect("a disk");
     }
 
-    /// Time of each write in microseconds.
+    /// The time of each write, in microseconds.
     fn run(&mut self, bytes: &[u8], period: Duration) -> Vec<f64> {
         let (mut micros, began) = (Vec::new(), Instant::now());
         while began.elapsed() < period {
@@ -84,7 +84,7 @@ impl Bare {
     }
 }
 
-/// Bytes written to the device that holds `path`, by everybody.
+/// Bytes that all programs have written to the device that holds `path`.
 fn device_bytes(path: &Path) -> Option<u64> {
     let device = std::fs::metadata(path).ok()?.dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -105,7 +105,7 @@ impl Figures {
         self.device += device_bytes(dir).zip(device).map_or(0, |(now, before)| now - before);
     }
 
-    /// Prints a row, and gives the first decile, the median and the operations a second.
+    /// Prints a row; returns the first decile, the median and the operations per second.
     fn row(
         &mut self,
         name: &str,
@@ -159,7 +159,7 @@ fn many(queue: &Queue, message: &[u8], threads: usize, period: Duration) -> Vec<
     })
 }
 
-/// A queue whose next messages go into fresh space, or into segments used before.
+/// A queue whose next messages go into fresh space, or into segments that were used before.
 fn queue(dir: &Path, fresh: bool) -> Queue {
     let options = Queue::options().arena_size(4 << 20);
     if !fresh {

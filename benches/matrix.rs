@@ -1,9 +1,10 @@
-//! The matrix: every arena, message and cap that the seeds' tables have, by the ids they print.
+//! The matrix: every arena size, message size and cap of bigqueue's tables, with the ids that
+//! bigqueue prints.
 //!
-//! `enqueue` puts messages behind each other, `peek` copies the same head out again and again,
-//! `skip` steps over messages (what the seeds' Dequeue rows time), `dequeue` delivers them. Between
-//! batches the queue is emptied, outside the timing, so that the disk it takes is bounded. `floor`
-//! is the price of the same bytes without a queue, in the same run.
+//! `enqueue` puts messages in, `peek` copies the same head out again and again, `skip` steps over
+//! messages (bigqueue's Dequeue rows time that), `dequeue` delivers them. Between batches, and
+//! outside the timing, the queue is emptied, which bounds the disk it takes. `floor` is the price
+//! of the same bytes without a queue, in the same run.
 //!
 //! `cargo bench --bench matrix -- --quick`
 
@@ -23,7 +24,7 @@ use support::cells::{Cell, arenas, cells};
 use support::floor::{Fresh, Ring};
 use support::{human, payload, scratch, timed};
 
-/// A queue that keeps its backlog within the cell's bound.
+/// A queue whose backlog stays within the cell's bound.
 struct Bench {
     queue: Queue,
     backlog: u64,
@@ -50,7 +51,7 @@ impl Bench {
         }
     }
 
-    /// `iters` enqueues in batches, emptied between them.
+    /// Times `iters` enqueues, in batches; empties the queue between these.
     fn enqueues(&mut self, iters: u64, enqueue: impl Fn(&Queue)) -> Duration {
         let mut total = Duration::ZERO;
         let mut left = iters;
@@ -66,7 +67,7 @@ impl Bench {
         total
     }
 
-    /// `iters` removals in batches, filled between them.
+    /// Times `iters` removals, in batches; fills the queue between these.
     fn removals(&mut self, iters: u64, message: &[u8], mut remove: impl FnMut(&Queue)) -> Duration {
         let mut total = Duration::ZERO;
         let mut left = iters;
@@ -118,8 +119,8 @@ fn open(c: &mut Criterion) {
     group.finish();
 }
 
-/// One benchmark a cell; the queue is made when the first iteration is asked for and lives as long
-/// as the cell's runs.
+/// One benchmark for each cell. The queue is made at the first iteration and lives as long as the
+/// cell's runs.
 fn each(c: &mut Criterion, name: &str, run: impl Fn(&mut Bench, &Cell, &[u8], u64) -> Duration) {
     let mut group = c.benchmark_group(name);
     settings(&mut group);

@@ -1,8 +1,7 @@
-//! How long opening takes until the first message is in hand, by backlog: after a clean close, and
-//! after a SIGKILL.
+//! The time from opening to the first message, by backlog: after a clean close and after a SIGKILL.
 //!
-//! A child process fills the queue and waits; it is told to close, or killed. `--quick` leaves the
-//! largest backlog out.
+//! A child process fills the queue and waits until the parent has it close, or kills it. `--quick`
+//! leaves out the largest backlog.
 
 mod support;
 
@@ -21,7 +20,7 @@ fn open(dir: &Path, arena: u64) -> Queue {
     Queue::options().arena_size(arena).open(dir).expect("a queue")
 }
 
-/// Enqueues, says so, and closes when told.
+/// The child: enqueues, says so on standard output, and closes the queue when told.
 fn child(arguments: &str) {
     let mut parts = arguments.split(',');
     let mut number = || parts.next().and_then(|part| part.parse::<u64>().ok()).expect("a number");
@@ -39,7 +38,7 @@ fn child(arguments: &str) {
     queue.close().expect("a disk");
 }
 
-/// A child enqueues `count` messages more, and ends as is said.
+/// Has a child enqueue `count` more messages, and ends it.
 fn visit(dir: &Path, arena: u64, len: usize, count: u64, kill: bool) {
     let mut child = Command::new(std::env::current_exe().expect("a program"))
         .env(CHILD, format!("{arena},{len},{count},{}", dir.display()))

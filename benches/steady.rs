@@ -1,11 +1,12 @@
-//! Steady state: as much goes out as comes in, and everything is recycled. Beside each figure its
-//! floor, a plain memcpy plus the same checksum into a mapped, recycled arena.
+//! Steady state: as many messages go out as come in, and every segment is used again. Beside each
+//! figure stands its floor: a plain memcpy with the same checksum into a mapped arena that is used
+//! again and again.
 //!
 //! - `pair`: enqueue and dequeue by turns.
 //! - `backlog-1000`: the same with a thousand messages in between.
 //! - `enqueue`, `dequeue`, `peek`: one operation alone; a batch goes in, the same batch comes out.
-//! - `offsets` (a table at the end): the source at every 16-byte place of a page, for the
-//!   processors whose memcpy falls to a twentieth at some distances.
+//! - `offsets` (a table at the end): the message at every 16-byte offset in a page. Some
+//!   processors' memcpy falls to a twentieth at some distances between source and target.
 
 mod support;
 
@@ -29,8 +30,8 @@ fn queue(dir: &tempfile::TempDir) -> Queue {
         .expect("a queue")
 }
 
-/// Passes through every segment that will ever be used, so that all of them are recycled from here
-/// on.
+/// Goes once through every segment that the benchmark needs, so that from here on each is used
+/// again.
 fn warm(queue: &Queue, message: &[u8]) {
     for _ in 0..(32 << 20) / message.len() {
         queue.enqueue(message).expect("room");
@@ -173,10 +174,10 @@ fn peek(c: &mut Criterion) {
     group.finish();
 }
 
-/// Nanoseconds an enqueue and a dequeue take with the caller's bytes at every 16-byte place of a
-/// page.
+/// Prints the nanoseconds of an enqueue and a dequeue with the caller's bytes at every 16-byte
+/// offset in a page.
 fn offsets() {
-    println!("\nsource and target at every 16-byte place of a page, ns: best, median, worst (at)");
+    println!("\nsource and target at every 16-byte offset in a page, ns: best, median, worst (at)");
     for len in [4 << 10, 16 << 10, 128 << 10] {
         let dir = scratch();
         let queue = queue(&dir);
@@ -192,8 +193,8 @@ fn offsets() {
                 let began = Instant::now();
                 (0..count).for_each(|_| assert!(queue.enqueue(black_box(message)).is_ok()));
                 best[0] = best[0].min(began.elapsed().as_nanos() as f64 / f64::from(count));
-                // The allocator puts long buffers where it likes: `enqueue` is the side that meets
-                // every distance; this one meets every distance of the source.
+                // The allocator chooses the buffer's address. So `enqueue` meets every distance;
+                // here only the record's offset varies.
                 let mut buffer = Vec::with_capacity(len);
                 let began = Instant::now();
                 (0..count)

@@ -1,9 +1,9 @@
-//! Threads: one to eight producers, consumers, both, and the seeds' Parallel table.
+//! Threads: one to eight producers, consumers, both, and bigqueue's Parallel table.
 //!
-//! - `producers`, `consumers`: only one side, in messages of all threads together.
+//! - `producers`, `consumers`: only one side; counts the messages of all threads together.
 //! - `one-to-one`: as many consumers as producers; a message is one operation, from enqueue to
 //!   delivery. `alternating` is the same work by one thread.
-//! - `parallel`: as the seeds have it: odd threads enqueue, even ones peek and dequeue until both
+//! - `parallel`: as in bigqueue: odd threads enqueue, even ones peek and dequeue until both
 //!   succeed.
 //! - `floor`: one thread, memcpy and checksum into a recycled arena and out again.
 
@@ -41,7 +41,8 @@ fn settings(group: &mut BenchmarkGroup<'_, WallTime>) {
     group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
 }
 
-/// Runs `work(i)` in `threads` threads that begin together; the time until the last has ended.
+/// Runs `work(i)` in `threads` threads that begin together; returns the time until the last one
+/// ends.
 fn together(threads: u64, work: impl Fn(u64) + Sync) -> Duration {
     let barrier = Barrier::new(threads as usize + 1);
     std::thread::scope(|scope| {
@@ -68,7 +69,7 @@ fn enqueue(queue: &Queue, message: &[u8], count: u64) {
     }
 }
 
-/// Takes messages until `left` is used up.
+/// Takes messages until `left`, which all consumers share, is zero.
 fn dequeue(queue: &Queue, left: &AtomicU64, len: usize) {
     let mut buffer = Vec::with_capacity(len);
     while left.load(Ordering::Relaxed) > 0 {

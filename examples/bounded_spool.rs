@@ -1,5 +1,5 @@
-//! A spool that never takes more than 1 MiB of disk: the oldest measurements go when the uplink is
-//! away for too long, and it is told exactly which.
+//! A spool that never takes more than 1 MiB of disk. When the uplink is away for too long the queue
+//! drops the oldest measurements, and tells the uplink exactly which.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .max_age(Duration::from_secs(24 * 3600))
         .open(&dir)?;
     let uplink = queue.consumer("uplink")?;
-    // The uplink is away.
+    // The uplink is away: measurements pile up.
     for n in 0..5000u32 {
         queue.enqueue(format!("measurement {n}: {}", "x".repeat(600)))?;
     }
@@ -28,15 +28,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Sends what there is. A measurement is taken off the spool once it was sent; those that were
-/// given up are told.
+/// Sends all measurements, and reports those that were dropped. A measurement leaves the spool only
+/// after it was sent.
 pub(crate) fn send_all(uplink: &mmq::Consumer) -> io::Result<u64> {
     let mut sent = 0;
     uplink.for_each(|measurement| send(measurement, &mut sent), |gap| println!("{gap}"))?;
     Ok(sent)
 }
 
-/// Stands for a call that may fail: then the measurement waits for the next try.
+/// Stands for a call that may fail. After an error the measurement stays in the spool for the next
+/// try.
 fn send(measurement: &[u8], sent: &mut u64) -> io::Result<()> {
     io::sink().write_all(measurement)?;
     *sent += 1;

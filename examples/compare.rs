@@ -1,5 +1,5 @@
-//! mmq in the protocol of the peers' harnesses: one scenario, one JSON line.
-//! `benches/compare/run.py` runs it beside them.
+//! Runs one scenario with mmq and prints one line of JSON, as the harnesses of its peers do.
+//! `benches/compare/run.py` runs them side by side.
 //!
 //! ```text
 //! compare --peer NAME --scenario S --size BYTES --n COUNT [--arena BYTES] [--cap BYTES, 0 = none]
@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Peers: `mmq` delivers into the caller's buffer; `mmq-message` lends in place (`dequeue`,
-//! `peek`); `mmq-skip` steps over messages without delivering them (for the queues whose dequeue
-//! does no more); `mmq-batch` enqueues and dequeues 32 at a time. All of them check every message
-//! they deliver.
+//! `peek`); `mmq-skip` steps over messages without delivering them (to compare with queues whose
+//! dequeue does no more); `mmq-batch` enqueues and dequeues 32 at a time. Each checks every message
+//! that it delivers.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ struct Run {
     message: Vec<u8>,
 }
 
-/// What was measured: wall and processor time of so many operations, bytes on the disk at the end.
+/// The result: wall and processor time of all operations, and bytes on disk at the end.
 struct Figures {
     wall: Duration,
     processor: Duration,
@@ -108,7 +108,7 @@ impl Run {
         Ok(())
     }
 
-    /// Takes one message, or a batch; how many there were.
+    /// Takes one message, or a batch; returns how many there were.
     #[inline]
     fn take(&self, queue: &Queue, buffer: &mut Vec<u8>, most: u64) -> Result<u64> {
         Ok(match self.mode {
@@ -151,10 +151,10 @@ impl Run {
         Ok(())
     }
 
-    /// Producers and consumers in threads, until `count` messages have passed.
+    /// Runs producers and consumers in threads until `count` messages have passed.
     fn together(&self, queue: &Queue, producers: u64, consumers: u64, count: u64) -> Result<()> {
         let left = AtomicI64::new(count as i64);
-        // Whoever fails ends it for all.
+        // A thread that fails ends the run for all.
         let watch = |result: Result<()>| result.inspect_err(|_| left.store(0, Ordering::Relaxed));
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
@@ -246,7 +246,7 @@ impl Run {
                 })?
             }
             "open" => {
-                // The directories are there before, as for the peers.
+                // The directories are made before the timing, as for the peers.
                 let dirs: Vec<PathBuf> =
                     (0..self.n).map(|at| self.dir.join(format!("queue-{at}"))).collect();
                 for dir in &dirs {
@@ -288,7 +288,7 @@ fn payload(size: usize) -> Vec<u8> {
     (0..size).map(|_| next()).collect()
 }
 
-/// The peer that is asked for, and what to do with it.
+/// The arguments: which peer, and what to do with it.
 fn arguments() -> std::result::Result<(String, Run), Box<dyn std::error::Error>> {
     let mut peer = String::from("mmq");
     let mut run = Run {

@@ -1,5 +1,5 @@
-/* An event loop that waits for messages and for something else, here a timer in a pipe, with poll and no thread of its own for
- * the queue. A second thread puts the messages in. */
+/* An event loop: one thread waits with poll for messages and for something else, here a byte in a
+ * pipe. A second thread puts the messages in. */
 #define _DEFAULT_SOURCE
 #include <mmq.h>
 #include <poll.h>
@@ -38,7 +38,7 @@ int main(void) {
   int other[2], messages = 0, lost = 0, others = 0;
   check(mmq_open(make_temporary_dir(), NULL, &queue));
   if (pipe(other) != 0 || write(other[1], "x", 1) != 1) return 1;
-  check(mmq_ready_fd(queue, &sources[0].fd)); /* the library's: not to be read from, nor closed */
+  check(mmq_ready_fd(queue, &sources[0].fd)); /* the library's: do not read from it or close it */
   sources[1].fd = other[0];
   sources[0].events = sources[1].events = POLLIN;
   if (pthread_create(&producer, NULL, produce, queue) != 0) return 1;
@@ -49,8 +49,8 @@ int main(void) {
     if (sources[0].revents) {
       mmq_message *message;
       mmq_status status;
-      /* Until there is nothing left: then the descriptor is quiet until something comes. A gap is told once,
-       * and what lies behind it is wanted too. */
+      /* Takes all messages: the descriptor stays readable until the queue is empty. A gap comes once;
+       * the messages behind it still come. */
       while ((status = mmq_dequeue(queue, &message)) == MMQ_OK || status == MMQ_GAP) {
         if (status == MMQ_GAP) {
           mmq_gap gap;

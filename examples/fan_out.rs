@@ -1,5 +1,5 @@
-//! One queue, several consumers: each sees every message, from a place of its own that is
-//! remembered by name.
+//! One queue, several consumers: each sees every message, from its own place, which the queue
+//! stores by name.
 
 use std::error::Error;
 
@@ -14,19 +14,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("mail:  {}", message.as_str()?);
     }
     read_all(&audit)?;
-    // A third one begins where another stands, and looks once more at what that one had.
+    // A third consumer begins where another stands, and goes back to a message that the other has
+    // read.
     let report = mail.fork("report")?;
     report.seek(2)?;
     let next = mmq::past_gaps(|| report.peek(), tell)?;
     println!("report goes on from {:?}", next.map(|message| message.seq()));
     queue.close()?;
 
-    // Places are stored by name.
+    // The places are still there.
     let queue = mmq::Queue::open(&dir)?;
     for name in queue.consumers() {
         println!("{name} has {} to go", queue.consumer(&name)?.len());
     }
-    // One that is removed holds nothing back any more.
+    // Every consumer keeps the messages that it has not read on the disk. A removed one does not.
     queue.remove_consumer("report")?;
     queue.close()?;
     std::fs::remove_dir_all(dir)?;
@@ -42,8 +43,8 @@ pub(crate) fn read_all(consumer: &mmq::Consumer) -> Result<u64, Box<dyn Error>> 
     Ok(taken)
 }
 
-/// Messages that will never come, because they were damaged for instance. Each consumer is told of
-/// them once.
+/// Reports messages that will never come (because they were damaged, for instance). Each consumer
+/// is told each gap once.
 fn tell(gap: mmq::Gap) {
     eprintln!("{gap}");
 }

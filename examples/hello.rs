@@ -12,8 +12,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(queue.close()?)
 }
 
-/// Takes out what there is. A gap, damaged messages for instance, is told and passed: what lies
-/// behind it is still there.
+/// Takes all messages out. A gap (damaged messages, for instance) is reported; the messages behind
+/// it still come.
 pub(crate) fn read(queue: &mmq::Queue) -> mmq::Result<u64> {
     let mut taken = 0;
     while let Some(message) = mmq::past_gaps(|| queue.dequeue(), |gap| eprintln!("{gap}"))? {

@@ -6,7 +6,7 @@
 //!
 //! `--libdir NAME` (default `lib`) names the directory of the libraries below the prefix,
 //! `--destdir DIR` puts everything below DIR (for packagers), `--debug` installs an unoptimised
-//! build. Who has cargo-c uses `cargo cinstall` instead.
+//! build. With cargo-c, use `cargo cinstall` instead.
 
 use std::error::Error;
 use std::fs;

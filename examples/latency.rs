@@ -1,9 +1,9 @@
-//! Latency under a steady stream: an open-loop clock puts messages in at a fixed rate, a second
-//! thread takes them out.
+//! Latency under a steady stream: one thread puts messages in at a fixed rate, a second one takes
+//! them out.
 //!
-//! Each message has a time at which it is due. What is counted begins then, not when the producer
-//! came round to it, so that a stall counts for every message it held up (coordinated omission).
-//! The histograms are printed as a table and drawn as a plot.
+//! Each message has a time at which it is due. Its latency counts from that time, not from the
+//! call, so that a stall counts for every message it delays (no coordinated omission). The
+//! histograms are printed as a table and drawn as a plot.
 //!
 //! ```text
 //! cargo run --release --example latency -- [--seconds N] [--rate PER_SECOND] [--size BYTES]
@@ -147,14 +147,14 @@ fn plot(histograms: &[(&str, &Histogram)], title: &str) -> String {
     svg + "</svg>\n"
 }
 
-/// How many messages come how often.
+/// The stream of messages.
 struct Load {
     seconds: u64,
-    /// Messages a second.
+    /// Messages per second.
     rate: u64,
-    /// Bytes of each.
+    /// Bytes of each message.
     size: usize,
-    /// A new segment begins with every so many.
+    /// Messages in each segment.
     each: u64,
 }
 
@@ -168,7 +168,7 @@ struct Measured {
 }
 
 impl Load {
-    /// One thread enqueues, one dequeues.
+    /// Runs the stream: one thread enqueues, one dequeues.
     fn put_on(&self, queue: &Queue) -> mmq::Result<Measured> {
         let Load { seconds, rate, size, each } = *self;
         let count = seconds * rate;
@@ -186,8 +186,8 @@ impl Load {
                     } else if done.load(Ordering::Acquire) && queue.is_empty() {
                         return Ok(delivered);
                     } else {
-                        // Not a spin: on two processors the queue's own thread would never come
-                        // round.
+                        // Yields instead of spinning: on two processors the queue's own thread
+                        // would otherwise never run.
                         std::thread::yield_now();
                     }
                 }
@@ -212,7 +212,7 @@ impl Load {
                 enqueued.add(after - due);
                 called.add(after - now);
                 if number == 0 {
-                    // The queue's first file is made.
+                    // The first call makes the queue's first segment.
                     first = after - now;
                 } else if number.is_multiple_of(each) {
                     changes.add(after - now);
@@ -247,7 +247,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::create_dir_all(&dir)?;
     let scratch = tempfile::tempdir_in(dir)?;
     let queue = Queue::options().arena_size(arena).open(scratch.path().join("queue"))?;
-    // A new segment begins with every so many messages.
+    // How many messages a segment holds.
     let segment = if arena < 4 << 20 { (4 << 20) / arena * arena } else { arena };
     let each = (segment - 128) / (16 + size as u64).next_multiple_of(8);
     let Measured { enqueued, called, changes, delivered, first } =

@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(queue.close()?)
 }
 
-/// Takes out what has a number below `end`: how many messages, and how many bytes.
+/// Takes the messages with numbers below `end` out. Returns how many messages and bytes there were.
 pub(crate) fn consume(queue: &mmq::Queue, end: u64) -> mmq::Result<(u64, usize)> {
     let (mut messages, mut bytes) = (0, 0);
     let mut next = 0;
@@ -34,7 +34,7 @@ pub(crate) fn consume(queue: &mmq::Queue, end: u64) -> mmq::Result<(u64, usize)>
                 messages += 1;
                 bytes += message.len();
             }
-            // Told once; what lies behind still comes.
+            // A gap comes once; the messages behind it still come.
             Err(mmq::Error::Gap(gap)) => {
                 eprintln!("{gap}");
                 next = gap.last + 1;

@@ -53,14 +53,14 @@ fn parent() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns how many messages are there, which are all that were acknowledged.
+/// Checks that all acknowledged messages are there; returns how many were found.
 pub(crate) fn examine(
     queue: &mmq::Queue,
     round: &str,
     acknowledged: u64,
 ) -> Result<u64, Box<dyn Error>> {
     let (found, lost) = read(queue, round)?;
-    // One more than acknowledged may be there: put in, but killed before the child could say so.
+    // One more may be there: the child was killed after it put it in and before it could say so.
     if lost > 0 || found < acknowledged || found > acknowledged + 1 {
         return Err(format!(
             "{acknowledged} messages were acknowledged, {found} are there, {lost} are lost"
@@ -70,8 +70,7 @@ pub(crate) fn examine(
     Ok(found)
 }
 
-/// Takes out what is there, and looks at it: how many messages were found, and how many are told to
-/// be missing.
+/// Takes all messages out and checks each. Returns how many were found, and how many are missing.
 fn read(queue: &mmq::Queue, round: &str) -> Result<(u64, u64), Box<dyn Error>> {
     let (mut found, mut lost) = (0, 0);
     let tell = |gap: mmq::Gap, lost: &mut u64| {
@@ -100,8 +99,7 @@ fn run_and_kill_a_child(dir: &Path, round: &str) -> Result<u64, Box<dyn Error>> 
         BufReader::new(child.stdout.take().ok_or("the child has no standard output")?);
     let mut acknowledged = 0;
     let mut line = String::new();
-    // What the child wrote before it died stays readable in the pipe, so this reads on until the
-    // end.
+    // The pipe keeps what the child wrote before it died, so this reads up to its end.
     while acknowledgements.read_line(&mut line)? > 0 && line.ends_with('\n') {
         acknowledged = line.trim_end().parse::<u64>()? + 1;
         if acknowledged == ACKNOWLEDGED_BEFORE_THE_KILL {

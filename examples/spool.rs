@@ -40,14 +40,14 @@ Exit status: 0 everything came out byte for byte and in order (or the reader of 
 asked for no more), 1 it did not, or something failed, 2 wrong usage.
 ";
 
-/// A longer line goes through as several messages, so that memory stays bounded whatever the input
-/// is.
+/// Bytes of the longest message. A longer line becomes several messages, so memory stays bounded
+/// whatever the input is.
 const LONGEST_MESSAGE: u64 = 16 << 20;
-/// The first half of an input of unknown length: so many lines, or all there are.
+/// Lines in the first half of an input of unknown length.
 const FIRST_LINES: u64 = 1000;
-/// So many messages, the newest, are left in the queue until it has been opened again.
+/// The newest messages, this many, stay in the queue until it has been opened again.
 const KEPT_BACK: u64 = 16;
-/// How long the taking thread sleeps at most before it looks whether the input has ended.
+/// The longest time that the taking thread sleeps before it looks whether the input has ended.
 const TICK: Duration = Duration::from_millis(2);
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -134,7 +134,8 @@ fn run(arguments: &Arguments) -> Result<Report, Failure> {
             temporary.path()
         }
     };
-    // A full disk is waited for: the other thread gives space back as it takes messages out.
+    // When the disk is full, `enqueue` waits: the other thread gives space back as it takes
+    // messages out.
     let mut options = mmq::Options::new().on_full(mmq::OnFull::Wait(Some(Duration::from_secs(10))));
     if let Some(bytes) = arguments.arena_size {
         options = options.arena_size(bytes);
@@ -151,7 +152,7 @@ fn run(arguments: &Arguments) -> Result<Report, Failure> {
         .into());
     }
     let mut sink = Sink::open(arguments.output.as_deref(), &source)?;
-    // A bar among the lines themselves would help nobody.
+    // No bar when it would stand among the lines on the same terminal.
     let bar =
         io::stderr().is_terminal() && (arguments.output.is_some() || !io::stdout().is_terminal());
     let mut progress = Progress { dir, start, size: source.size, most_disk: 0, bar, drawn: false };
@@ -190,7 +191,7 @@ enum Half {
     Second,
 }
 
-/// Where the lines come from: a file, or a stream whose length nobody knows.
+/// Where the lines come from: a file, or a stream of unknown length.
 struct Source {
     name: String,
     reader: BufReader<File>,
@@ -214,8 +215,8 @@ impl Source {
         if metadata.is_dir() {
             return Err(format!("{name}: is a directory").into());
         }
-        // Standard input may be a file that was read in part; files of /proc say that they are
-        // empty.
+        // No size for standard input, which may be a file that was read in part, and for files in
+        // /proc, which say that they are empty.
         let size =
             (path != "-" && metadata.is_file() && metadata.len() > 0).then_some(metadata.len());
         let identity = metadata.is_file().then_some((metadata.dev(), metadata.ino()));
@@ -231,7 +232,7 @@ impl Source {
         Ok(())
     }
 
-    /// True when this half has been put in.
+    /// Whether all lines of this half have been put in.
     fn is_over(&self, half: Half) -> bool {
         match (half, self.size) {
             (Half::First, Some(size)) => self.passed.bytes >= size.div_ceil(2),
@@ -241,8 +242,7 @@ impl Source {
     }
 }
 
-/// Where the messages go. Its calls answer false when the other end of a pipe was closed: whoever
-/// reads wants no more.
+/// Where the messages go. Its calls return false when the reader of a pipe has closed it.
 struct Sink {
     name: String,
     writer: BufWriter<File>,
@@ -288,8 +288,8 @@ impl Sink {
     }
 }
 
-/// What passed one end of the queue: two ends agree when the same messages passed both in the same
-/// order.
+/// The messages that passed one end of the queue. The two ends agree when the same messages passed
+/// both in the same order.
 #[derive(Default)]
 struct Tally {
     messages: u64,
@@ -313,9 +313,9 @@ impl Tally {
         self.checksum.write(message);
     }
 
-    /// What is missing is told; what lies behind it is still wanted.
+    /// Reports a gap and counts its messages. Later messages still come.
     fn miss(&mut self, gap: mmq::Gap) {
-        // Nobody is left to tell when standard error is closed.
+        // When standard error is closed there is nobody to report to.
         let _ = writeln!(io::stderr(), "spool: {gap}");
         self.missing += gap.count();
     }
@@ -328,12 +328,12 @@ impl Tally {
     }
 }
 
-/// What the two threads of one half tell each other and the progress bar.
+/// Shared by the two threads of one half and the progress bar.
 #[derive(Default)]
 struct Shared {
-    /// No more comes in during this half.
+    /// All lines of this half have been put in.
     input_ended: AtomicBool,
-    /// The other thread has given up.
+    /// One of the threads has given up: the other is to stop.
     stop: AtomicBool,
     bytes_out: AtomicU64,
 }
@@ -358,8 +358,8 @@ fn put_in(
 }
 
 /// Takes messages out and writes them until the input has ended and, in the second half, the queue
-/// is empty. In the first half the newest messages are left inside. False when nobody wants more
-/// output.
+/// is empty. In the first half the newest messages stay inside. Returns false when the reader of
+/// the output wants no more.
 fn take_out(
     queue: &mmq::Queue,
     half: Half,
@@ -367,8 +367,8 @@ fn take_out(
     shared: &Shared,
 ) -> Result<bool, Failure> {
     while !shared.stop.load(Relaxed) {
-        // Read before the queue is looked at: once the input has ended, an empty queue is empty for
-        // good.
+        // Read before the look at the queue: only if the input had ended by then, an empty queue
+        // stays empty.
         let input_ended = shared.input_ended.load(Acquire);
         let message = match half {
             Half::First if input_ended => break,
@@ -410,7 +410,7 @@ struct Progress<'a> {
 }
 
 impl Progress<'_> {
-    /// False when nobody wants more output.
+    /// Returns false when the reader of the output wants no more.
     fn run_half(
         &mut self,
         queue: &mmq::Queue,
@@ -437,7 +437,7 @@ impl Progress<'_> {
                 shared.stop.fetch_or(!matches!(result, Ok(true)), Relaxed);
                 result
             });
-            // Disconnected once both threads have let go of their senders.
+            // The channel is disconnected when both threads have dropped their senders.
             while finished.recv_timeout(Duration::from_millis(100))
                 == Err(RecvTimeoutError::Timeout)
             {
@@ -450,7 +450,7 @@ impl Progress<'_> {
         })
     }
 
-    /// What the queue's files take on disk, by the file system's own account.
+    /// Measures the space that the queue's files take, as the file system counts it.
     fn measure_disk(&mut self) {
         let files = fs::read_dir(self.dir).into_iter().flatten().flatten();
         let bytes = files.filter_map(|file| Some(file.metadata().ok()?.blocks() * 512)).sum();
@@ -479,7 +479,7 @@ impl Progress<'_> {
 }
 
 impl Drop for Progress<'_> {
-    /// The line that follows, of figures or of failure, begins on an empty one.
+    /// Removes the bar, so that the next line of output begins on an empty line.
     fn drop(&mut self) {
         if self.drawn {
             let _ = io::stderr().write_all(b"\r\x1b[K");
@@ -494,7 +494,7 @@ struct Report {
     inside: u64,
     /// Messages in the queue at the end.
     left: u64,
-    /// The output was wanted to its end.
+    /// The reader of the output took all of it.
     wanted: bool,
     seconds: f64,
     disk: u64,

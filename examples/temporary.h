@@ -1,5 +1,5 @@
-/* A temporary directory for the examples, or the one that MMQ_EXAMPLE_DIR names, which is kept. A real program names a directory
- * of its own. */
+/* A temporary directory for the examples, or the one that MMQ_EXAMPLE_DIR names, which is kept. A
+ * real program names a directory of its own. */
 #ifndef MMQ_EXAMPLES_TEMPORARY_H
 #define MMQ_EXAMPLES_TEMPORARY_H
 
@@ -23,7 +23,7 @@ static inline void remove_temporary_dir(void) {
   rmdir(temporary_dir);
 }
 
-/* Makes it. Whoever made it calls remove_temporary_dir at the end. */
+/* Makes the directory. The caller calls remove_temporary_dir at the end. */
 static inline const char *make_temporary_dir(void) {
   if (getenv("MMQ_EXAMPLE_DIR")) return getenv("MMQ_EXAMPLE_DIR");
   if (!mkdtemp(temporary_dir)) {

@@ -52,7 +52,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(queue.close()?)
 }
 
-/// A message is 16 bytes: who put it in, and its number among that producer's messages.
+/// Puts messages in. Each has 16 bytes: the producer, and the message's number among that
+/// producer's.
 fn produce(queue: &mmq::Queue, producer: u64) -> mmq::Result<()> {
     for number in 0..MESSAGES_EACH {
         queue.enqueue_with(16, |bytes| {
@@ -63,8 +64,8 @@ fn produce(queue: &mmq::Queue, producer: u64) -> mmq::Result<()> {
     Ok(())
 }
 
-/// Takes messages until all consumers together have come past `end` of them. One that is lost is
-/// told to one consumer, which goes on; what became of it `check` finds out.
+/// Takes messages until all consumers together have passed `end` of them, lost ones included. A
+/// lost message is told to one consumer, which goes on; `check` then finds that it is missing.
 pub(crate) fn consume(
     queue: &mmq::Queue,
     end: u64,
@@ -76,7 +77,7 @@ pub(crate) fn consume(
         passed.fetch_add(gap.count(), Ordering::Relaxed);
     };
     while passed.load(Ordering::Relaxed) < end {
-        // The time-out only bounds how long a consumer sleeps after another one took the last
+        // The time-out is for a consumer that still waits when another one has taken the last
         // message.
         if let Some(message) =
             mmq::past_gaps(|| queue.dequeue_timeout(Duration::from_millis(10)), tell)?

@@ -1,9 +1,9 @@
-//! At-least-once work: several threads share a consumer; what fails comes again, what is done does
-//! not.
+//! At-least-once work: several threads share a consumer. A job that fails comes again; one that is
+//! done does not.
 //!
-//! Usage: `workers [DIR]`. With a directory the queue is kept: stop it with Ctrl-C and start it
-//! again. Exit status 0 means that nothing is left to do; jobs whose bytes were damaged, or that a
-//! power cut took, are told, and the others done.
+//! Usage: `workers [DIR]`. With a directory the queue is kept: stop the program with Ctrl-C and
+//! start it again. Exit status 0 means that no job is left. Jobs that were damaged, or lost in a
+//! power cut, are reported; the others are done.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,12 +43,12 @@ pub(crate) struct Outcome {
     pub(crate) lost: u64,
 }
 
-/// Does what there is to do, with several threads.
+/// Does all jobs, with several threads.
 pub(crate) fn work(workers: &mmq::Consumer) -> mmq::Result<Outcome> {
-    // No more than two for each worker are handed out at a time.
+    // At most two jobs for each worker are handed out at a time.
     workers.set_max_in_flight(2 * WORKERS as u32)?;
     let (done, failed, lost) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-    // One of the threads is told, and goes on behind it.
+    // One of the threads is told a gap, and goes on with the next job.
     let tell = |gap: mmq::Gap| {
         eprintln!("{gap}");
         lost.fetch_add(gap.count(), Ordering::Relaxed);
@@ -56,7 +56,7 @@ pub(crate) fn work(workers: &mmq::Consumer) -> mmq::Result<Outcome> {
     let next = || mmq::past_gaps(|| workers.receive_timeout(Duration::from_millis(100)), tell);
     let worker = || -> mmq::Result<()> {
         while let Some(job) = next()? {
-            // Every tenth fails the first time: dropping the delivery gives it back.
+            // Every tenth job fails the first time: dropping the delivery gives it back.
             if job.seq() % 10 == 3 && job.attempts() == 1 {
                 failed.fetch_add(1, Ordering::Relaxed);
                 continue;
@@ -69,7 +69,7 @@ pub(crate) fn work(workers: &mmq::Consumer) -> mmq::Result<Outcome> {
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..WORKERS).map(|_| scope.spawn(worker)).collect();
-        // The result of a thread that nobody asks for is an error that nobody sees.
+        // Joins every thread: an error in a thread that is not joined would be lost.
         threads.into_iter().try_for_each(|thread| thread.join().expect("no worker panics"))
     })?;
     Ok(Outcome { done: done.into_inner(), failed: failed.into_inner(), lost: lost.into_inner() })

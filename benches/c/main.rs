@@ -1,9 +1,9 @@
-//! What the C boundary costs: the calls of `calls.c` (and of `mmq.hpp`, by compiling it as C++)
-//! against the same Rust calls, in turns within one run; each figure is the least of its rounds, in
+//! The price of the C boundary: the calls in `calls.c` (compiled as C++ too, with `mmq.hpp`) beside
+//! the same calls in Rust, in turns within one run. Each figure is the least of its rounds, in
 //! processor time of the calling thread. `cargo bench --features capi --bench c`
 //!
-//! The C programs use the shared library, as installed ones do; Rust's calls are compiled into this
-//! program.
+//! The C programs use the shared library, as installed programs do. The Rust calls are compiled
+//! into this program.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn run(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The shared library, optimised as a release is, and the two programs.
+/// Builds the shared library, optimised as for a release, and the C and C++ programs.
 fn build(scratch: &Path) -> (PathBuf, PathBuf, PathBuf) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut cargo = Command::new(env!("CARGO"));
@@ -61,7 +61,7 @@ fn build(scratch: &Path) -> (PathBuf, PathBuf, PathBuf) {
     (lib, c, cpp)
 }
 
-/// Nanoseconds of processor time.
+/// The processor time of this thread, in nanoseconds.
 fn now() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
@@ -69,7 +69,7 @@ fn now() -> f64 {
 
 fn rust(dir: &Path) -> Figures {
     let queue = mmq::Queue::open(dir).unwrap();
-    // As in C, the compiler does not know the length.
+    // The compiler must not know the length, as it does not in C.
     let message = vec![7u8; std::hint::black_box(128)];
     let mut buffer = Vec::with_capacity(128);
     let mut figures = Figures::new();
@@ -120,7 +120,7 @@ fn program(lib: &Path, program: &Path, dir: &Path) -> Figures {
     said.lines().filter_map(figure).collect()
 }
 
-/// What the call takes when nobody disturbs it.
+/// The least value: the time of a call that nothing disturbed.
 fn least(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(f64::INFINITY, f64::min)
 }

@@ -4,15 +4,17 @@
     benches/compare/run.py [--peers ../shared/peers] [--set peers|matrix|all] [--rounds 5] [--quick] [--out DIR]
                            [--scenarios a,b] [--sizes 128,1024] [--only name,name]
 
-It builds `cargo build --release --example compare`, copies the peers' harnesses to a scratch directory and builds them there
-(Go and Rust; what cannot be built is left out and said so). Then every cell is run in rounds: in each round every peer
-once, one after the other, beginning with another one each time, so that whatever else the machine does falls on all of them.
-A virtual machine may have given memory back that nobody used for seconds, and waits for its host when it is touched again (8 us
-for 16 KiB, seen here): so before each run of more than 8 MiB several times as much is
-touched, up to 1280 MiB. Figures are medians; a ratio says how many times longer the peer takes than mmq. All runs are kept in OUT/runs.jsonl, the tables in OUT/table.md, the plot in
-OUT/ratios.svg. With --table they are made anew from the runs there are.
+It builds mmq's harness (`cargo build --release --example compare`), copies the peers' harnesses (Go and Rust) to a
+scratch directory and builds them there; it names those that cannot be built. Every cell is run in rounds. In each round
+every peer runs once, one after the other, each time from another one on, so that other work of the machine slows all.
 
-Only Python's standard library is needed; the plot is drawn with matplotlib where that can be imported.
+A virtual machine may have given unused memory back to its host, and waits when that is touched again (8 us for 16 KiB,
+measured). So before a run of more than 8 MiB the script touches several times as much memory, up to 1280 MiB.
+
+Figures are medians; a ratio says how many times longer the peer takes than mmq. All runs go to OUT/runs.jsonl, the tables
+to OUT/table.md, the plot to OUT/ratios.svg. With --table tables and plot are made from the runs there are.
+
+Only Python's standard library is needed. The plot needs matplotlib, and is left out without it.
 """
 import argparse, collections, json, math, os, platform, shutil, statistics, subprocess, sys, tempfile, time
 
@@ -26,9 +28,10 @@ MMQ = ["mmq", "mmq-message", "mmq-skip", "mmq-batch"]
 GO = ["bigqueue", "bigqueue-default", "diskqueue", "diskqueue-nsqd", "goque", "tidwall-wal", "vmpq", "vmpq-mem"]
 RUST = ["khata", "yaque", "queue-file", "walrus", "okaywal", "fjall", "redb", "persistent-queue", "mmap-vecdeque", "disk-queue"]
 FLOORS = ["memcpy-mmap", "memcpy-mmap-mutex", "memcpy-mmap-falloc", "memcpy-mmap-cold", "write-bufwriter", "write-prealloc"]
-# A message of these is checked when it is read; the others hand out whatever the file holds.
+# These peers check a message when it is read. The others hand out whatever the file holds.
 CHECKED = {"mmq", "mmq-message", "mmq-batch", "walrus", "fjall", "redb", "goque", "okaywal", "persistent-queue"}
-# Peers whose dequeue copies nothing are compared with `mmq-skip`; nobody here is.
+# (Peers whose dequeue copies nothing would be compared with `mmq-skip`. None of these is one.)
+# bigqueue's matrix: arena, message, caps in arenas (0: none).
 MATRIX = [
     (4 * K, 128, (3, 10, 0)), (4 * K, 16 * K, (10, 0)), (4 * K, M, (0,)),
     (128 * K, 128, (3, 0)), (128 * K, 4 * K, (3, 10, 0)), (128 * K, 16 * K, (3, 0)), (128 * K, M, (3, 0)),
@@ -46,7 +49,7 @@ def human(n):
 
 
 def build(options, scratch):
-    """Program for each peer's name."""
+    """The program of each peer, by name."""
     programs = {}
     quiet = dict(stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     made = subprocess.run(["cargo", "build", "--release", "--example", "compare"], cwd=PROJECT, **quiet)
@@ -87,7 +90,7 @@ def build(options, scratch):
 
 
 def touch_memory(data, wanted):
-    """Fills a file and removes it: the pages are the kernel's again, and the host's memory stands behind them."""
+    """Fills a file and removes it. Afterwards the kernel has free pages with the host's memory behind them."""
     name = os.path.join(data, "touched")
     with open(name, "wb", buffering=0) as file:
         for _ in range(wanted // M + 1):
@@ -114,7 +117,7 @@ def key(result):
 
 
 def count(cell, program, peer, data, seconds):
-    """So many operations that a run takes about `seconds`, and 256 MiB at the most."""
+    """How many operations take about `seconds`, at most 256 MiB of messages; and a first run, if it failed."""
     scenario, size = cell[0], cell[1]
     if scenario == "open":
         return 20, None
@@ -127,7 +130,7 @@ def count(cell, program, peer, data, seconds):
     result = run(program, peer, cell, min(first, 20), data)
     if result["ns_per_op"] is None:
         return 0, result
-    # What opening costs is in there, shared by 20.
+    # The time includes that of opening, shared by 20.
     if first > 20 and result["ns_per_op"] < 2e7:
         result = run(program, peer, cell, first, data)
         if result["ns_per_op"] is None:
@@ -135,7 +138,7 @@ def count(cell, program, peer, data, seconds):
     wanted = int(seconds * 1e9 / max(result["ns_per_op"], 1))
     n = max(20, min(wanted, most, 1500000))
     if scenario in ("spsc", "mpmc", "parallel"):
-        # More than starting the threads takes, whatever the first few operations took.
+        # Longer than the start of the threads takes, however quick the first operations were.
         n = max(n, min(20000, (16 * M) // size))
     return n, None
 
@@ -238,7 +241,7 @@ def tables(out, text):
                 if any(value != "-" for value in values):
                     say(f"| {peer}{'*' if peer in CHECKED else ''} | " + " | ".join(values) + " |")
         if matrix:
-            say("\n**The seeds' matrix: bigqueue / mmq, wall and processor time; floor / mmq the cheapest way into fresh space**\n")
+            say("\n**bigqueue's matrix: bigqueue / mmq, wall and processor time; floor / mmq the cheapest way into fresh space**\n")
             say("| scenario | arena | message | cap | mmq | bigqueue | ratio | by processor time | skip ratio | floor / mmq |")
             say("|---|---|---|---|---|---|---|---|---|---|")
             for cell in sorted(matrix, key=lambda cell: MATRIX_SCENARIOS.index(cell[0])):

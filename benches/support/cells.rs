@@ -1,4 +1,4 @@
-//! The one table of the matrix: arena, message, cap, and the names they have in the seeds' tables.
+//! The table of the matrix: arena size, message size, cap, and their names in bigqueue's tables.
 
 use super::human;
 
@@ -11,8 +11,8 @@ pub struct Cell {
     pub message: u64,
     /// Arenas that may be mapped.
     pub cap: Option<u32>,
-    /// The cap's name. `MaxMem-256MB` at 128 MB arenas stands for three arenas, 384 MB in fact: the
-    /// seeds' tables call it so.
+    /// The cap's name in bigqueue's tables. (At 128 MB arenas `MaxMem-256MB` means three arenas:
+    /// 384 MB.)
     pub max_mem: &'static str,
 }
 
@@ -31,8 +31,7 @@ impl Cell {
         mmq::Queue::options().arena_size(self.arena).max_mapped_arenas(self.cap)
     }
 
-    /// Messages that may lie in the queue at a time: 128 MiB of them, or three arenas where these
-    /// are larger.
+    /// The most messages in the queue at a time: 128 MiB of them, or three arenas if that is more.
     pub fn backlog(&self) -> u64 {
         (128 * MB).max(3 * self.arena) / (self.message + 16)
     }
@@ -58,9 +57,9 @@ const TEN: usize = 1;
 const GB: usize = 2;
 const NONE: usize = 3;
 
-/// The rows of the seeds' tables (4 KB with 128 B, 128 KB with 4 KB, 4 MB with 128 KB, 128 MB with
-/// 4 MB, under every cap), and between them what shows where the arena or the message alone
-/// decides.
+/// The rows of bigqueue's tables (arenas of 4 KB with messages of 128 B, 128 KB with 4 KB, 4 MB
+/// with 128 KB, 128 MB with 4 MB, under every cap). The rows between them vary the arena or the
+/// message alone.
 const ROWS: &[(u64, u64, &[usize])] = &[
     (4 * KB, 128, &[THREE, TEN, GB, NONE]),
     (4 * KB, 16 * KB, &[TEN, NONE]),

@@ -1,8 +1,8 @@
-//! The floors: what the same bytes cost without a queue around them.
+//! The floors: the price of the same bytes without a queue.
 //!
-//! [`Ring`] is a plain memcpy plus the crate's own checksum, into a mapped, resident file that is
-//! written again and again; [`Fresh`] the cheapest ways to put bytes into space that a file has
-//! just been given.
+//! [`Ring`] is a plain memcpy with the crate's own checksum, into a mapped, resident file that is
+//! written again and again. [`Fresh`] has the cheapest ways to put bytes into space that was just
+//! allocated.
 
 #![expect(unsafe_code, reason = "memmap2 maps files only so")]
 
@@ -12,7 +12,7 @@ use std::path::Path;
 
 use memmap2::{Advice, MmapMut, MmapOptions};
 
-/// The very code the queue checks with; private there, so compiled here again.
+/// The queue's own checksum, which is private in the crate and so compiled here again.
 #[path = "../../src/memory/checksum.rs"]
 #[allow(dead_code, reason = "a part is enough")]
 mod checksum;
@@ -36,8 +36,8 @@ fn new_file(dir: &Path, name: &str, len: u64) -> File {
     file
 }
 
-/// One mapped, resident arena, used again and again. No lock, no atomic, no place: nobody else
-/// looks.
+/// One mapped, resident arena that is used again and again, by one thread: without lock, atomics
+/// and places.
 #[derive(Debug)]
 pub struct Ring {
     map: MmapMut,
@@ -47,7 +47,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// With room for `len` bytes at least.
+    /// A ring with room for at least `len` bytes.
     pub fn new(dir: &Path, len: usize) -> Ring {
         let len = len.max(4 << 20);
         let mut map = map(&new_file(dir, "ring", len as u64), 0, len);
@@ -56,8 +56,8 @@ impl Ring {
         Ring { map, head: 0, tail: 0, seq: 0 }
     }
 
-    /// Long records begin on a cache line: memcpy falls to a twentieth where source and target lie
-    /// a few bytes apart modulo the page, and the floor is the good case.
+    /// Has long records begin on a cache line: memcpy falls to a twentieth where source and target
+    /// lie a few bytes apart modulo the page, and the floor is to be the good case.
     #[inline]
     fn start(at: usize, len: usize) -> usize {
         if len > 2048 { (at + HEADER).next_multiple_of(64) - HEADER } else { at }
@@ -92,7 +92,7 @@ impl Ring {
         (at, word(at), word(at + 8))
     }
 
-    /// The next message, of `len` bytes: checked, copied out, stepped over.
+    /// Checks the next message, of `len` bytes, copies it out and steps over it.
     #[inline]
     pub fn dequeue_into(&mut self, len: usize, out: &mut Vec<u8>) -> bool {
         let (at, word, seq) = self.find(len);
@@ -108,7 +108,7 @@ impl Ring {
         true
     }
 
-    /// The message at the head once more: copied out.
+    /// Copies out the message at the head.
     #[inline]
     pub fn peek_into(&mut self, len: usize, out: &mut Vec<u8>) -> bool {
         let (at, word, _) = self.find(len);
@@ -118,7 +118,7 @@ impl Ring {
     }
 }
 
-/// Space that was just allocated, filled once.
+/// Space that was just allocated and is written once.
 #[derive(Debug)]
 pub struct Fresh {
     file: File,
@@ -131,7 +131,7 @@ impl Fresh {
         Fresh { file: new_file(dir, "fresh", len), len }
     }
 
-    /// `count` times `payload` through a mapping, in huge pages, faulted in ahead.
+    /// Stores `payload` `count` times through a mapping, in huge pages that are faulted in ahead.
     pub fn fill_mapped(&self, payload: &[u8], count: u64) {
         let mut map = map(&self.file, 0, self.len as usize);
         let _ = map.advise(Advice::HugePage);
@@ -147,8 +147,8 @@ impl Fresh {
         }
     }
 
-    /// `count` times `payload` by write calls: one each where it is long, else gathered in a buffer
-    /// of 1 MiB.
+    /// Writes `payload` `count` times by write calls: one call each where it is long, else from a
+    /// buffer of 1 MiB.
     pub fn fill_written(&self, payload: &[u8], count: u64) {
         let mut at = 0;
         let mut write = |bytes: &[u8]| {
@@ -171,8 +171,7 @@ impl Fresh {
     }
 }
 
-/// The file calls that a new, empty queue cannot do without: its directory, one file with real
-/// space, a mapping of it.
+/// The least file work of a new queue: a directory, one file with allocated space, a mapping of it.
 pub fn bare_open(path: &Path) {
     use std::os::fd::AsFd;
     std::fs::create_dir(path).expect("a new directory");

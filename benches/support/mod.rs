@@ -1,7 +1,7 @@
-//! What the benchmarks share: where they write, the messages, the cells of the matrix, the floors.
+//! Shared by the benchmarks: directories, messages, the cells of the matrix, the floors.
 //!
-//! Files go below `MMQ_BENCH_DIR`, else below Cargo's target directory: it must be the disk that is
-//! meant, not a tmpfs.
+//! Files go below `MMQ_BENCH_DIR`, else below Cargo's target directory. That must be on the disk to
+//! be measured, not on a tmpfs.
 
 #![allow(dead_code, unreachable_pub, reason = "every benchmark uses a part")]
 
@@ -11,7 +11,7 @@ pub mod floor;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// A directory that is gone when the value is.
+/// A new directory, removed when the value is dropped.
 pub fn scratch() -> tempfile::TempDir {
     let root = std::env::var_os("MMQ_BENCH_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), Into::into);
@@ -31,7 +31,7 @@ pub fn payload(len: usize) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Time that `work` takes.
+/// The time that `work` takes.
 #[inline]
 pub fn timed(work: impl FnOnce()) -> Duration {
     let began = Instant::now();
@@ -39,7 +39,7 @@ pub fn timed(work: impl FnOnce()) -> Duration {
     began.elapsed()
 }
 
-/// 4096 -> "4KB", 1310720 -> "1.25MB": as the seeds print sizes.
+/// A size as bigqueue prints it: 4096 is "4KB", 1310720 is "1.25MB".
 pub fn human(bytes: u64) -> String {
     let (unit, name) = match bytes {
         0..1024 => (1, "B"),
@@ -50,8 +50,8 @@ pub fn human(bytes: u64) -> String {
     format!("{}{name}", bytes as f64 / f64::from(unit))
 }
 
-/// Whether the benchmark is only to show that it works (`cargo test --benches`), or to be short
-/// (`--quick`).
+/// Whether the command line has `flag`: `--quick` for short rounds, `--test` (from `cargo test
+/// --benches`) only to show that the benchmark works.
 pub fn asked_for(flag: &str) -> bool {
     std::env::args().any(|argument| argument == flag)
 }
