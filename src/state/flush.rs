@@ -1,4 +1,4 @@
-//! What is durable: order, group commit, poison.
+//! Flushes: their order, group commit, and the poison after a failed sync.
 //!
 //! A flush syncs the segments that were stored to, then the directory if files were made or
 //! removed, and only then moves the durable mark. All threads that wait for a flush share one sync:

@@ -58,12 +58,12 @@ impl<S: Storage> State<S> {
         self.segments.settle(&self.context())
     }
 
-    /// As [`Segments::extend`].
+    /// As [`Segments::extend`](crate::segment::Segments::extend).
     pub(crate) fn extend(&self, segment: &Segment<S::File>, end: u64) -> Result<()> {
         self.segments.extend(&self.context(), segment, end)
     }
 
-    /// As [`Segments::regain`].
+    /// As [`Segments::regain`](crate::segment::Segments::regain).
     pub(crate) fn regain(&self, seen: u64) -> Result<bool> {
         if self.is_poisoned() {
             return Ok(false);

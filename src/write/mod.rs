@@ -15,7 +15,7 @@
 //! | `record` | | cuts a record into fragments and stores them |
 //! | `call` | `Piece`: a fragment and its space | stores it by write calls |
 //! | `reserve` | `Room`: the space for one message | takes messages that a closure writes |
-//! | `segments` | `Need`: what is written next | opens the tail's segment, begins the next one |
+//! | `segments` | `Need`: the record to be written next | opens the tail's segment, begins the next one |
 //! | `succession` | `Succession`: where the next segment must begin after the tail's was given up | |
 //! | `numbers` | `Numbers`: which numbers may be given out | leases more |
 //! | `clock` | `Clock`: the times between which the tail's segment takes messages | |

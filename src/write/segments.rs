@@ -11,7 +11,7 @@ use crate::segment::{Lost, Plan, Segment};
 use crate::state::State;
 use crate::storage::{Storage, StorageFile};
 
-/// What is to be written next: a record, or what is left of one.
+/// The record, or the rest of a record, that is written next.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Need {
     /// Bytes that it takes as one fragment.
