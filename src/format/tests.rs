@@ -102,20 +102,19 @@ fn the_tables_say_what_the_code_does() {
     assert_eq!(index_at::SEGMENTS + SEGMENT_ROWS * SEGMENT_ROW_LEN, index_at::END);
 }
 
+/// Each row of a table begins where the one before ends.
 #[test]
-fn no_two_fields_of_a_table_overlap() {
+fn the_tables_leave_no_byte_out() {
     let mut last = (String::new(), 0, 0);
     for (name, offset, len) in table_rows() {
-        // A new table begins where the offset falls back.
-        if offset >= last.1 && offset != 0 {
-            assert!(
-                offset >= last.1 + last.2,
-                "{name} at {offset} overlaps {} ({} bytes at {})",
-                last.0,
-                last.2,
-                last.1
-            );
-        }
+        // A new table begins at 0.
+        assert!(
+            offset == 0 || offset == last.1 + last.2,
+            "{name} at {offset} does not follow {} ({} bytes at {})",
+            last.0,
+            last.2,
+            last.1
+        );
         last = (name, offset, len);
     }
 }

@@ -32,7 +32,7 @@ fn take(queue: &Queue, name: &str) {
 }
 
 /// Zero in what this release writes, by the tables of docs/format.md: beginning and length.
-const RESERVED: [(usize, usize); 9] = [
+const RESERVED: [(usize, usize); 10] = [
     (64, 960),
     (1216, 832),
     (4288, 320),
@@ -42,6 +42,7 @@ const RESERVED: [(usize, usize); 9] = [
     (index_at::LIVE + 44, 20),
     (index_at::LIVE + 88, 40),
     (index_at::LIVE + 432, 80),
+    (11776, 512),
 ];
 
 /// The four bytes behind each half of the default consumer's place.
