@@ -104,14 +104,14 @@ impl Delivery {
     /// stored as ranges: for each consumer the lowest 22 at least (114 where they lie close
     /// together). Messages in further ranges come again after a crash, also when they were flushed.
     /// So do all messages acknowledged ahead of an older one by a consumer for which the index file
-    /// has no row of ranges: twelve consumers have one, and the file cannot grow when the disk or
+    /// has no row of ranges: six consumers have one, and the file cannot grow when the disk or
     /// `max_bytes` leaves no room.
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`](crate::Error::Closed) when the queue was closed: the message comes again
-    /// after the next opening. [`Error::NotFound`](crate::Error::NotFound) when the consumer was
-    /// removed. [`Error::InvalidArgument`](crate::Error::InvalidArgument) from within the closure
+    /// [`Error::Closed`] when the queue was closed: the message comes again
+    /// after the next opening. [`Error::NotFound`] when the consumer was
+    /// removed. [`Error::InvalidArgument`] from within the closure
     /// of [`enqueue_with`](crate::Queue::enqueue_with): the message comes again. Those of a flush
     /// that [`flush_every_ops`](crate::Options::flush_every_ops) asks for: the message is
     /// acknowledged all the same.

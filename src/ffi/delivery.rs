@@ -91,7 +91,7 @@ pub unsafe extern "C" fn mmq_delivery_attempts(delivery: *const mmq_delivery) ->
 /// ranges: for each consumer the lowest 22 at least (114 where they lie close together). Messages
 /// in further ranges come again after a crash, also when they were flushed. So do all messages
 /// acknowledged ahead of an older one by a consumer for which the index file has no row of ranges
-/// (twelve consumers have one) and cannot grow.
+/// (six consumers have one) and cannot grow.
 ///
 /// @param delivery Not NULL.
 /// @return MMQ_OK; MMQ_CLOSED when the queue was closed (the message comes again after the next

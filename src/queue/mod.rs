@@ -331,7 +331,7 @@ impl Queue {
     /// consumer's handle, or with a short timeout.
     ///
     /// `close` takes the queue by value. [`Arc::into_inner`](std::sync::Arc::into_inner) takes it
-    /// out of an [`Arc`](std::sync::Arc); or let the last owner drop it. Dropping the queue does
+    /// out of an [`Arc`]; or let the last owner drop it. Dropping the queue does
     /// the same as `close`, but its errors are lost.
     ///
     /// # Errors
