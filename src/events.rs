@@ -109,24 +109,24 @@ macro_rules! note {
     }};
 }
 
-/// A queue was opened: what it holds, and what recovery found.
+/// A queue was opened: what it holds, and, when it had not been closed, how many gaps recovery
+/// found.
 #[inline]
 pub(crate) fn opened(
     path: &Path,
     next_seq: u64,
     oldest_seq: u64,
     segments: usize,
-    clean: bool,
-    missing: usize,
+    gaps: Option<usize>,
 ) {
     #[cfg(feature = "tracing")]
     {
         note!(info, path, next_seq, oldest_seq, segments, "queue opened");
-        if !clean {
-            note!(info, path, gaps = missing, "recovered: it was not closed");
+        if let Some(gaps) = gaps {
+            note!(info, path, gaps, "recovered: it was not closed");
         }
     }
-    let _ = (path, next_seq, oldest_seq, segments, clean, missing);
+    let _ = (path, next_seq, oldest_seq, segments, gaps);
 }
 
 /// A damaged or foreign file was renamed.
@@ -156,9 +156,17 @@ pub(crate) fn recovering(path: &Path, bytes: u64) {
     let _ = (path, bytes);
 }
 
-/// The tail went on to another segment; `reused`: to a spare one.
+/// Where a segment that begins comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SegmentFile {
+    New,
+    Spare,
+}
+
+/// The tail went on to another segment.
 #[inline]
-pub(crate) fn segment_begun(path: &Path, slot: u32, first_seq: u64, reused: bool) {
+pub(crate) fn segment_begun(path: &Path, slot: u32, first_seq: u64, file: SegmentFile) {
+    let reused = file == SegmentFile::Spare;
     #[cfg(feature = "tracing")]
     note!(debug, path, slot, first_seq, reused, "segment begun");
     let _ = (path, slot, first_seq, reused);

@@ -27,7 +27,7 @@ fn polled_again() -> Error {
 }
 
 /// A queue and one of its consumers.
-pub(crate) type Reader = (Arc<Engine<FileStorage>>, Arc<Standing<FileStorage>>);
+pub(crate) type ReaderParts = (Arc<Engine<FileStorage>>, Arc<Standing<FileStorage>>);
 
 /// One try to get a message or a delivery.
 type Attempt<R> = fn(&Arc<Engine<FileStorage>>, &Arc<Standing<FileStorage>>) -> Result<Option<R>>;
@@ -35,12 +35,12 @@ type Attempt<R> = fn(&Arc<Engine<FileStorage>>, &Arc<Standing<FileStorage>>) -> 
 /// A future's wait for something of one consumer.
 struct Wait {
     /// The queue and the consumer, or why there are none. The first poll takes the error.
-    reader: Result<Reader, Option<Error>>,
+    reader: Result<ReaderParts, Option<Error>>,
     ticket: Option<Ticket>,
 }
 
 impl Wait {
-    fn new(reader: Result<Reader>) -> Wait {
+    fn new(reader: Result<ReaderParts>) -> Wait {
         Wait { reader: reader.map_err(Some), ticket: None }
     }
 
@@ -161,19 +161,19 @@ pub struct Messages {
 }
 
 impl Recv {
-    pub(crate) fn new(reader: Result<Reader>) -> Recv {
+    pub(crate) fn new(reader: Result<ReaderParts>) -> Recv {
         Recv(Wait::new(reader))
     }
 }
 
 impl RecvDelivery {
-    pub(crate) fn new(reader: Result<Reader>) -> RecvDelivery {
+    pub(crate) fn new(reader: Result<ReaderParts>) -> RecvDelivery {
         RecvDelivery(Wait::new(reader))
     }
 }
 
 impl Messages {
-    pub(crate) fn new(reader: Result<Reader>) -> Messages {
+    pub(crate) fn new(reader: Result<ReaderParts>) -> Messages {
         Messages { wait: Wait::new(reader), ended: false }
     }
 }

@@ -96,6 +96,67 @@ fn within_the_c_door_there_is_no_circle() {
     }
 }
 
+/// The test below reads a path from its beginning. So each path into another folder begins with
+/// `crate::FOLDER::`: in no group, not by way of `super`, and not by a name that lib.rs exports.
+#[test]
+fn every_import_names_its_folder() {
+    for (folder, path, source) in product() {
+        let inside = path.strip_prefix(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap();
+        let is_folder = path.file_stem().is_some_and(|name| name == "mod");
+        let depth = inside.components().count() - if is_folder { 2 } else { 1 };
+        let out = "super::".repeat(depth + 1);
+        for (number, line) in source.lines().enumerate() {
+            let place = format!("{}:{}", path.display(), number + 1);
+            assert!(!line.contains(&out), "{place}: `super` leads out of the folder");
+            for (at, _) in line.match_indices("crate::") {
+                let rest = &line[at + "crate::".len()..];
+                assert!(!rest.starts_with(['{', '*']), "{place}: a group, which hides its folders");
+                let is_exported = rest.starts_with(char::is_uppercase);
+                let is_user = row(&folder) >= row(SEEN_BY_USERS);
+                assert!(!is_exported || is_user, "{place}: a name that lib.rs exports");
+            }
+        }
+    }
+}
+
+/// A type's name says one thing: no two folders have types of the same name.
+#[test]
+fn each_name_of_a_type_stands_in_one_folder() {
+    let files = product();
+    let mut twice = homes(&files);
+    twice.retain(|_, folders| folders.iter().any(|folder| *folder != folders[0]));
+    assert!(twice.is_empty(), "types of the same name: {twice:?}");
+}
+
+/// Two cases are two names of an enum, except in [`mmq::Options`].
+#[test]
+fn no_function_takes_a_bare_bool() {
+    let (mut seen, mut bare) = (0, Vec::new());
+    for (folder, path, source) in product() {
+        for (at, _) in source.match_indices("fn ") {
+            let head = &source[at..];
+            let Some(open) = head.find('(').filter(|open| *open > "fn ".len()) else {
+                continue;
+            };
+            let mut depth = 0;
+            let close = head[open..].find(|c| {
+                depth += i32::from(c == '(') - i32::from(c == ')');
+                depth == 0
+            });
+            let parameters = &head[open..open + close.expect("the parameters end")];
+            seen += 1;
+            let takes = parameters.contains(": bool");
+            let name = word(&head["fn ".len()..]);
+            let may = folder == "options" || name == "mmq_options_set_create";
+            if takes && !may {
+                bare.push(format!("{}: `{name}`", path.display()));
+            }
+        }
+    }
+    assert!(bare.is_empty(), "these take a bare bool: {bare:#?}");
+    assert!(seen > 500, "only {seen} functions were found");
+}
+
 fn word(text: &str) -> &str {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
     &text[..end]
@@ -128,14 +189,12 @@ fn a_folder_imports_only_from_what_stands_lower() {
     assert!(seen > 200, "only {seen} imports were found");
 }
 
-/// A method of a type stands in the type's own folder, or in a row that users see. So the imports
-/// show every call upwards.
-#[test]
-fn methods_stand_where_their_type_does() {
-    let files = product();
+/// Each name of a type, with the folders that have one.
+fn homes(files: &[(String, PathBuf, String)]) -> BTreeMap<&str, Vec<&str>> {
     let mut home: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (folder, _, source) in &files {
-        for line in source.lines() {
+    for (folder, _, source) in files {
+        // An indented `type` belongs to a trait or an `impl`.
+        for line in source.lines().filter(|line| !line.starts_with("    type ")) {
             let line = line.trim_start();
             let line = line
                 .strip_prefix("pub(crate) ")
@@ -149,6 +208,15 @@ fn methods_stand_where_their_type_does() {
             }
         }
     }
+    home
+}
+
+/// A method of a type stands in the type's own folder, or in a row that users see. So the imports
+/// show every call upwards.
+#[test]
+fn methods_stand_where_their_type_does() {
+    let files = product();
+    let home = homes(&files);
     let mut seen = 0;
     for (folder, path, source) in &files {
         for line in source.lines().filter(|line| line.starts_with("impl")) {

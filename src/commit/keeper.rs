@@ -76,7 +76,7 @@ impl<S: Storage> Starter<S> {
                 keep(&keeper, period, &look);
             };
             *thread = Some(thread::Builder::new().name("mmq-keeper".into()).spawn(keep)?);
-            core.bell.set_running(true);
+            core.bell.note_begin();
         }
         Ok(core.bell.is_answered())
     }
@@ -96,7 +96,7 @@ pub(crate) struct Leaving<'a, S: Storage>(pub(crate) &'a Core<S>);
 impl<S: Storage> Drop for Leaving<'_, S> {
     fn drop(&mut self) {
         self.0.bell.wishes.lock().stop = true;
-        self.0.bell.set_running(false);
+        self.0.bell.note_end();
         let _durable = self.0.durable.lock();
         self.0.segment_synced.notify_all();
     }
@@ -131,7 +131,7 @@ impl<S: Storage> Keeper<S> {
     pub(crate) fn stop(&self, bell: &Bell) {
         bell.wishes.lock().stop = true;
         bell.rung.notify_one();
-        bell.set_running(false);
+        bell.note_end();
         let thread = self.starter.thread.lock().take();
         if let Some(thread) = thread
             && thread.thread().id() != thread::current().id()

@@ -20,7 +20,7 @@ use crate::storage::Storage;
 use crate::threads::ready::Ready;
 
 /// Where a message was found.
-enum Found {
+enum FoundAt {
     /// At the cursor.
     Ahead(Record),
     /// At the ledger's own cursor, which reads messages that were given back.
@@ -75,10 +75,10 @@ impl<S: Storage> Standing<S> {
             };
             let epoch = progress.ledger.as_ref().map_or(0, |ledger| ledger.epoch);
             let cursor = match (&found, &mut progress.ledger) {
-                (Found::Again(_), Some(ledger)) => &mut ledger.again,
+                (FoundAt::Again(_), Some(ledger)) => &mut ledger.again,
                 _ => &mut progress.cursor,
             };
-            let (Found::Ahead(record) | Found::Again(record)) = &found;
+            let (FoundAt::Ahead(record) | FoundAt::Again(record)) = &found;
             let delivered = match delivery.deliver(cursor, record) {
                 Ok(Some(delivered)) => delivered,
                 // The record is looked for again.
@@ -86,7 +86,7 @@ impl<S: Storage> Standing<S> {
                 Err(error) => break Err(error),
             };
             match (&found, &mut progress.ledger) {
-                (Found::Again(record), Some(ledger)) => {
+                (FoundAt::Again(record), Some(ledger)) => {
                     match what {
                         _ if !D::took(&delivered) => {}
                         Read::Look => {}
@@ -99,7 +99,7 @@ impl<S: Storage> Standing<S> {
                     }
                     ledger.again.let_go();
                 }
-                (Found::Ahead(record) | Found::Again(record), ledger) => match (what, ledger) {
+                (FoundAt::Ahead(record) | FoundAt::Again(record), ledger) => match (what, ledger) {
                     (Read::Look, _) => {}
                     _ if !D::took(&delivered) => {}
                     (Read::Receive, Some(ledger)) => {
@@ -313,14 +313,14 @@ fn find_specially<S: Storage>(
     progress: &mut Progress<S>,
     core: &Core<S>,
     what: Read,
-) -> Result<Option<Found>> {
+) -> Result<Option<FoundAt>> {
     loop {
         if let Some(ledger) = &mut progress.ledger {
             if what == Read::Receive && !ledger.may_hand_out() {
                 return Ok(None);
             }
             match find_again(ledger, core)? {
-                Some(Returned::Found(record)) => return Ok(Some(Found::Again(record))),
+                Some(Returned::Found(record)) => return Ok(Some(FoundAt::Again(record))),
                 Some(Returned::Lost(_)) if what == Read::TakeMore => return Ok(None),
                 Some(Returned::Lost(gap)) => return Err(Error::Gap(ledger.lose_returned(&gap))),
                 None => {}
@@ -336,7 +336,7 @@ fn find_specially<S: Storage>(
                 progress.cursor.advance();
                 continue;
             }
-            (Ok(found), _) => return Ok(found.map(Found::Ahead)),
+            (Ok(found), _) => return Ok(found.map(FoundAt::Ahead)),
             (Err(Error::Gap(gap)), _) => gap,
             (Err(error), _) => return Err(error),
         };

@@ -8,7 +8,7 @@ use parking_lot::MutexGuard;
 
 use super::Engine;
 use super::later::DoLater;
-use super::room::{Found, Search};
+use super::room::{Search, SearchOutcome};
 use crate::commit::Core;
 use crate::error::{Error, Result};
 use crate::events;
@@ -134,12 +134,12 @@ impl<S: Storage> Engine<S> {
             writer.note_refused();
             events::full(core.storage.path(), &error);
             match self.look_for_room(&mut writer, &mut search, &error, passed)? {
-                Found::Room => {}
-                Found::Held => {
+                SearchOutcome::Room => {}
+                SearchOutcome::Held => {
                     drop(writer);
                     self.wait_for_dropped();
                 }
-                Found::Nothing => {
+                SearchOutcome::Nothing => {
                     let OnFull::Wait(limit) = self.options.on_full else {
                         return Err(error);
                     };

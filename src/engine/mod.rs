@@ -25,6 +25,7 @@ use crate::commit::Core;
 use crate::commit::keeper::{Keeper, Look};
 use crate::error::{Error, Result};
 use crate::events;
+use crate::format::Spot;
 use crate::memory::page_size;
 use crate::options::Options;
 use crate::recovery::{Recovered, recover};
@@ -99,55 +100,24 @@ impl<S: Storage> Engine<S> {
         storage: S,
         options: &Options,
         background: Background,
-        recovered: Recovered<S>,
+        mut recovered: Recovered<S>,
         open_here: OpenHere,
     ) -> Result<Engine<S>> {
-        let geometry = Geometry::new(
-            options.arena_size,
-            options.max_mapped_arenas,
-            options.max_bytes,
-            page_size(),
-        );
         let durable_only = options.flush_every_ops == Some(1);
-        let small_flushes = options.flush_every_ops.is_some_and(|operations| operations < 10_000)
-            || options.flush_every.is_some_and(|period| period.as_millis() < 100);
         let lease = (!durable_only).then_some(recovered.lease);
         // Messages that recovery found may be read at once, so some must be durable first (R4):
         // where visible means durable, and where no lease covers their numbers (the run before
         // needed none, or the index was made anew). A power cut could give those numbers out again.
         let undurable =
             durable_only || recovered.found_anew || recovered.tail.seq > recovered.lease;
-        let oldest_seq =
-            recovered.found.live.first().map_or(recovered.tail.seq, |row| row.header.first_seq);
-        let oldest_seq = oldest_seq.max(recovered.given_up.end()).min(recovered.tail.seq);
+        let Recovered { tail, durable, clean, .. } = recovered;
+        let found_consumers = std::mem::take(&mut recovered.consumers);
         let ages = options.max_age.map(Ages::new);
-        let writer = Writer::new(recovered.tail, recovered.next, lease, ages);
-        let state = State::new(Parts {
-            segments: Segments::new(recovered.found),
-            pool: Pool::new(geometry),
-            limits: Limits { max_bytes: options.max_bytes, min_free_bytes: options.min_free_bytes },
-            durable_only,
-            fills: !small_flushes,
-            ages,
-            tail: recovered.tail,
-            durable: recovered.durable,
-            // Only where recovery found messages that are not durable: else the first sync would
-            // store this run's own messages twice.
-            suspect: recovered.suspect
-                || (undurable && recovered.durable.position < recovered.tail.position),
-            places_cached: recovered.places_cached,
-            oldest_seq,
-            known_gaps: recovered.known_gaps,
-            given_up: recovered.given_up,
-            index: recovered.index,
-            storage,
-        });
+        let writer = Writer::new(tail, recovered.next, lease, ages);
+        let must_be_durable = if undurable { tail } else { Spot::default() };
+        let state = state(storage, options, ages, must_be_durable, recovered);
         let core = Arc::new(Core::new(state, writer));
-        core.segments.note_found_unsynced(
-            &core.storage,
-            recovered.durable.position,
-            recovered.tail.position,
-        );
+        core.segments.note_found_unsynced(&core.storage, durable.position, tail.position);
         core.note_oldest();
         let consumers = Arc::new(Consumers::new());
         let by_keeper = Arc::clone(&consumers);
@@ -168,13 +138,12 @@ impl<S: Storage> Engine<S> {
         };
         events::opened(
             engine.core.storage.path(),
-            recovered.tail.seq,
+            tail.seq,
             engine.core.oldest_seq.load(Ordering::Relaxed),
             engine.core.segments.list().live.len(),
-            recovered.clean,
-            engine.core.gaps.known.lock().len(),
+            (!clean).then(|| engine.core.gaps.known.lock().len()),
         );
-        for row in recovered.consumers {
+        for row in found_consumers {
             let known = (row.row != u32::MAX).then_some(row.row);
             // A place from an index that was set aside is kept even where the limits leave no room
             // for its new row.
@@ -182,7 +151,7 @@ impl<S: Storage> Engine<S> {
             engine.take_up(known, &row.name, row.place, &row.acks, room)?;
         }
         if undurable {
-            engine.core.flush_to(recovered.tail)?;
+            engine.core.flush_to(tail)?;
         }
         engine.expire();
         if background == Background::Keeper {
@@ -241,4 +210,44 @@ impl<S: Storage> Drop for Engine<S> {
         // A caller that wants the errors calls `close`.
         let _ = self.close();
     }
+}
+
+/// The state of a run that begins on what recovery found. Messages before `must_be_durable` are
+/// made durable before they are read.
+fn state<S: Storage>(
+    storage: S,
+    options: &Options,
+    ages: Option<Ages>,
+    must_be_durable: Spot,
+    recovered: Recovered<S>,
+) -> State<S> {
+    let Recovered { tail, durable, found, given_up, .. } = recovered;
+    let geometry = Geometry::new(
+        options.arena_size,
+        options.max_mapped_arenas,
+        options.max_bytes,
+        page_size(),
+    );
+    let small_flushes = options.flush_every_ops.is_some_and(|operations| operations < 10_000)
+        || options.flush_every.is_some_and(|period| period.as_millis() < 100);
+    let oldest_seq = found.live.first().map_or(tail.seq, |row| row.header.first_seq);
+    State::new(Parts {
+        segments: Segments::new(found),
+        pool: Pool::new(geometry),
+        limits: Limits { max_bytes: options.max_bytes, min_free_bytes: options.min_free_bytes },
+        durable_only: options.flush_every_ops == Some(1),
+        fills: !small_flushes,
+        ages,
+        tail,
+        durable,
+        // Only where recovery found messages that are not durable: else the first sync would store
+        // this run's own messages twice.
+        suspect: recovered.suspect || durable.position < must_be_durable.position,
+        places_cached: recovered.places_cached,
+        oldest_seq: oldest_seq.max(given_up.end()).min(tail.seq),
+        known_gaps: recovered.known_gaps,
+        given_up,
+        index: recovered.index,
+        storage,
+    })
 }

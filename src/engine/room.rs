@@ -24,7 +24,7 @@ pub(super) struct Search {
 
 /// What a search for room has found for a write that was refused.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum SearchOutcome {
     /// There may be room: the write tries again.
     Room,
     /// Other threads have removed segments open: there may be room after
@@ -61,25 +61,25 @@ impl<S: Storage> Engine<S> {
         search: &mut Search,
         error: &Error,
         passed: u64,
-    ) -> Result<Found> {
+    ) -> Result<SearchOutcome> {
         let core = &*self.core;
         if self.find_room(writer)? || core.regain(passed)? || core.pool.unmap_unwanted() {
             search.has_waited = false;
-            return Ok(Found::Room);
+            return Ok(SearchOutcome::Room);
         }
         let are_open = || search.were_open || core.segments.has_removed_open();
         if !search.has_waited && !error.is_of_max_bytes() && are_open() {
             search.has_waited = true;
-            return Ok(Found::Held);
+            return Ok(SearchOutcome::Held);
         }
         // `drop_oldest` finds nothing when the consumers have meanwhile drained what it would drop:
         // then there is room.
         let drops = matches!(self.options.on_full, OnFull::DropOldest);
         if drops && (self.drop_oldest(writer)? || core.regain(passed)?) {
             search.has_waited = false;
-            return Ok(Found::Room);
+            return Ok(SearchOutcome::Room);
         }
-        Ok(Found::Nothing)
+        Ok(SearchOutcome::Nothing)
     }
 
     /// Drops the messages of the oldest segment, or all when there is only one. False when no

@@ -55,7 +55,7 @@ impl From<Gap> for mmq_gap {
 }
 
 /// The gaps told through one handle: each thread's latest, and the latest of all threads.
-pub(super) struct Gaps {
+pub(super) struct ToldGaps {
     /// Identifies the handle. Never used twice, unlike the address of a handle.
     number: u64,
     latest: Mutex<Option<Gap>>,
@@ -65,10 +65,10 @@ thread_local! {
     static LATEST: Cell<Option<(u64, Gap)>> = const { Cell::new(None) };
 }
 
-impl Gaps {
-    pub(super) fn new() -> Gaps {
+impl ToldGaps {
+    pub(super) fn new() -> ToldGaps {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Gaps { number: NEXT.fetch_add(1, Ordering::Relaxed), latest: Mutex::new(None) }
+        ToldGaps { number: NEXT.fetch_add(1, Ordering::Relaxed), latest: Mutex::new(None) }
     }
 
     /// Passes on the result of a read through the handle, and remembers the gap if it is one.

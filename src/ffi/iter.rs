@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 
-use super::gap::{Gaps, mmq_gap};
+use super::gap::{ToldGaps, mmq_gap};
 use super::guard::guard;
 use super::handle::{Handle, Retired, body, free};
 use super::message::{give_message, mmq_message};
@@ -19,12 +19,12 @@ pub struct mmq_iter {
 pub(super) struct IterBody {
     /// Threads that share the handle take turns by this lock.
     ahead: Mutex<Ahead<FileStorage>>,
-    gaps: Gaps,
+    gaps: ToldGaps,
 }
 
 impl IterBody {
     pub(super) fn new(ahead: Ahead<FileStorage>) -> IterBody {
-        IterBody { ahead: Mutex::new(ahead), gaps: Gaps::new() }
+        IterBody { ahead: Mutex::new(ahead), gaps: ToldGaps::new() }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::delivery::{give_delivery, mmq_delivery};
-use super::gap::{Gaps, mmq_gap};
+use super::gap::{ToldGaps, mmq_gap};
 use super::guard::Answer;
 use super::handle::{Handle, body, free, give};
 use super::iter::{IterBody, mmq_iter};
@@ -23,16 +23,16 @@ use crate::queue::Queue;
 use crate::read::{Check, Cursor, Record};
 use crate::storage::{FileStorage, Storage};
 
-type Parts<'a> = (&'a Arc<Engine<FileStorage>>, &'a Arc<Standing<FileStorage>>);
+type ReaderRefs<'a> = (&'a Arc<Engine<FileStorage>>, &'a Arc<Standing<FileStorage>>);
 
 /// A queue or a consumer.
 pub(super) trait Reader {
-    fn parts(&self) -> Result<Parts<'_>>;
+    fn parts(&self) -> Result<ReaderRefs<'_>>;
 }
 
 impl Reader for Queue {
     #[inline]
-    fn parts(&self) -> Result<Parts<'_>> {
+    fn parts(&self) -> Result<ReaderRefs<'_>> {
         let engine = self.engine();
         Ok((engine, engine.default_consumer()?))
     }
@@ -40,7 +40,7 @@ impl Reader for Queue {
 
 impl Reader for Consumer {
     #[inline]
-    fn parts(&self) -> Result<Parts<'_>> {
+    fn parts(&self) -> Result<ReaderRefs<'_>> {
         Ok(Consumer::parts(self))
     }
 }
@@ -48,14 +48,14 @@ impl Reader for Consumer {
 /// The body of a handle that reads.
 pub(super) struct ReaderBody<R> {
     pub(super) reader: R,
-    pub(super) gaps: Gaps,
+    pub(super) gaps: ToldGaps,
     /// The queue's directory or the consumer's name; C borrows it.
     pub(super) called: CString,
 }
 
 impl<R: Reader> ReaderBody<R> {
     pub(super) fn new(reader: R, called: CString) -> ReaderBody<R> {
-        ReaderBody { reader, gaps: Gaps::new(), called }
+        ReaderBody { reader, gaps: ToldGaps::new(), called }
     }
 }
 

@@ -12,6 +12,14 @@ use crate::index::losses::GivenUp;
 use crate::index::run::{Next, Run};
 use crate::storage::{Storage, StorageFile, Stores, read_full};
 
+/// How the index's rows of segments are to be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RowsAre {
+    Right,
+    /// Segments are being changed: the rows must not be believed.
+    Changing,
+}
+
 impl<S: Storage> Index<S> {
     /// Publishes the tail for the opening after this process died. The number is stored first;
     /// `recovery` says what a kill between the stores leaves.
@@ -147,7 +155,7 @@ impl<S: Storage> Index<S> {
     }
 
     /// Says that the rows of segments must not be believed, until
-    /// [`set_changing`](Self::set_changing) takes it back. The caller is about to change segments,
+    /// [`set_rows_are`](Self::set_rows_are) takes it back. The caller is about to change segments,
     /// and may not when this fails.
     pub(crate) fn begin_changing(&self) -> io::Result<()> {
         if planted!(ChangingNotSaid) {
@@ -164,13 +172,17 @@ impl<S: Storage> Index<S> {
         Ok(())
     }
 
-    /// Says whether segments are being changed, so that their rows must not be believed.
-    pub(crate) fn set_changing(&self, changing: bool) {
-        self.set_flag(FLAG_CHANGING, changing && !planted!(ChangingNotSaid));
+    /// Says how the rows of segments are to be taken.
+    pub(crate) fn set_rows_are(&self, rows: RowsAre) {
+        if rows == RowsAre::Changing && !planted!(ChangingNotSaid) {
+            self.set_flag(FLAG_CHANGING);
+        } else {
+            self.change_run(|run| run.flags &= !FLAG_CHANGING);
+        }
     }
 
-    pub(super) fn set_flag(&self, flag: u32, on: bool) {
-        self.change_run(|run| run.flags = if on { run.flags | flag } else { run.flags & !flag });
+    pub(super) fn set_flag(&self, flag: u32) {
+        self.change_run(|run| run.flags |= flag);
     }
 }
 

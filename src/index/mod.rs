@@ -31,7 +31,7 @@ use consumers::clear_consumer;
 use extents::Extents;
 pub(crate) use file::IndexFile;
 use file::LARGEST_REST;
-pub(crate) use live::holder;
+pub(crate) use live::{RowsAre, holder};
 use syncs::Syncs;
 
 use crate::error::{Error, Result, SyncFailed};
@@ -174,7 +174,7 @@ impl<S: Storage> Index<S> {
     /// never reach the disk.
     #[cold]
     pub(crate) fn set_poisoned(&self, error: &Error) {
-        self.set_flag(FLAG_POISONED, true);
+        self.set_flag(FLAG_POISONED);
         if self.poison.set(error) {
             events::flush_failed(&self.directory, error);
         }
@@ -183,7 +183,7 @@ impl<S: Storage> Index<S> {
     /// Tells the next opening that the page cache may show what the disk does not hold. An earlier
     /// run said so, and no sync has changed that.
     pub(crate) fn stay_suspect(&self) {
-        self.set_flag(FLAG_POISONED, true);
+        self.set_flag(FLAG_POISONED);
     }
 
     /// Makes everything stored in the index before this call durable. When late bytes cannot be

@@ -12,7 +12,7 @@ use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 #[repr(C)]
 struct Fiemap {
     head: Head,
-    extents: [Extent; 32],
+    extents: [FileExtent; 32],
 }
 
 #[repr(C)]
@@ -28,7 +28,7 @@ struct Head {
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Extent {
+struct FileExtent {
     logical: u64,
     physical: u64,
     length: u64,
@@ -47,7 +47,7 @@ pub(crate) fn shares_extents(file: &File, offset: u64) -> io::Result<bool> {
     let mut start = offset;
     loop {
         let head = Head { start, length: u64::MAX - start, count: 32, ..Head::default() };
-        let mut map = Fiemap { head, extents: [Extent::default(); 32] };
+        let mut map = Fiemap { head, extents: [FileExtent::default(); 32] };
         retry_on_intr(|| {
             // SAFETY: the opcode reads and writes a `struct fiemap`. `map` is one: plain numbers,
             // with room behind the head for `count` extents.

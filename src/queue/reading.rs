@@ -224,7 +224,7 @@ impl Queue {
     }
 
     #[cfg(feature = "async")]
-    fn default_reader(&self) -> Result<crate::futures::Reader> {
+    fn default_reader(&self) -> Result<crate::futures::ReaderParts> {
         let standing = self.engine.default_consumer()?;
         Ok((Arc::clone(&self.engine), Arc::clone(standing)))
     }

@@ -25,7 +25,7 @@ use crate::recovery::rows::{Gathered, Rows, believe_rows_or_gather_headers};
 use crate::recovery::tail::{
     Stated, close_tail, leave_the_empty, pending, spot_of, state_lost_beginning,
 };
-use crate::recovery::walk::{Look, Walked, start_of_walk, walk};
+use crate::recovery::walk::{WalkRules, Walked, start_of_walk, walk};
 use crate::segment::{Found, Row, set_aside};
 use crate::storage::{CacheToken, Storage};
 
@@ -66,7 +66,7 @@ pub(crate) fn recover<S: Storage>(storage: &S, options: &Options) -> Result<Reco
     let mut known = take_up_index(storage, nonce, read, gathered)?;
     let mut end = find_end(storage, &mut known)?;
     let tail = if known.belief.is_trusted() {
-        Tail { spot: end.reached, next: end.next }
+        PlacedTail { spot: end.reached, next: end.next }
     } else {
         mend(storage, &mut known, &mut end)?;
         place_tail(storage, &mut known, &end)?
@@ -199,16 +199,16 @@ fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
     // given back before.
     rows.retain_live(|row| row.header.base < start.position || row.header.first_seq >= start.seq);
     let read = |(name, error): (String, _)| Error::io("read", storage.path().join(name), error);
-    let look = Look::with(*belief, image, rows);
-    let mut walked = walk(storage, &rows.live, start, look).map_err(read)?;
+    let rules = WalkRules::with(*belief, image, rows);
+    let mut walked = walk(storage, &rows.live, start, rules).map_err(read)?;
     let stated = Stated::by(image);
     let (mut next, mut reached) = pending(image, &rows.live, walked.tail, *belief);
     if !belief.is_met(image, &walked, reached, &stated) {
         // Bytes are damaged, or were lost with the mount: the walk searches for all records that
         // are left.
-        if !look.search {
-            walked =
-                walk(storage, &rows.live, start, Look { search: true, ..look }).map_err(read)?;
+        if !rules.search {
+            walked = walk(storage, &rows.live, start, WalkRules { search: true, ..rules })
+                .map_err(read)?;
             (next, reached) = pending(image, &rows.live, walked.tail, *belief);
         }
         *belief = Belief::Disk;
@@ -262,28 +262,28 @@ fn mend<S: Storage>(storage: &S, known: &mut Known<S>, end: &mut End) -> Result<
 
 /// Where the tail stands, and how the next segment begins where the last one takes no more records.
 #[derive(Clone, Copy)]
-struct Tail {
+struct PlacedTail {
     spot: Spot,
     next: Option<Next>,
 }
 
-impl Tail {
+impl PlacedTail {
     /// The tail when the next segment begins as `next` says: behind the numbers that are missing
     /// there.
-    fn with(self, next: Option<Next>) -> Tail {
-        Tail { spot: next.map_or(self.spot, |next| spot_of(&next)), next }
+    fn with(self, next: Option<Next>) -> PlacedTail {
+        PlacedTail { spot: next.map_or(self.spot, |next| spot_of(&next)), next }
     }
 }
 
 /// Power may have been cut: closes the last segment at the tail, and has the next one state what is
 /// missing behind the tail.
-fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Result<Tail> {
+fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Result<PlacedTail> {
     let Known { index, image, rows, belief, .. } = known;
     let End { walked, stated, reached, .. } = end;
     let gone = given_up(image, *belief).end().max(held_by_segments(image, rows));
     let missing = stated.missing_behind(*reached, end.next, lease(image, *belief), gone);
     let next = close_tail(storage, &rows.live, walked.tail, stated.position, end.next, missing)?;
-    let tail = Tail { spot: walked.tail, next: None }.with(next);
+    let tail = PlacedTail { spot: walked.tail, next: None }.with(next);
     // A consumer at the closed end has yet to be told what is missing behind it.
     let closed_end =
         tail.spot.position - if tail.spot.seq > walked.tail.seq { format::ALIGN } else { 0 };
@@ -299,8 +299,8 @@ fn discard_unused<S: Storage>(
     storage: &S,
     known: &mut Known<S>,
     stated: &Stated,
-    mut tail: Tail,
-) -> Result<Tail> {
+    mut tail: PlacedTail,
+) -> Result<PlacedTail> {
     let Known { index, image, rows, belief, .. } = known;
     if let Some(next) = tail.next {
         // A segment that begins where the next one is to begin was begun for a record that was

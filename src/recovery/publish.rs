@@ -2,11 +2,12 @@
 
 use crate::error::{Gap, GapCause, Result};
 use crate::format::{self, FLAG_CHANGING, FLAG_POISONED, INDEX_NAME, SegmentHeader, Spot};
+use crate::index::RowsAre;
 use crate::index::image::Live;
 use crate::index::run::Run;
 use crate::options::Options;
 use crate::recovery::belief::{Belief, given_up};
-use crate::recovery::{Known, Recovered, Tail, index_error, lease};
+use crate::recovery::{Known, PlacedTail, Recovered, index_error, lease};
 use crate::segment::Found;
 use crate::storage::{Storage, StorageFile};
 
@@ -14,10 +15,10 @@ use crate::storage::{Storage, StorageFile};
 pub(super) fn publish<S: Storage>(
     storage: &S,
     mut known: Known<S>,
-    tail: Tail,
+    tail: PlacedTail,
     options: &Options,
 ) -> Result<Recovered<S>> {
-    let Tail { spot, next } = tail;
+    let PlacedTail { spot, next } = tail;
     let (durable, next_life) = (durable(&known, spot), next_life(&known));
     let (lease, given_up) =
         (lease(&known.image, known.belief), given_up(&known.image, known.belief));
@@ -95,7 +96,7 @@ fn write_rows<S: Storage>(known: &Known<S>) -> bool {
         complete &= index.write_segment_row(row.slot, Some(&row.header), u64::MAX);
     }
     if complete {
-        index.set_changing(false);
+        index.set_rows_are(RowsAre::Right);
     }
     complete
 }

@@ -61,8 +61,8 @@ fn live(storage: &SimStorage) -> Vec<Row> {
 
 /// Walks over everything there is.
 fn walked(storage: &SimStorage, search: bool) -> Walked {
-    let look = Look { search, whole_before: false, published: u64::MAX };
-    walk(storage, &live(storage), Spot::default(), look).unwrap()
+    let rules = WalkRules { search, whole_before: false, published: u64::MAX };
+    walk(storage, &live(storage), Spot::default(), rules).unwrap()
 }
 
 /// Numbers at the ends of the holes.
@@ -269,8 +269,8 @@ fn behind_a_sealed_tail_no_old_record_is_found() {
     let missing = Next { seq: 10, gap: 6, ..Next::default() };
     let next = close_tail(&disk, first, tail, 0, None, missing).unwrap().unwrap();
     assert_eq!((next.seq, next.gap, next.base), (10, 6, first[0].header.end() + format::ALIGN));
-    let look = Look { search: true, whole_before: false, published: u64::MAX };
-    let found = walk(&disk, first, Spot::default(), look).unwrap();
+    let rules = WalkRules { search: true, whole_before: false, published: u64::MAX };
+    let found = walk(&disk, first, Spot::default(), rules).unwrap();
     assert_eq!(
         (found.tail, holes(&found)),
         (Spot { position: first[0].header.end(), seq: 4 }, vec![])

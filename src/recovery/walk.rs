@@ -28,7 +28,7 @@ pub(super) struct Walked {
 
 /// How the walk goes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Look {
+pub(super) struct WalkRules {
     /// The walk searches for more records behind bytes that do not validate.
     pub(super) search: bool,
     /// Everything before the start was whole. A segment that begins at the start may begin in the
@@ -38,15 +38,15 @@ pub(super) struct Look {
     pub(super) published: u64,
 }
 
-impl Look {
-    pub(super) fn with(belief: Belief, image: &IndexImage, rows: &Rows) -> Look {
+impl WalkRules {
+    pub(super) fn with(belief: Belief, image: &IndexImage, rows: &Rows) -> WalkRules {
         // A kill came between the stores of the tail, so everything that was pushed is whole.
         let committing = belief == Belief::Cache && image.live.tail.is_none();
         // What was given back had been committed. With a checkpoint this does not matter: the walk
         // begins at a unit, or what lies before the start is lost.
         let first = rows.live.first().map_or(u64::MAX, |row| row.header.first_seq);
         let given_back = image.checkpoint.is_none() && first <= rows.held;
-        Look {
+        WalkRules {
             search: belief.searches(),
             whole_before: committing || given_back,
             published: image.live.tail.map_or(u64::MAX, |(position, _)| position),
@@ -86,20 +86,20 @@ pub(super) fn start_of_walk(image: &IndexImage, live: &[Row], belief: Belief) ->
 }
 
 /// Goes over whole units from `start` on. Stops at the first bytes that do not validate, unless
-/// `look` says to search. An error comes with the name of the file that cannot be read.
+/// `rules` say to search. An error comes with the name of the file that cannot be read.
 pub(super) fn walk<S: Storage>(
     storage: &S,
     rows: &[Row],
     start: Spot,
-    look: Look,
+    rules: WalkRules,
 ) -> Result<Walked, (String, io::Error)> {
-    let mut walk = Walk::new(start, look);
+    let mut walk = Walk::new(start, rules);
     let first = rows.partition_point(|row| row.header.end() <= start.position);
     for row in &rows[first..] {
         let fail = |error| (format::segment_name(row.slot), error);
         let (file, len) = match open_life(storage, row.slot, &row.header) {
             Ok(opened) => opened,
-            Err(Lost::Gone) if look.search => {
+            Err(Lost::Gone) if rules.search => {
                 walk.unit.broken();
                 continue;
             }
@@ -119,7 +119,7 @@ pub(super) fn walk<S: Storage>(
 
 /// A walk under way.
 struct Walk {
-    look: Look,
+    rules: WalkRules,
     /// The next fragment may lie in the middle of a unit whose beginning is not at hand.
     begins_inside: bool,
     start: Spot,
@@ -136,10 +136,10 @@ struct Walk {
 }
 
 impl Walk {
-    fn new(start: Spot, look: Look) -> Walk {
+    fn new(start: Spot, rules: WalkRules) -> Walk {
         Walk {
-            look,
-            begins_inside: look.whole_before,
+            rules,
+            begins_inside: rules.whole_before,
             start,
             at: start,
             end: start.position,
@@ -150,7 +150,7 @@ impl Walk {
                 tail: start,
                 holes: Vec::new(),
                 empty: Vec::new(),
-                published: look.published,
+                published: rules.published,
                 units_behind: 0,
             },
         }
@@ -169,7 +169,7 @@ impl Walk {
             return true;
         }
         let continues = self.unit.in_record && header.first_seq == self.at.seq + 1;
-        if !self.look.search && header.missing_from() != self.at.seq && !continues {
+        if !self.rules.search && header.missing_from() != self.at.seq && !continues {
             return false;
         }
         // Numbers are missing before the segment, stated or not: the walk goes on with the
@@ -214,7 +214,7 @@ impl Walk {
                     self.at = self.unit.add(&seen.fragment, self.at, end, &mut self.walked);
                     self.chain = seen.checksum();
                 }
-                _ if !self.look.search => break,
+                _ if !self.rules.search => break,
                 _ => {
                     self.unit.broken();
                     let from = self.at.position + format::ALIGN;

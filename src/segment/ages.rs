@@ -22,6 +22,7 @@ use super::list::List;
 use super::{Context, Segments};
 use crate::error::{GapCause, Result};
 use crate::format::{SegmentHeader, Spot};
+use crate::index::RowsAre;
 use crate::storage::{Storage, StorageFile};
 
 use super::Segment;
@@ -154,7 +155,7 @@ impl<S: Storage> Segments<S> {
         let row = *row;
         list.write_row(context, &row);
         if !list.names.rows_complete {
-            context.index.set_changing(true);
+            context.index.set_rows_are(RowsAre::Changing);
         }
         Ok(())
     }

@@ -8,8 +8,9 @@ use super::files::{Segment, disk_bytes, overhead};
 use super::list::List;
 use super::{Coming, Context, Plan, Row};
 use crate::error::{Error, Result};
-use crate::events;
+use crate::events::{self, SegmentFile};
 use crate::format::{self, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
+use crate::index::RowsAre;
 use crate::storage::{Storage, StorageFile};
 
 /// Bytes that a new segment file gets at first.
@@ -102,8 +103,9 @@ impl<F: StorageFile> List<F> {
             }),
         };
         if let Ok((segment, disk)) = &made {
-            let reused = !segment.is_fresh(SEGMENT_HEADER_LEN);
-            events::segment_begun(context.storage.path(), segment.slot, header.first_seq, reused);
+            let is_new = segment.is_fresh(SEGMENT_HEADER_LEN);
+            let file = if is_new { SegmentFile::New } else { SegmentFile::Spare };
+            events::segment_begun(context.storage.path(), segment.slot, header.first_seq, file);
             let mut row = Row::new(segment.slot, segment.header);
             row.header.disk = *disk;
             row.header.allocated = segment.allocated();
@@ -113,7 +115,7 @@ impl<F: StorageFile> List<F> {
             self.note_store(segment);
             self.write_row(context, &row);
         }
-        context.index.set_changing(self.is_changing());
+        context.index.set_rows_are(self.rows_are());
         made.map(|(segment, _)| segment)
     }
 
@@ -181,7 +183,7 @@ impl<F: StorageFile> List<F> {
                     break;
                 }
             }
-            context.index.set_changing(self.is_changing());
+            context.index.set_rows_are(self.rows_are());
         }
         let allocated = got?;
         segment.allocated.store(allocated, Ordering::Release);
@@ -194,7 +196,7 @@ impl<F: StorageFile> List<F> {
             let row = *row;
             self.write_row(context, &row);
             if !self.names.rows_complete {
-                context.index.set_changing(true);
+                context.index.set_rows_are(RowsAre::Changing);
             }
         }
         Ok(())

@@ -9,6 +9,7 @@ use super::recycle::Recycling;
 use super::{Context, Row};
 #[cfg(test)]
 use crate::format;
+use crate::index::RowsAre;
 use crate::storage::{Storage, StorageFile};
 
 /// With more open segments than this, consumers are asked to let go of theirs.
@@ -61,9 +62,13 @@ impl<F: StorageFile> List<F> {
         !self.recycling.drained.is_empty() || !self.recycling.in_transit.is_empty()
     }
 
-    /// Whether the index's rows of segments may be wrong.
-    pub(super) fn is_changing(&self) -> bool {
-        !self.names.rows_complete || !self.recycling.in_transit.is_empty()
+    /// How the index's rows of segments are to be taken.
+    pub(super) fn rows_are(&self) -> RowsAre {
+        if self.names.rows_complete && self.recycling.in_transit.is_empty() {
+            RowsAre::Right
+        } else {
+            RowsAre::Changing
+        }
     }
 
     /// Bytes by which the index file may grow: those that `min_free_bytes` and `max_bytes` leave

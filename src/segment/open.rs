@@ -8,6 +8,7 @@ use super::list::List;
 use super::{Lost, Row};
 use crate::format::{self, Fragment, Kind, SEGMENT_HEADER_LEN};
 use crate::index::Index;
+use crate::index::RowsAre;
 use crate::storage::{Storage, StorageFile};
 
 /// The most full segments that may wait for their sync. (Each keeps its descriptor.)
@@ -197,7 +198,7 @@ impl<F: StorageFile> List<F> {
                 files.push((slot, header.queue_id, header.life));
             }
         }
-        index.set_changing(true);
+        index.set_rows_are(RowsAre::Changing);
         let mut found = false;
         for row in &mut self.live {
             // The queue's id too: another queue's segments may have the same lives.

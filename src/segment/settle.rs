@@ -97,7 +97,7 @@ impl<S: Storage> Segments<S> {
         for transfer in transfers {
             list.finish_transfer(context, transfer);
         }
-        context.index.set_changing(list.is_changing());
+        context.index.set_rows_are(list.rows_are());
     }
 
     /// Makes a spare ahead of need, if there is none, none is coming, and no limit is set. Best
@@ -152,7 +152,7 @@ impl<S: Storage> Segments<S> {
             Err(_) if name_is_free => list.names.slots.remove(&slot),
             Err(_) => {}
         }
-        context.index.set_changing(list.is_changing());
+        context.index.set_rows_are(list.rows_are());
     }
 
     /// Makes the directory's changes so far durable. A thread that comes while another one syncs

@@ -51,12 +51,12 @@ use crate::threads::waiting::Waiters;
 /// The tail as other threads see it. The writer stores `seq` before `position`, so a thread that
 /// reads the position and then the number gets that position's number or a higher one.
 #[derive(Debug, Default)]
-pub(crate) struct Tail {
+pub(crate) struct SharedTail {
     pub(crate) position: AtomicU64,
     pub(crate) seq: AtomicU64,
 }
 
-impl Tail {
+impl SharedTail {
     pub(crate) fn spot(&self) -> Spot {
         Spot {
             position: self.position.load(Ordering::Acquire),
@@ -130,9 +130,9 @@ pub(crate) struct State<S: Storage> {
     /// producers' lock.
     filler: AtomicUsize,
     /// The end of what consumers may read.
-    pub(crate) visible: Padded<Tail>,
+    pub(crate) visible: Padded<SharedTail>,
     /// The end of the last committed record.
-    pub(crate) committed: Padded<Tail>,
+    pub(crate) committed: Padded<SharedTail>,
     /// The flush lock. Only the leader of a flush moves the mark.
     pub(crate) durable: Padded<Mutex<Durable>>,
     /// Signalled with the flush lock when a flush has ended.

@@ -88,7 +88,7 @@ impl<S: Storage> State<S> {
     /// dropped. The caller holds the producers' lock.
     pub(crate) fn filling(&self) -> Filling<'_> {
         self.filler.store(this_thread(), Ordering::Relaxed);
-        self.index.poison.set_filling(true);
+        self.index.poison.begin_filling();
         Filling { poison: &self.index.poison, filler: &self.filler, _untold: events::hold() }
     }
 }
@@ -106,7 +106,7 @@ pub(crate) struct Filling<'a> {
 impl Drop for Filling<'_> {
     fn drop(&mut self) {
         self.filler.store(0, Ordering::Relaxed);
-        self.poison.set_filling(false);
+        self.poison.end_filling();
     }
 }
 

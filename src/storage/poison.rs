@@ -47,12 +47,12 @@ impl Poison {
     }
 
     /// The thread that fills a message sets this for itself: other threads need not see it.
-    pub(crate) fn set_filling(&self, filling: bool) {
-        if filling {
-            self.status.fetch_or(FILLING, Ordering::Relaxed);
-        } else {
-            self.status.fetch_and(!FILLING, Ordering::Relaxed);
-        }
+    pub(crate) fn begin_filling(&self) {
+        self.status.fetch_or(FILLING, Ordering::Relaxed);
+    }
+
+    pub(crate) fn end_filling(&self) {
+        self.status.fetch_and(!FILLING, Ordering::Relaxed);
     }
 
     #[inline]

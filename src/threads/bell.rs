@@ -20,7 +20,7 @@ pub(crate) struct Wishes {
 }
 
 /// Starts the keeper's thread; false when there is to be none.
-type Starter = Box<dyn Fn() -> bool + Send + Sync>;
+type StartFn = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// Any thread rings it, and the keeper answers. The first ring starts the keeper's thread.
 #[derive(Default)]
@@ -29,7 +29,7 @@ pub(crate) struct Bell {
     pub(crate) rung: Condvar,
     /// The keeper's thread runs.
     running: AtomicBool,
-    starter: OnceLock<Starter>,
+    starter: OnceLock<StartFn>,
 }
 
 impl fmt::Debug for Bell {
@@ -42,12 +42,18 @@ impl fmt::Debug for Bell {
 }
 
 impl Bell {
-    pub(crate) fn set_starter(&self, starter: Starter) {
+    pub(crate) fn set_starter(&self, starter: StartFn) {
         let _ = self.starter.set(starter);
     }
 
-    pub(crate) fn set_running(&self, running: bool) {
-        self.running.store(running, Ordering::Release);
+    /// The keeper's thread runs.
+    pub(crate) fn note_begin(&self) {
+        self.running.store(true, Ordering::Release);
+    }
+
+    /// The keeper's thread has ended, or is about to.
+    pub(crate) fn note_end(&self) {
+        self.running.store(false, Ordering::Release);
     }
 
     /// Whether the keeper's thread runs and was not asked to end.

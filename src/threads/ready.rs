@@ -38,18 +38,24 @@ impl Descriptor {
         Ok(Descriptor::Pipe(reader, writer))
     }
 
-    /// Makes it readable or not readable. The caller knows that it is the other. True on success.
-    fn set(&self, readable: bool) -> bool {
-        match (self, readable) {
+    /// Makes a descriptor readable that is not. Returns whether it is now.
+    fn raise(&self) -> bool {
+        match self {
             // Any number but zero does, so the byte order does not matter.
             #[cfg(target_os = "linux")]
-            (Descriptor::Event(event), true) => rustix::io::write(event, &[1u8; 8]).is_ok(),
+            Descriptor::Event(event) => rustix::io::write(event, &[1u8; 8]).is_ok(),
+            #[cfg(any(not(target_os = "linux"), test))]
+            Descriptor::Pipe(_, writer) => rustix::io::write(writer, &[1]) == Ok(1),
+        }
+    }
+
+    /// Clears a descriptor that is readable. Returns whether it is still readable.
+    fn clear(&self) -> bool {
+        match self {
             #[cfg(target_os = "linux")]
-            (Descriptor::Event(event), false) => rustix::io::read(event, &mut [0u8; 8]).is_ok(),
+            Descriptor::Event(event) => rustix::io::read(event, &mut [0u8; 8]).is_err(),
             #[cfg(any(not(target_os = "linux"), test))]
-            (Descriptor::Pipe(_, writer), true) => rustix::io::write(writer, &[1]) == Ok(1),
-            #[cfg(any(not(target_os = "linux"), test))]
-            (Descriptor::Pipe(reader, _), false) => rustix::io::read(reader, &mut [0]) == Ok(1),
+            Descriptor::Pipe(reader, _) => rustix::io::read(reader, &mut [0]) != Ok(1),
         }
     }
 }
@@ -75,7 +81,10 @@ impl Ready {
 
     /// Makes the descriptor readable: there is news.
     pub(crate) fn raise(&self) {
-        self.set(&mut self.readable.lock(), true);
+        let mut readable = self.readable.lock();
+        if !*readable {
+            *readable = self.descriptor.raise();
+        }
     }
 
     /// Makes the descriptor readable or not, as `has_news` says. Without news it is cleared, and
@@ -83,7 +92,7 @@ impl Ready {
     /// either before the clearing, and then the second look sees them, or after it.
     pub(crate) fn tell(&self, has_news: impl Fn() -> bool) {
         if !has_news() {
-            self.set(&mut self.readable.lock(), false);
+            self.clear();
             if !has_news() {
                 return;
             }
@@ -91,12 +100,10 @@ impl Ready {
         self.raise();
     }
 
-    fn set(&self, is: &mut bool, readable: bool) {
-        if *is == readable {
-            return;
-        }
-        if self.descriptor.set(readable) {
-            *is = readable;
+    fn clear(&self) {
+        let mut readable = self.readable.lock();
+        if *readable {
+            *readable = self.descriptor.clear();
         }
     }
 
