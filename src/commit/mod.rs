@@ -57,10 +57,10 @@ impl<S: Storage> Core<S> {
                 return writer.committed();
             }
             // A tail that is stored in the index and not published may still be rolled back.
-            if let Some((position, seq)) = self.index.tail()
-                && position <= self.committed.position.load(Ordering::Acquire)
+            if let Some(tail) = self.index.tail()
+                && tail.position <= self.committed.position.load(Ordering::Acquire)
             {
-                return Spot { position, seq };
+                return tail;
             }
             std::hint::spin_loop();
         }

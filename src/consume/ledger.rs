@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::Gap;
-use crate::format::Spot;
+use crate::format::{Numbers, Spot};
 use crate::index::AcksRow;
 use crate::read::Cursor;
 use crate::storage::StorageFile;
@@ -47,10 +47,10 @@ pub(crate) struct Ledger<F> {
 
 impl<F: StorageFile> Ledger<F> {
     /// A ledger with the numbers in `done` done.
-    pub(crate) fn new(done: &[(u64, u64)], acks_row: Option<AcksRow<F>>) -> Ledger<F> {
+    pub(crate) fn new(done: &[Numbers], acks_row: Option<AcksRow<F>>) -> Ledger<F> {
         let mut ranges = Ranges::default();
-        for (first, last) in done {
-            ranges.insert(*first, *last);
+        for numbers in done {
+            ranges.insert(numbers.first, numbers.last);
         }
         Ledger {
             epoch: 0,
@@ -147,7 +147,7 @@ impl<F: StorageFile> Ledger<F> {
     /// The pieces of a gap that are not done, so not told yet.
     pub(crate) fn untold_of(&self, gap: Gap) -> Vec<Gap> {
         let pieces = self.done.not_in(gap.first, gap.last).into_iter();
-        pieces.map(|(first, last)| Gap { first, last, cause: gap.cause }).collect()
+        pieces.map(|Numbers { first, last }| Gap { first, last, cause: gap.cause }).collect()
     }
 
     /// Makes a piece of a gap done that was told, while more of the gap is left: the place stays
@@ -165,8 +165,8 @@ impl<F: StorageFile> Ledger<F> {
     }
 
     /// The done ranges.
-    pub(crate) fn ranges(&self) -> Vec<(u64, u64)> {
-        self.done.0.iter().map(|(first, last)| (*first, *last)).collect()
+    pub(crate) fn ranges(&self) -> Vec<Numbers> {
+        self.done.iter().collect()
     }
 
     /// Calls off all deliveries and forgets what is done. The caller has cleared the stored ranges.
@@ -196,7 +196,7 @@ impl<F: StorageFile> Ledger<F> {
         }
         match &mut self.acks_row {
             Some(row) => {
-                row.store(place.seq, self.done.0.iter().map(|(first, last)| (*first, *last)));
+                row.store(place.seq, self.done.iter());
                 self.changed = false;
             }
             // The ranges stay in memory alone. Every 1024th change asks for a row again: space may
@@ -216,12 +216,13 @@ impl<F: StorageFile> Ledger<F> {
 struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
-    fn range_of(&self, seq: u64) -> Option<(u64, u64)> {
-        self.0
-            .range(..=seq)
-            .next_back()
-            .map(|(first, last)| (*first, *last))
-            .filter(|(_, last)| *last >= seq)
+    fn iter(&self) -> impl Iterator<Item = Numbers> + '_ {
+        self.0.iter().map(|(first, last)| Numbers { first: *first, last: *last })
+    }
+
+    fn range_of(&self, seq: u64) -> Option<Numbers> {
+        let (first, last) = self.0.range(..=seq).next_back()?;
+        (*last >= seq).then_some(Numbers { first: *first, last: *last })
     }
 
     fn contains(&self, seq: u64) -> bool {
@@ -230,9 +231,9 @@ impl Ranges {
 
     /// Adds a range, which may overlap others.
     fn insert(&mut self, mut first: u64, mut last: u64) {
-        if let Some((before, end)) = self.range_of(first.saturating_sub(1)) {
-            first = before;
-            last = last.max(end);
+        if let Some(before) = self.range_of(first.saturating_sub(1)) {
+            first = before.first;
+            last = last.max(before.last);
         }
         while let Some((other, end)) =
             self.0.range(first..=last.saturating_add(1)).next().map(|(a, b)| (*a, *b))
@@ -257,18 +258,18 @@ impl Ranges {
     }
 
     /// The parts of `first ..= last` that are in no range.
-    fn not_in(&self, first: u64, last: u64) -> Vec<(u64, u64)> {
+    fn not_in(&self, first: u64, last: u64) -> Vec<Numbers> {
         let mut parts = Vec::new();
         let mut from = first;
-        let start = self.range_of(first).map_or(first, |(start, _)| start);
+        let start = self.range_of(first).map_or(first, |range| range.first);
         for (begin, end) in self.0.range(start..=last) {
             if *begin > from {
-                parts.push((from, begin - 1));
+                parts.push(Numbers { first: from, last: begin - 1 });
             }
             from = from.max(end + 1);
         }
         if from <= last {
-            parts.push((from, last));
+            parts.push(Numbers { first: from, last });
         }
         parts
     }
@@ -309,8 +310,11 @@ mod tests {
                     .zip(ranges.0.iter().skip(1))
                     .all(|((_, end), (begin, _))| end + 1 < *begin);
                 assert!(apart, "{:?}", ranges.0);
-                let between: BTreeSet<u64> =
-                    ranges.not_in(20, 70).into_iter().flat_map(|(a, b)| a..=b).collect();
+                let between: BTreeSet<u64> = ranges
+                    .not_in(20, 70)
+                    .into_iter()
+                    .flat_map(|part| part.first..=part.last)
+                    .collect();
                 let wanted: BTreeSet<u64> =
                     (20..=70).filter(|number| !numbers.contains(number)).collect();
                 assert_eq!(between, wanted);

@@ -345,7 +345,7 @@ impl<S: Storage> Progress<S> {
     /// Stores the place: in the index for the next opening, in the cell for this run's threads.
     #[inline(always)]
     pub(crate) fn store(&mut self, cell: &PlaceCell, spot: Spot) {
-        self.place_row.store(spot.position, spot.seq);
+        self.place_row.store(spot);
         self.stored = spot;
         cell.seq.store(spot.seq, Ordering::Release);
         cell.position.store(spot.position, Ordering::Release);

@@ -69,9 +69,9 @@ impl Bench {
         // A power cut may leave an older place: the numbers from there on are stored as done too.
         let mut acks = self.in_index().acks;
         let place = self.place();
-        acks.retain(|(_, last)| *last >= place);
+        acks.retain(|acks| acks.last >= place);
         assert_eq!(acks, ledger, "the index");
-        ledger
+        ledger.into_iter().map(|done| (done.first, done.last)).collect()
     }
 }
 

@@ -11,7 +11,7 @@ use crate::consume::ledger::Ledger;
 use crate::consume::standing::Standing;
 use crate::error::{Error, Result};
 use crate::events;
-use crate::format::{Place, Spot};
+use crate::format::{Numbers, Place, Spot};
 use crate::read::Cursor;
 use crate::state::PlaceCell;
 use crate::storage::Storage;
@@ -217,7 +217,7 @@ impl<S: Storage> Engine<S> {
         known: Option<u32>,
         name: &str,
         place: Place,
-        acks: &[(u64, u64)],
+        acks: &[Numbers],
         room: u64,
     ) -> Result<Arc<Standing<S>>> {
         let core = &self.core;
@@ -230,7 +230,7 @@ impl<S: Storage> Engine<S> {
         cell.moves.store(u64::from(known.is_none()), Ordering::Release);
         let spot = Spot { position: place.position, seq: place.seq };
         // Messages acknowledged beyond the place stay acknowledged.
-        let beyond: Vec<_> = acks.iter().copied().filter(|(_, last)| *last >= place.seq).collect();
+        let beyond: Vec<_> = acks.iter().copied().filter(|acks| acks.last >= place.seq).collect();
         let mut ledger =
             (!beyond.is_empty()).then(|| Ledger::new(&beyond, core.acks_row(row, name)));
         if known.is_none()

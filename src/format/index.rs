@@ -2,6 +2,7 @@
 
 use byteorder::{ByteOrder, LittleEndian};
 
+use super::Spot;
 use super::*;
 use crate::memory::checksum::crc32c;
 
@@ -168,6 +169,11 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
+    /// Everything before it is on the disk.
+    pub(crate) fn spot(&self) -> Spot {
+        Spot { position: self.position, seq: self.seq }
+    }
+
     pub(crate) fn encode(&self, queue_id: &[u8; 16]) -> [u8; CHECKPOINT_LEN] {
         use checkpoint_at as at;
         let mut bytes = [0; CHECKPOINT_LEN];

@@ -1,8 +1,20 @@
-//! A spot in a queue.
+//! A spot in a queue, and numbers one behind the other.
 
 /// A position and the sequence number that belongs to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Spot {
     pub(crate) position: u64,
     pub(crate) seq: u64,
+}
+
+/// The sequence numbers from `first` to `last`, both among them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Numbers {
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+}
+
+#[cfg(test)]
+pub(crate) fn numbers(first: u64, last: u64) -> Numbers {
+    Numbers { first, last }
 }

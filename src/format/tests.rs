@@ -366,7 +366,7 @@ fn names_are_exactly_those_we_make() {
 fn acknowledged_ranges_come_back_as_they_were_and_never_as_anothers() {
     let seed = Place::seed(b"0123456789abcdef", b"name");
     let mut bytes = [0; ACKS_HALF_LEN];
-    let ranges = [(5, 5), (9, 11), (13, 1000)];
+    let ranges = [numbers(5, 5), numbers(9, 11), numbers(13, 1000)];
     Acks::encode(7, 3, ranges.into_iter(), seed, &mut bytes);
     assert_eq!(
         Acks::decode(&bytes, 3, seed),
@@ -381,13 +381,14 @@ fn acknowledged_ranges_come_back_as_they_were_and_never_as_anothers() {
         assert_eq!(Acks::decode(&damaged, 3, seed), None, "byte {at}");
     }
     // As many as fit, the lowest first; what is too far apart is left out.
-    for (apart, fit) in [(10, 114), (200, 76), (20_000, 57), (3_000_000, 46), (1 << 31, 38)] {
-        Acks::encode(8, 3, (0..200).map(|n| (apart * n, apart * n + 1)), seed, &mut bytes);
+    for (apart, fit) in [(10u64, 114), (200, 76), (20_000, 57), (3_000_000, 46), (1 << 31, 38)] {
+        let range = |n| numbers(apart * n, apart * n + 1);
+        Acks::encode(8, 3, (0..200).map(range), seed, &mut bytes);
         let read = Acks::decode(&bytes, 3, seed).unwrap();
-        assert_eq!(read.ranges, (0..fit).map(|n| (apart * n, apart * n + 1)).collect::<Vec<_>>());
+        assert_eq!(read.ranges, (0..fit).map(range).collect::<Vec<_>>());
     }
-    Acks::encode(9, 3, [(0, 1), (1 << 40, 1 << 40)].into_iter(), seed, &mut bytes);
-    assert_eq!(Acks::decode(&bytes, 3, seed).unwrap().ranges, [(0, 1)]);
+    Acks::encode(9, 3, [numbers(0, 1), numbers(1 << 40, 1 << 40)].into_iter(), seed, &mut bytes);
+    assert_eq!(Acks::decode(&bytes, 3, seed).unwrap().ranges, [numbers(0, 1)]);
 }
 
 #[test]

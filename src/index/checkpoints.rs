@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 
 use crate::error::Result;
-use crate::format::{CHECKPOINT_LEN, Checkpoint, index_at};
+use crate::format::{CHECKPOINT_LEN, Checkpoint, Spot, index_at};
 use crate::index::Index;
 use crate::index::image::IndexImage;
 use crate::index::losses::GivenUp;
@@ -83,12 +83,12 @@ impl<S: Storage> Index<S> {
     /// longer hold; what was given up; and the first number that is `held` afterwards. Numbers that
     /// are missing from `held` on were lost.
     ///
-    /// Also makes the `durable` spot (position and number) durable, if it is beyond the
+    /// Also makes the `durable` spot durable, if it is beyond the
     /// checkpoint's: what is held may begin in the middle of a batch afterwards, and the rest of
     /// that batch counts only because it is known to be durable.
     pub(crate) fn sync_for_change(
         &self,
-        durable: (u64, u64),
+        durable: Spot,
         given_up: &Mutex<GivenUp>,
         held: u64,
     ) -> Result<()> {
@@ -98,7 +98,7 @@ impl<S: Storage> Index<S> {
         let newest = self.checkpoint();
         let is_known = GivenUp::of(&newest) == *given_up.lock() || planted!(CauseNotDurable);
         let may_stay = is_known && (!newest.clean || planted!(CleanMarkKept));
-        if may_stay && durable.0 <= newest.position && held <= newest.held {
+        if may_stay && durable.position <= newest.position && held <= newest.held {
             return self.sync();
         }
         self.write_checkpoint(|checkpoint| {
@@ -107,8 +107,8 @@ impl<S: Storage> Index<S> {
             if !planted!(CauseNotDurable) {
                 given_up.lock().write_to(checkpoint);
             }
-            if durable.0 > checkpoint.position {
-                (checkpoint.position, checkpoint.seq) = durable;
+            if durable.position > checkpoint.position {
+                (checkpoint.position, checkpoint.seq) = (durable.position, durable.seq);
             }
         })
     }

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::format::{
     self, ACKS_HALF_LEN, ACKS_ROW_LEN, Acks, CONSUMER_ROWS, ConsumerAt, Extent, ExtentKind,
-    INDEX_NAME, NAME_ROW_LEN, PLACE_HALF_LEN, PLACE_PAIR_LEN, Place, place_at,
+    INDEX_NAME, NAME_ROW_LEN, PLACE_HALF_LEN, PLACE_PAIR_LEN, Place, Spot, place_at,
 };
 use crate::index::Index;
 use crate::index::extents::{Extents, extent_of, row_of, rows_of};
@@ -26,9 +26,9 @@ impl<F: StorageFile> PlaceRow<F> {
     /// Stores a new place in the older half. The other half stays whole until this one is, so a
     /// kill between two stores, or a torn page, leaves one of them.
     #[inline]
-    pub(crate) fn store(&mut self, position: u64, seq: u64) {
+    pub(crate) fn store(&mut self, spot: Spot) {
         self.number += 1;
-        let place = Place { number: self.number, position, seq };
+        let place = Place { number: self.number, position: spot.position, seq: spot.seq };
         let half = self.at.pair + (self.number & 1) as usize * PLACE_HALF_LEN;
         self.sheet.store_row(half, place.words(), place.crc(self.seed));
         if self.number.is_multiple_of(COPIED_EVERY) {
@@ -94,8 +94,8 @@ impl<S: Storage> Index<S> {
             // removal may not be on the disk.
             place_row.number = newest_place(sheet, at, seed).map_or(0, |place| place.number);
             self.clear_former(&extents, row, seed, &mut place_row)?;
-            place_row.store(place.position, place.seq);
-            place_row.store(place.position, place.seq);
+            place_row.store(place.spot());
+            place_row.store(place.spot());
         }
         // A known consumer may have lost its name or its copy to damage.
         let (mut copied, wanted) = ([0; PLACE_PAIR_LEN], Place::empty_copy(name));
@@ -130,7 +130,7 @@ impl<S: Storage> Index<S> {
             .is_some_and(|place| !place.is_removed());
         if was_used {
             let removed = Place::removed(0);
-            place_row.store(removed.position, removed.seq);
+            place_row.store(removed.spot());
         }
         for at in 0..rows_of(&extents.sheets, ExtentKind::Acks) {
             let is_owned = extents.acks_rows.get(at as usize).is_some_and(Option::is_some);

@@ -5,8 +5,9 @@
 
 use crate::format::{
     self, ACKS_HALF_LEN, ACKS_ROW_LEN, ACKS_ROWS, Acks, CONSUMER_ROWS, Checkpoint, ConsumerAt,
-    EXTENT_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind, LIVE_LEN, NAME_ROW_LEN, PLACE_PAIR_LEN, Place,
-    SEGMENT_ROW_LEN, SEGMENT_ROWS, SegmentHeader, index_at, live_at, place_at,
+    EXTENT_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind, LIVE_LEN, NAME_ROW_LEN, Numbers,
+    PLACE_PAIR_LEN, Place, SEGMENT_ROW_LEN, SEGMENT_ROWS, SegmentHeader, Spot, index_at, live_at,
+    place_at,
 };
 use crate::index::checkpoints::Half;
 use crate::index::run::Run;
@@ -21,9 +22,9 @@ pub(crate) struct Live {
     pub(crate) run: Option<Run>,
     /// Position and sequence number of the tail. `None` when a kill came between their stores or
     /// when they are damaged.
-    pub(crate) tail: Option<(u64, u64)>,
+    pub(crate) tail: Option<Spot>,
     /// Position and sequence number before which everything is on the disk, by the latest flush.
-    pub(crate) synced: Option<(u64, u64)>,
+    pub(crate) synced: Option<Spot>,
 }
 
 /// A consumer as the index names it.
@@ -35,7 +36,7 @@ pub(crate) struct ConsumerRow {
     pub(crate) name: String,
     pub(crate) place: Place,
     /// Done ranges, from the first to the last number each. Some may lie before the place.
-    pub(crate) acks: Vec<(u64, u64)>,
+    pub(crate) acks: Vec<Numbers>,
 }
 
 /// Everything valid in the bytes of an index file.
@@ -170,7 +171,7 @@ impl IndexImage {
                 let newest = found.max_by_key(|(half, _)| half.number);
                 self.acks_rows.push(newest.map(|(half, consumer)| {
                     consumer.acks = half.ranges;
-                    let from = consumer.acks.first().map(|(first, _)| *first);
+                    let from = consumer.acks.first().map(|acks| acks.first);
                     AcksOwner { consumer: half.owner, number: half.number, from }
                 }));
             }
@@ -200,7 +201,8 @@ fn read_live(bytes: &[u8], queue_id: &[u8; 16]) -> Live {
     let spot = |position: usize, seq: usize, check: usize| {
         let (position, seq) = (u64_at(bytes, position), u64_at(bytes, seq));
         let whole = u64_at(bytes, check) == format::tail_check(key, position, seq);
-        (whole && format::is_position(position) && seq < format::LIMIT).then_some((position, seq))
+        (whole && format::is_position(position) && seq < format::LIMIT)
+            .then_some(Spot { position, seq })
     };
     Live {
         token: CacheToken { place, mount: u64_at(bytes, live_at::MOUNT_TOKEN) },

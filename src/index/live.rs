@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::format::{self, FLAG_CHANGING, INDEX_NAME, index_at, live_at};
+use crate::format::{self, FLAG_CHANGING, INDEX_NAME, Spot, index_at, live_at};
 use crate::index::Index;
 use crate::index::image::{Live, u32_at, u64_at};
 use crate::index::losses::GivenUp;
@@ -24,9 +24,8 @@ impl<S: Storage> Index<S> {
     /// Publishes the tail for the opening after this process died. The number is stored first;
     /// `recovery` says what a kill between the stores leaves.
     #[inline]
-    pub(crate) fn set_tail(&self, position: u64, seq: u64) {
-        self.sheet
-            .store_words(index_at::LIVE + live_at::TAIL_SEQ, tail_words(self.key, position, seq));
+    pub(crate) fn set_tail(&self, tail: Spot) {
+        self.sheet.store_words(index_at::LIVE + live_at::TAIL_SEQ, tail_words(self.key, tail));
     }
 
     /// How bytes of the index are stored.
@@ -34,29 +33,29 @@ impl<S: Storage> Index<S> {
         self.sheets.file().stores()
     }
 
-    /// As [`set_tail`](Self::set_tail), or else an error that leaves the tail at `before`, its last
-    /// position and number.
+    /// As [`set_tail`](Self::set_tail), or else an error that leaves the tail at `before`.
     #[inline]
-    pub(crate) fn move_tail(&self, position: u64, seq: u64, before: (u64, u64)) -> io::Result<()> {
-        let words = tail_words(self.key, position, seq);
+    pub(crate) fn move_tail(&self, tail: Spot, before: Spot) -> io::Result<()> {
+        let words = tail_words(self.key, tail);
         self.sheet.try_store_words(index_at::LIVE + live_at::TAIL_SEQ, words, || {
-            tail_words(self.key, before.0, before.1)
+            tail_words(self.key, before)
         })
     }
 
-    /// Position and number of the published tail. `None` while another thread is publishing it.
-    pub(crate) fn tail(&self) -> Option<(u64, u64)> {
+    /// The published tail. `None` while another thread is publishing it.
+    pub(crate) fn tail(&self) -> Option<Spot> {
         // The words that were stored before the check word are seen once it is.
         let check = self.sheet.load_u64(index_at::LIVE + live_at::TAIL_CHECK);
         let position = self.sheet.load_u64_relaxed(index_at::LIVE + live_at::TAIL_POSITION);
         let seq = self.sheet.load_u64_relaxed(index_at::LIVE + live_at::TAIL_SEQ);
-        (check == format::tail_check(self.key, position, seq)).then_some((position, seq))
+        (check == format::tail_check(self.key, position, seq)).then_some(Spot { position, seq })
     }
 
-    /// Notes that everything before this position and number is on the disk. Without it the next
+    /// Notes that everything before this spot is on the disk. Without it the next
     /// opening would take back what a flush has promised. The older of two halves is written, so
     /// one of them is whole at any time.
-    pub(crate) fn set_synced(&self, position: u64, seq: u64) {
+    pub(crate) fn set_synced(&self, spot: Spot) {
+        let Spot { position, seq } = spot;
         let word = |at| self.sheet.load_u64_relaxed(index_at::LIVE + at);
         let older = if word(live_at::SYNCED_A) <= word(live_at::SYNCED_B) {
             live_at::SYNCED_A
@@ -91,13 +90,13 @@ impl<S: Storage> Index<S> {
             *run = live.run.unwrap_or_default();
             self.store_run(&run);
         }
-        let (position, seq) = live.tail.unwrap_or_default();
-        self.set_tail(position, seq);
+        let tail = live.tail.unwrap_or_default();
+        self.set_tail(tail);
         if is_new {
             sheet.zero(at + live_at::SYNCED_A, 48);
         }
-        if let Some((position, seq)) = live.synced {
-            self.set_synced(position, seq);
+        if let Some(spot) = live.synced {
+            self.set_synced(spot);
         }
         sheet.copy_in(at + live_at::CACHE_TOKEN, &live.token.encode());
     }
@@ -202,7 +201,8 @@ pub(crate) fn holder<S: Storage>(storage: &S) -> (u32, Option<SystemTime>) {
 }
 
 #[inline]
-fn tail_words(key: u64, position: u64, seq: u64) -> [u64; 3] {
+fn tail_words(key: u64, tail: Spot) -> [u64; 3] {
+    let Spot { position, seq } = tail;
     const { assert!(live_at::TAIL_POSITION == live_at::TAIL_SEQ + 8) };
     const { assert!(live_at::TAIL_CHECK == live_at::TAIL_SEQ + 16) };
     [seq, position, format::tail_check(key, position, seq)]

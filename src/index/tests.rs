@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::*;
 use crate::format::{
     CONSUMER_ROWS, Checkpoint, ConsumerAt, PLACE_HALF_LEN, Place, SEGMENT_ROWS, SegmentHeader,
-    SegmentState, live_at,
+    SegmentState, Spot, live_at, numbers,
 };
 use crate::index::image::Live;
 use crate::storage::{CacheToken, Stores};
@@ -62,13 +62,17 @@ fn halves(row: u32, stores: u64) -> [usize; 2] {
     [stores % 2, (stores + 1) % 2].map(|half| pair + half as usize * PLACE_HALF_LEN)
 }
 
+fn at(position: u64, seq: u64) -> Spot {
+    Spot { position, seq }
+}
+
 #[test]
 fn a_damaged_half_of_a_place_costs_one_move_and_the_older_half_none() {
     for damaged in [0, 1] {
         for moves in 1..6 {
             let (storage, index) = made(Stores::ByMap);
             let (row, mut place) = index.add_consumer(&storage, None, "c", begin(10), 0).unwrap();
-            (1..=moves).for_each(|moved| place.store(64 * (10 + moved), 10 + moved));
+            (1..=moves).for_each(|moved| place.store(at(64 * (10 + moved), 10 + moved)));
             // A new place is stored twice, so that both halves are its own.
             flip(&storage, halves(row, 2 + moves)[damaged]);
             let left = 10 + moves - u64::from(damaged == 0);
@@ -82,7 +86,7 @@ fn a_place_whose_halves_are_both_damaged_costs_at_most_64_moves() {
     let (storage, index) = made(Stores::ByMap);
     let (row, mut place) = index.add_consumer(&storage, None, "c", begin(0), 0).unwrap();
     for moves in 1..200u64 {
-        place.store(64 * moves, moves);
+        place.store(at(64 * moves, moves));
         let killed = storage.process_kill();
         halves(row, 0).into_iter().for_each(|half| flip(&killed, half));
         let left = places(&killed)["c"];
@@ -96,11 +100,11 @@ fn what_a_call_refused_is_late_and_written_before_anything_later() {
     let mut rows =
         ["a", "b"].map(|name| index.add_consumer(&storage, None, name, begin(1), 0).unwrap().1);
     storage.fail_after(Call::Write, 1, Errno::NOSPC, false);
-    rows[0].store(64 * 2, 2);
+    rows[0].store(at(64 * 2, 2));
     assert_eq!(places(&storage)["a"], 1, "it was refused");
     // Two writes follow: the first one succeeds, the second one is refused.
     storage.fail_after(Call::Write, 2, Errno::NOSPC, true);
-    rows[1].store(64 * 3, 3);
+    rows[1].store(at(64 * 3, 3));
     assert_eq!((places(&storage)["a"], places(&storage)["b"]), (2, 1));
     // Late bytes cannot be made durable; that is no failed sync.
     let syncs = storage.call_count(Call::SyncFile);
@@ -114,14 +118,14 @@ fn what_a_call_refused_is_late_and_written_before_anything_later() {
 #[test]
 fn what_is_at_once_or_not_at_all_is_not_there_after_a_refusal() {
     let (storage, index) = made(Stores::ByCall);
-    index.set_tail(64, 4);
+    index.set_tail(at(64, 4));
     storage.fail_after(Call::Write, 1, Errno::NOSPC, false);
-    assert!(index.move_tail(128, 5, (64, 4)).is_err());
-    assert_eq!(index.tail(), Some((64, 4)));
+    assert!(index.move_tail(at(128, 5), at(64, 4)).is_err());
+    assert_eq!(index.tail(), Some(at(64, 4)));
     index.sync().unwrap();
-    assert_eq!(image(&storage).live.tail, Some((64, 4)));
-    index.move_tail(128, 5, (64, 4)).unwrap();
-    assert_eq!(image(&storage).live.tail, Some((128, 5)));
+    assert_eq!(image(&storage).live.tail, Some(at(64, 4)));
+    index.move_tail(at(128, 5), at(64, 4)).unwrap();
+    assert_eq!(image(&storage).live.tail, Some(at(128, 5)));
 }
 
 /// A live part of which each part is of the run `number`.
@@ -130,8 +134,8 @@ fn live(token: CacheToken, number: u64) -> Live {
         token,
         pid: 1,
         run: Some(Run { lease: number, ..Run::default() }),
-        tail: Some((8 * number, number)),
-        synced: Some((8 * number, number)),
+        tail: Some(at(8 * number, number)),
+        synced: Some(at(8 * number, number)),
     }
 }
 
@@ -154,7 +158,7 @@ fn under_the_token_of_a_run_the_live_part_says_nothing_of_another_run() {
             seen += usize::from(live.token == token(1));
             if live.token == next && is_new {
                 assert_eq!(live.run.map(|run| run.lease), Some(number), "call {nth}");
-                let spot = Some((8 * number, number));
+                let spot = Some(at(8 * number, number));
                 assert_eq!((live.tail, live.synced), (spot, spot), "call {nth}");
             }
             // Under the same token no byte was lost, and no part may be missing while the live part
@@ -177,7 +181,7 @@ fn a_damaged_part_of_the_live_part_costs_no_other() {
     let life = CacheToken { place: [1; 16], mount: 1 };
     let (storage, index) = made(Stores::ByMap);
     index.begin_run(&live(life, 3));
-    index.set_synced(32, 4);
+    index.set_synced(at(32, 4));
     let damaged = |at: usize| {
         let killed = storage.process_kill();
         flip(&killed, index_at::LIVE + at);
@@ -187,12 +191,12 @@ fn a_damaged_part_of_the_live_part_costs_no_other() {
     assert_eq!(damaged(live_at::RUN_B).run.map(|run| run.lease), Some(3));
     assert_eq!(
         (damaged(live_at::TAIL_SEQ).tail, damaged(live_at::TAIL_SEQ).synced),
-        (None, Some((32, 4)))
+        (None, Some(at(32, 4)))
     );
     // The later mark lies in one half, the mark before it in the other.
     let mut marks = [live_at::SYNCED_A, live_at::SYNCED_B].map(|at| damaged(at).synced);
     marks.sort_unstable();
-    assert_eq!(marks, [Some((24, 3)), Some((32, 4))]);
+    assert_eq!(marks, [Some(at(24, 3)), Some(at(32, 4))]);
 }
 
 /// Positions of the checkpoints in the two halves.
@@ -319,21 +323,21 @@ fn acknowledged_ranges_state_all_that_is_done_from_the_place_on_the_disk_on() {
     let acks = || {
         image(&storage).consumers.into_iter().find(|consumer| consumer.name == "c").unwrap().acks
     };
-    acks_row.store(1, [(3, 4)].into_iter());
-    assert_eq!(acks(), [(3, 4)]);
+    acks_row.store(1, [numbers(3, 4)].into_iter());
+    assert_eq!(acks(), [numbers(3, 4)]);
     // The place moved, and the disk may still have the place before.
-    acks_row.store(5, [(7, 7)].into_iter());
-    assert_eq!(acks(), [(1, 4), (7, 7)]);
+    acks_row.store(5, [numbers(7, 7)].into_iter());
+    assert_eq!(acks(), [numbers(1, 4), numbers(7, 7)]);
     index.sync().unwrap();
-    acks_row.store(8, [(9, 9)].into_iter());
+    acks_row.store(8, [numbers(9, 9)].into_iter());
     assert_eq!(
         acks(),
-        [(1, 7), (9, 9)],
+        [numbers(1, 7), numbers(9, 9)],
         "a place that was stored before that sync is known to be on the disk"
     );
     index.sync().unwrap();
-    acks_row.store(8, [(9, 9)].into_iter());
-    assert_eq!(acks(), [(9, 9)]);
+    acks_row.store(8, [numbers(9, 9)].into_iter());
+    assert_eq!(acks(), [numbers(9, 9)]);
     index.clear_acks(row, AcksRowIs::Free).unwrap();
     assert_eq!(acks(), []);
 }

@@ -93,8 +93,7 @@ impl<F: StorageFile> Cursor<F> {
             let first_whole = (position < row.header.base && row.header.gap_before == 0)
                 .then(|| list.first_whole(&core.storage))
                 .flatten()
-                .filter(|(position, _)| within.contains(position))
-                .map(|(position, seq)| Spot { position, seq });
+                .filter(|first| within.contains(&first.position));
             return Ok(Some(Entered { row, segment, first_whole }));
         }
     }

@@ -250,12 +250,13 @@ fn mend<S: Storage>(storage: &S, known: &mut Known<S>, end: &mut End) -> Result<
         }
     }
     // A hole before the durable mark is damage: the reader that comes to it says so (R7).
-    walked
-        .holes
-        .retain(|(_, to)| to.position > stated.durable.position || to.seq > stated.durable.seq);
-    for (from, to) in &walked.holes {
-        repair(storage, &rows.live, *from, *to)?;
-        restate(storage, index, &mut rows.live, *from, *to)?;
+    walked.holes.retain(|hole| {
+        let (end, durable) = (hole.end, stated.durable);
+        end.position > durable.position || end.seq > durable.seq
+    });
+    for hole in &walked.holes {
+        repair(storage, &rows.live, hole.start, hole.end)?;
+        restate(storage, index, &mut rows.live, hole.start, hole.end)?;
     }
     Ok(())
 }
@@ -287,8 +288,8 @@ fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Resul
     // A consumer at the closed end has yet to be told what is missing behind it.
     let closed_end =
         tail.spot.position - if tail.spot.seq > walked.tail.seq { format::ALIGN } else { 0 };
-    let closed = (walked.tail, Spot { position: closed_end, seq: walked.tail.seq });
-    let empty: Vec<_> = walked.holes.iter().chain(&walked.empty).copied().chain([closed]).collect();
+    let closed = walked.tail..Spot { position: closed_end, seq: walked.tail.seq };
+    let empty: Vec<_> = walked.holes.iter().chain(&walked.empty).cloned().chain([closed]).collect();
     leave_the_empty(storage, index, &mut image.consumers, &empty)?;
     Ok(tail)
 }

@@ -41,8 +41,8 @@ pub(super) fn publish<S: Storage>(
         token: known.token,
         pid: std::process::id(),
         run: Some(Run { flags, next_life, lease, given_up, next: stated_next }),
-        tail: Some((spot.position, spot.seq)),
-        synced: Some((durable.position, durable.seq)),
+        tail: Some(spot),
+        synced: Some(durable),
     });
     let rows_complete = known.rows_from_index || write_rows(&known);
     if suspect {
@@ -110,12 +110,12 @@ fn durable<S: Storage>(known: &Known<S>, tail: Spot) -> Spot {
         .map_or(tail, |row| Spot { position: row.header.base, seq: row.header.first_seq });
     let durable = match image.checkpoint {
         _ if *belief == Belief::CleanEnd => tail,
-        Some(checkpoint) => Spot { position: checkpoint.position, seq: checkpoint.seq },
+        Some(checkpoint) => checkpoint.spot(),
         None => oldest,
     };
     // A flush moves the live part's mark more often than the checkpoint.
-    let synced = image.live.synced.map(|(position, seq)| Spot { position, seq });
-    let durable = synced.filter(|synced| synced.position > durable.position).unwrap_or(durable);
+    let durable =
+        image.live.synced.filter(|synced| synced.position > durable.position).unwrap_or(durable);
     // At the same position the two numbers differ by numbers that will never come.
     if durable.position >= tail.position || durable.seq > tail.seq { tail } else { durable }
 }

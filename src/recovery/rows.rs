@@ -302,7 +302,7 @@ fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
     let follows = |end: u64, next: u64| (end..=end + format::ALIGN).contains(&next);
     let unbroken = live.windows(2).all(|pair| follows(pair[0].end(), pair[1].base));
     let tail = match (belief.of_cache(image).is_some(), image.live.tail, image.checkpoint) {
-        (true, Some((position, _)), _) => position,
+        (true, Some(tail), _) => tail.position,
         // A kill cut the store of the live tail short: the walk begins at the base of the last
         // segment, whichever that is.
         (true, None, _) => last.end(),

@@ -1,7 +1,9 @@
 //! Where the tail stands, how the next segment follows it, and what that segment states as missing.
 
+use std::ops::Range;
+
 use crate::error::{GapCause, Result};
-use crate::format::{self, Kind, Spot};
+use crate::format::{self, Kind, Place, Spot};
 use crate::index::Index;
 use crate::index::image::{ConsumerRow, IndexImage};
 use crate::index::run::{Next, Run};
@@ -22,25 +24,24 @@ pub(super) struct Stated {
 
 impl Stated {
     pub(super) fn by(image: &IndexImage) -> Stated {
-        let checkpoint = image.checkpoint.map(|checkpoint| (checkpoint.position, checkpoint.seq));
+        let checkpoint = image.checkpoint.map(|checkpoint| checkpoint.spot());
         let durable = [checkpoint, image.live.synced].into_iter().flatten();
         // An acknowledged number must not be given out again: its message would count as done.
         let known = !planted!(AcknowledgedNumberGivenAgain);
         let acks = |consumer: &ConsumerRow| {
-            consumer.acks.iter().filter(|_| known).map(|(_, last)| last + 1).max()
+            consumer.acks.iter().filter(|_| known).map(|acks| acks.last + 1).max()
         };
         let done = |consumer: &ConsumerRow| acks(consumer).unwrap_or(0);
         let consumers = image.consumers.iter();
-        let places = consumers
-            .map(|consumer| (consumer.place.position, consumer.place.seq.max(done(consumer))));
+        let places = consumers.map(|consumer| {
+            let Place { position, seq, .. } = consumer.place;
+            Spot { position, seq: seq.max(done(consumer)) }
+        });
         let spots = || durable.clone().chain(image.live.tail).chain(places.clone());
         Stated {
-            position: spots().map(|(position, _)| position).max().unwrap_or(0),
-            seq: spots().map(|(_, seq)| seq).max().unwrap_or(0),
-            durable: durable
-                .max()
-                .map(|(position, seq)| Spot { position, seq })
-                .unwrap_or_default(),
+            position: spots().map(|spot| spot.position).max().unwrap_or(0),
+            seq: spots().map(|spot| spot.seq).max().unwrap_or(0),
+            durable: durable.max().unwrap_or_default(),
         }
     }
 
@@ -160,14 +161,14 @@ pub(super) fn leave_the_empty<S: Storage>(
     storage: &S,
     index: &Index<S>,
     consumers: &mut [ConsumerRow],
-    empty: &[(Spot, Spot)],
+    empty: &[Range<Spot>],
 ) -> Result<()> {
     for consumer in consumers.iter_mut().filter(|consumer| consumer.row != u32::MAX) {
         let place = &mut consumer.place;
-        let around = empty
-            .iter()
-            .find(|(from, to)| from.position < place.position && place.position < to.position);
-        if let Some((from, to)) = around {
+        let around = empty.iter().find(|range| {
+            range.start.position < place.position && place.position < range.end.position
+        });
+        if let Some(Range { start: from, end: to }) = around {
             let (_, mut place_row) = index.add_consumer(
                 storage,
                 Some(consumer.row),
@@ -179,7 +180,7 @@ pub(super) fn leave_the_empty<S: Storage>(
             // its own number decides.
             place.position = if place.seq < to.seq { from.position } else { to.position };
             place.number += 1;
-            place_row.store(place.position, place.seq);
+            place_row.store(place.spot());
         }
     }
     Ok(())

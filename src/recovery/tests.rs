@@ -1,5 +1,7 @@
 //! The phases of an opening, each on its own: what it believes, gathers, walks over and writes.
 
+use std::ops::Range;
+
 use rustix::io::Errno;
 
 use super::repair::{Holds, discard, repair};
@@ -8,7 +10,7 @@ use super::*;
 use crate::engine::Engine;
 use crate::format::{
     Checkpoint, FLAG_CHANGING, Fragment, Kind, Place, SegmentHeader, SegmentState, index_at,
-    segment_name,
+    numbers, segment_name,
 };
 use crate::index::image::Live;
 use crate::options::Options;
@@ -67,7 +69,7 @@ fn walked(storage: &SimStorage, search: bool) -> Walked {
 
 /// Numbers at the ends of the holes.
 fn holes(walked: &Walked) -> Vec<(u64, u64)> {
-    walked.holes.iter().map(|(from, to)| (from.seq, to.seq)).collect()
+    walked.holes.iter().map(|hole| (hole.start.seq, hole.end.seq)).collect()
 }
 
 /// Damages the message with that content.
@@ -241,14 +243,14 @@ fn a_hole_that_was_mended_is_none_for_any_later_walk() {
     (60..140).for_each(|number| damage(&disk, number));
     let searched = walked(&disk, true);
     assert_eq!(holes(&searched), [(60, 140)]);
-    let (from, to) = searched.holes[0];
+    let Range { start: from, end: to } = searched.holes[0].clone();
     let mut rows = live(&disk);
     repair(&disk, &rows, from, to).unwrap();
     restate(&disk, &adopted(&disk), &mut rows, from, to).unwrap();
     // Another power cut does not bring the hole back.
     for disk in [disk.process_kill(), disk.power_cut_losing_all()] {
         let walked = walked(&disk, true);
-        assert!(walked.empty.iter().any(|(_, end)| end.seq == 140), "{:?}", walked.empty);
+        assert!(walked.empty.iter().any(|empty| empty.end.seq == 140), "{:?}", walked.empty);
         assert_eq!((walked.tail.seq, holes(&walked)), (200, vec![]));
     }
     // Segments that begin in the hole state what is missing before them.
@@ -296,25 +298,30 @@ fn consumer(row: u32, name: &str, position: u64, seq: u64) -> ConsumerRow {
 
 #[test]
 fn the_highest_number_that_any_part_of_the_index_says_is_stated() {
-    let spots = |checkpoint: (u64, u64), tail, synced, place: (u64, u64), acks| {
-        let checkpoint =
-            Checkpoint { position: checkpoint.0, seq: checkpoint.1, ..Checkpoint::default() };
-        let consumer = ConsumerRow { acks, ..consumer(0, "", place.0, place.1) };
-        let live = Live { tail: Some(tail), synced: Some(synced), ..Live::default() };
-        let image = IndexImage {
-            checkpoint: Some(checkpoint),
-            live,
-            consumers: vec![consumer],
-            ..IndexImage::default()
+    let spots =
+        |checkpoint: (u64, u64), tail: (u64, u64), synced: (u64, u64), place: (u64, u64), acks| {
+            let at = |(position, seq)| Spot { position, seq };
+            let checkpoint =
+                Checkpoint { position: checkpoint.0, seq: checkpoint.1, ..Checkpoint::default() };
+            let consumer = ConsumerRow { acks, ..consumer(0, "", place.0, place.1) };
+            let live = Live { tail: Some(at(tail)), synced: Some(at(synced)), ..Live::default() };
+            let image = IndexImage {
+                checkpoint: Some(checkpoint),
+                live,
+                consumers: vec![consumer],
+                ..IndexImage::default()
+            };
+            let stated = Stated::by(&image);
+            (stated.position, stated.seq, stated.durable.seq)
         };
-        let stated = Stated::by(&image);
-        (stated.position, stated.seq, stated.durable.seq)
-    };
     assert_eq!(spots((80, 8), (16, 2), (24, 3), (8, 1), vec![]), (80, 8, 8));
     assert_eq!(spots((8, 1), (80, 8), (24, 3), (16, 2), vec![]), (80, 8, 3));
     assert_eq!(spots((8, 1), (16, 2), (80, 8), (24, 3), vec![]), (80, 8, 8));
     assert_eq!(spots((8, 1), (16, 2), (24, 3), (80, 8), vec![]), (80, 8, 3));
-    assert_eq!(spots((8, 1), (16, 2), (24, 3), (32, 4), vec![(6, 6), (9, 11)]), (32, 12, 3));
+    assert_eq!(
+        spots((8, 1), (16, 2), (24, 3), (32, 4), vec![numbers(6, 6), numbers(9, 11)]),
+        (32, 12, 3)
+    );
 }
 
 #[test]
@@ -341,7 +348,7 @@ fn what_is_missing_behind_the_tail_is_what_was_stated_and_what_was_leased_each_w
 fn a_place_in_the_middle_of_what_is_empty_goes_where_it_tells_what_is_missing() {
     let disk = killed(1);
     let index = adopted(&disk);
-    let empty = (Spot { position: 80, seq: 10 }, Spot { position: 160, seq: 20 });
+    let empty = Spot { position: 80, seq: 10 }..Spot { position: 160, seq: 20 };
     let mut consumers = Vec::new();
     for (name, position, seq) in [("a", 80, 10), ("b", 88, 12), ("c", 88, 20), ("d", 160, 12)] {
         let place = Place { number: 0, position, seq };

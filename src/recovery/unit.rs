@@ -111,7 +111,7 @@ impl Unit {
         let mut next = end;
         match fragment.kind {
             Kind::Padding => {
-                walked.empty.push((at, next));
+                walked.empty.push(at..next);
                 if !self.inside() && !self.hole {
                     // No record and no hole lies between: the tail may stand behind the padding.
                     walked.tail = next;
@@ -121,7 +121,7 @@ impl Unit {
             }
             Kind::Gap => {
                 next.seq = fragment.seq_from(at.seq);
-                walked.empty.push((at, next));
+                walked.empty.push(at..next);
                 self.finish(at, next, walked);
                 return next;
             }
@@ -157,7 +157,7 @@ impl Unit {
     /// The unit from `start` to `end` is whole: the tail moves behind it.
     fn finish(&mut self, start: Spot, end: Spot, walked: &mut Walked) {
         if self.hole {
-            walked.holes.push((walked.tail, start));
+            walked.holes.push(walked.tail..start);
             self.hole = false;
         }
         self.begin(end);

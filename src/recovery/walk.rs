@@ -1,6 +1,7 @@
 //! The walk over the records, from the best known spot to the end of what validates.
 
 use std::io;
+use std::ops::Range;
 
 use crate::events;
 use crate::format::{self, Kind, SEGMENT_HEADER_LEN, Spot};
@@ -18,9 +19,9 @@ use crate::storage::{Storage, StorageFile};
 pub(super) struct Walked {
     /// The end of the last whole unit.
     pub(super) tail: Spot,
-    pub(super) holes: Vec<(Spot, Spot)>,
+    pub(super) holes: Vec<Range<Spot>>,
     /// Padding and gap fragments.
-    pub(super) empty: Vec<(Spot, Spot)>,
+    pub(super) empty: Vec<Range<Spot>>,
     /// The published tail's position; `u64::MAX` when it is not known.
     pub(super) published: u64,
     pub(super) units_behind: u64,
@@ -49,7 +50,7 @@ impl WalkRules {
         WalkRules {
             search: belief.searches(),
             whole_before: committing || given_back,
-            published: image.live.tail.map_or(u64::MAX, |(position, _)| position),
+            published: image.live.tail.map_or(u64::MAX, |tail| tail.position),
         }
     }
 }
@@ -64,16 +65,14 @@ pub(super) fn start_of_walk(image: &IndexImage, live: &[Row], belief: Belief) ->
         (true, _) => {
             let next = image.live.run.and_then(|run| next_of_run(&run, live));
             let next = next.map(|next| spot_of(&next));
-            match image.live.tail.map(|(position, seq)| Spot { position, seq }) {
+            match image.live.tail {
                 // An opening stores both anew, the tail last: until then the next segment's
                 // beginning may be the better one.
                 Some(tail) => next.filter(|next| next.seq > tail.seq).or(Some(tail)),
                 None => next.or(live.last().map(base_of)),
             }
         }
-        (false, Some(checkpoint)) => {
-            Some(Spot { position: checkpoint.position, seq: checkpoint.seq })
-        }
+        (false, Some(checkpoint)) => Some(checkpoint.spot()),
         (false, None) => None,
     };
     match (known, live.first()) {

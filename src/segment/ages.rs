@@ -119,7 +119,7 @@ impl<S: Storage> Segments<S> {
         let from = list.live.front().filter(|_| count > 0).map(|row| row.header.beginning())?;
         (0..count).for_each(|_| list.drain_front());
         self.note_passed();
-        let held = list.first_whole(context.storage).map(|(_, seq)| seq)?;
+        let held = list.first_whole(context.storage)?.seq;
         context.given_up.lock().note(GapCause::Expired, held);
         Some(Expired { from, held })
     }

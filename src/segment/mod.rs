@@ -171,7 +171,7 @@ pub(crate) struct Context<'a, S: Storage> {
     pub(crate) pool: &'a Pool,
     pub(crate) limits: Limits,
     /// The durable mark: position and sequence number up to which everything is on disk.
-    pub(crate) durable: (u64, u64),
+    pub(crate) durable: Spot,
     /// Up to which number messages were given up, and why. It is noted before anybody can see that
     /// a segment with such messages is drained, and is on disk before the segment's file goes.
     pub(crate) given_up: &'a Mutex<GivenUp>,
@@ -366,7 +366,7 @@ impl<S: Storage> Segments<S> {
             return None;
         }
         list.drain_front();
-        let first_held = list.first_whole(context.storage).map(|(_, seq)| seq)?;
+        let first_held = list.first_whole(context.storage)?.seq;
         context.given_up.lock().note(GapCause::Dropped, first_held);
         Some(first_held)
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use super::files::{Segment, open_life, read_header, set_aside, taken};
 use super::list::List;
 use super::{Lost, Row};
-use crate::format::{self, Fragment, Kind, SEGMENT_HEADER_LEN};
+use crate::format::{self, Fragment, Kind, SEGMENT_HEADER_LEN, Spot};
 use crate::index::Index;
 use crate::index::RowsAre;
 use crate::storage::{Storage, StorageFile};
@@ -46,14 +46,14 @@ pub(crate) struct Unsynced<F> {
 }
 
 impl<F: StorageFile> List<F> {
-    /// Position and number of the first message that is in the queue as a whole: the first segment
+    /// Where the first message begins that is in the queue as a whole: the first segment
     /// may begin with the end of a message whose beginning was given back. `None` when there is no
     /// segment.
-    pub(crate) fn first_whole<S: Storage<File = F>>(&mut self, storage: &S) -> Option<(u64, u64)> {
+    pub(crate) fn first_whole<S: Storage<File = F>>(&mut self, storage: &S) -> Option<Spot> {
         let first = self.live.front()?.header;
         for at in 0..self.live.len() {
             let row = self.live[at];
-            let base = (row.header.base, row.header.first_seq);
+            let base = Spot { position: row.header.base, seq: row.header.first_seq };
             let Ok(segment) = self.open(storage, &row) else {
                 return Some(base);
             };
@@ -62,15 +62,18 @@ impl<F: StorageFile> List<F> {
             let fragment = read.ok().and_then(|_| crate::segment::scan::words(&bytes));
             let fragment = fragment.and_then(|words| Fragment::decode(words, segment.seed, 0));
             match fragment.map(|(fragment, _)| fragment) {
-                Some(fragment) if fragment.kind == Kind::Middle && fragment.is_numbered(base.1) => {
-                }
-                Some(fragment) if fragment.kind == Kind::Last && fragment.is_numbered(base.1) => {
-                    return Some((base.0 + fragment.total_len(), base.1 + 1));
+                Some(fragment)
+                    if fragment.kind == Kind::Middle && fragment.is_numbered(base.seq) => {}
+                Some(fragment) if fragment.kind == Kind::Last && fragment.is_numbered(base.seq) => {
+                    return Some(Spot {
+                        position: base.position + fragment.total_len(),
+                        seq: base.seq + 1,
+                    });
                 }
                 _ => return Some(base),
             }
         }
-        Some((first.base, first.first_seq))
+        Some(Spot { position: first.base, seq: first.first_seq })
     }
 
     /// The segment with that life, if somebody has it open.

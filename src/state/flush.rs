@@ -95,7 +95,7 @@ impl<S: Storage> State<S> {
         // A failed sync has poisoned the queue; after another error the next leader tries again.
         if result.is_ok() {
             durable.spot = target;
-            self.index.set_synced(target.position, target.seq);
+            self.index.set_synced(target);
             durable.is_suspect = false;
             if self.durable_only {
                 self.visible.publish(target);

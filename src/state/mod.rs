@@ -227,7 +227,7 @@ impl<S: Storage> State<S> {
             index: &self.index,
             pool: &self.pool,
             limits: self.limits,
-            durable: (durable.position, durable.seq),
+            durable,
             given_up: &self.gaps.given_up,
             fills: self.fills,
         }
@@ -272,10 +272,7 @@ impl<S: Storage> State<S> {
         }
         let first = list.first_whole(&self.storage);
         drop(list);
-        first.map_or_else(
-            || self.gaps.before_lost_tail(end),
-            |(position, seq)| Spot { position, seq },
-        )
+        first.unwrap_or_else(|| self.gaps.before_lost_tail(end))
     }
 
     /// How many visible messages there are from the number `seq` on (`None`: from the first one),

@@ -146,8 +146,8 @@ impl<S: Storage> State<S> {
     /// Moves `oldest_seq` to the first message of the first live segment.
     pub(crate) fn note_oldest(&self) {
         let first = self.segments.list().first_whole(&self.storage);
-        if let Some((_, seq)) = first {
-            self.oldest_seq.fetch_max(seq, Ordering::AcqRel);
+        if let Some(first) = first {
+            self.oldest_seq.fetch_max(first.seq, Ordering::AcqRel);
         }
     }
 }

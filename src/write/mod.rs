@@ -166,10 +166,10 @@ impl<F: StorageFile> Writer<F> {
     #[inline(always)]
     pub(crate) fn commit<S: Storage<File = F>>(&mut self, state: &State<S>) -> Result<Spot> {
         let tail = self.tail.at;
-        let before = (self.tail.committed.position, self.tail.committed.seq);
+        let before = self.tail.committed;
         // The index before the publication: after a kill, the index's tail must not lie before a
         // message that somebody took.
-        if let Err(error) = state.index.move_tail(tail.position, tail.seq, before) {
+        if let Err(error) = state.index.move_tail(tail, before) {
             return Err(Error::io("write", state.storage.path().join(format::INDEX_NAME), error));
         }
         self.tail.committed = tail;

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::geometry::Geometry;
 use super::*;
-use crate::format::Place;
+use crate::format::{Place, Spot};
 use crate::storage::Stores;
 use crate::tests::sim::SimStorage;
 
@@ -55,7 +55,7 @@ impl Bench {
             index: &self.index,
             pool: &self.pool,
             limits: self.limits,
-            durable: (0, 0),
+            durable: Spot::default(),
             given_up: &self.given_up,
             fills: false,
         }
