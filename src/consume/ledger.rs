@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::Gap;
-use crate::format::{Numbers, Spot};
+use crate::format::{NumberRange, Spot};
 use crate::index::AcksRow;
 use crate::read::Cursor;
 use crate::storage::StorageFile;
@@ -47,7 +47,7 @@ pub(crate) struct Ledger<F> {
 
 impl<F: StorageFile> Ledger<F> {
     /// A ledger with the numbers in `done` done.
-    pub(crate) fn new(done: &[Numbers], acks_row: Option<AcksRow<F>>) -> Ledger<F> {
+    pub(crate) fn new(done: &[NumberRange], acks_row: Option<AcksRow<F>>) -> Ledger<F> {
         let mut ranges = Ranges::default();
         for numbers in done {
             ranges.insert(numbers.first, numbers.last);
@@ -147,7 +147,7 @@ impl<F: StorageFile> Ledger<F> {
     /// The pieces of a gap that are not done, so not told yet.
     pub(crate) fn untold_of(&self, gap: Gap) -> Vec<Gap> {
         let pieces = self.done.not_in(gap.first, gap.last).into_iter();
-        pieces.map(|Numbers { first, last }| Gap { first, last, cause: gap.cause }).collect()
+        pieces.map(|NumberRange { first, last }| Gap { first, last, cause: gap.cause }).collect()
     }
 
     /// Makes a piece of a gap done that was told, while more of the gap is left: the place stays
@@ -165,7 +165,7 @@ impl<F: StorageFile> Ledger<F> {
     }
 
     /// The done ranges.
-    pub(crate) fn ranges(&self) -> Vec<Numbers> {
+    pub(crate) fn ranges(&self) -> Vec<NumberRange> {
         self.done.iter().collect()
     }
 
@@ -216,13 +216,13 @@ impl<F: StorageFile> Ledger<F> {
 struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
-    fn iter(&self) -> impl Iterator<Item = Numbers> + '_ {
-        self.0.iter().map(|(first, last)| Numbers { first: *first, last: *last })
+    fn iter(&self) -> impl Iterator<Item = NumberRange> + '_ {
+        self.0.iter().map(|(first, last)| NumberRange { first: *first, last: *last })
     }
 
-    fn range_of(&self, seq: u64) -> Option<Numbers> {
+    fn range_of(&self, seq: u64) -> Option<NumberRange> {
         let (first, last) = self.0.range(..=seq).next_back()?;
-        (*last >= seq).then_some(Numbers { first: *first, last: *last })
+        (*last >= seq).then_some(NumberRange { first: *first, last: *last })
     }
 
     fn contains(&self, seq: u64) -> bool {
@@ -258,18 +258,18 @@ impl Ranges {
     }
 
     /// The parts of `first ..= last` that are in no range.
-    fn not_in(&self, first: u64, last: u64) -> Vec<Numbers> {
+    fn not_in(&self, first: u64, last: u64) -> Vec<NumberRange> {
         let mut parts = Vec::new();
         let mut from = first;
         let start = self.range_of(first).map_or(first, |range| range.first);
         for (begin, end) in self.0.range(start..=last) {
             if *begin > from {
-                parts.push(Numbers { first: from, last: begin - 1 });
+                parts.push(NumberRange { first: from, last: begin - 1 });
             }
             from = from.max(end + 1);
         }
         if from <= last {
-            parts.push(Numbers { first: from, last });
+            parts.push(NumberRange { first: from, last });
         }
         parts
     }

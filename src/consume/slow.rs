@@ -14,7 +14,7 @@ use crate::commit::Core;
 use crate::consume::ledger::Ledger;
 use crate::consume::standing::{Deliver, Handed, Progress, Read, Standing, Step, told};
 use crate::error::{Error, Gap, Result};
-use crate::format::{Numbers, Spot};
+use crate::format::{NumberRange, Spot};
 use crate::read::Record;
 use crate::storage::Storage;
 use crate::threads::ready::Ready;
@@ -186,7 +186,7 @@ impl<S: Storage> Standing<S> {
     fn ledger<'a>(
         &self,
         progress: &'a mut Progress<S>,
-        done: &[Numbers],
+        done: &[NumberRange],
     ) -> &'a mut Ledger<S::File> {
         progress.special = true;
         self.has_ledger.store(true, Ordering::Release);
@@ -194,7 +194,7 @@ impl<S: Storage> Standing<S> {
     }
 
     /// Takes over the ranges that another consumer has done.
-    pub(crate) fn adopt(&self, core: &Core<S>, done: &[Numbers]) {
+    pub(crate) fn adopt(&self, core: &Core<S>, done: &[NumberRange]) {
         let mut progress = self.progress.lock();
         self.ledger(&mut progress, done).mark_changed();
         self.store_progress(&mut progress, core, None, Done::Nothing);

@@ -11,7 +11,7 @@ use crate::consume::ledger::Ledger;
 use crate::consume::standing::Standing;
 use crate::error::{Error, Result};
 use crate::events;
-use crate::format::{Numbers, Place, Spot};
+use crate::format::{NumberRange, Place, Spot};
 use crate::read::Cursor;
 use crate::state::PlaceCell;
 use crate::storage::Storage;
@@ -217,7 +217,7 @@ impl<S: Storage> Engine<S> {
         known: Option<u32>,
         name: &str,
         place: Place,
-        acks: &[Numbers],
+        acks: &[NumberRange],
         room: u64,
     ) -> Result<Arc<Standing<S>>> {
         let core = &self.core;

@@ -3,7 +3,7 @@
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::*;
-use super::{Numbers, Spot};
+use super::{NumberRange, Spot};
 use crate::memory::checksum::{crc32c, crc32c_words};
 
 pub(crate) const NAME_ROW_LEN: usize = 256;
@@ -156,7 +156,7 @@ pub(crate) struct Acks {
     pub(crate) number: u64,
     /// The consumer's row.
     pub(crate) owner: u32,
-    pub(crate) ranges: Vec<Numbers>,
+    pub(crate) ranges: Vec<NumberRange>,
 }
 
 impl Acks {
@@ -165,14 +165,14 @@ impl Acks {
     pub(crate) fn encode(
         number: u64,
         owner: u32,
-        ranges: impl Iterator<Item = Numbers>,
+        ranges: impl Iterator<Item = NumberRange>,
         seed: u32,
         bytes: &mut [u8; ACKS_HALF_LEN],
     ) -> usize {
         use acks_at as at;
         let mut len = at::ACKS_RANGES;
         let mut bounds = None;
-        for Numbers { first, last } in ranges {
+        for NumberRange { first, last } in ranges {
             let (from, end) = bounds.unwrap_or((first, first));
             let (Ok(distance), Ok(count)) =
                 (u32::try_from(first - end), u32::try_from(last - first + 1))
@@ -216,7 +216,7 @@ impl Acks {
             let first = end.checked_add(take_short(&mut rest)?)?;
             end = first.checked_add(take_short(&mut rest)?)?;
             let last = end.checked_sub(1).filter(|last| *last >= first && *last < LIMIT)?;
-            ranges.push(Numbers { first, last });
+            ranges.push(NumberRange { first, last });
         }
         let number = LittleEndian::read_u64(&bytes[at::ACKS_NUMBER..]);
         (number < LIMIT).then_some(Acks { number, owner, ranges })

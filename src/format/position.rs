@@ -9,12 +9,12 @@ pub(crate) struct Spot {
 
 /// The sequence numbers from `first` to `last`, both among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Numbers {
+pub(crate) struct NumberRange {
     pub(crate) first: u64,
     pub(crate) last: u64,
 }
 
 #[cfg(test)]
-pub(crate) fn numbers(first: u64, last: u64) -> Numbers {
-    Numbers { first, last }
+pub(crate) fn numbers(first: u64, last: u64) -> NumberRange {
+    NumberRange { first, last }
 }

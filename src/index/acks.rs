@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::format::{ACKS_HALF_LEN, ACKS_ROW_LEN, ACKS_ROWS, Acks, ExtentKind, Numbers, Place};
+use crate::format::{ACKS_HALF_LEN, ACKS_ROW_LEN, ACKS_ROWS, Acks, ExtentKind, NumberRange, Place};
 use crate::index::Index;
 use crate::index::extents::{row_of, rows_of};
 use crate::index::image::AcksOwner;
@@ -35,7 +35,7 @@ pub(crate) struct AcksRow<F> {
 impl<F: StorageFile> AcksRow<F> {
     /// Stores the done ranges, all of them behind the stored `place`, in the half that is not the
     /// newest: the other one stays whole until this one is.
-    pub(crate) fn store(&mut self, place: u64, ranges: impl Iterator<Item = Numbers>) {
+    pub(crate) fn store(&mut self, place: u64, ranges: impl Iterator<Item = NumberRange>) {
         let mut from = self.from.map_or(place, |from| from.min(place));
         match self.next_from {
             Some((next, ticket)) if self.syncs.is_past(ticket) => {
@@ -49,7 +49,7 @@ impl<F: StorageFile> AcksRow<F> {
             self.next_from = Some((place, self.syncs.ticket()));
         }
         // A range cannot be stored that is longer than `u32::MAX`.
-        let passed = (from < place).then(|| Numbers {
+        let passed = (from < place).then(|| NumberRange {
             first: from.max(place.saturating_sub(u64::from(u32::MAX))),
             last: place - 1,
         });

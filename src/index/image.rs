@@ -5,7 +5,7 @@
 
 use crate::format::{
     self, ACKS_HALF_LEN, ACKS_ROW_LEN, ACKS_ROWS, Acks, CONSUMER_ROWS, Checkpoint, ConsumerAt,
-    EXTENT_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind, LIVE_LEN, NAME_ROW_LEN, Numbers,
+    EXTENT_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind, LIVE_LEN, NAME_ROW_LEN, NumberRange,
     PLACE_PAIR_LEN, Place, SEGMENT_ROW_LEN, SEGMENT_ROWS, SegmentHeader, Spot, index_at, live_at,
     place_at,
 };
@@ -36,7 +36,7 @@ pub(crate) struct ConsumerRow {
     pub(crate) name: String,
     pub(crate) place: Place,
     /// Done ranges, from the first to the last number each. Some may lie before the place.
-    pub(crate) acks: Vec<Numbers>,
+    pub(crate) acks: Vec<NumberRange>,
 }
 
 /// Everything valid in the bytes of an index file.
