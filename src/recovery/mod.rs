@@ -194,6 +194,13 @@ struct End {
 fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
     let Known { image, rows, belief, .. } = known;
     rows.drop_outlived();
+    if *belief == Belief::CleanEnd
+        && let Some(end) = &image.checkpoint
+    {
+        // A segment behind a clean end was begun for a record that was refused, and had become a
+        // spare before that end. A power cut may show its header as it was.
+        rows.retain_live(|row| row.header.base <= end.position);
+    }
     let start = start_of_walk(image, &rows.live, *belief);
     // Numbers grow with positions: a segment that begins behind the start with a lower number was
     // given back before.
