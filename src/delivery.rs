@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::str::Utf8Error;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::consume::standing::{Handed, Standing};
 use crate::engine::Engine;
@@ -12,6 +12,7 @@ use crate::engine::reading::AsMessage;
 use crate::error::{Error, Gap, Result, past_gaps};
 use crate::message::Message;
 use crate::storage::FileStorage;
+use crate::threads::now;
 
 /// A message handed out by [`Consumer::receive`](crate::Consumer::receive): the consumer's stored
 /// place does not pass it before it is [acknowledged](Self::ack).
@@ -188,7 +189,7 @@ pub(crate) fn receive_waiting(
     standing: &Arc<Standing<FileStorage>>,
     timeout: Duration,
 ) -> Result<Option<Delivery>> {
-    engine.wait(standing, Instant::now().checked_add(timeout), || receive(engine, standing))
+    engine.wait(standing, now().checked_add(timeout), || receive(engine, standing))
 }
 
 /// Receives and acknowledges until there is nothing to hand out.

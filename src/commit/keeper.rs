@@ -8,16 +8,14 @@
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
-
-use parking_lot::Mutex;
+use std::time::Duration;
 
 use crate::commit::Core;
 use crate::error::{Error, Result};
 use crate::events;
 use crate::storage::Storage;
 use crate::threads::bell::Bell;
+use crate::threads::{JoinHandle, Mutex, now, spawn};
 
 #[derive(Debug)]
 pub(crate) struct Keeper<S: Storage> {
@@ -51,7 +49,7 @@ struct Starter<S: Storage> {
     period: Option<Duration>,
     look: Look<S>,
     /// The running thread.
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<JoinHandle>>,
 }
 
 impl<S: Storage> Starter<S> {
@@ -75,7 +73,7 @@ impl<S: Storage> Starter<S> {
                 let _leaving = Leaving(&keeper);
                 keep(&keeper, period, &look);
             };
-            *thread = Some(thread::Builder::new().name("mmq-keeper".into()).spawn(keep)?);
+            *thread = Some(spawn("mmq-keeper", keep)?);
             core.bell.note_begin();
         }
         Ok(core.bell.is_answered())
@@ -134,9 +132,9 @@ impl<S: Storage> Keeper<S> {
         bell.note_end();
         let thread = self.starter.thread.lock().take();
         if let Some(thread) = thread
-            && thread.thread().id() != thread::current().id()
+            && !thread.is_current()
         {
-            let _ = thread.join();
+            thread.join();
         }
     }
 }
@@ -148,12 +146,11 @@ const IDLE: Duration = Duration::from_millis(200);
 fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
     let bell = &*core.bell;
     // A period that is too long for the clock never ends.
-    let due =
-        |period: Option<Duration>| period.and_then(|period| Instant::now().checked_add(period));
+    let due = |period: Option<Duration>| period.and_then(|period| now().checked_add(period));
     let mut next_flush = due(period);
     // Messages expire also while nobody reads or writes.
     let every = core.ages.map(|ages| ages.look_every());
-    let mut next_look = every.map(|every| Instant::now() + every);
+    let mut next_look = every.map(|every| now() + every);
     let mut trim_at = None;
     let mut wishes = bell.wishes.lock();
     loop {
@@ -165,7 +162,7 @@ fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
             // A failed sync poisons the queue: the next call that writes returns the error.
             let _ = core.settle();
             core.wake_writers();
-            trim_at = Some(Instant::now() + IDLE);
+            trim_at = Some(now() + IDLE);
             events::tell();
             wishes = bell.wishes.lock();
             continue;
@@ -185,15 +182,15 @@ fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
             wishes = bell.wishes.lock();
             continue;
         }
-        if next_look.is_some_and(|due| Instant::now() >= due) {
+        if next_look.is_some_and(|due| now() >= due) {
             drop(wishes);
             (look.0)(core);
-            next_look = every.map(|every| Instant::now() + every);
+            next_look = every.map(|every| now() + every);
             events::tell();
             wishes = bell.wishes.lock();
             continue;
         }
-        if trim_at.is_some_and(|due| Instant::now() >= due) {
+        if trim_at.is_some_and(|due| now() >= due) {
             drop(wishes);
             core.segments.trim_spares(&core.context());
             trim_at = None;
@@ -203,7 +200,7 @@ fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
         }
         let other_due = [next_look, trim_at].into_iter().flatten().min();
         match next_flush {
-            Some(due) if Instant::now() < due => {
+            Some(due) if now() < due => {
                 bell.rung.wait_until(&mut wishes, other_due.map_or(due, |other| other.min(due)));
             }
             None => match other_due {

@@ -6,13 +6,12 @@ pub(crate) mod keeper;
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
-use parking_lot::Mutex;
-
 use crate::error::{GapCause, Result};
 use crate::format::Spot;
 use crate::segment::ages::Expired;
 use crate::state::State;
 use crate::storage::Storage;
+use crate::threads::Mutex;
 use crate::threads::padded::Padded;
 use crate::write::Writer;
 

@@ -3,10 +3,8 @@
 //! A plain consumer's place follows its cursor. A consumer with deliveries has a [`Ledger`] too,
 //! and its place stays at the lowest message that is not acknowledged: `slow.rs` has its reads.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-
-use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::commit::Core;
 use crate::consume::ledger::Ledger;
@@ -18,6 +16,7 @@ use crate::state::PlaceCell;
 use crate::storage::Storage;
 use crate::threads::padded::Padded;
 use crate::threads::ready::Ready;
+use crate::threads::{AtomicBool, AtomicU64, Mutex, OnceLock};
 
 /// What a read does with the message it finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -183,7 +182,9 @@ impl<S: Storage> Standing<S> {
                     Ok(None) => break 'outcome Ok(None),
                     Err(error) if what == Read::TakeMore && matches!(*error, Error::Gap(_)) => {
                         // The next read meets the gap again: back to the place.
-                        progress.cursor.move_to(progress.stored);
+                        if !planted!(GapOfABatchNotTold) {
+                            progress.cursor.move_to(progress.stored);
+                        }
                         break 'outcome Ok(None);
                     }
                     Err(error) => break 'outcome Err(error),

@@ -2,9 +2,6 @@
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
-
-use parking_lot::MutexGuard;
 
 use super::Engine;
 use super::later::DoLater;
@@ -15,6 +12,7 @@ use crate::events;
 use crate::format::{Batch, Spot};
 use crate::options::OnFull;
 use crate::storage::Storage;
+use crate::threads::{MutexGuard, now};
 use crate::write::{Room, Writer};
 
 impl<S: Storage> Engine<S> {
@@ -145,9 +143,8 @@ impl<S: Storage> Engine<S> {
                     };
                     drop(writer);
                     events::tell();
-                    let until = *deadline.get_or_insert_with(|| {
-                        limit.and_then(|limit| Instant::now().checked_add(limit))
-                    });
+                    let until = *deadline
+                        .get_or_insert_with(|| limit.and_then(|limit| now().checked_add(limit)));
                     if !core.wait_for_space(seen, until) {
                         return Err(error);
                     }

@@ -3,10 +3,9 @@
 
 use std::fmt;
 
-use parking_lot::Mutex;
-
 use super::Engine;
 use crate::storage::Storage;
+use crate::threads::Mutex;
 
 /// Work that threads put off while they filled a message in place.
 pub(super) struct Later<S: Storage>(Mutex<Vec<Deferred<S>>>);

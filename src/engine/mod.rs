@@ -13,9 +13,7 @@ mod room;
 mod wait;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use parking_lot::Mutex;
+use std::sync::atomic::Ordering;
 
 use consumers::Consumers;
 use held::{OpenHere, is_open_here};
@@ -35,6 +33,7 @@ use crate::segment::pool::Pool;
 use crate::segment::{Limits, Segments};
 use crate::state::{Parts, State};
 use crate::storage::Storage;
+use crate::threads::{AtomicU64, Mutex};
 use crate::write::Writer;
 
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The read methods, written once for [`Queue`](crate::Queue) (its default consumer) and
 //! [`Consumer`](crate::Consumer).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::consume::standing::{Deliver, Read, Standing};
 use crate::engine::Engine;
@@ -10,6 +10,7 @@ use crate::memory::Window;
 use crate::message::Message;
 use crate::read::{Check, Cursor, Record, Then};
 use crate::storage::{Storage, StorageFile};
+use crate::threads::now;
 
 /// The window that the record may be lent from, and the offset of its payload there; `None` where
 /// the payload must be copied. Whether lending is sound is decided here and nowhere else.
@@ -202,6 +203,5 @@ pub(crate) fn next_waiting<S: Storage>(
     timeout: Duration,
 ) -> Result<Option<Message>> {
     // A timeout that overflows the clock is for ever.
-    engine
-        .wait(standing, Instant::now().checked_add(timeout), || next(engine, standing, Read::Take))
+    engine.wait(standing, now().checked_add(timeout), || next(engine, standing, Read::Take))
 }

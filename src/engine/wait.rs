@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::storage::Storage;
 use crate::threads::ready::Ready;
 use crate::threads::waiting::{Signal, Ticket};
+use crate::threads::{current, now, park, park_timeout};
 
 impl<S: Storage> Engine<S> {
     /// The consumer's descriptor. The first call makes it.
@@ -69,6 +70,7 @@ impl<S: Storage> Engine<S> {
     pub(crate) fn pass_on(&self, standing: &Standing<S>, after: Option<Ticket>) {
         let core = &*self.core;
         if core.message_waiters.load(Ordering::Relaxed) != 0
+            && !planted!(NewsNotPassedOn)
             && standing.with_progress(|progress| progress.has_waiting(core))
         {
             core.waiters.wake_one(standing.row, after);
@@ -86,7 +88,7 @@ impl<S: Storage> Engine<S> {
         if let Some(result) = attempt()? {
             return Ok(Some(result));
         }
-        let signal = || Signal::Thread(std::thread::current());
+        let signal = || Signal::Thread(current());
         let ticket = self.join(standing, signal())?;
         let _leave = InLine { engine: self, standing, ticket };
         loop {
@@ -96,10 +98,10 @@ impl<S: Storage> Engine<S> {
             }
             self.pass_on(standing, Some(ticket));
             while !self.core.waiters.is_woken(ticket) {
-                match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
-                    None => std::thread::park(),
+                match deadline.map(|deadline| deadline.saturating_duration_since(now())) {
+                    None => park(),
                     Some(left) if left.is_zero() => return Ok(None),
-                    Some(left) => std::thread::park_timeout(left),
+                    Some(left) => park_timeout(left),
                 }
             }
         }

@@ -1,13 +1,12 @@
 //! The checkpoint: what is known to be on the disk, in two halves that are written in turn.
 
-use parking_lot::Mutex;
-
 use crate::error::Result;
 use crate::format::{CHECKPOINT_LEN, Checkpoint, Spot, index_at};
 use crate::index::Index;
 use crate::index::image::IndexImage;
 use crate::index::losses::GivenUp;
 use crate::storage::Storage;
+use crate::threads::Mutex;
 
 /// The newest checkpoint, and which half has it.
 #[derive(Debug)]

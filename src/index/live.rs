@@ -2,7 +2,7 @@
 //! and believed after a mere process death.
 
 use std::io;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::format::{self, FLAG_CHANGING, INDEX_NAME, Spot, index_at, live_at};
@@ -11,6 +11,7 @@ use crate::index::image::{Live, u32_at, u64_at};
 use crate::index::losses::GivenUp;
 use crate::index::run::{Next, Run};
 use crate::storage::{Storage, StorageFile, Stores, read_full};
+use crate::threads::fence;
 
 /// How the index's rows of segments are to be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

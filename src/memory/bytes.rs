@@ -51,6 +51,8 @@ impl Window {
     /// Reads a little-endian word. Whoever reads a value of [`store_u64`](Self::store_u64) sees all
     /// that was written before it.
     pub(crate) fn load_u64(&self, offset: usize) -> u64 {
+        #[cfg(test)]
+        crate::tests::schedule::step();
         u64::from_le(self.word64(offset).load(Ordering::Acquire))
     }
 
@@ -65,6 +67,8 @@ impl Window {
     /// Reads a little-endian word, without order.
     #[inline]
     pub(crate) fn load_u64_relaxed(&self, offset: usize) -> u64 {
+        #[cfg(test)]
+        crate::tests::schedule::step();
         u64::from_le(self.word64(offset).load(Ordering::Relaxed))
     }
 
@@ -90,6 +94,8 @@ impl Window {
     /// Copies bytes from `offset` on into all of `into`.
     #[inline]
     pub(crate) fn copy_out(&self, offset: usize, into: &mut [u8]) {
+        #[cfg(test)]
+        crate::tests::schedule::step();
         let from = self.at(offset, into.len());
         // SAFETY: `from` has as many bytes inside the window, which nobody is writing (rules 1 and
         // 2); `into` is exclusive, hence elsewhere.
@@ -99,6 +105,8 @@ impl Window {
     /// Appends `len` bytes to `into`.
     #[inline]
     pub(crate) fn append_to(&self, offset: usize, len: usize, into: &mut Vec<u8>) {
+        #[cfg(test)]
+        crate::tests::schedule::step();
         let from = self.at(offset, len);
         into.reserve(len);
         // SAFETY: `from` as in `copy_out`; the vector has room for `len` bytes behind its own, all
@@ -118,6 +126,8 @@ impl Window {
         crc_state: u32,
         into: &mut Vec<u8>,
     ) -> u32 {
+        #[cfg(test)]
+        crate::tests::schedule::step();
         let from = self.at(offset, len);
         into.reserve(len);
         // SAFETY: as in `append_to`.
@@ -132,6 +142,8 @@ impl Window {
     #[cfg(any(test, feature = "capi"))]
     #[inline(always)]
     pub(crate) fn copy_out_checked(&self, offset: usize, into: &mut [u8], crc_state: u32) -> u32 {
+        #[cfg(test)]
+        crate::tests::schedule::step();
         let from = self.at(offset, into.len());
         // SAFETY: as in `copy_out`.
         unsafe { copy_checked(into.as_mut_ptr(), from, into.len(), crc_state) }
@@ -140,6 +152,8 @@ impl Window {
     /// Continues the raw CRC32C `crc_state` over committed bytes, or the writer's own.
     #[inline]
     pub(crate) fn crc32c(&self, crc_state: u32, offset: usize, len: usize) -> u32 {
+        #[cfg(test)]
+        crate::tests::schedule::step();
         verify(crc_state, self.bytes(offset, len))
     }
 
@@ -182,6 +196,8 @@ impl Window {
     /// Lends committed bytes, or the writer's own while the writer does not write.
     #[inline]
     pub(crate) fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        #[cfg(test)]
+        crate::tests::schedule::step();
         let range = self.at(offset, len);
         // SAFETY: `len` initialised bytes inside the window. `&self` is a counted reference: it
         // keeps the window mapped and the segment from being recycled, so the bytes do not change
@@ -223,6 +239,8 @@ impl Window {
     /// Reads two little-endian words, without order.
     #[inline]
     pub(crate) fn load_pair(&self, offset: usize) -> [u64; 2] {
+        #[cfg(test)]
+        crate::tests::schedule::step();
         let from = self.words_at(offset, 16);
         // SAFETY: two aligned words inside the window, which outlives `&self`. All access to them
         // is atomic as long as they are words (rule 3).

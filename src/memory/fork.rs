@@ -44,8 +44,19 @@ impl ForkGuard {
             Some(word) => word.load(Ordering::Relaxed),
             None => u64::from(std::process::id()),
         };
-        now != self.token
+        now != self.token || is_unwound()
     }
+}
+
+/// A process of a simulation has died: what its threads drop changes nothing any more.
+#[inline(always)]
+fn is_unwound() -> bool {
+    #[cfg(test)]
+    {
+        std::thread::panicking() && crate::tests::schedule::is_dead()
+    }
+    #[cfg(not(test))]
+    false
 }
 
 #[cold]

@@ -1,13 +1,14 @@
 //! One segment file: opening it, its header, how many bytes it takes, setting it aside.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::{Lost, Row};
 use crate::error::LaterVersion;
 use crate::events;
 use crate::format::{self, ASIDE_SUFFIX, SEGMENT_HEADER_LEN, SegmentHeader};
 use crate::storage::{Storage, StorageFile};
+use crate::threads::AtomicU64;
 
 /// An open segment file in one of its lives.
 #[derive(Debug)]

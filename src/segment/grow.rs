@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::files::{Segment, disk_bytes, overhead};
 use super::list::List;
@@ -12,6 +12,7 @@ use crate::events::{self, SegmentFile};
 use crate::format::{self, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
 use crate::index::RowsAre;
 use crate::storage::{Storage, StorageFile};
+use crate::threads::AtomicU64;
 
 /// Bytes that a new segment file gets at first.
 const FIRST_STEP: u64 = 256 << 10;

@@ -25,9 +25,7 @@ mod settle;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use parking_lot::{Mutex, MutexGuard};
+use std::sync::atomic::Ordering;
 
 use crate::error::{Error, GapCause, Result};
 use crate::format::{self, SegmentHeader, Spot};
@@ -35,6 +33,7 @@ use crate::index::Index;
 use crate::index::losses::GivenUp;
 use crate::segment::pool::Pool;
 use crate::storage::Storage;
+use crate::threads::{AtomicU64, Mutex, MutexGuard};
 
 use files::Salts;
 pub(crate) use files::{Segment, open_life, overhead, set_aside};

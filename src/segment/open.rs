@@ -1,7 +1,6 @@
 //! The open files of live segments: readers share them, and each stays open until it is synced.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use super::files::{Segment, open_life, read_header, set_aside, taken};
 use super::list::List;
@@ -10,6 +9,7 @@ use crate::format::{self, Fragment, Kind, SEGMENT_HEADER_LEN, Spot};
 use crate::index::Index;
 use crate::index::RowsAre;
 use crate::storage::{Storage, StorageFile};
+use crate::threads::AtomicU64;
 
 /// The most full segments that may wait for their sync. (Each keeps its descriptor.)
 const MOST_UNSYNCED: usize = 64;

@@ -12,13 +12,12 @@
 //! A caller that gets no window reads and writes the file by calls instead, which the kernel keeps
 //! coherent with every mapping.
 
-use std::collections::HashMap;
-
-use parking_lot::Mutex;
+use std::collections::BTreeMap;
 
 use crate::memory::{self, Window};
 use crate::segment::geometry::Geometry;
 use crate::storage::StorageFile;
+use crate::threads::Mutex;
 
 /// Who asks for a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +49,7 @@ impl Mapped {
 #[derive(Debug, Default)]
 struct Windows {
     /// By the segment's life and the window's number in it.
-    mapped: HashMap<(u64, u64), Mapped>,
+    mapped: BTreeMap<(u64, u64), Mapped>,
     /// Counts how often a window was asked for.
     clock: u64,
 }
@@ -180,7 +179,7 @@ impl Pool {
     /// address, so that from now on the files may change, be removed, or be opened by another
     /// process.
     pub(crate) fn detach(&self) {
-        for (key, mapped) in self.windows.lock().mapped.drain() {
+        for (key, mapped) in std::mem::take(&mut self.windows.lock().mapped) {
             if mapped.is_in_use() {
                 let valid = mapped.allocated.saturating_sub(key.1 * self.geometry.window_len);
                 mapped.window.detach(valid.min(mapped.window.len() as u64) as usize);

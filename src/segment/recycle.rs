@@ -1,7 +1,6 @@
 //! Drained segments become spares, or their files are removed.
 
 use std::io;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 
 use super::files::{Segment, disk_bytes, open_life, set_aside, taken};
@@ -9,6 +8,7 @@ use super::list::List;
 use super::{Context, Row, spares_wanted};
 use crate::format::{self, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
 use crate::storage::{Storage, StorageFile};
+use crate::threads::AtomicU64;
 
 /// A segment that no consumer needs any more. It is not free to be used again before it is settled.
 #[derive(Debug)]
@@ -172,11 +172,12 @@ impl<F: StorageFile> List<F> {
         // windows and lend from it, so the windows are looked at when nobody else has the segment
         // open. Nobody opens it again: only live segments are opened, under the list's lock, which
         // the caller holds.
+        let is_idle = planted!(WindowsLookedAtFirst) && context.pool.is_idle(life);
         let alone = kept_open.or_else(|| self.opened(life)).map(Arc::try_unwrap);
         reached!("between the looks at a drained segment");
         match alone {
             Some(Err(shared)) => Transfer::removal(row, Arc::downgrade(&shared)),
-            _ if !becomes_spare || !context.pool.is_idle(life) => {
+            _ if !becomes_spare || !is_idle && !context.pool.is_idle(life) => {
                 Transfer::removal(row, Weak::new())
             }
             Some(Ok(segment)) => Transfer {

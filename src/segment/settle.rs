@@ -167,6 +167,9 @@ impl<S: Storage> Segments<S> {
             return Ok(());
         }
         let changes = self.list().names.directory_changes;
+        if planted!(DirectorySyncSaidEarly) {
+            self.synced_changes.store(changes, Ordering::Release);
+        }
         index.heed("", || storage.sync_directory())?;
         self.synced_changes.store(changes, Ordering::Release);
         Ok(())

@@ -20,9 +20,6 @@
 
 use std::io;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
-
-use parking_lot::MutexGuard;
 
 use crate::error::{Error, Result, SyncFailed};
 use crate::format::{self, Checkpoint, Spot};
@@ -30,6 +27,7 @@ use crate::segment::{Lost, Unsynced, most_unsynced};
 use crate::state::{Durable, MOST_BEHIND, State};
 use crate::storage::store_again;
 use crate::storage::{Storage, StorageFile};
+use crate::threads::{MutexGuard, now};
 
 /// Bytes after which a flush renews the checkpoint. (Fewer in the crash tests, whose disks are
 /// small.)
@@ -81,7 +79,7 @@ impl<S: Storage> State<S> {
             Stretch { from: durable.spot, to: durable.wanted, is_suspect: durable.is_suspect };
         let target = stretch.to;
         drop(durable);
-        let began = Instant::now();
+        let began = now();
         if planted!(CheckpointBeforeData) {
             let _ = self.write_checkpoint(target);
         }
@@ -107,6 +105,9 @@ impl<S: Storage> State<S> {
         self.segment_synced.notify_all();
         if waiters != 0 {
             // A waker may run the caller's code: no lock may be held.
+            if planted!(WokenUnderTheFlushLock) {
+                self.wake_readers(u64::MAX);
+            }
             MutexGuard::unlocked(&mut durable, || self.wake_readers(u64::MAX));
         }
         result.map(|()| durable)
@@ -319,7 +320,12 @@ impl<S: Storage> State<S> {
             let Some(found) = found else {
                 break;
             };
-            let Unsynced { row, is_full, opened } = found;
+            let Unsynced { row, is_full, mut opened } = found;
+            if planted!(SyncedWithoutBeingLive) {
+                drop(opened);
+                reached!("between a row and its file");
+                opened = self.segments.list().open(&self.storage, &row);
+            }
             at = row.header.base + 1;
             let segment = match opened {
                 Ok(segment) => segment,

@@ -1,14 +1,13 @@
 //! Missing numbers: which ones are known, why they are missing, and how many gaps were told.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-use parking_lot::Mutex;
+use std::sync::atomic::Ordering;
 
 use crate::error::{Gap, GapCause};
 use crate::events;
 use crate::format::{self, Spot};
 use crate::index::losses::GivenUp;
+use crate::threads::{AtomicU32, AtomicU64, Mutex};
 
 #[derive(Debug)]
 pub(crate) struct Gaps {

@@ -31,9 +31,7 @@ pub(crate) use places::{PlaceCell, Places};
 pub(crate) use space::Space;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-
-use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::Ordering;
 
 use crate::error::Gap;
 use crate::format::Spot;
@@ -47,6 +45,7 @@ use crate::storage::Storage;
 use crate::threads::bell::Bell;
 use crate::threads::padded::Padded;
 use crate::threads::waiting::Waiters;
+use crate::threads::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex};
 
 /// The tail as other threads see it. The writer stores `seq` before `position`, so a thread that
 /// reads the position and then the number gets that position's number or a higher one.

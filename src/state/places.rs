@@ -1,11 +1,10 @@
 //! The places of all consumers, as other threads see them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use parking_lot::{Mutex, RwLock};
+use std::sync::atomic::Ordering;
 
 use crate::format::Spot;
+use crate::threads::{AtomicU64, Mutex, RwLock};
 
 /// A consumer's place as other threads see it, with its counts. Only the thread that holds the
 /// consumer's lock stores to it.

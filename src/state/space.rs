@@ -3,14 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
-
 use super::{AHEAD, State};
 use crate::error::Result;
 use crate::format;
 use crate::segment::Segment;
 use crate::segment::ages::Expired;
 use crate::storage::Storage;
+use crate::threads::{Condvar, Mutex, now};
 
 /// Where producers wait when the queue is full.
 #[derive(Debug, Default)]
@@ -122,12 +121,12 @@ impl<S: Storage> State<S> {
         let mut gate = self.space.gate.lock();
         // Nobody signals space that other programs free on the same disk: the caller has to look
         // again from time to time.
-        let soon = Instant::now() + Duration::from_millis(20);
+        let soon = now() + Duration::from_millis(20);
         let until = deadline.map_or(soon, |deadline| deadline.min(soon));
         if *gate == seen && !self.index.poison.is_closed() {
             self.space.freed.wait_until(&mut gate, until);
         }
-        deadline.is_none_or(|deadline| Instant::now() < deadline)
+        deadline.is_none_or(|deadline| now() < deadline)
     }
 
     /// Drains the segments that every consumer has passed. Returns whether there were any.

@@ -6,11 +6,10 @@
 //! file again, and from then on no sync is made (rule R6). While a queue is open,
 //! [`Index::heed`](crate::index::Index::heed) alone looks at the answers of syncs.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
-use parking_lot::Mutex;
+use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
+use crate::threads::{AtomicU32, Mutex};
 
 /// Bits of the status. The quick way only compares the status with zero.
 const CLOSED: u32 = 1;

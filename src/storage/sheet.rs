@@ -13,12 +13,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use crate::error::Unwritten;
 use crate::events;
 use crate::memory::Window;
 use crate::storage::{StorageFile, Stores};
+use crate::threads::Mutex;
 
 /// The index file, and how its sheets are stored to.
 #[derive(Debug)]

@@ -1,10 +1,8 @@
 //! How other threads ask the keeper's thread for work.
 
+use crate::threads::{AtomicBool, Condvar, Mutex, OnceLock};
 use std::fmt;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::Ordering;
 
 /// What other threads have asked the keeper for since it last looked.
 #[derive(Debug, Default)]

@@ -1,10 +1,9 @@
 //! A descriptor that is readable while there is something to read: an eventfd on Linux, a pipe
 //! elsewhere.
 
+use crate::threads::Mutex;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-
-use parking_lot::Mutex;
 
 /// The descriptor itself. Only [`Ready`] reads from it and writes to it, and it holds at most one
 /// count or one byte: no call waits, or fails for lack of room or content.

@@ -18,11 +18,9 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
-use std::thread::Thread;
-
-use parking_lot::Mutex;
 
 use crate::threads::ready::Ready;
+use crate::threads::{Mutex, Thread};
 
 /// How a waiter is woken.
 #[derive(Debug)]

@@ -7,13 +7,12 @@ mod recycle;
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::geometry::Geometry;
 use super::*;
 use crate::format::{Place, Spot};
 use crate::storage::Stores;
 use crate::tests::sim::SimStorage;
+use crate::threads::Mutex;
 
 const ID: [u8; 16] = *b"0123456789abcdef";
 const LEN: u64 = 64 << 10;

@@ -134,6 +134,12 @@ impl Inode {
         cut
     }
 
+    /// All of it.
+    pub(super) fn content(&self) -> Vec<u8> {
+        let len = self.body.lock().len;
+        self.bytes(0, len)
+    }
+
     pub(super) fn bytes(&self, offset: usize, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.memory.read(offset, &mut bytes);

@@ -71,6 +71,7 @@ impl Gate {
 
 /// Counts the call, and says whether it is to fail.
 pub(super) fn enter(disk: &Mutex<State>, call: Call) -> (MutexGuard<'_, State>, io::Result<()>) {
+    crate::tests::schedule::step();
     let gate = disk.lock().gate.take_if(|(gated, _)| *gated == call);
     if let Some((_, gate)) = gate {
         gate.pass();

@@ -13,6 +13,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,10 +23,11 @@ use rustix::io::Errno;
 
 use crate::storage::{CacheToken, Stores};
 
+pub(crate) use crate::tests::mutants::Mutant;
 use disk::{Inode, Mood, Names, PAGE, State};
 use faults::Fault;
 pub(crate) use faults::{Call, Gate};
-pub(crate) use moments::{Mutant, before_store, meanwhile, reached};
+pub(crate) use moments::{before_store, meanwhile, reached};
 pub(crate) use storage::SimFile;
 
 /// Randomness that is the same for the same seed (splitmix64).
@@ -127,6 +129,17 @@ impl SimStorage {
     /// Sets the size of the disk. What does not fit is refused with ENOSPC.
     pub(crate) fn set_capacity(&self, bytes: Option<u64>) {
         self.disk.lock().capacity = bytes;
+    }
+
+    /// What the files hold, by name.
+    pub(crate) fn contents(&self) -> BTreeMap<String, Vec<u8>> {
+        let disk = self.disk.lock();
+        disk.names.iter().map(|(name, inode)| (name.clone(), inode.content())).collect()
+    }
+
+    /// Bytes that are taken.
+    pub(crate) fn used(&self) -> u64 {
+        self.disk.lock().used()
     }
 
     /// Sets how the bytes of files opened from now on are to be changed.

@@ -30,11 +30,11 @@ thread_local! {
     static MEANWHILE: RefCell<Option<Meanwhile>> = const { RefCell::new(None) };
     static ARMED: Cell<bool> = const { Cell::new(false) };
     static AWAITED: RefCell<Vec<Awaited>> = const { RefCell::new(Vec::new()) };
-    static MUTANT: Cell<Option<Mutant>> = const { Cell::new(None) };
 }
 
 /// The calling thread has come to this point in the code: runs the work that a test has set for it.
 pub(crate) fn reached(place: &str) {
+    crate::tests::schedule::step();
     let due =
         MEANWHILE.with_borrow_mut(|meanwhile| meanwhile.take_if(|(awaited, _)| *awaited == place));
     if let Some((_, work)) = due {
@@ -52,6 +52,7 @@ pub(crate) fn meanwhile(place: &'static str, work: impl FnOnce() + 'static) {
 /// instruction.
 #[inline]
 pub(crate) fn before_store() {
+    crate::tests::schedule::step();
     if ARMED.get() {
         arrive();
     }
@@ -106,77 +107,5 @@ impl SimStorage {
         AWAITED.with_borrow_mut(Vec::clear);
         ARMED.set(false);
         self.disk.lock().freeze = None;
-    }
-}
-
-/// Bugs that a test can plant in the product (`planted!`), to show that the crash tests find them.
-/// Each doc says what the product does wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mutant {
-    /// A checkpoint is written before the messages that it names as durable are synced (R0).
-    CheckpointBeforeData,
-    /// Checksums are not seeded from the segment's queue, life, base and salt (R5).
-    ChecksumNotSeeded,
-    /// The directory is never synced, so new and removed names never become durable (R2).
-    DirectoryNotSynced,
-    /// Recovery delivers those records of a torn batch that are whole.
-    TornBatchAccepted,
-    /// Recovery does not check seals: records of two tries at a batch count as one batch.
-    SealNotChecked,
-    /// Segments are recycled before the places behind them are synced (R8).
-    RecycledBeforePlacesAreSynced,
-    /// A half of the checkpoint is overwritten while the other half may exist in the page cache
-    /// alone (R1).
-    HalfOverwrittenWithoutR1,
-    /// Pages that a failed sync left off the disk are not stored again before the next sync (R4).
-    SuspectNotStoredAgain,
-    /// Segments of dropped or expired messages are removed before the cause is durable.
-    CauseNotDurable,
-    /// The run record does not say that segments are being changed.
-    ChangingNotSaid,
-    /// The mark of a clean end stays when segments are recycled or removed.
-    CleanMarkKept,
-    /// The header of a segment that becomes a spare still says that it is live.
-    SpareLeftLive,
-    /// An opening goes on when it cannot overwrite the pieces of a unit that it gave up.
-    TornRestKept,
-    /// The rows of the index are believed without reading the headers of the first and the last
-    /// segment.
-    EndsNotLookedAt,
-    /// A seek clears the consumer's acknowledgements without a sync.
-    SeekNotSynced,
-    /// Recovery does not count acknowledgements among the stated numbers, so it gives an
-    /// acknowledged number out again.
-    AcknowledgedNumberGivenAgain,
-}
-
-impl Mutant {
-    pub(crate) const ALL: [Mutant; 16] = [
-        Mutant::CheckpointBeforeData,
-        Mutant::ChecksumNotSeeded,
-        Mutant::DirectoryNotSynced,
-        Mutant::TornBatchAccepted,
-        Mutant::SealNotChecked,
-        Mutant::RecycledBeforePlacesAreSynced,
-        Mutant::HalfOverwrittenWithoutR1,
-        Mutant::SuspectNotStoredAgain,
-        Mutant::CauseNotDurable,
-        Mutant::ChangingNotSaid,
-        Mutant::CleanMarkKept,
-        Mutant::SpareLeftLive,
-        Mutant::TornRestKept,
-        Mutant::EndsNotLookedAt,
-        Mutant::SeekNotSynced,
-        Mutant::AcknowledgedNumberGivenAgain,
-    ];
-
-    /// Whether this bug is planted for the calling thread.
-    pub(crate) fn is_planted(self) -> bool {
-        MUTANT.get() == Some(self)
-    }
-
-    /// Plants a bug for the calling thread; `None` takes it out again.
-    pub(crate) fn plant(mutant: Option<Mutant>) {
-        MUTANT.set(mutant);
     }
 }

@@ -12,11 +12,11 @@ use rustix::io::Errno;
 
 use super::disk::{Inode, Nameless, PAGE, State};
 use super::faults::{Call, enter, enter_or_fail};
-use super::moments::Mutant;
 use super::{SYNCS, SimStorage};
 use crate::error::SyncFailed;
 use crate::memory::Window;
 use crate::storage::{CacheToken, Listed, Storage, StorageFile, Stores};
+use crate::tests::mutants::Mutant;
 
 #[derive(Debug)]
 pub(crate) struct SimFile {
@@ -110,7 +110,7 @@ impl Storage for SimStorage {
     }
 
     fn now(&self) -> u64 {
-        self.disk.lock().now
+        self.disk.lock().now + crate::tests::schedule::elapsed_millis()
     }
 
     fn path(&self) -> &Path {
@@ -131,6 +131,13 @@ impl SimFile {
         body.pages[pages].iter_mut().for_each(|page| page.allocated = true);
         body.grow(&self.inode, range.end);
         Ok(())
+    }
+}
+
+/// A descriptor is closed.
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        crate::tests::schedule::step();
     }
 }
 

@@ -1,0 +1,76 @@
+//! Who goes on, drawn from the seed.
+
+use super::{Core, KEEPER, QUIET, Run, Slot};
+
+impl Core {
+    /// Who goes on: any that is ready, `me` included; now and then one whose time is not over yet,
+    /// which it is then. When nobody is ready, the one whose time is over first.
+    pub(super) fn pick(&mut self, me: Option<usize>) -> Option<usize> {
+        let ready: Vec<usize> =
+            (0..self.slots.len()).filter(|at| self.slots[*at].run == Run::Ready).collect();
+        let first = (0..self.slots.len())
+            .filter_map(|at| match self.slots[at].run {
+                Run::Waiting { until: Some(until), .. } => Some((until, at)),
+                _ => None,
+            })
+            .min();
+        if ready.is_empty()
+            && let Some(quiet) = self.slots.iter().position(|slot| slot.run == Run::Quiet)
+        {
+            let others = |slot: &Slot| {
+                matches!(slot.run, Run::Waiting { until: Some(_), .. }) && slot.name != KEEPER
+            };
+            if self.slots.iter().any(others) {
+                self.quiet_since = None;
+            } else if first.is_none()
+                || self.now >= *self.quiet_since.get_or_insert(self.now) + QUIET
+            {
+                self.slots[quiet].run = Run::Ready;
+                return Some(quiet);
+            }
+        }
+        if let Some((until, at)) = first
+            && (ready.is_empty() || until <= self.now || self.rng.below(24) == 0)
+        {
+            self.now = self.now.max(until);
+            self.slots[at].run = Run::Ready;
+            self.slots[at].timed_out = true;
+            return Some(at);
+        }
+        if ready.is_empty() {
+            return None;
+        }
+        debug_assert!(me.is_none_or(|me| ready.contains(&me)));
+        if self.by_rank {
+            return ready.into_iter().min_by_key(|at| self.slots[*at].rank);
+        }
+        Some(ready[self.rng.below(ready.len() as u64) as usize])
+    }
+
+    pub(super) fn who_waits(&self) -> String {
+        let waits = |slot: &Slot| match slot.run {
+            Run::Waiting { on, until } => {
+                Some(format!("{} waits on {on:#x} until {until:?}", slot.name))
+            }
+            _ => None,
+        };
+        self.slots.iter().filter_map(waits).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// What those wait on who wait for a thread's end.
+pub(super) fn join_key(thread: usize) -> usize {
+    usize::MAX - thread
+}
+
+/// What a parked thread waits on.
+pub(super) fn park_key(thread: usize) -> usize {
+    usize::MAX / 2 - thread
+}
+
+pub(super) fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let words = panic.downcast_ref::<String>().cloned();
+    words
+        .or_else(|| panic.downcast_ref::<&str>().map(|words| (*words).to_owned()))
+        .unwrap_or_default()
+}

@@ -1,0 +1,250 @@
+//! Locks and condition variables as `crate::threads` has them, each use of which is a step of the
+//! schedule that runs the calling thread. Where none does they are the real ones.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::time::Instant;
+
+use super::{here, is_scheduled, step};
+
+#[derive(Default)]
+pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
+
+pub(crate) struct MutexGuard<'a, T> {
+    mutex: &'a Mutex<T>,
+    /// There but while the lock is let go within a call.
+    guard: Option<parking_lot::MutexGuard<'a, T>>,
+}
+
+impl<T> Mutex<T> {
+    pub(crate) const fn new(value: T) -> Mutex<T> {
+        Mutex(parking_lot::Mutex::new(value))
+    }
+
+    fn key(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        step();
+        MutexGuard { mutex: self, guard: Some(self.take()) }
+    }
+
+    fn take(&self) -> parking_lot::MutexGuard<'_, T> {
+        if !is_scheduled() {
+            return self.0.lock();
+        }
+        loop {
+            if let Some(guard) = self.0.try_lock() {
+                return guard;
+            }
+            here(|schedule, me| schedule.wait(me, self.key(), None));
+        }
+    }
+
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        step();
+        self.0.try_lock().map(|guard| MutexGuard { mutex: self, guard: Some(guard) })
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<T> MutexGuard<'_, T> {
+    fn let_go(&mut self) {
+        self.guard = None;
+        if is_scheduled() {
+            here(|schedule, _| schedule.wake(self.mutex.key(), usize::MAX));
+        }
+    }
+
+    pub(crate) fn unlocked<R>(guard: &mut Self, work: impl FnOnce() -> R) -> R {
+        guard.let_go();
+        step();
+        let done = work();
+        guard.guard = Some(guard.mutex.take());
+        done
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.guard.as_ref().expect("the lock is held")
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.guard.as_mut().expect("the lock is held")
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T> Drop for MutexGuard<'_, T> {
+    fn drop(&mut self) {
+        self.let_go();
+        step();
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Condvar(parking_lot::Condvar);
+
+impl Condvar {
+    pub(crate) const fn new() -> Condvar {
+        Condvar(parking_lot::Condvar::new())
+    }
+
+    fn key(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        self.wait_scheduled(guard, None);
+    }
+
+    /// True when the time is over.
+    pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, until: Instant) -> bool {
+        self.wait_scheduled(guard, Some(until))
+    }
+
+    fn wait_scheduled<T>(&self, guard: &mut MutexGuard<'_, T>, until: Option<Instant>) -> bool {
+        if !is_scheduled() {
+            let inner = guard.guard.as_mut().expect("the lock is held");
+            return match until {
+                None => {
+                    self.0.wait(inner);
+                    false
+                }
+                Some(until) => self.0.wait_until(inner, until).timed_out(),
+            };
+        }
+        // The lock is let go and the wait begun in one step.
+        guard.let_go();
+        let is_woken = here(|schedule, me| {
+            let until = until.map(|until| schedule.nanos_at(until));
+            schedule.wait(me, self.key(), until)
+        });
+        guard.guard = Some(guard.mutex.take());
+        !is_woken
+    }
+
+    pub(crate) fn notify_one(&self) {
+        self.notify(1);
+        self.0.notify_one();
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.notify(usize::MAX);
+        self.0.notify_all();
+    }
+
+    fn notify(&self, most: usize) {
+        step();
+        if is_scheduled() {
+            here(|schedule, _| schedule.wake(self.key(), most));
+        }
+        step();
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct RwLock<T>(parking_lot::RwLock<T>);
+
+pub(crate) struct ReadGuard<'a, T> {
+    lock: &'a RwLock<T>,
+    guard: Option<parking_lot::RwLockReadGuard<'a, T>>,
+}
+
+pub(crate) struct WriteGuard<'a, T> {
+    lock: &'a RwLock<T>,
+    guard: Option<parking_lot::RwLockWriteGuard<'a, T>>,
+}
+
+impl<T> RwLock<T> {
+    fn key(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    fn take<G>(&self, wait: impl Fn() -> G, attempt: impl Fn() -> Option<G>) -> G {
+        step();
+        if !is_scheduled() {
+            return wait();
+        }
+        loop {
+            if let Some(guard) = attempt() {
+                return guard;
+            }
+            here(|schedule, me| schedule.wait(me, self.key(), None));
+        }
+    }
+
+    fn let_go(&self) {
+        if is_scheduled() {
+            here(|schedule, _| schedule.wake(self.key(), usize::MAX));
+        }
+        step();
+    }
+
+    pub(crate) fn read(&self) -> ReadGuard<'_, T> {
+        let guard = self.take(|| self.0.read(), || self.0.try_read());
+        ReadGuard { lock: self, guard: Some(guard) }
+    }
+
+    pub(crate) fn try_read(&self) -> Option<ReadGuard<'_, T>> {
+        step();
+        self.0.try_read().map(|guard| ReadGuard { lock: self, guard: Some(guard) })
+    }
+
+    pub(crate) fn write(&self) -> WriteGuard<'_, T> {
+        let guard = self.take(|| self.0.write(), || self.0.try_write());
+        WriteGuard { lock: self, guard: Some(guard) }
+    }
+}
+
+impl<T> Deref for ReadGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.guard.as_ref().expect("the lock is held")
+    }
+}
+
+impl<T> Drop for ReadGuard<'_, T> {
+    fn drop(&mut self) {
+        self.guard = None;
+        self.lock.let_go();
+    }
+}
+
+impl<T> Deref for WriteGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.guard.as_ref().expect("the lock is held")
+    }
+}
+
+impl<T> DerefMut for WriteGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.guard.as_mut().expect("the lock is held")
+    }
+}
+
+impl<T> Drop for WriteGuard<'_, T> {
+    fn drop(&mut self) {
+        self.guard = None;
+        self.lock.let_go();
+    }
+}

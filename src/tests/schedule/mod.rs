@@ -1,0 +1,448 @@
+//! Threads that a seed schedules: one runs at a time, and the seed says at each step which.
+//!
+//! A step is a lock, an unlock, a wait, a wake-up, an access to an atomic, a store through a
+//! mapping or a call of the storage. (`locks`, `atomics` and `threads` have the types of
+//! `crate::threads` that take them.) The clock is the schedule's too: it moves with the steps, and
+//! jumps to the next deadline when everybody waits.
+//!
+//! At the step that was given for it the process dies: `on_death` looks at what is left, and then
+//! every thread unwinds from where it stands. A schedule in which nobody can go on, and one that
+//! does not end, are failures, with the list of who waits for what.
+//!
+//! The threads are the system's: what is bound to a thread (its locals, whether it panics) is as
+//! it always is. Only the thread that has the baton runs; a hand-over costs a wake-up.
+//!
+//! Each access sees the last one before it: no weaker order of memory is tried.
+
+pub(crate) mod atomics;
+mod core;
+pub(crate) mod locks;
+pub(crate) mod threads;
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use self::core::{join_key, words_of};
+use crate::tests::sim::{Mutant, Rng};
+
+/// After so many steps a schedule counts as one that does not end.
+const MOST_STEPS: u64 = 400_000;
+/// The thread whose timers go on for ever, and how long they are given before the rest is quiet.
+const KEEPER: &str = "mmq-keeper";
+const QUIET: u64 = 40_000_000;
+/// Each step takes so long by the schedule's clock.
+const STEP: u64 = 1_000;
+
+/// What unwinds a thread of a process that has died.
+struct Died;
+
+/// What was drawn for a schedule before it begins.
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    /// One step in so many hands over to another thread.
+    pub(crate) switch_one_in: u64,
+    /// The thread with the lowest rank goes on, until it is put last at such a step. (Else the
+    /// thread is drawn at each of them.)
+    pub(crate) by_rank: bool,
+    /// The step at which the process dies.
+    pub(crate) dies_at: Option<u64>,
+    pub(crate) on_death: Box<dyn FnOnce() + Send>,
+}
+
+/// How a schedule ended.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) steps: u64,
+    pub(crate) died: bool,
+    /// Why it is a failure: a panic, threads that are stuck, or too many steps.
+    pub(crate) failure: Option<String>,
+    /// Threads that could not be unwound: they wait for each other in what they drop.
+    pub(crate) leaked: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Run {
+    Ready,
+    Waiting {
+        on: usize,
+        until: Option<u64>,
+    },
+    /// Waits until nobody else has anything to do.
+    Quiet,
+    Ended,
+}
+
+struct Slot {
+    name: String,
+    run: Run,
+    /// It went on because its time was over.
+    timed_out: bool,
+    /// It was unparked and has not parked since.
+    token: bool,
+    /// The lower, the sooner it goes on.
+    rank: u64,
+    baton: Arc<Baton>,
+}
+
+#[derive(Default)]
+struct Baton {
+    thread: Mutex<Option<std::thread::Thread>>,
+    here: AtomicBool,
+}
+
+impl Baton {
+    fn hand_over(&self) {
+        self.here.store(true, Ordering::Release);
+        if let Some(thread) = &*self.thread.lock() {
+            thread.unpark();
+        }
+    }
+
+    fn wait(&self) {
+        while !self.here.swap(false, Ordering::Acquire) {
+            std::thread::park();
+        }
+    }
+}
+
+struct Core {
+    seed: u64,
+    rng: Rng,
+    slots: Vec<Slot>,
+    steps: u64,
+    /// Nanoseconds since the beginning.
+    now: u64,
+    /// When only the keeper was left to do anything.
+    quiet_since: Option<u64>,
+    switch_one_in: u64,
+    by_rank: bool,
+    last_rank: u64,
+    dies_at: Option<u64>,
+    on_death: Option<Box<dyn FnOnce() + Send>>,
+    is_dead: bool,
+    is_over: bool,
+    outcome: Outcome,
+}
+
+/// One process under a seed.
+pub(crate) struct Schedule {
+    core: Mutex<Core>,
+    over: Condvar,
+    began: Instant,
+}
+
+thread_local! {
+    static IS_SCHEDULED: Cell<bool> = const { Cell::new(false) };
+    static HERE: RefCell<Option<(Arc<Schedule>, usize)>> = const { RefCell::new(None) };
+}
+
+/// A step of the calling thread; nothing where no schedule runs it.
+#[inline]
+pub(crate) fn step() {
+    if IS_SCHEDULED.get() {
+        here(Schedule::step);
+    }
+}
+
+/// Whether the calling thread belongs to a process that has died.
+pub(crate) fn is_dead() -> bool {
+    IS_SCHEDULED.get() && here(|schedule, _| schedule.core.lock().is_dead)
+}
+
+/// How long the schedule has run by its own clock, in milliseconds.
+pub(crate) fn elapsed_millis() -> u64 {
+    if IS_SCHEDULED.get() { here(|schedule, _| schedule.core.lock().now / 1_000_000) } else { 0 }
+}
+
+/// Steps so far.
+pub(crate) fn steps() -> u64 {
+    if IS_SCHEDULED.get() { here(|schedule, _| schedule.core.lock().steps) } else { 0 }
+}
+
+/// The seed of the schedule that runs the calling thread.
+pub(crate) fn seed() -> u64 {
+    here(|schedule, _| schedule.core.lock().seed)
+}
+
+/// Returns when all other threads wait, for what no time brings.
+pub(crate) fn wait_until_quiet() {
+    here(|schedule, me| {
+        let mut core = schedule.core.lock();
+        core.slots[me].run = Run::Quiet;
+        let next = core.pick(None).unwrap_or(me);
+        core.slots[next].run = Run::Ready;
+        schedule.switch(core, me, next);
+        schedule.leave_if_dead();
+    });
+}
+
+/// Does something that is no part of the schedule.
+pub(crate) fn aside<R>(work: impl FnOnce() -> R) -> R {
+    struct Back(bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            IS_SCHEDULED.set(self.0);
+        }
+    }
+    let _back = Back(IS_SCHEDULED.replace(false));
+    work()
+}
+
+fn here<R>(work: impl FnOnce(&Schedule, usize) -> R) -> R {
+    let (schedule, me) = HERE.with_borrow(|here| {
+        let (schedule, me) = here.as_ref().expect("a scheduled thread");
+        (Arc::clone(schedule), *me)
+    });
+    work(&schedule, me)
+}
+
+fn is_scheduled() -> bool {
+    IS_SCHEDULED.get()
+}
+
+/// Runs `body` as the first thread of a process, to the end of all its threads.
+pub(crate) fn run(plan: Plan, body: impl FnOnce() + Send + 'static) -> Outcome {
+    let schedule = Arc::new(Schedule {
+        core: Mutex::new(Core {
+            seed: plan.seed,
+            rng: Rng(plan.seed),
+            slots: Vec::new(),
+            steps: 0,
+            now: 0,
+            quiet_since: None,
+            switch_one_in: plan.switch_one_in,
+            by_rank: plan.by_rank,
+            last_rank: 0,
+            dies_at: plan.dies_at,
+            on_death: Some(plan.on_death),
+            is_dead: false,
+            is_over: false,
+            outcome: Outcome::default(),
+        }),
+        over: Condvar::new(),
+        began: Instant::now(),
+    });
+    let first = schedule.add("main".to_owned(), body);
+    schedule.core.lock().slots[first].baton.hand_over();
+    let mut core = schedule.core.lock();
+    while !core.is_over {
+        schedule.over.wait(&mut core);
+    }
+    core.outcome.steps = core.steps;
+    core.outcome.died = core.is_dead;
+    std::mem::take(&mut core.outcome)
+}
+
+impl Schedule {
+    /// A thread that is ready and has not begun.
+    fn add(self: &Arc<Schedule>, name: String, body: impl FnOnce() + Send + 'static) -> usize {
+        let baton = Arc::new(Baton::default());
+        let mut core = self.core.lock();
+        let me = core.slots.len();
+        let rank = core.rng.below(1 << 20);
+        core.slots.push(Slot {
+            name: name.clone(),
+            run: Run::Ready,
+            timed_out: false,
+            token: false,
+            rank,
+            baton: Arc::clone(&baton),
+        });
+        drop(core);
+        let (schedule, mutant, given) = (Arc::clone(self), Mutant::planted(), Arc::clone(&baton));
+        let thread = std::thread::Builder::new().name(name).stack_size(1 << 20).spawn(move || {
+            given.wait();
+            Mutant::plant(mutant);
+            HERE.set(Some((Arc::clone(&schedule), me)));
+            IS_SCHEDULED.set(true);
+            let done = catch_unwind(AssertUnwindSafe(|| {
+                schedule.leave_if_dead();
+                body();
+            }));
+            IS_SCHEDULED.set(false);
+            HERE.set(None);
+            if let Err(panic) = done
+                && !panic.is::<Died>()
+            {
+                schedule.fail(me, &words_of(&*panic));
+            }
+            schedule.end(me);
+        });
+        let thread = thread.expect("a thread");
+        *baton.thread.lock() = Some(thread.thread().clone());
+        me
+    }
+
+    fn leave_if_dead(&self) {
+        if self.core.lock().is_dead && !std::thread::panicking() {
+            resume_unwind(Box::new(Died));
+        }
+    }
+
+    fn step(&self, me: usize) {
+        let mut core = self.core.lock();
+        if core.is_dead {
+            drop(core);
+            return self.leave_if_dead();
+        }
+        core.steps += 1;
+        core.now += STEP;
+        if core.dies_at == Some(core.steps) {
+            drop(core);
+            self.die();
+            return self.leave_if_dead();
+        }
+        if core.steps > MOST_STEPS {
+            drop(core);
+            self.fail(me, "the schedule does not end");
+            return self.leave_if_dead();
+        }
+        let one_in = core.switch_one_in;
+        if core.rng.below(one_in) != 0 {
+            return;
+        }
+        if core.by_rank {
+            core.last_rank += 1;
+            core.slots[me].rank = (1 << 20) + core.last_rank;
+        }
+        if let Some(next) = core.pick(Some(me)) {
+            self.switch(core, me, next);
+            self.leave_if_dead();
+        }
+    }
+
+    /// Another thread goes on; returns when it is this one's turn again.
+    fn switch(&self, core: MutexGuard<'_, Core>, me: usize, next: usize) {
+        if next == me {
+            return;
+        }
+        let (mine, other) =
+            (Arc::clone(&core.slots[me].baton), Arc::clone(&core.slots[next].baton));
+        drop(core);
+        other.hand_over();
+        mine.wait();
+    }
+
+    /// Waits until somebody wakes whoever waits `on` that, or until a time; false when that is
+    /// over.
+    fn wait(&self, me: usize, on: usize, until: Option<u64>) -> bool {
+        let mut core = self.core.lock();
+        if core.is_dead && !std::thread::panicking() {
+            drop(core);
+            self.leave_if_dead();
+            return true;
+        }
+        core.slots[me].run = Run::Waiting { on, until };
+        core.slots[me].timed_out = false;
+        match core.pick(None) {
+            Some(next) => self.switch(core, me, next),
+            None => {
+                let is_dead = core.is_dead;
+                let text = core.who_waits();
+                drop(core);
+                if is_dead {
+                    // What unwinds waits for what unwinds: these threads stay where they are.
+                    self.give_up();
+                    loop {
+                        std::thread::park();
+                    }
+                }
+                self.fail(me, &format!("stuck: {text}"));
+            }
+        }
+        self.leave_if_dead();
+        let mut core = self.core.lock();
+        !std::mem::take(&mut core.slots[me].timed_out)
+    }
+
+    /// Wakes up to `most` of those who wait `on` that.
+    fn wake(&self, on: usize, most: usize) {
+        let mut core = self.core.lock();
+        let waits = |slot: &Slot| matches!(slot.run, Run::Waiting { on: other, .. } if other == on);
+        for _ in 0..most {
+            let waiting: Vec<usize> =
+                (0..core.slots.len()).filter(|at| waits(&core.slots[*at])).collect();
+            if waiting.is_empty() {
+                return;
+            }
+            let which =
+                if waiting.len() == 1 { 0 } else { core.rng.below(waiting.len() as u64) as usize };
+            core.slots[waiting[which]].run = Run::Ready;
+        }
+    }
+
+    /// The process dies here.
+    fn die(&self) {
+        let on_death = self.core.lock().on_death.take();
+        if let Some(on_death) = on_death {
+            aside(on_death);
+        }
+        let mut core = self.core.lock();
+        core.is_dead = true;
+        for slot in &mut core.slots {
+            if matches!(slot.run, Run::Waiting { .. } | Run::Quiet) {
+                slot.run = Run::Ready;
+            }
+        }
+    }
+
+    fn fail(&self, me: usize, text: &str) {
+        let mut core = self.core.lock();
+        let text = format!("{} after {} steps: {text}", core.slots[me].name, core.steps);
+        core.outcome.failure.get_or_insert(text);
+        core.on_death = None;
+        drop(core);
+        self.die();
+    }
+
+    /// A thread has ended; the next one goes on.
+    fn end(&self, me: usize) {
+        self.core.lock().slots[me].run = Run::Ended;
+        self.wake(join_key(me), usize::MAX);
+        let mut core = self.core.lock();
+        if core.slots.iter().all(|slot| slot.run == Run::Ended) {
+            core.is_over = true;
+            drop(core);
+            self.over.notify_all();
+            return;
+        }
+        if let Some(next) = core.pick(None) {
+            let baton = Arc::clone(&core.slots[next].baton);
+            drop(core);
+            return baton.hand_over();
+        }
+        let (is_dead, text) = (core.is_dead, core.who_waits());
+        drop(core);
+        if is_dead {
+            return self.give_up();
+        }
+        self.fail(me, &format!("stuck: {text}"));
+        let mut core = self.core.lock();
+        if let Some(next) = core.pick(None) {
+            let baton = Arc::clone(&core.slots[next].baton);
+            drop(core);
+            baton.hand_over();
+        }
+    }
+
+    fn give_up(&self) {
+        let mut core = self.core.lock();
+        core.outcome.leaked = core.slots.iter().filter(|slot| slot.run != Run::Ended).count();
+        core.is_over = true;
+        drop(core);
+        self.over.notify_all();
+    }
+
+    fn now(&self) -> Instant {
+        self.began + Duration::from_nanos(self.core.lock().now)
+    }
+
+    fn nanos_at(&self, instant: Instant) -> u64 {
+        u64::try_from(instant.saturating_duration_since(self.began).as_nanos()).unwrap_or(u64::MAX)
+    }
+}

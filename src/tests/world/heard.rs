@@ -1,0 +1,247 @@
+//! What one consumer was told in a life, held against what was sent as it is gathered.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::acts::{Act, Answer, Event, NAMES};
+use super::known::{Known, Sent};
+use super::promised::{check_cause, holds};
+use super::script::Script;
+use super::told::{Check, ensure};
+use crate::error::Gap;
+
+/// What one consumer was told in a life.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    /// By number: the act that told it last.
+    pub(super) taken: BTreeMap<u64, usize>,
+    /// Handed out and not acknowledged.
+    pub(super) open: BTreeSet<u64>,
+    pub(super) gaps: Vec<Gap>,
+    /// Acts that had not ended: one may have been told a gap.
+    pub(super) unended: usize,
+    /// How many messages acts may have taken that had not ended.
+    pub(super) pending: usize,
+    /// Numbers whose acknowledgement had not ended.
+    pub(super) answered: BTreeSet<u64>,
+    /// Numbers dealt with by acts that ended before the last flush began.
+    pub(super) durable: BTreeSet<u64>,
+}
+
+/// Goes through a life's events for one consumer.
+struct Listener<'a> {
+    known: &'a Known,
+    name: &'a str,
+    events: &'a [Event],
+    sent: &'a Sent,
+    script: &'a Script,
+    /// What is given back comes again, before or behind others.
+    gives_back: bool,
+    heard: Heard,
+    /// The end of each act that took something, with the number.
+    taken: Vec<(u64, u64)>,
+    /// The end of each act that was told a gap.
+    told_at: Vec<u64>,
+}
+
+/// What that consumer was told, if nothing of it breaks a promise.
+pub(super) fn heard(
+    known: &Known,
+    name: &str,
+    events: &[Event],
+    sent: &Sent,
+    script: &Script,
+) -> Check<Heard> {
+    let gives_back =
+        events.iter().any(|event| event.act == Act::Nack && reader_of(event) == Some(name));
+    let mut listener = Listener {
+        known,
+        name,
+        events,
+        sent,
+        script,
+        gives_back,
+        heard: Heard::default(),
+        taken: Vec::new(),
+        told_at: Vec::new(),
+    };
+    let flushes =
+        events.iter().filter(|event| event.act == Act::Flush && event.answer == Answer::Done);
+    let flushed = flushes.map(|event| event.began).max().unwrap_or(0);
+    for (at, event) in events.iter().enumerate() {
+        if consumer_of(event).is_some_and(|which| NAMES[which] == name) {
+            listener.hear(at, event)?;
+            listener.keep_durable(event, flushed);
+        }
+    }
+    listener.hear_acknowledgements(flushed)?;
+    Ok(listener.heard)
+}
+
+impl Listener<'_> {
+    fn hear(&mut self, at: usize, event: &Event) -> Check {
+        let name = self.name;
+        match &event.answer {
+            Answer::Messages(messages) => {
+                for (seq, id) in messages {
+                    self.known.check_identity(*seq, *id, self.sent)?;
+                    if !matches!(event.act, Act::Peek(_)) {
+                        self.hear_message(at, event, *seq)?;
+                    }
+                }
+                if takes(event) {
+                    self.taken.extend(messages.iter().map(|(seq, _)| (event.ended, *seq)));
+                }
+            }
+            Answer::Pending | Answer::Failed(_) => {
+                // A look, too: it may have been told a gap.
+                self.heard.unended += 1;
+                self.heard.pending += match event.act {
+                    Act::TakeBatch(_, most) => most,
+                    Act::Receive(_) | Act::ReceiveForever(_) | Act::Limit(..) | Act::Peek(_) => 0,
+                    _ => 1,
+                };
+            }
+            Answer::Skipped(seq) => {
+                let before = self.heard.taken.insert(*seq, at);
+                ensure!(before.is_none(), "{name:?} skipped {seq}, which it got");
+            }
+            Answer::Gap(gap) => {
+                check_cause(gap, self.script)?;
+                let again = self
+                    .heard
+                    .gaps
+                    .iter()
+                    .find(|other| other.first <= gap.last && gap.first <= other.last);
+                ensure!(again.is_none(), "{name:?} is told {gap:?} after {again:?}");
+                let came = self.heard.taken.range(gap.first..=gap.last).next();
+                ensure!(came.is_none(), "{name:?} is told {gap:?} and got {came:?}");
+                self.heard.gaps.push(*gap);
+                self.told_at.push(event.ended);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A message comes once, unless it is given back, and never after its gap was told.
+    fn hear_message(&mut self, at: usize, event: &Event, seq: u64) -> Check {
+        let name = self.name;
+        let mut gaps = self.heard.gaps.iter().zip(&self.told_at);
+        let told = gaps.find(|(gap, _)| holds(gap, seq));
+        ensure!(
+            told.is_none_or(|(_, ended)| *ended >= event.began),
+            "{seq} was told to be missing and came"
+        );
+        if !takes(event) {
+            let before = self.heard.taken.get(&seq);
+            let before = before.is_some_and(|at| self.events[*at].ended < event.began);
+            ensure!(!before, "{name:?} got {seq} again after it was taken");
+            self.heard.open.insert(seq);
+            return Ok(());
+        }
+        let before = self.heard.taken.insert(seq, at);
+        ensure!(before.is_none(), "{name:?} got {seq} twice");
+        if !self.gives_back {
+            let before =
+                self.taken.iter().find(|(ended, before)| *ended < event.began && *before > seq);
+            ensure!(before.is_none(), "{name:?} got {seq} after {before:?}");
+        }
+        Ok(())
+    }
+
+    fn keep_durable(&mut self, event: &Event, flushed: u64) {
+        if event.ended >= flushed {
+            return;
+        }
+        match &event.answer {
+            Answer::Messages(messages) if takes(event) => {
+                self.heard.durable.extend(messages.iter().map(|(seq, _)| *seq));
+            }
+            Answer::Skipped(seq) => {
+                self.heard.durable.insert(*seq);
+            }
+            Answer::Gap(gap) => self.heard.durable.extend(gap.first..=gap.last),
+            _ => {}
+        }
+    }
+
+    /// Acknowledgements name the number alone, and belong to whoever has it open.
+    fn hear_acknowledgements(&mut self, flushed: u64) -> Check {
+        for (at, event) in self.events.iter().enumerate() {
+            let (Act::Ack, Some(seq)) = (event.act, event.seq) else { continue };
+            if !self.heard.open.contains(&seq) || reader_of(event) != Some(self.name) {
+                continue;
+            }
+            match &event.answer {
+                Answer::Done => {
+                    self.heard.open.remove(&seq);
+                    let before = self.heard.taken.insert(seq, at);
+                    ensure!(before.is_none(), "{seq} was acknowledged twice");
+                    if event.ended < flushed {
+                        self.heard.durable.insert(seq);
+                    }
+                }
+                Answer::Pending | Answer::Failed(_) => {
+                    self.heard.answered.insert(seq);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether what the act gets is dealt with by that.
+fn takes(event: &Event) -> bool {
+    !matches!(event.act, Act::Receive(_) | Act::ReceiveForever(_) | Act::Peek(_))
+}
+
+/// Which consumer reads.
+pub(super) fn consumer_of(event: &Event) -> Option<usize> {
+    match event.act {
+        Act::Take(which)
+        | Act::TakeBatch(which, _)
+        | Act::Skip(which)
+        | Act::Peek(which)
+        | Act::Wait(which, _)
+        | Act::WaitForever(which)
+        | Act::Task(which)
+        | Act::Limit(which, _)
+        | Act::ReceiveForever(which)
+        | Act::Receive(which) => Some(which),
+        _ => None,
+    }
+}
+
+/// The consumer whose reader this thread is, by its name.
+fn reader_of(event: &Event) -> Option<&'static str> {
+    NAMES.into_iter().find(|name| event.thread.ends_with(&format!(" of {name:?}")))
+}
+
+/// Nobody who waits for a message waits beside one, when nobody has anything else to do.
+pub(super) fn check_quiet(events: &[Event], quiet: u64) -> Check {
+    for event in events {
+        let (Act::WaitForever(which) | Act::Task(which)) = event.act else { continue };
+        if event.ended <= quiet || event.began > quiet {
+            continue;
+        }
+        // It was answered by the close, or not at all.
+        let taken: BTreeSet<u64> = events
+            .iter()
+            .filter(|other| consumer_of(other) == Some(which) && other.ended <= quiet)
+            .flat_map(|other| match &other.answer {
+                Answer::Messages(messages) => messages.iter().map(|(seq, _)| *seq).collect(),
+                Answer::Skipped(seq) => vec![*seq],
+                Answer::Gap(gap) => (gap.first..=gap.last).collect(),
+                _ => Vec::new(),
+            })
+            .collect();
+        let mut puts = events.iter().filter(|other| !other.ids.is_empty() && other.ended <= quiet);
+        let waiting = puts.find_map(|other| {
+            let Answer::Numbers(range) = &other.answer else { return None };
+            range.clone().find(|seq| !taken.contains(seq))
+        });
+        ensure!(waiting.is_none(), "{} waits for ever beside message {waiting:?}", event.thread);
+    }
+    Ok(())
+}

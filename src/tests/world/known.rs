@@ -1,0 +1,227 @@
+//! What is known of the disk between two lives, and how a life changes it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::acts::{Act, Answer, Event, NAMES, Story, Told};
+use super::heard::{check_quiet, heard};
+use super::promised::Promised;
+use super::script::Script;
+use super::shown::{Next, Shown, show};
+use super::told::{Check, Death, ensure};
+use crate::tests::sim::SimStorage;
+
+/// What is known of the disk between two lives.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Known {
+    upcoming: BTreeMap<&'static str, Vec<Next>>,
+    /// Who has that number, of all that were ever seen.
+    ids: BTreeMap<u64, u64>,
+    /// No number below is given out again: somebody was told of one of them.
+    next: u64,
+    /// Everything below is on disk.
+    durable: u64,
+    /// A power cut leaves the consumers there.
+    has_durable_consumers: bool,
+    /// By identity: batches of which all or nothing is there.
+    batches: BTreeMap<u64, Vec<u64>>,
+}
+
+impl Known {
+    /// Opens a copy of what a life left and compares; from then on that is what is known.
+    pub(super) fn after(
+        &mut self,
+        left: &SimStorage,
+        script: &Script,
+        told: &Told,
+        death: Death,
+    ) -> Check {
+        let story = told.lock();
+        let events = &story.events;
+        let shown = show(left, script)?;
+        let is_cut = matches!(death, Death::Cut(_));
+        let sent = self.sent(events)?;
+        let durable = self.durable_after(&story, script);
+        let closed_well = story.closed && matches!(death, Death::Kill);
+        for name in NAMES {
+            let upcoming = self.upcoming.get(name).cloned().unwrap_or_default();
+            let heard = heard(self, name, events, &sent, script)?;
+            let Some(shown) = shown.consumers.get(name) else {
+                let was_there = if is_cut {
+                    self.has_durable_consumers
+                } else {
+                    self.upcoming.contains_key(name)
+                };
+                let came =
+                    story.flushed || !is_cut && !script.may_fail() && !story.events.is_empty();
+                ensure!(!was_there && !came, "consumer {name:?} is gone");
+                continue;
+            };
+            let promised = Promised {
+                sent: &sent,
+                upcoming: &upcoming,
+                heard: &heard,
+                is_cut,
+                durable,
+                script,
+                ids: &self.ids,
+            };
+            promised.check(shown).map_err(|broken| {
+                format!("{name:?}: {broken}\n  shown {shown:?}\n  heard {heard:?}\n  upcoming {upcoming:?}\n  durable {durable}")
+            })?;
+        }
+        if !is_cut && story.quiet_at.is_some() {
+            check_quiet(events, story.quiet_at.unwrap_or(0))?;
+        }
+        let highest = sent.acknowledged.keys().next_back().map_or(0, |seq| seq + 1);
+        let told = events.iter().filter_map(|event| match &event.answer {
+            Answer::Messages(messages) => messages.iter().map(|(seq, _)| seq + 1).max(),
+            Answer::Skipped(seq) => Some(seq + 1),
+            _ => None,
+        });
+        self.next = self.next.max(highest).max(told.max().unwrap_or(0));
+        ensure!(shown.next >= self.next, "next is {}, and {} was given out", shown.next, self.next);
+        self.has_durable_consumers |=
+            story.flushed || is_cut && shown.consumers.len() == NAMES.len() || closed_well;
+        self.take_up(shown, events, &sent, durable, is_cut, closed_well);
+        Ok(())
+    }
+
+    /// Everything below is durable: what was so before, and what a call said to be so.
+    fn durable_after(&self, story: &Story, script: &Script) -> u64 {
+        let mut durable = self.durable.max(story.durable);
+        for event in &story.events {
+            let said = match (&event.act, &event.answer) {
+                (Act::Flush, Answer::Done) => acknowledged_before(&story.events, event.began),
+                (Act::WaitDurable, Answer::Numbers(range)) => range.end,
+                (_, Answer::Numbers(range)) if script.options.flush_every_ops == Some(1) => {
+                    range.end
+                }
+                _ => 0,
+            };
+            durable = durable.max(said);
+        }
+        durable
+    }
+
+    /// From now on that is what is known.
+    fn take_up(
+        &mut self,
+        shown: Shown,
+        events: &[Event],
+        sent: &Sent,
+        durable: u64,
+        is_cut: bool,
+        closed_well: bool,
+    ) {
+        for upcoming in shown.consumers.values() {
+            for next in upcoming {
+                self.ids.extend(next.message());
+            }
+        }
+        self.ids.extend(&sent.acknowledged);
+        for event in events {
+            if let Answer::Messages(messages) = &event.answer {
+                self.ids.extend(messages.iter().copied());
+            }
+        }
+        self.batches.extend(sent.batches.clone());
+        self.durable = if is_cut || closed_well { shown.next.max(durable) } else { durable };
+        if is_cut {
+            // What the cut left was on the disk; what comes of it stays so.
+            self.durable = shown.next;
+        }
+        if is_cut {
+            // What nobody was told of may never have been.
+            let shown: BTreeSet<u64> = shown
+                .consumers
+                .values()
+                .flatten()
+                .filter_map(Next::message)
+                .map(|(seq, _)| seq)
+                .collect();
+            self.ids.retain(|seq, _| *seq < self.next || shown.contains(seq));
+        }
+        self.upcoming = shown.consumers;
+    }
+
+    /// Everything that was put in.
+    fn sent(&self, events: &[Event]) -> Check<Sent> {
+        let mut sent = Sent::default();
+        let mut puts: Vec<&Event> = Vec::new();
+        for event in events.iter().filter(|event| !event.ids.is_empty()) {
+            for id in &event.ids {
+                sent.batches.insert(*id, event.ids.clone());
+            }
+            match &event.answer {
+                Answer::Numbers(range) => {
+                    for (seq, id) in range.clone().zip(&event.ids) {
+                        ensure!(
+                            seq >= self.next,
+                            "number {seq} was given out again (next was {})",
+                            self.next
+                        );
+                        let other = sent.acknowledged.insert(seq, *id);
+                        ensure!(
+                            other.is_none(),
+                            "number {seq} was given to {other:x?} and to {id:x}"
+                        );
+                    }
+                    puts.push(event);
+                }
+                Answer::Refused => sent.refused.extend(&event.ids),
+                _ => sent.open.extend(&event.ids),
+            }
+        }
+        for one in &puts {
+            for other in &puts {
+                if let (Answer::Numbers(first), Answer::Numbers(second)) =
+                    (&one.answer, &other.answer)
+                {
+                    ensure!(
+                        one.ended > other.began || first.start < second.start,
+                        "{} got {first:?} before {} asked, which got {second:?}",
+                        one.thread,
+                        other.thread
+                    );
+                }
+            }
+        }
+        Ok(sent)
+    }
+
+    /// That number is that message, and somebody put it in.
+    pub(super) fn check_identity(&self, seq: u64, id: u64, sent: &Sent) -> Check {
+        let known = self.ids.get(&seq).or(sent.acknowledged.get(&seq));
+        ensure!(
+            known.is_none_or(|known| *known == id),
+            "number {seq} is {known:x?} and came as {id:x}"
+        );
+        ensure!(!sent.refused.contains(&id), "{id:x} was refused and came as {seq}");
+        ensure!(
+            known.is_some() || sent.open.contains(&id),
+            "{id:x} came as {seq}, and nobody put it in"
+        );
+        Ok(())
+    }
+}
+
+/// What was put in, in one life.
+#[derive(Debug, Default)]
+pub(super) struct Sent {
+    /// Number and identity.
+    pub(super) acknowledged: BTreeMap<u64, u64>,
+    pub(super) refused: BTreeSet<u64>,
+    /// There or not.
+    pub(super) open: BTreeSet<u64>,
+    /// By identity: all of the batch that it belongs to.
+    pub(super) batches: BTreeMap<u64, Vec<u64>>,
+}
+
+fn acknowledged_before(events: &[Event], step: u64) -> u64 {
+    let ends = events.iter().filter(|event| !event.ids.is_empty() && event.ended < step);
+    let ends = ends.filter_map(|event| match &event.answer {
+        Answer::Numbers(range) => Some(range.end),
+        _ => None,
+    });
+    ends.max().unwrap_or(0)
+}

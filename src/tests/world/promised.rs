@@ -1,0 +1,185 @@
+//! What is promised to one consumer after a life, held against what an opening shows to it.
+
+use std::collections::BTreeMap;
+
+use super::heard::Heard;
+use super::known::Sent;
+use super::script::Script;
+use super::shown::Next;
+use super::told::{Check, ensure};
+use crate::error::{Gap, GapCause};
+use crate::options::OnFull;
+use crate::tests::sim::Call;
+
+pub(super) struct Promised<'a> {
+    pub(super) sent: &'a Sent,
+    /// What came next for it when the life before had ended.
+    pub(super) upcoming: &'a [Next],
+    pub(super) heard: &'a Heard,
+    /// Power was cut.
+    pub(super) is_cut: bool,
+    /// Everything below is on disk.
+    pub(super) durable: u64,
+    pub(super) script: &'a Script,
+    /// Who has that number, of all that were ever seen.
+    pub(super) ids: &'a BTreeMap<u64, u64>,
+}
+
+impl Promised<'_> {
+    pub(super) fn check(&self, shown: &[Next]) -> Check {
+        let mut expected = self.sent.acknowledged.clone();
+        expected.extend(self.upcoming.iter().filter_map(Next::message));
+        let came: BTreeMap<u64, u64> = shown.iter().filter_map(Next::message).collect();
+        let gaps: Vec<Gap> = shown.iter().filter_map(Next::gap).collect();
+        self.check_messages(&came, &expected)?;
+        self.check_batches(&came)?;
+        self.check_losses(&gaps, &expected)?;
+        self.check_told(&gaps, &came)?;
+        self.check_missing(&gaps, &came, &expected)
+    }
+
+    /// What comes was put in, under that number, and was not dealt with before.
+    fn check_messages(&self, came: &BTreeMap<u64, u64>, expected: &BTreeMap<u64, u64>) -> Check {
+        for (seq, id) in came {
+            // A power cut takes places back.
+            let known = expected.get(seq).or(if self.is_cut { self.ids.get(seq) } else { None });
+            ensure!(
+                known.is_none_or(|known| known == id),
+                "{seq} is {known:x?} and comes as {id:x}"
+            );
+            ensure!(!self.sent.refused.contains(id), "{id:x} was refused and comes as {seq}");
+            ensure!(
+                known.is_some() || self.sent.open.contains(id),
+                "{id:x} comes as {seq}, and nobody put it in"
+            );
+            if !self.is_cut && !self.script.may_be_late() {
+                ensure!(!self.heard.taken.contains_key(seq), "{seq} comes again");
+            }
+            ensure!(
+                !self.heard.durable.contains(seq),
+                "{seq} comes again, and was dealt with before a flush"
+            );
+        }
+        Ok(())
+    }
+
+    /// Only a power cut loses what was acknowledged, and only what was not durable.
+    fn check_losses(&self, gaps: &[Gap], expected: &BTreeMap<u64, u64>) -> Check {
+        for gap in gaps {
+            check_cause(gap, self.script)?;
+            if !matches!(gap.cause, GapCause::Unflushed | GapCause::Reserved) {
+                continue;
+            }
+            let acknowledged = expected.range(gap.first..=gap.last).map(|(seq, _)| *seq);
+            for seq in acknowledged {
+                ensure!(
+                    self.is_cut && seq >= self.durable,
+                    "{seq} was acknowledged and is in {gap:?}"
+                );
+            }
+            if !self.is_cut {
+                let is_old = |seq| {
+                    let mut gaps = self.upcoming.iter().filter_map(Next::gap);
+                    gaps.any(|other| holds(&other, seq))
+                };
+                ensure!(
+                    gap.last - gap.first > 100_000 || (gap.first..=gap.last).all(is_old),
+                    "{gap:?} after a kill"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// A gap that was to be told is told.
+    fn check_told(&self, gaps: &[Gap], came: &BTreeMap<u64, u64>) -> Check {
+        for gap in self.upcoming.iter().filter_map(Next::gap) {
+            let is_told = |seq: u64| {
+                // A power cut takes back that it was given up.
+                self.is_cut && came.contains_key(&seq)
+                    || gaps.iter().chain(&self.heard.gaps).any(|told| holds(told, seq))
+            };
+            ensure!(
+                is_told(gap.first) && is_told(gap.last) || self.heard.unended > 0,
+                "{gap:?} was to be told and is not"
+            );
+        }
+        Ok(())
+    }
+
+    /// What was acknowledged comes, unless it was dealt with, or is told as given up.
+    fn check_missing(
+        &self,
+        gaps: &[Gap],
+        came: &BTreeMap<u64, u64>,
+        expected: &BTreeMap<u64, u64>,
+    ) -> Check {
+        let heard = self.heard;
+        let is_given_up = |seq: u64| {
+            gaps.iter().any(|gap| {
+                holds(gap, seq) && matches!(gap.cause, GapCause::Dropped | GapCause::Expired)
+            })
+        };
+        let is_told = |seq: u64| heard.gaps.iter().any(|gap| holds(gap, seq));
+        let is_missing = |seq: &u64| {
+            !came.contains_key(seq)
+                && !heard.taken.contains_key(seq)
+                && !heard.answered.contains(seq)
+                && !is_given_up(*seq)
+                && !is_told(*seq)
+                && (!self.is_cut || *seq < self.durable)
+        };
+        // Acts that had not ended may have taken some: the first ones.
+        let first = came.keys().next().copied().unwrap_or(u64::MAX);
+        let options = &self.script.options;
+        let drops = options.on_full == OnFull::DropOldest || options.max_age.is_some();
+        // A message that is in flight comes again, and others behind it may be taken.
+        let may_be_out_of_order = !heard.open.is_empty() || heard.unended > heard.pending;
+        for (nth, seq) in expected.keys().filter(|seq| is_missing(seq)).enumerate() {
+            ensure!(
+                (*seq < first || may_be_out_of_order) && nth < heard.pending
+                    || drops && heard.pending > 0,
+                "{seq} ({:x?}) was acknowledged and is gone; {} acts had not ended",
+                expected.get(seq),
+                heard.pending
+            );
+        }
+        Ok(())
+    }
+
+    /// Of each batch that comes now all is there, but for what was dealt with.
+    fn check_batches(&self, came: &BTreeMap<u64, u64>) -> Check {
+        let ids: BTreeMap<u64, u64> = came.iter().map(|(seq, id)| (*id, *seq)).collect();
+        for (id, seq) in &ids {
+            let Some(batch) = self.sent.batches.get(id) else { continue };
+            let nth = batch.iter().position(|other| other == id).unwrap_or(0) as u64;
+            for (other, id) in (seq - nth..).zip(batch) {
+                let is_dealt_with = other < *came.keys().next().unwrap_or(&0)
+                    || self.heard.taken.contains_key(&other);
+                ensure!(
+                    self.heard.pending > 0
+                        || ids.get(id) == Some(&other)
+                        || is_dealt_with
+                        || self.heard.answered.contains(&other),
+                    "of a batch {seq} comes and {other} does not"
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn holds(gap: &Gap, seq: u64) -> bool {
+    (gap.first..=gap.last).contains(&seq)
+}
+
+/// Damage is told only where reads were made to fail.
+pub(super) fn check_cause(gap: &Gap, script: &Script) -> Check {
+    let may = match gap.cause {
+        // Another life may have dropped or expired what is told in this one.
+        GapCause::Dropped | GapCause::Expired | GapCause::Unflushed | GapCause::Reserved => true,
+        _ => script.faults.iter().any(|(call, ..)| *call == Call::Read),
+    };
+    ensure!(may, "{gap:?}");
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! What a life is made of, drawn from a seed.
+
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::acts::{self, Cast};
+use super::told::Death;
+use crate::engine::Background;
+use crate::options::{OnFull, Options};
+use crate::storage::Stores;
+use crate::tests::sim::{Call, Rng};
+
+/// What a life is made of.
+#[derive(Debug, Clone)]
+pub(super) struct Script {
+    pub(super) options: Options,
+    pub(super) stores: Stores,
+    /// What each thread does.
+    pub(super) casts: Vec<Cast>,
+    /// The call, from which on of its kind, with what error, and whether all later ones fail too.
+    pub(super) faults: Vec<(Call, u64, Errno, bool)>,
+    /// Bytes that the disk has left for this life.
+    pub(super) capacity: Option<u64>,
+    pub(super) switch_one_in: u64,
+    pub(super) by_rank: bool,
+    /// Of the openings before the life: the step at which each dies, and how.
+    pub(super) deaths: Vec<(u64, Death)>,
+    /// The step at which the life ends by `death`; without one it ends in order.
+    pub(super) dies_at: Option<u64>,
+    pub(super) death: Death,
+    pub(super) background: Background,
+    pub(super) seed: u64,
+}
+
+const CALLS: [Call; 11] = [
+    Call::Create,
+    Call::Open,
+    Call::Rename,
+    Call::Remove,
+    Call::SyncDirectory,
+    Call::SyncFile,
+    Call::Allocate,
+    Call::SetLen,
+    Call::Map,
+    Call::Read,
+    Call::Write,
+];
+
+impl Script {
+    pub(super) fn draw(rng: &mut Rng) -> Script {
+        let options = options(rng);
+        let stores = if rng.percent(20) { Stores::ByCall } else { Stores::ByMap };
+        let casts = acts::draw(rng, &options);
+        let mut faults = Vec::new();
+        if rng.percent(25) {
+            for _ in 0..1 + rng.below(2) {
+                let call = CALLS[rng.below(CALLS.len() as u64) as usize];
+                let full =
+                    matches!(call, Call::Create | Call::Allocate | Call::Write) && rng.percent(60);
+                let errno = if full { Errno::NOSPC } else { Errno::IO };
+                faults.push((call, 1 + rng.below(24), errno, rng.percent(30)));
+            }
+        }
+        let capacity = rng.percent(15).then(|| (48 << 10) + 4096 * rng.below(40));
+        let death = if rng.percent(50) { Death::Kill } else { Death::Cut(rng.next()) };
+        let within = 1 << (3 + rng.below(9));
+        let deaths = (0..[0, 0, 0, 1, 2][rng.below(5) as usize])
+            .map(|_| {
+                let death = if rng.percent(50) { Death::Kill } else { Death::Cut(rng.next()) };
+                (1 + rng.below(400), death)
+            })
+            .collect();
+        Script {
+            stores,
+            casts,
+            faults,
+            capacity,
+            switch_one_in: [2, 4, 16, 64, 64, 256][rng.below(6) as usize],
+            by_rank: rng.percent(50),
+            deaths,
+            dies_at: rng.percent(70).then(|| 1 + rng.below(within)),
+            death,
+            background: if rng.percent(75) { Background::Keeper } else { Background::Calls },
+            seed: rng.next(),
+            options,
+        }
+    }
+}
+
+impl Script {
+    /// Calls may fail.
+    pub(super) fn may_fail(&self) -> bool {
+        !self.faults.is_empty() || self.capacity.is_some()
+    }
+
+    /// Stores to the index may be refused, and are made up for later.
+    pub(super) fn may_be_late(&self) -> bool {
+        self.stores == Stores::ByCall && self.may_fail()
+    }
+
+    pub(super) fn in_words(&self) -> String {
+        let Script {
+            options,
+            stores,
+            faults,
+            capacity,
+            switch_one_in,
+            deaths,
+            dies_at,
+            death,
+            background,
+            ..
+        } = self;
+        format!(
+            "{options:?}\n{stores:?}, faults {faults:?}, capacity {capacity:?}, one switch in {switch_one_in}, \
+             openings die at {deaths:?}, dies at {dies_at:?} by {death:?}, {background:?}"
+        )
+    }
+}
+
+fn options(rng: &mut Rng) -> Options {
+    let arena = 4096 << rng.below(3);
+    let mut options = Options::new().arena_size(arena);
+    // Without a limit segments would be too long for many worlds in little time.
+    options = options.max_bytes(((64 << 10) << rng.below(4)) + 8192 * rng.below(4));
+    options = options.max_mapped_arenas([None, Some(3), Some(4)][rng.below(3) as usize]);
+    options = options.flush_every_ops([None, None, Some(1), Some(3)][rng.below(4) as usize]);
+    options = options.on_full(match rng.below(4) {
+        0 => OnFull::DropOldest,
+        1 => OnFull::Wait(Some(Duration::from_millis(50))),
+        _ => OnFull::Reject,
+    });
+    if rng.percent(20) {
+        options = options.flush_every(Duration::from_millis(1 + rng.below(20)));
+    }
+    if rng.percent(15) {
+        options = options.max_age(Duration::from_millis(5 + rng.below(200)));
+    }
+    options
+}
