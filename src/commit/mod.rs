@@ -57,7 +57,8 @@ impl<S: Storage> Core<S> {
             }
             // A tail that is stored in the index and not published may still be rolled back.
             if let Some(tail) = self.index.tail()
-                && tail.position <= self.committed.position.load(Ordering::Acquire)
+                && (tail.position <= self.committed.position.load(Ordering::Acquire)
+                    || planted!(UncommittedTailFlushed))
             {
                 return tail;
             }
@@ -103,7 +104,7 @@ impl<S: Storage> Core<S> {
         cause: GapCause,
         given_up: u64,
     ) -> bool {
-        if !writer.is_cleared(self) {
+        if !writer.is_cleared(self) && !planted!(DrainedUncleared) {
             return false;
         }
         let tail = Spot { seq: writer.held_end(), ..writer.committed() };
@@ -127,6 +128,9 @@ impl<S: Storage> Core<S> {
     /// producer that holds it may be waiting for the keeper.
     pub(crate) fn flush_on_time(&self) -> Result<()> {
         self.check_writable()?;
+        if planted!(KeeperWaitsForProducers) {
+            drop(self.writer.lock());
+        }
         self.flush_to(self.committed_spot_at_once())?;
         self.flush_places()
     }
@@ -152,6 +156,9 @@ impl<S: Storage> Core<S> {
         }
         self.flush_to(target)?;
         self.sync_directory()?;
+        if planted!(CleanEndNotWritten) {
+            return Ok(());
+        }
         self.write_clean_end(target)
     }
 }

@@ -208,7 +208,9 @@ impl<S: Storage> Standing<S> {
         if moved || spot.position != progress.stored.position || spot.seq != progress.stored.seq {
             let cell = &*self.cell;
             progress.store(cell, spot);
-            cell.count_move();
+            if !planted!(MoveNotCounted) {
+                cell.count_move();
+            }
             if moved {
                 cell.count_taken();
             } else if let Some(gap) = told(&outcome) {
@@ -238,7 +240,9 @@ impl<S: Storage> Standing<S> {
             }
             return Err(error);
         }
-        if let Some(ledger) = &mut progress.ledger {
+        if let Some(ledger) = &mut progress.ledger
+            && !planted!(DeliveriesOutliveASeek)
+        {
             ledger.clear();
         }
         progress.cursor.move_to(spot);
@@ -292,7 +296,7 @@ impl<S: Storage> Standing<S> {
     pub(crate) fn end_run(&self, core: &Core<S>) {
         let mut progress = self.progress.lock();
         // A read that found the queue open and then waited for this lock checks once more.
-        progress.special = true;
+        progress.special |= !planted!(ReadersNotStopped);
         progress.cursor.let_go();
         if let Some(ledger) = &mut progress.ledger {
             ledger.again.let_go();
@@ -346,6 +350,9 @@ impl<S: Storage> Progress<S> {
     /// Stores the place: in the index for the next opening, in the cell for this run's threads.
     #[inline(always)]
     pub(crate) fn store(&mut self, cell: &PlaceCell, spot: Spot) {
+        if planted!(PlaceToldBeforeStored) {
+            cell.position.store(spot.position, Ordering::Release);
+        }
         self.place_row.store(spot);
         self.stored = spot;
         cell.seq.store(spot.seq, Ordering::Release);
@@ -355,8 +362,14 @@ impl<S: Storage> Progress<S> {
     /// An error when the consumer was removed or the queue is closed: its row in the index may then
     /// belong to another one.
     pub(crate) fn check(&self, core: &Core<S>, standing: &Standing<S>) -> Result<()> {
-        core.check_readable()?;
-        if self.removed { Err(standing.unknown(core)) } else { Ok(()) }
+        if !planted!(ClosedNotAskedByReaders) {
+            core.check_readable()?;
+        }
+        if self.removed && !planted!(RemovedNotAsked) {
+            Err(standing.unknown(core))
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether a read that needs no allowance would return a message, a gap or an error.

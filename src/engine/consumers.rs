@@ -118,7 +118,9 @@ impl<S: Storage> Engine<S> {
             let unread = self.core.places.unread.lock().take();
             let spot = spot.or(unread).unwrap_or_else(|| self.core.oldest(end));
             stand_in.position.store(spot.position, Ordering::Release);
-            self.core.places.cells.write().push(Arc::clone(&stand_in));
+            if !planted!(NoStandIn) {
+                self.core.places.cells.write().push(Arc::clone(&stand_in));
+            }
             spot
         };
         let place = Place { number: 0, position: spot.position, seq: spot.seq };
@@ -138,6 +140,10 @@ impl<S: Storage> Engine<S> {
                 "consumer name",
                 format!("{name:?} exists already"),
             ));
+        }
+        if planted!(ForkedWithoutItsLock) {
+            let spot = from.with_progress(|progress| progress.stored);
+            return self.add_consumer(name, Some(spot));
         }
         // While the lock of `from` is held, its place keeps the segments.
         let (made, done) = from.with_progress(|progress| {
@@ -181,7 +187,9 @@ impl<S: Storage> Engine<S> {
         }
         drop(one_at_a_time);
         self.give_space_back();
-        core.wake_readers(u64::MAX);
+        if !planted!(SeekWakesNobody) {
+            core.wake_readers(u64::MAX);
+        }
         Ok(())
     }
 

@@ -84,13 +84,18 @@ impl<S: Storage> Engine<S> {
         if crossed {
             self.give_space_back();
         }
-        self.core.wake_reader(standing.row);
+        if !planted!(AckWakesNobody) {
+            self.core.wake_reader(standing.row);
+        }
         if self.options.flush_every_ops.is_some() { self.count_read() } else { Ok(()) }
     }
 
     /// Gives a delivery back: its message comes again.
     pub(crate) fn nack(&self, standing: &Standing<S>, seq: u64, handed: Handed) {
-        if !self.core.forked() && standing.give_back(&self.core, seq, handed) {
+        if !self.core.forked()
+            && standing.give_back(&self.core, seq, handed)
+            && !planted!(NackWakesNobody)
+        {
             self.core.wake_reader(standing.row);
         }
     }

@@ -23,6 +23,9 @@ impl<S: Storage> Engine<S> {
         #[cfg(test)]
         self.came.fetch_add(1, Ordering::SeqCst);
         let writer = self.core.writer.lock();
+        if planted!(WriterAfterClose) {
+            return Ok(writer);
+        }
         self.core.check_writable()?;
         Ok(writer)
     }
@@ -72,7 +75,9 @@ impl<S: Storage> Engine<S> {
             }
         };
         let waiters = self.core.message_waiters.load(Ordering::Relaxed);
-        drop(writer);
+        if !planted!(FlushedUnderTheLock) {
+            drop(writer);
+        }
         if waiters != 0 || self.options.flush_every_ops.is_some() {
             self.written(end, 1, waiters)?;
         }

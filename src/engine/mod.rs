@@ -171,7 +171,8 @@ impl<S: Storage> Engine<S> {
         let core = &*self.core;
         let standings = {
             // Threads that write, or make or move a consumer, finish first; no thread begins again.
-            let _one_at_a_time = self.consumers.registry.lock();
+            let registry = &self.consumers.registry;
+            let _one_at_a_time = (!planted!(ClosedWhileConsumersAreMade)).then(|| registry.lock());
             let mut writer = core.writer.lock();
             if !core.index.poison.close() {
                 return Ok(());
@@ -180,7 +181,9 @@ impl<S: Storage> Engine<S> {
             self.consumers.by_name.lock().values().cloned().collect::<Vec<_>>()
         };
         // No lock is held here: wakers may call the queue, and the keeper may wait for a lock.
-        core.wake_readers(u64::MAX);
+        if !planted!(CloseWakesNobody) {
+            core.wake_readers(u64::MAX);
+        }
         core.wake_writers();
         self.keeper.stop(&core.bell);
         // Threads that read finish first.
@@ -196,7 +199,9 @@ impl<S: Storage> Engine<S> {
         core.end_run();
         core.writer.lock().let_go();
         core.segments.close_unsynced();
-        core.pool.detach();
+        if !planted!(LentStaysMapped) {
+            core.pool.detach();
+        }
         core.index.set_pid(0);
         drop(self.open_here.lock().take());
         core.storage.unlock();

@@ -102,7 +102,9 @@ impl<S: Storage> Engine<S> {
     fn gave_up(&self, first_held: u64) -> Result<()> {
         self.core.oldest_seq.fetch_max(first_held, Ordering::AcqRel);
         self.core.note_given_up();
-        self.consumers.let_go_if_drained(&self.core);
+        if !planted!(RemovedStaysOpen) {
+            self.consumers.let_go_if_drained(&self.core);
+        }
         self.core.settle()
     }
 
@@ -139,6 +141,9 @@ impl<S: Storage> Engine<S> {
             return Ok(true);
         }
         // Never waits for `giving_back`: a seek that holds it may wait for the producers' lock.
+        if planted!(RoomWaitsForASeek) {
+            drop(core.places.giving_back.read());
+        }
         let Some(giving_back) = core.places.giving_back.try_read() else {
             return Ok(false);
         };

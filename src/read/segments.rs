@@ -70,7 +70,9 @@ impl<F: StorageFile> Cursor<F> {
             let mut list = core.segments.list();
             // A segment that begins behind the visible end may have nothing committed: it may be
             // taken back, and another one begin there.
-            let Some(row) = list.at(position).filter(|row| row.header.base < self.limit) else {
+            let is_visible =
+                |row: &Row| row.header.base < self.limit || planted!(UncommittedSegmentEntered);
+            let Some(row) = list.at(position).filter(is_visible) else {
                 return Ok(None);
             };
             let segment = match list.open(&core.storage, &row) {

@@ -188,7 +188,9 @@ impl<F: StorageFile> List<F> {
         }
         let allocated = got?;
         segment.allocated.store(allocated, Ordering::Release);
-        context.pool.grown(segment.header.life, allocated);
+        if !planted!(GrowthNotTold) {
+            context.pool.grown(segment.header.life, allocated);
+        }
         if let Some(row) =
             self.live.iter_mut().rev().find(|row| row.header.life == segment.header.life)
         {
@@ -215,7 +217,8 @@ impl<F: StorageFile> List<F> {
         // The list does not count a file that is being made.
         let first = if have == 0 { overhead(context.pool.geometry().segment_len) } else { 0 };
         let needed = end - have + first;
-        let used = self.limited_bytes() + context.index.len();
+        let index = if planted!(IndexNotCounted) { 0 } else { context.index.len() };
+        let used = self.limited_bytes() + index;
         if let Some(limit) = context.limits.max_bytes
             && used + needed > limit
         {

@@ -274,6 +274,10 @@ impl<S: Storage> Segments<S> {
         loop {
             let mut list = self.list();
             let coming = if !stuck && list.has_drained() { Coming::Space } else { Coming::Nothing };
+            if planted!(ComingAskedApart) {
+                drop(list);
+                list = self.list();
+            }
             match attempt(&mut list, coming) {
                 Err(error) if error.is_full() && coming == Coming::Space => {}
                 done => return done,
@@ -297,7 +301,8 @@ impl<S: Storage> Segments<S> {
                 break;
             }
             list.last_store += 1;
-            list.live[at].unsynced_store = list.last_store;
+            list.live[at].unsynced_store =
+                if planted!(FoundNotNoted) { 0 } else { list.last_store };
             let row = list.live[at];
             if list.kept_open.len() < most_unsynced(row.header.length)
                 && let Ok(segment) = list.open(storage, &row)
@@ -349,7 +354,10 @@ impl<S: Storage> Segments<S> {
     pub(crate) fn drain(&self, position: u64) -> bool {
         let mut list = self.list();
         let mut any = false;
-        while list.live.len() > 1 && list.live[0].header.end() <= position {
+        while list.live.len() > 1
+            && (list.live[0].header.end() <= position
+                || planted!(DrainedTooFar) && list.live[0].header.base < position)
+        {
             list.drain_front();
             any = true;
         }
@@ -366,7 +374,9 @@ impl<S: Storage> Segments<S> {
         }
         list.drain_front();
         let first_held = list.first_whole(context.storage)?.seq;
-        context.given_up.lock().note(GapCause::Dropped, first_held);
+        if !planted!(DropNotNoted) {
+            context.given_up.lock().note(GapCause::Dropped, first_held);
+        }
         Some(first_held)
     }
 
@@ -404,14 +414,16 @@ impl<S: Storage> Segments<S> {
         let header = list.live.front()?.header;
         let is_idle =
             tail.position <= header.base && header.length <= context.pool.geometry().segment_len;
-        if list.live.len() != 1 || is_idle {
+        if list.live.len() != 1 && !planted!(TailDrainedBeforeOthers) || is_idle {
             return None;
         }
         context.given_up.lock().note(cause, given_up);
-        list.drained_up_to = tail.seq;
+        list.drained_up_to = if planted!(DrainedUpToNotNoted) { 0 } else { tail.seq };
         if let Some(open) = list.opened(header.life) {
             // A consumer that stands in it goes on behind it.
-            open.end_at(tail.position);
+            if !planted!(ReaderNotSentOn) {
+                open.end_at(tail.position);
+            }
         }
         list.drain_front();
         Some(header.end())

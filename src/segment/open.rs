@@ -115,7 +115,9 @@ impl<F: StorageFile> List<F> {
         };
         self.last_store += 1;
         row.unsynced_store = self.last_store;
-        if !self.kept_open.iter().any(|open| open.header.life == life) {
+        if !self.kept_open.iter().any(|open| open.header.life == life)
+            && !planted!(DescriptorNotKept)
+        {
             self.kept_open.push(Arc::clone(segment));
         }
     }
@@ -158,7 +160,7 @@ impl<F: StorageFile> List<F> {
         let at = self.live.partition_point(|row| row.header.base < synced.header.base);
         if let Some(row) = self.live.get_mut(at)
             && row.header.life == life
-            && row.unsynced_store == synced.unsynced_store
+            && (row.unsynced_store == synced.unsynced_store || planted!(StoreDuringSyncForgotten))
         {
             row.unsynced_store = 0;
             self.kept_open.retain(|open| open.header.life != life);

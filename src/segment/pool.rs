@@ -191,7 +191,8 @@ impl Pool {
 impl Windows {
     /// Unmaps the window that was not used for the longest time. Returns false when all are in use.
     fn evict(&mut self) -> bool {
-        let idle = self.mapped.iter().filter(|(_, mapped)| !mapped.is_in_use());
+        let idle = self.mapped.iter();
+        let idle = idle.filter(|(_, mapped)| !mapped.is_in_use() || planted!(EvictedInUse));
         let Some(key) = idle.min_by_key(|(_, mapped)| mapped.last_used).map(|(key, _)| *key) else {
             return false;
         };

@@ -120,7 +120,8 @@ impl<F> Recycling<F> {
     /// Every segment file in the directory that is not live.
     pub(super) fn rows(&self) -> impl Iterator<Item = &Row> {
         let drained = self.drained.iter().map(|drained| &drained.row);
-        drained.chain(self.spares.iter().map(|spare| &spare.row)).chain(&self.in_transit)
+        let in_transit = self.in_transit.iter().filter(|_| !planted!(TransitNotCounted));
+        drained.chain(self.spares.iter().map(|spare| &spare.row)).chain(in_transit)
     }
 }
 
@@ -176,8 +177,13 @@ impl<F: StorageFile> List<F> {
         let alone = kept_open.or_else(|| self.opened(life)).map(Arc::try_unwrap);
         reached!("between the looks at a drained segment");
         match alone {
-            Some(Err(shared)) => Transfer::removal(row, Arc::downgrade(&shared)),
-            _ if !becomes_spare || !is_idle && !context.pool.is_idle(life) => {
+            Some(Err(shared)) if !planted!(SharedSegmentUsedAgain) => {
+                Transfer::removal(row, Arc::downgrade(&shared))
+            }
+            Some(Err(_)) => Transfer { becomes_spare, ..Transfer::removal(row, Weak::new()) },
+            _ if !becomes_spare
+                || !is_idle && !context.pool.is_idle(life) && !planted!(LentSegmentUsedAgain) =>
+            {
                 Transfer::removal(row, Weak::new())
             }
             Some(Ok(segment)) => Transfer {
@@ -283,7 +289,9 @@ impl<F: StorageFile> List<F> {
                 self.recycling.drained.push(Drained { row });
                 continue;
             }
-            context.pool.renew(row.header.life, header.life);
+            if !planted!(WindowsNotRenewed) {
+                context.pool.renew(row.header.life, header.life);
+            }
             file.find_stores(0);
             let fresh_from = if spare.is_fresh { SEGMENT_HEADER_LEN } else { allocated };
             let filled = if spare.is_fresh { crate::memory::page_size() } else { allocated };

@@ -19,7 +19,7 @@ impl<S: Storage> Segments<S> {
     /// or removes their files.
     pub(crate) fn settle(&self, context: &Context<'_, S>) -> Result<()> {
         let settling = self.settling.lock();
-        if *settling {
+        if *settling && !planted!(SettlingNotAsked) {
             return Ok(());
         }
         // The segments stay in the list during the sync, so their bytes count.
@@ -36,6 +36,11 @@ impl<S: Storage> Segments<S> {
         context.index.sync_for_change(context.durable, context.given_up, held)?;
         let mut list = self.list();
         context.begin_changing()?;
+        let lives = if planted!(DrainedDuringSyncGoes) {
+            list.recycling.drained.iter().map(|drained| drained.row.header.life).collect()
+        } else {
+            lives
+        };
         list.recycling.held = list.recycling.held.max(held);
         let mut transfers: Vec<Transfer<S::File>> = Vec::with_capacity(lives.len());
         for life in lives {

@@ -83,15 +83,18 @@ impl<S: Storage> State<S> {
         if planted!(CheckpointBeforeData) {
             let _ = self.write_checkpoint(target);
         }
+        if planted!(MarkBeforeSync) {
+            self.durable.lock().spot = target;
+        }
         let synced = self.sync_data(&stretch);
         let result = synced.and_then(|()| self.checkpoint_if_overtaken(target));
         self.flush_totals.count.fetch_add(1, Ordering::Relaxed);
         self.flush_totals.nanos.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
         let mut durable = self.durable.lock();
-        durable.has_leader = false;
+        durable.has_leader = planted!(LeaderStays) && result.is_err();
         let mut waiters = 0;
         // A failed sync has poisoned the queue; after another error the next leader tries again.
-        if result.is_ok() {
+        if result.is_ok() || planted!(FailedFlushIsDone) {
             durable.spot = target;
             self.index.set_synced(target);
             durable.is_suspect = false;
@@ -101,9 +104,11 @@ impl<S: Storage> State<S> {
             }
         }
         durable.failures += u64::from(result.is_err());
-        self.flushed.notify_all();
+        if !planted!(FlushEndNotTold) {
+            self.flushed.notify_all();
+        }
         self.segment_synced.notify_all();
-        if waiters != 0 {
+        if waiters != 0 && !planted!(ReadersOfDurableNotWoken) {
             // A waker may run the caller's code: no lock may be held.
             if planted!(WokenUnderTheFlushLock) {
                 self.wake_readers(u64::MAX);
@@ -232,7 +237,7 @@ impl<S: Storage> State<S> {
     fn sync_places(&self, checkpoint: CheckpointIs) -> Result<()> {
         let moves = self.places.moves();
         let mut synced = self.places.synced_moves.lock();
-        if self.has_run_ended() {
+        if self.has_run_ended() && !planted!(PlacesFlushedAfterTheEnd) {
             // The last flush of the run has made every place durable.
             return Ok(());
         }
@@ -249,7 +254,7 @@ impl<S: Storage> State<S> {
         } else {
             self.index.sync()?;
         }
-        *synced = moves;
+        *synced = if planted!(MovesCountedAfterSync) { self.places.moves() } else { moves };
         Ok(())
     }
 
@@ -264,7 +269,7 @@ impl<S: Storage> State<S> {
     pub(crate) fn write_checkpoint(&self, spot: Spot) -> Result<()> {
         self.renew_checkpoint(|checkpoint| {
             // Another thread may have written a later checkpoint since the caller chose `spot`.
-            if spot.position >= checkpoint.position {
+            if spot.position >= checkpoint.position || planted!(CheckpointGoesBack) {
                 (checkpoint.position, checkpoint.seq) = (spot.position, spot.seq);
             }
             checkpoint.clean = false;
@@ -294,9 +299,11 @@ impl<S: Storage> State<S> {
     pub(crate) fn end_run(&self) {
         self.index.poison.end_run();
         drop(self.places.synced_moves.lock());
-        self.segments.end_settling();
+        if !planted!(SettledAfterTheEnd) {
+            self.segments.end_settling();
+        }
         let mut durable = self.durable.lock();
-        while durable.has_leader {
+        while durable.has_leader && !planted!(LeaderOutlivesTheRun) {
             self.flushed.wait(&mut durable);
         }
     }
@@ -313,7 +320,11 @@ impl<S: Storage> State<S> {
         let (mut at, end) = {
             let list = self.segments.list();
             let last = list.live.back().map_or(0, |row| row.header.base);
-            (list.first_unsynced(from.position), last.max(to.position))
+            if planted!(OlderSegmentNotSynced) {
+                (list.at(from.position).map_or(0, |row| row.header.base), to.position)
+            } else {
+                (list.first_unsynced(from.position), last.max(to.position))
+            }
         };
         loop {
             let found = self.segments.list().next_unsynced(&self.storage, at, end);
@@ -349,13 +360,17 @@ impl<S: Storage> State<S> {
                     |error| Error::io("write", self.storage.path().join(segment.name()), error),
                 )?;
             }
-            self.index.heed(&segment.name(), || segment.file.sync())?;
+            if planted!(SegmentSyncNotHeeded) {
+                let _ = segment.file.sync();
+            } else {
+                self.index.heed(&segment.name(), || segment.file.sync())?;
+            }
             if is_full {
                 self.segments.list().note_synced(&row);
             }
             let _durable = self.durable.lock();
             self.segment_synced.notify_all();
         }
-        self.sync_directory()
+        if planted!(FlushWithoutNames) { Ok(()) } else { self.sync_directory() }
     }
 }

@@ -65,6 +65,9 @@ impl SharedTail {
 
     #[inline]
     pub(crate) fn publish(&self, spot: Spot) {
+        if planted!(PositionBeforeNumber) {
+            self.position.store(spot.position, Ordering::Release);
+        }
         self.seq.store(spot.seq, Ordering::Relaxed);
         self.position.store(spot.position, Ordering::Release);
     }

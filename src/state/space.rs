@@ -51,7 +51,7 @@ impl<S: Storage> State<S> {
     /// Settles drained segments. After a failed sync it does nothing: no place can be known to be
     /// durable (R8).
     pub(crate) fn settle(&self) -> Result<()> {
-        if self.is_poisoned() {
+        if self.is_poisoned() && !planted!(SettledPoisoned) {
             return Ok(());
         }
         self.segments.settle(&self.context())
@@ -112,7 +112,9 @@ impl<S: Storage> State<S> {
 
     pub(crate) fn wake_writers(&self) {
         *self.space.gate.lock() += 1;
-        self.space.freed.notify_all();
+        if !planted!(SpaceNotTold) {
+            self.space.freed.notify_all();
+        }
     }
 
     /// Waits until space was given back after `seen` (a value of [`Space::gate`]), but for 20 ms at
@@ -131,7 +133,8 @@ impl<S: Storage> State<S> {
 
     /// Drains the segments that every consumer has passed. Returns whether there were any.
     pub(crate) fn reclaim(&self) -> bool {
-        let _giving_back = self.places.giving_back.read();
+        let _giving_back =
+            (!planted!(ReclaimedWhileChosen)).then(|| self.places.giving_back.read());
         let Some(lowest) = self.places.lowest() else {
             return false;
         };

@@ -57,6 +57,182 @@ mutants! {
     /// Recovery does not count acknowledgements among the stated numbers, so it gives an
     /// acknowledged number out again.
     AcknowledgedNumberGivenAgain => "no number is given out twice, whoever alone speaks of it",
+    /// The tail is published before the index has it.
+    PublishedBeforeTheIndex => "after a kill no number that was told is given out again",
+    /// A commit goes on when the index could not store the tail.
+    IndexTailNotHeeded => "a record is committed in the index too, or rolled back",
+    /// Each message of a batch is committed by itself.
+    BatchVisibleInParts => "a batch is whole or absent",
+    /// A rollback leaves the tail behind the refused record.
+    RefusedRecordStays => "what is refused is never delivered",
+    /// The header of a refused record is not cleared.
+    RefusedHeaderStays => "what is refused is never delivered",
+    /// Segments begun for a refused record stay live.
+    RefusedSegmentsStay => "a refused record leaves nothing behind",
+    /// After a rollback the next segment does not say again which numbers are missing.
+    SuccessionNotTakenBack => "P4: each missing number is told",
+    /// A run gives numbers out without a lease on the disk.
+    LeaseNotWritten => "no number is given out twice after a power cut",
+    /// A lease that is used up is not renewed.
+    LeaseNotRenewed => "no number is given out twice after a power cut",
+    /// A new lease may be lower than the one before.
+    LeaseGoesBack => "no number is given out twice after a power cut",
+    /// A record stored by calls gets its header before its payload.
+    HeaderBeforePayload => "a valid header proves that the record is whole",
+    /// A store after the closure of `enqueue_with` is not noted, though a flush synced the segment
+    /// since room was made.
+    StoreNotNotedAgain => "P1: what is said to be durable is",
+    /// A store to a segment that was opened again as the tail is not noted.
+    ReopenedTailNotNoted => "P1: what is said to be durable is",
+    /// The keeper takes a tail for committed that is stored in the index alone.
+    UncommittedTailFlushed => "the durable mark never passes the committed tail",
+    /// The tail's segment is drained although the header of a refused record may stand there.
+    DrainedUncleared => "what is refused is never delivered",
+    /// A clean end is not written down.
+    CleanEndNotWritten => "after a clean end nothing is told as missing",
+    /// The keeper's flush waits for the producers' lock, whose holder may wait for the keeper.
+    KeeperWaitsForProducers => "P9: no order of calls deadlocks",
+    /// Who waits for the keeper is not told that it has ended.
+    KeeperLeavesInSilence => "P9: no wake-up is lost",
+    /// The keeper is not woken to end.
+    KeeperNotRungToEnd => "P9: a close ends",
+    /// The keeper does not flush when `flush_every` has passed.
+    TimerDoesNotFlush => "P1: with a timer, messages are durable in time",
+    /// The durable mark moves before the sync.
+    MarkBeforeSync => "P1: what is said to be durable is",
+    /// Who waits for a flush is not told that it has ended.
+    FlushEndNotTold => "P9: no wake-up is lost",
+    /// After a flush that failed, its leader still counts as leading.
+    LeaderStays => "P9: an error leaves no lock behind",
+    /// The durable mark moves although the flush failed.
+    FailedFlushIsDone => "P1: what is said to be durable is",
+    /// A flush that makes messages visible wakes no reader.
+    ReadersOfDurableNotWoken => "P9: no wake-up is lost",
+    /// A flush does not look at segments before the durable mark that were stored to.
+    OlderSegmentNotSynced => "P1: what is said to be durable is",
+    /// A sync of a segment that fails does not count.
+    SegmentSyncNotHeeded => "R6: the first sync that fails poisons the queue",
+    /// A flush does not sync the directory.
+    FlushWithoutNames => "R2: names are on the disk before anything rests on them",
+    /// Places that moved while the index was synced count as synced.
+    MovesCountedAfterSync => "P2: a flushed place is durable",
+    /// A flush of places that waited for the last one goes on after the end of the run.
+    PlacesFlushedAfterTheEnd => "P7: nothing is written after the close",
+    /// A checkpoint may be overwritten by an earlier one.
+    CheckpointGoesBack => "a checkpoint never goes back",
+    /// The end of a run does not wait for the flush under way.
+    LeaderOutlivesTheRun => "P7: nothing is written after the close",
+    /// The end of a run does not end settling.
+    SettledAfterTheEnd => "P7: nothing is written after the close",
+    /// Drained segments are settled after a failed sync.
+    SettledPoisoned => "R8: a segment goes when a synced place is behind it",
+    /// Segments are given back while a consumer's new place is chosen.
+    ReclaimedWhileChosen => "a consumer's place is not given back",
+    /// Producers that wait for room are not told when there is some.
+    SpaceNotTold => "P9: no wake-up is lost",
+    /// The tail's position is published before its number.
+    PositionBeforeNumber => "a position never comes with a number before it",
+    /// The keeper is rung before the wish is noted.
+    RungBeforeTheWish => "P9: no wake-up is lost",
+    /// After the descriptor was cleared, news are not looked for again.
+    ReadyNotLookedAtAgain => "P9: no wake-up is lost",
+    /// Wakers are called with the line's lock held.
+    WokenUnderTheLine => "P9: no lock is held while a caller's code runs",
+    /// News wake a waiter of one consumer alone.
+    OneWaiterOfAll => "P9: no wake-up is lost",
+    /// Segments that were drained while the places were synced are used again, too.
+    DrainedDuringSyncGoes => "R8: a segment goes when a synced place is behind it",
+    /// Who settles does not ask whether the run has ended.
+    SettlingNotAsked => "P7: nothing is written after the close",
+    /// Whether space is coming is asked under another lock than whether there is room.
+    ComingAskedApart => "P5: a queue with room takes messages",
+    /// What is dropped is not noted as dropped.
+    DropNotNoted => "P4: each missing number is told with its cause",
+    /// A reader within the tail's segment is not told that it was drained.
+    ReaderNotSentOn => "P9: no consumer waits beside a message",
+    /// When the only segment is drained, it is not noted up to which number.
+    DrainedUpToNotNoted => "the disk knows which numbers were given back",
+    /// The oldest segment is drained as if it were the tail's.
+    TailDrainedBeforeOthers => "no message goes before its time",
+    /// Segments in which an opening found messages that may not be durable are not synced by the
+    /// next flush.
+    FoundNotNoted => "R4: what a flush covers is on the disk, whoever stored it",
+    /// The segment in which a consumer stands is drained.
+    DrainedTooFar => "no message goes before its time",
+    /// Segments that are on their way out do not count.
+    TransitNotCounted => "P5: `max_bytes` holds at every moment",
+    /// A drained segment becomes a spare although a reader has it open.
+    SharedSegmentUsedAgain => "P3: a segment that a message lends is not used again",
+    /// A drained segment becomes a spare although messages are lent from it.
+    LentSegmentUsedAgain => "P3: a segment that a message lends is not used again",
+    /// A store to a full segment while it is synced counts as synced.
+    StoreDuringSyncForgotten => "P1: what is said to be durable is",
+    /// A segment that was stored to is not kept open until it is synced.
+    DescriptorNotKept => "R6: a failed write-back is told to a descriptor that was open",
+    /// The pool is not told that a segment's file has grown.
+    GrowthNotTold => "P3: a lent message stays as it is after the close",
+    /// The index does not count for `max_bytes`.
+    IndexNotCounted => "P5: `max_bytes` holds at every moment",
+    /// A window is taken for idle although somebody refers to it.
+    EvictedInUse => "P3: a lent message stays as it is after the close",
+    /// The windows of a spare keep its old life.
+    WindowsNotRenewed => "a window belongs to one life of a segment",
+    /// A reader enters a segment that begins behind the visible end.
+    UncommittedSegmentEntered => "what is refused is never delivered",
+    /// A reader that found no segment does not look again with the visible end at hand.
+    SegmentsNotLookedAtAgain => "P4: nothing is told as missing that is there",
+    /// A search that found nothing does not ask whether messages came meanwhile.
+    TailNotLookedAtAgain => "P4: nothing is told as missing that is there",
+    /// A number ahead of the position is taken for nothing new.
+    NumbersAtTheEndNotTold => "P4: each missing number is told",
+    /// Other threads see a place before the index has it.
+    PlaceToldBeforeStored => "R8: a segment goes when a stored place is behind it",
+    /// A read does not count as a move of its consumer.
+    MoveNotCounted => "P2: a flushed place is durable",
+    /// A read that waited for its consumer's lock does not ask again whether the queue is open.
+    ClosedNotAskedByReaders => "P7: nothing is written after the close",
+    /// The end of a run leaves a consumer's quick way open.
+    ReadersNotStopped => "P7: nothing is written after the close",
+    /// Whether a consumer was removed is not asked under its lock.
+    RemovedNotAsked => "a removed consumer stores nothing",
+    /// A seek does not call deliveries off.
+    DeliveriesOutliveASeek => "a seek forgets what was handed out",
+    /// The place passes messages that are handed out and not acknowledged.
+    HandedOutIsDone => "a delivery that is not acknowledged comes again",
+    /// Acknowledgements beyond the place are kept in memory alone.
+    AcksNotStored => "P2: what was acknowledged does not come again after a kill",
+    /// A delivery from before a seek can be acknowledged.
+    EpochNotAsked => "a seek forgets what was handed out",
+    /// More messages are handed out than `max_in_flight` allows.
+    AllowanceNotAsked => "`max_in_flight` holds at every moment",
+    /// Whether the queue is open is not asked again once the producers' lock is held.
+    WriterAfterClose => "P7: nothing is written after the close",
+    /// A producer flushes and wakes with the producers' lock held.
+    FlushedUnderTheLock => "P9: no order of calls deadlocks",
+    /// A waiter is not counted, so producers do not wake it.
+    WaitersNotCounted => "P9: no wake-up is lost",
+    /// A waiter that leaves does not wake the next one.
+    LeaverKeepsTheNews => "P9: no wake-up is lost",
+    /// An acknowledgement, which leaves an allowance, wakes no waiter.
+    AckWakesNobody => "P9: no wake-up is lost",
+    /// A delivery that is given back wakes no waiter.
+    NackWakesNobody => "P9: no wake-up is lost",
+    /// A close wakes no reader.
+    CloseWakesNobody => "P7: a close ends every wait",
+    /// A close does not wait for who makes, moves or removes a consumer.
+    ClosedWhileConsumersAreMade => "P7: nothing is written after the close",
+    /// Lent messages stay mapped to the files after the close.
+    LentStaysMapped => "P3: a lent message stays as it is after the close",
+    /// While a consumer is made, nothing keeps the segments from its place on.
+    NoStandIn => "a consumer's place is not given back",
+    /// A consumer is forked without holding its lock.
+    ForkedWithoutItsLock => "a consumer's place is not given back",
+    /// A seek wakes no waiter.
+    SeekWakesNobody => "P9: no wake-up is lost",
+    /// A producer waits for a seek with its lock held, for which the seek may wait.
+    RoomWaitsForASeek => "P9: no order of calls deadlocks",
+    /// Consumers are not asked to let go of segments that were dropped.
+    RemovedStaysOpen => "P5: space that was given up comes back",
     /// A flush opens a segment when it is no longer known to be live (audit A1).
     SyncedWithoutBeingLive => "P1: what is stored again is stored to a live segment",
     /// What was found is delivered although its pieces were given away (audit A2).

@@ -65,6 +65,11 @@ impl Bell {
         {
             return false;
         }
+        if planted!(RungBeforeTheWish) {
+            self.rung.notify_one();
+            wish(&mut self.wishes.lock());
+            return true;
+        }
         wish(&mut self.wishes.lock());
         self.rung.notify_one();
         true

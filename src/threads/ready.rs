@@ -92,7 +92,7 @@ impl Ready {
     pub(crate) fn tell(&self, has_news: impl Fn() -> bool) {
         if !has_news() {
             self.clear();
-            if !has_news() {
+            if planted!(ReadyNotLookedAtAgain) || !has_news() {
                 return;
             }
         }

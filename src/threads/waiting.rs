@@ -104,7 +104,7 @@ impl Waiters {
         let mut budget = (u32::MAX, 0);
         let mut signals = Vec::new();
         for (ticket, waiter) in &mut line.waiters {
-            if budget.0 != ticket.0 {
+            if budget.0 != ticket.0 && !(planted!(OneWaiterOfAll) && budget.0 != u32::MAX) {
                 budget = (ticket.0, count);
             }
             if budget.1 > 0
@@ -114,7 +114,9 @@ impl Waiters {
                 signals.push((*ticket, signal));
             }
         }
-        drop(line);
+        if !planted!(WokenUnderTheLine) {
+            drop(line);
+        }
         for (ticket, signal) in signals {
             if !signal.wake() {
                 self.wake_one(ticket.0, Some(ticket));

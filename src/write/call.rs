@@ -97,6 +97,9 @@ impl<F: StorageFile> Piece<F> {
             bytes[head..head + payload.len()].copy_from_slice(payload);
             segment.file.write_at(&bytes[..head + payload.len()], offset).map_err(io)?;
         } else {
+            if planted!(HeaderBeforePayload) {
+                segment.file.write_at(&bytes[..head], offset).map_err(io)?;
+            }
             // The payload first: a valid header proves that the whole payload was stored.
             segment.file.write_at(payload, offset + FRAGMENT_HEADER_LEN).map_err(io)?;
             segment.file.write_at(&bytes[..head], offset).map_err(io)?;

@@ -109,6 +109,9 @@ impl<F: StorageFile> Writer<F> {
         if self.clock.has_ages() {
             self.look_at_clock(state);
         }
+        if planted!(BatchVisibleInParts) && batch.continues {
+            self.commit(state)?;
+        }
         if !batch.continues && batch.more {
             self.seal = Seal::NEW;
         }
@@ -167,9 +170,14 @@ impl<F: StorageFile> Writer<F> {
     pub(crate) fn commit<S: Storage<File = F>>(&mut self, state: &State<S>) -> Result<Spot> {
         let tail = self.tail.at;
         let before = self.tail.committed;
+        if planted!(PublishedBeforeTheIndex) && !state.durable_only {
+            state.visible.publish(tail);
+        }
         // The index before the publication: after a kill, the index's tail must not lie before a
         // message that somebody took.
-        if let Err(error) = state.index.move_tail(tail, before) {
+        if let Err(error) = state.index.move_tail(tail, before)
+            && !planted!(IndexTailNotHeeded)
+        {
             return Err(Error::io("write", state.storage.path().join(format::INDEX_NAME), error));
         }
         self.tail.committed = tail;
@@ -187,17 +195,21 @@ impl<F: StorageFile> Writer<F> {
         if self.tail.at.position == committed {
             return;
         }
-        self.tail.go_back();
-        if let Some(next) = self.succession.take_back(committed) {
+        if !planted!(RefusedRecordStays) {
+            self.tail.go_back();
+        }
+        if !planted!(SuccessionNotTakenBack)
+            && let Some(next) = self.succession.take_back(committed)
+        {
             state.index.set_next(Some(next));
         }
-        if state.segments.drain_behind(committed) {
+        if !planted!(RefusedSegmentsStay) && state.segments.drain_behind(committed) {
             // Best effort: a drained segment is settled at the latest when the next one is needed.
             let _ = state.settle();
         }
         // A record that was begun at the tail has no end, so recovery would cut it off. Its header
         // is cleared all the same.
-        self.uncleared = !self.clear_tail(state);
+        self.uncleared = !planted!(RefusedHeaderStays) && !self.clear_tail(state);
     }
 
     /// Whether there are no bytes at the tail that a reader could take for a record. Tries once

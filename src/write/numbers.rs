@@ -37,6 +37,10 @@ impl Numbers {
         let (checkpoint, durable) = state.index.durable_checkpoint();
         // A checkpoint that is not durable does not count: an earlier opening stored it and was
         // killed before the sync.
+        if planted!(LeaseNotWritten) {
+            self.has_begun = true;
+            return Ok(());
+        }
         if !durable || checkpoint.clean || checkpoint.number == 0 || lease > checkpoint.lease {
             self.write_lease(state, lease)?;
         }
@@ -48,7 +52,7 @@ impl Numbers {
     pub(super) fn renew_lease<S: Storage>(&mut self, state: &State<S>, seq: u64) -> Result<()> {
         // The most records that a stride can hold.
         let most = STRIDE / FRAGMENT_HEADER_LEN + 1;
-        if self.lease.is_some_and(|lease| lease < seq + most) {
+        if self.lease.is_some_and(|lease| lease < seq + most) && !planted!(LeaseNotRenewed) {
             self.write_lease(state, seq + LEASE)?;
         }
         Ok(())
@@ -57,7 +61,8 @@ impl Numbers {
     fn write_lease<S: Storage>(&mut self, state: &State<S>, lease: u64) -> Result<()> {
         state.sync_directory()?;
         // Never lower than before: those numbers may have been given out, or told as missing.
-        let lease = lease.max(state.index.checkpoint().lease);
+        let before = if planted!(LeaseGoesBack) { 0 } else { state.index.checkpoint().lease };
+        let lease = lease.max(before);
         let next_life = state.segments.next_life();
         state.index.write_checkpoint(|checkpoint| {
             checkpoint.clean = false;

@@ -85,7 +85,9 @@ impl<F: StorageFile> Writer<F> {
             // Since room was made, a flush may have synced the segment: it is not the tail's any
             // more and counts as full. So the store is noted again, after it: a flush between note
             // and store would take the note back.
-            state.segments.list().note_store(&piece.segment);
+            if !planted!(StoreNotNotedAgain) {
+                state.segments.list().note_store(&piece.segment);
+            }
             (rest, chain) = (later, words.crc());
         }
         Ok(())

@@ -77,7 +77,9 @@ impl<F: StorageFile> Writer<F> {
         match opened {
             Ok(segment) => {
                 segment.file.find_stores(segment.offset(position));
-                state.segments.list().note_store(&segment);
+                if !planted!(ReopenedTailNotNoted) {
+                    state.segments.list().note_store(&segment);
+                }
                 let SegmentHeader { created, until, .. } = row.header;
                 if !self.clock.has_ages() && until != 0 {
                     state.segments.date_tail(&state.context(), &segment, created, 0)?;
