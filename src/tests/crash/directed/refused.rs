@@ -1,10 +1,14 @@
 //! Calls that are refused, in a run and in an opening.
 
+use std::time::Duration;
+
 use rustix::io::Errno;
 
 use super::{disk, is_of_a_cut, options, take_all};
 use crate::consume::standing::Read;
 use crate::engine::{Engine, reading};
+use crate::error::{Error, Gap, GapCause};
+use crate::format::{INDEX_NAME, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
 use crate::storage::Stores;
 use crate::tests::crash::examine::{next_of, open, standing_of};
 use crate::tests::crash::model::content;
@@ -114,4 +118,46 @@ fn a_message_whose_commit_is_refused_was_never_there() {
         assert_eq!(queue.enqueue(&content(next, 100)).unwrap(), next);
         assert_eq!(take_all(&queue).unwrap().len(), kept.len() + 1);
     }
+}
+
+/// A segment that was begun for a refused batch is a spare when the queue is closed. A power cut
+/// may show its header as it was; nothing is told of numbers that nobody got.
+#[test]
+fn what_was_begun_for_a_refused_batch_says_nothing_behind_a_clean_end() {
+    let storage = disk(3);
+    let options = options().max_age(Duration::from_secs(1));
+    let queue = open(storage.clone(), &options).unwrap();
+    standing_of(&queue, "").unwrap();
+    for number in 0..4 {
+        queue.enqueue(&content(number, 700)).unwrap();
+    }
+    let refused = queue.enqueue_batch(&[5, 6, 7].map(|id| content(id, 12_000)));
+    assert!(refused.as_ref().is_err_and(Error::is_full), "{refused:?}");
+    // What was there before expires.
+    storage.advance_clock(5_000);
+    queue.expire();
+    let next = next_of(&queue);
+    queue.close().unwrap();
+    drop(queue);
+    // Every name and byte is there in another boot, but for these headers.
+    let cut = storage.copied();
+    let mut live_again = 0;
+    for name in storage.file_names().iter().filter(|name| *name != INDEX_NAME) {
+        let file = storage.read_file(name);
+        let header = file[..SEGMENT_HEADER_LEN as usize].try_into().unwrap();
+        let header = SegmentHeader::decode(header).unwrap();
+        assert_eq!(header.state, SegmentState::Spare, "{name}");
+        if header.first_seq > next {
+            let live = SegmentHeader { state: SegmentState::Live, ..header };
+            cut.corrupt(name, 0, &live.encode());
+            live_again += 1;
+        }
+    }
+    assert!(live_again > 0, "no segment was begun within the batch");
+    // The rows of the segments are damaged, so the headers of the files are read.
+    cut.corrupt(INDEX_NAME, 36_864, &[0xff; 512]);
+    let queue = open(cut, &options).unwrap();
+    assert_eq!(next_of(&queue), next);
+    let expired = Gap { first: 0, last: next - 1, cause: GapCause::Expired };
+    assert_eq!(take_all(&queue).unwrap(), [Err(expired)]);
 }
