@@ -120,8 +120,8 @@ impl Place {
             seq: LittleEndian::read_u64(&bytes[place_at::PLACE_SEQ..]),
         };
         let crc = LittleEndian::read_u32(&bytes[place_at::PLACE_CRC..]);
-        (crc == place.crc(seed) && (place.is_sound() || place.is_removed() && place.number < LIMIT))
-            .then_some(place)
+        let holds = crc == place.crc(seed) || planted!(PlaceNotChecked);
+        (holds && (place.is_sound() || place.is_removed() && place.number < LIMIT)).then_some(place)
     }
 
     /// The state that a place's checksum starts from: a place of another queue or another consumer
@@ -206,7 +206,8 @@ impl Acks {
         if len > ACKS_HALF_LEN || LittleEndian::read_u32(&bytes[at::ACKS_OWNER..]) != owner {
             return None;
         }
-        if LittleEndian::read_u32(&bytes[at::ACKS_CRC..]) != Acks::crc(bytes, len, seed) {
+        let holds = LittleEndian::read_u32(&bytes[at::ACKS_CRC..]) == Acks::crc(bytes, len, seed);
+        if !holds && !planted!(AcksNotChecked) {
             return None;
         }
         let mut ranges = Vec::new();

@@ -128,9 +128,10 @@ pub(crate) fn index_id(bytes: &[u8]) -> Option<[u8; 16]> {
 /// The queue's id in a valid index header.
 pub(crate) fn decode_index_header(bytes: &[u8]) -> Result<[u8; 16], Invalid> {
     let bytes = bytes.get(..INDEX_HEADER_LEN).ok_or(Invalid::Damaged)?;
+    let crc = !crc32c(u32::MAX, &bytes[..header_at::INDEX_CRC]);
+    let holds = LittleEndian::read_u32(&bytes[header_at::INDEX_CRC..]) == crc;
     if LittleEndian::read_u64(&bytes[header_at::INDEX_MAGIC..]) != INDEX_MAGIC
-        || LittleEndian::read_u32(&bytes[header_at::INDEX_CRC..])
-            != !crc32c(u32::MAX, &bytes[..header_at::INDEX_CRC])
+        || (!holds && !planted!(IndexHeaderNotChecked))
     {
         return Err(Invalid::Damaged);
     }
@@ -203,7 +204,8 @@ impl Checkpoint {
         use checkpoint_at as at;
         let bytes = bytes.get(..CHECKPOINT_LEN)?;
         let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..at::CHECKPOINT_CRC]);
-        if LittleEndian::read_u32(&bytes[at::CHECKPOINT_CRC..]) != crc {
+        let holds = LittleEndian::read_u32(&bytes[at::CHECKPOINT_CRC..]) == crc;
+        if !holds && !planted!(CheckpointNotChecked) {
             return None;
         }
         let u64_at = |offset: usize| LittleEndian::read_u64(&bytes[offset..]);
@@ -296,8 +298,8 @@ impl Extent {
 
     pub(crate) fn decode(bytes: &[u8], queue_id: &[u8; 16]) -> Option<Extent> {
         let bytes = bytes.get(..EXTENT_ROW_LEN)?;
-        if LittleEndian::read_u32(&bytes[12..]) != !crc32c(crc32c(u32::MAX, queue_id), &bytes[..12])
-        {
+        let crc = !crc32c(crc32c(u32::MAX, queue_id), &bytes[..12]);
+        if LittleEndian::read_u32(&bytes[12..]) != crc && !planted!(ExtentNotChecked) {
             return None;
         }
         Some(Extent {

@@ -303,6 +303,18 @@ fn every_flipped_bit_of_a_header_is_found() {
         bytes[bit / 8] ^= 1 << (bit % 8);
         assert!(SegmentHeader::decode(&bytes).is_err(), "bit {bit}");
     }
+    let good = encode_index_header(&[7; 16], 1_700_000_000_000);
+    for bit in 0..good.len() * 8 {
+        let mut bytes = good;
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        assert!(decode_index_header(&bytes).is_err(), "bit {bit} of the index's header");
+    }
+    let good = Extent { kind: ExtentKind::Segments, offset: 8192, rows: 32 }.encode(&[7; 16]);
+    for bit in 0..good.len() * 8 {
+        let mut bytes = good;
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(Extent::decode(&bytes, &[7; 16]), None, "bit {bit} of an extent's row");
+    }
 }
 
 #[test]

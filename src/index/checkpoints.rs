@@ -51,7 +51,7 @@ impl<S: Storage> Index<S> {
             // again (a page that could not be written once counts as clean) and synced before the
             // other half is touched.
             let bytes = checkpoints.newest.encode(&self.queue_id);
-            if checkpoints.newest.number > 0 {
+            if checkpoints.newest.number > 0 && !planted!(CheckpointNotStoredAgain) {
                 self.sheet.copy_in(checkpoints.newest_in.offset(), &bytes);
             }
             self.sync()?;
@@ -123,6 +123,9 @@ pub(crate) enum Half {
 
 impl Half {
     fn other(self) -> Half {
+        if planted!(NewestHalfOverwritten) {
+            return self;
+        }
         if self == Half::A { Half::B } else { Half::A }
     }
 

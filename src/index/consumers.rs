@@ -29,7 +29,8 @@ impl<F: StorageFile> PlaceRow<F> {
     pub(crate) fn store(&mut self, spot: Spot) {
         self.number += 1;
         let place = Place { number: self.number, position: spot.position, seq: spot.seq };
-        let half = self.at.pair + (self.number & 1) as usize * PLACE_HALF_LEN;
+        let half = if planted!(PlaceOverwritten) { 0 } else { self.number & 1 };
+        let half = self.at.pair + half as usize * PLACE_HALF_LEN;
         self.sheet.store_row(half, place.words(), place.crc(self.seed));
         if self.number.is_multiple_of(COPIED_EVERY) {
             self.store_copy(&place);
@@ -65,6 +66,7 @@ impl<S: Storage> Index<S> {
                 // power cut the row could hold parts of both consumers.
                 let unknown = |row: &u32| {
                     extents.removed.get(row).is_some_and(|ticket| !self.syncs.is_past(*ticket))
+                        && !planted!(RemovedRowUsedAtOnce)
                 };
                 let rows = rows_of(&extents.sheets, ExtentKind::Consumers);
                 let known = (1..rows).find(|row| free(row) && !unknown(row));
@@ -126,6 +128,9 @@ impl<S: Storage> Index<S> {
         seed: u32,
         place_row: &mut PlaceRow<S::File>,
     ) -> Result<()> {
+        if planted!(FormerNotCleared) {
+            return Ok(());
+        }
         let mut was_used = newest_place(&place_row.sheet, place_row.at, seed)
             .is_some_and(|place| !place.is_removed());
         if was_used {
@@ -146,7 +151,7 @@ impl<S: Storage> Index<S> {
                 was_used = true;
             }
         }
-        if was_used { self.sync() } else { Ok(()) }
+        if was_used && !planted!(FormerClearedUnsynced) { self.sync() } else { Ok(()) }
     }
 
     /// Removes the consumer: a place that says so goes to the older half. A power cut that undoes

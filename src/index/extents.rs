@@ -110,6 +110,10 @@ impl<S: Storage> Index<S> {
                 "max_bytes or min_free_bytes leaves no room for a longer index file",
             ));
         }
+        if planted!(ExtentBeforeItsRows) {
+            let row = index_at::EXTENTS + added * EXTENT_ROW_LEN;
+            self.sheet.copy_in(row, &extent.encode(&self.queue_id));
+        }
         self.sheets.file().allocate(offset, len)?;
         let sheet = self.sheets.sheet(offset, len as usize)?;
         sheet.zero(0, len as usize);

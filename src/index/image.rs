@@ -91,9 +91,12 @@ impl IndexImage {
             // The number of a torn half may be anything. An absurdly high one would end the
             // numbering, so it does not count.
             let number = u64_at(bytes, offset);
-            if number < format::LIMIT {
+            if number < format::LIMIT && !planted!(TornHalfNotCounted) {
                 image.highest_number = image.highest_number.max(number);
             }
+        }
+        if planted!(TornHalfNotCounted) {
+            image.highest_number = image.checkpoint.map_or(0, |checkpoint| checkpoint.number);
         }
         image.live = read_live(bytes, queue_id);
         image.extents = read_extents(bytes, queue_id);
@@ -200,7 +203,8 @@ fn read_live(bytes: &[u8], queue_id: &[u8; 16]) -> Live {
     let key = format::tail_key(queue_id);
     let spot = |position: usize, seq: usize, check: usize| {
         let (position, seq) = (u64_at(bytes, position), u64_at(bytes, seq));
-        let whole = u64_at(bytes, check) == format::tail_check(key, position, seq);
+        let whole = u64_at(bytes, check) == format::tail_check(key, position, seq)
+            || planted!(TailNotChecked);
         (whole && format::is_position(position) && seq < format::LIMIT)
             .then_some(Spot { position, seq })
     };

@@ -58,7 +58,9 @@ impl<S: Storage> Index<S> {
     pub(crate) fn set_synced(&self, spot: Spot) {
         let Spot { position, seq } = spot;
         let word = |at| self.sheet.load_u64_relaxed(index_at::LIVE + at);
-        let older = if word(live_at::SYNCED_A) <= word(live_at::SYNCED_B) {
+        let older = if word(live_at::SYNCED_A) <= word(live_at::SYNCED_B)
+            || planted!(SyncedMarkOverwritten)
+        {
             live_at::SYNCED_A
         } else {
             live_at::SYNCED_B
@@ -82,7 +84,8 @@ impl<S: Storage> Index<S> {
         sheet.copy_out(at + live_at::CACHE_TOKEN, &mut token);
         let is_new = token != live.token.encode();
         if is_new {
-            sheet.copy_in(at + live_at::CACHE_TOKEN, &[0; 24]);
+            let now = if planted!(TokenFirst) { live.token.encode() } else { [0; 24] };
+            sheet.copy_in(at + live_at::CACHE_TOKEN, &now);
         }
         sheet.store_u64(at + live_at::LIVE_NONCE, self.nonce);
         sheet.store_u32(at + live_at::LIVE_PID, live.pid);
@@ -93,7 +96,7 @@ impl<S: Storage> Index<S> {
         }
         let tail = live.tail.unwrap_or_default();
         self.set_tail(tail);
-        if is_new {
+        if is_new && !planted!(OldMarkKept) {
             sheet.zero(at + live_at::SYNCED_A, 48);
         }
         if let Some(spot) = live.synced {
@@ -117,6 +120,9 @@ impl<S: Storage> Index<S> {
     /// other.
     fn store_run(&self, run: &Run) {
         let bytes = run.encode(&self.queue_id);
+        if planted!(RunInOneCopy) {
+            return self.sheet.copy_in(index_at::LIVE + live_at::RUN_A, &bytes);
+        }
         self.sheet.copy_in(index_at::LIVE + live_at::RUN_A, &bytes);
         // The first copy is whole before the second one is touched.
         fence(Ordering::SeqCst);
@@ -128,6 +134,12 @@ impl<S: Storage> Index<S> {
         let mut run = self.run.lock();
         let before = *run;
         change(&mut run);
+        if planted!(RunChangedUnlocked) {
+            let changed = *run;
+            drop(run);
+            self.store_run(&changed);
+            return *self.run.lock() = changed;
+        }
         if *run != before {
             self.store_run(&run);
         }

@@ -7,8 +7,8 @@ use rustix::io::Errno;
 
 use super::*;
 use crate::format::{
-    CONSUMER_ROWS, Checkpoint, ConsumerAt, PLACE_HALF_LEN, Place, SEGMENT_ROWS, SegmentHeader,
-    SegmentState, Spot, live_at, numbers,
+    ACKS_HALF_LEN, CONSUMER_ROWS, Checkpoint, ConsumerAt, PLACE_HALF_LEN, Place, SEGMENT_ROWS,
+    SegmentHeader, SegmentState, Spot, live_at, numbers,
 };
 use crate::index::image::Live;
 use crate::storage::{CacheToken, Stores};
@@ -353,4 +353,96 @@ fn after_the_first_sync_that_fails_none_is_made() {
     // The next opening learns of the failure, if no cached byte is lost until then.
     let run = image(&storage).live.run.unwrap_or_default();
     assert_eq!(run.flags & FLAG_POISONED, FLAG_POISONED);
+}
+
+#[test]
+fn a_damaged_half_of_acknowledgements_costs_no_more_than_the_latest() {
+    let (storage, index) = made(Stores::ByMap);
+    let (row, _) = index.add_consumer(&storage, None, "c", begin(1), 0).unwrap();
+    let mut acks_row = index.acks_row(row, "c", 0).unwrap();
+    acks_row.store(1, [numbers(3, 3)].into_iter());
+    acks_row.store(1, [numbers(3, 4)].into_iter());
+    let mut left = [0, ACKS_HALF_LEN].map(|half| {
+        let killed = storage.process_kill();
+        flip(&killed, index_at::ACKS + half + 8);
+        image(&killed).consumers.into_iter().find(|consumer| consumer.name == "c").unwrap().acks
+    });
+    left.sort_by_key(|ranges| ranges.last().map(|range| range.last));
+    assert_eq!(left, [[numbers(3, 3)], [numbers(3, 4)]]);
+}
+
+#[test]
+fn a_checkpoint_that_a_failed_sync_left_off_the_disk_is_stored_again_before_the_next() {
+    // The simulated disk sees that bytes are stored again when a call stores them.
+    let (storage, index) = made(Stores::ByCall);
+    write_checkpoint(&index, 8).unwrap();
+    storage.fail_after(Call::SyncFile, 1, Errno::IO, false);
+    assert!(write_checkpoint(&index, 16).is_err());
+    let killed = storage.process_kill();
+    let index = adopted(&killed);
+    killed.fail_after(Call::SyncFile, 2, Errno::IO, false);
+    assert!(write_checkpoint(&index, 24).is_err());
+    let cut = killed.power_cut_losing_all();
+    assert_eq!(image(&cut).checkpoint.map(|checkpoint| checkpoint.position), Some(16), "R1");
+}
+
+#[test]
+fn what_a_failed_sync_left_off_the_disk_is_there_once_it_is_stored_again_and_synced() {
+    let (storage, index) = made(Stores::ByMap);
+    storage.fail_after(Call::SyncFile, 2, Errno::IO, false);
+    assert!(write_checkpoint(&index, 8).is_err());
+    let killed = storage.process_kill();
+    let index = adopted(&killed);
+    index.store_again().unwrap();
+    index.sync().unwrap();
+    let cut = killed.power_cut_losing_all();
+    assert_eq!(image(&cut).checkpoint.map(|checkpoint| checkpoint.position), Some(8), "R4");
+}
+
+#[test]
+fn two_threads_that_change_the_run_record_lose_nothing_of_each_other() {
+    let (storage, index) = made(Stores::ByMap);
+    let together = std::sync::Barrier::new(2);
+    let (mut leases, mut lives) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 1..10_000 {
+                together.wait();
+                index.set_lease(number);
+                leases += u64::from(index.run.lock().lease == number);
+            }
+        });
+        for number in 1..10_000 {
+            together.wait();
+            index.set_next_life(number);
+            lives += u64::from(index.run.lock().next_life == number);
+        }
+    });
+    let run = image(&storage).live.run.unwrap();
+    assert_eq!((leases, lives, run.lease, run.next_life), (9_999, 9_999, 9_999, 9_999));
+}
+
+#[test]
+fn a_sync_that_begins_while_another_fails_does_not_succeed() {
+    let (storage, index) = made(Stores::ByMap);
+    storage.fail_after(Call::SyncFile, 1, Errno::IO, false);
+    let before = storage.call_count(Call::SyncFile);
+    std::thread::scope(|scope| {
+        // The first thread fails, and cannot note that it did.
+        let run = index.run.lock();
+        let first = scope.spawn(|| index.sync());
+        while storage.call_count(Call::SyncFile) == before {
+            std::thread::yield_now();
+        }
+        let second = scope.spawn(|| index.sync());
+        for _ in 0..10_000 {
+            if second.is_finished() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        drop(run);
+        assert!(first.join().unwrap().is_err());
+        assert!(second.join().unwrap().is_err(), "R6");
+    });
 }

@@ -217,6 +217,10 @@ impl Window {
         header: impl FnOnce(u32) -> [u64; 2],
     ) {
         let to = self.words_at(offset, 16 + payload.len());
+        if planted!(MappedHeaderBeforePayload) {
+            self.store_words(offset, header(verify(crc_state, payload)));
+            return self.copy_in(offset + 16, payload);
+        }
         #[cfg(test)]
         self.store_first_part(offset + 16, payload);
         // SAFETY: the window has 16 bytes and the payload's length from `to` on; for the rest as in

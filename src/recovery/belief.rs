@@ -60,6 +60,7 @@ impl Belief {
         let made_since =
             |rows: &[Row], next_life: u64| rows.iter().any(|row| row.header.life >= next_life);
         match self {
+            _ if planted!(OutdatedIndexBelieved) => false,
             Belief::Cache | Belief::Mount => image.live.run.is_some_and(|run| {
                 made_since(&rows.live, run.next_life) || made_since(&rows.spares, run.next_life)
             }),
@@ -84,6 +85,7 @@ impl Belief {
         match self {
             Belief::Disk => true,
             Belief::Cache | Belief::CleanEnd => all_there,
+            Belief::Mount if planted!(MountBelieved) => all_there,
             Belief::Mount => {
                 all_there
                     && image.live.tail.is_some()
@@ -98,6 +100,7 @@ impl Belief {
 pub(super) fn given_up(image: &IndexImage, belief: Belief) -> GivenUp {
     let noted = image.checkpoint.as_ref().map(GivenUp::of).unwrap_or_default();
     let live = belief.of_cache(image).map(|run| run.given_up);
+    let live = live.filter(|_| !planted!(LossesOfTheRunForgotten));
     live.filter(|live| live.end() >= noted.end()).unwrap_or(noted)
 }
 
@@ -108,5 +111,5 @@ pub(super) fn held_from(image: &IndexImage, belief: Belief, held: u64) -> u64 {
     let lowest = image.consumers.iter().map(|consumer| consumer.place.seq).min();
     let passed = lowest
         .unwrap_or_else(|| image.checkpoint.map_or(0, |checkpoint| checkpoint.held).max(held));
-    given_up(image, belief).end().max(passed)
+    if planted!(GivenUpComesBack) { passed } else { given_up(image, belief).end().max(passed) }
 }

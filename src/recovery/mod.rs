@@ -194,7 +194,8 @@ struct End {
 fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
     let Known { image, rows, belief, .. } = known;
     rows.drop_outlived();
-    if *belief == Belief::CleanEnd
+    if !planted!(BegunBehindTheEnd)
+        && *belief == Belief::CleanEnd
         && let Some(end) = &image.checkpoint
     {
         // A segment behind a clean end was begun for a record that was refused, and had become a
@@ -259,10 +260,12 @@ fn mend<S: Storage>(storage: &S, known: &mut Known<S>, end: &mut End) -> Result<
     // A hole before the durable mark is damage: the reader that comes to it says so (R7).
     walked.holes.retain(|hole| {
         let (end, durable) = (hole.end, stated.durable);
-        end.position > durable.position || end.seq > durable.seq
+        end.position > durable.position || end.seq > durable.seq || planted!(DamageTakenForTorn)
     });
     for hole in &walked.holes {
-        repair(storage, &rows.live, hole.start, hole.end)?;
+        if !planted!(HoleLeft) {
+            repair(storage, &rows.live, hole.start, hole.end)?;
+        }
         restate(storage, index, &mut rows.live, hole.start, hole.end)?;
     }
     Ok(())
@@ -297,7 +300,9 @@ fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Resul
         tail.spot.position - if tail.spot.seq > walked.tail.seq { format::ALIGN } else { 0 };
     let closed = walked.tail..Spot { position: closed_end, seq: walked.tail.seq };
     let empty: Vec<_> = walked.holes.iter().chain(&walked.empty).cloned().chain([closed]).collect();
-    leave_the_empty(storage, index, &mut image.consumers, &empty)?;
+    if !planted!(PlaceLeftInTheEmpty) {
+        leave_the_empty(storage, index, &mut image.consumers, &empty)?;
+    }
     Ok(tail)
 }
 
@@ -331,7 +336,9 @@ fn discard_unused<S: Storage>(
             index.write_segment_row(row.slot, kept.as_ref().map(|spare| &spare.header), u64::MAX);
             rows.spares.extend(kept);
         }
-        storage.sync_directory().map_err(|failed| failed.ends_opening(storage.path()))?;
+        if !planted!(DiscardedUnsynced) {
+            storage.sync_directory().map_err(|failed| failed.ends_opening(storage.path()))?;
+        }
     }
     // Every message in the first `count` segments was given up, or every consumer has passed it.
     // Such a segment was not removed yet, or a power cut undid its removal. What is left in it must
@@ -372,7 +379,8 @@ fn held_by_segments(image: &IndexImage, rows: &Rows) -> u64 {
 fn lease(image: &IndexImage, belief: Belief) -> u64 {
     // The run's lease is an upper bound even when the rest of the run record is not believed. A run
     // that was closed in order gave its lease back.
-    let run = image.live.run.filter(|_| belief != Belief::CleanEnd).unwrap_or_default();
+    let is_believed = belief != Belief::CleanEnd && !planted!(LeaseOfTheRunForgotten);
+    let run = image.live.run.filter(|_| is_believed).unwrap_or_default();
     run.lease.max(image.checkpoint.map_or(0, |checkpoint| checkpoint.lease))
 }
 

@@ -29,7 +29,7 @@ pub(super) fn publish<S: Storage>(
     }
     let held = known.image.checkpoint.map_or(0, |checkpoint| checkpoint.held).max(known.rows.held);
     let suspect = known.cached.is_some_and(|run| run.flags & FLAG_POISONED != 0);
-    if suspect {
+    if suspect && !planted!(IndexNotStoredAgain) {
         // The failed sync left its pages clean. They are stored again, or the next sync would skip
         // them.
         known.index.store_again().map_err(|error| index_error(storage, "write", error))?;
@@ -45,7 +45,7 @@ pub(super) fn publish<S: Storage>(
         synced: Some(durable),
     });
     let rows_complete = known.rows_from_index || write_rows(&known);
-    if suspect {
+    if suspect && !planted!(SuspicionForgotten) {
         known.index.stay_suspect();
     }
     if known.made_anew {
@@ -76,10 +76,12 @@ pub(super) fn publish<S: Storage>(
         known_gaps,
         given_up,
         suspect,
-        found_anew: !trusted,
+        found_anew: !trusted && !planted!(FoundTakenForDurable),
         clean: is_clean || known.made_anew,
         // A holder that closes in order syncs the places and then clears its process id.
-        places_cached: known.cached.is_some() && (known.image.live.pid != 0 || suspect),
+        places_cached: !planted!(PlacesTakenForDurable)
+            && known.cached.is_some()
+            && (known.image.live.pid != 0 || suspect),
         consumers: known.image.consumers,
         index: known.index,
     })
@@ -109,6 +111,7 @@ fn durable<S: Storage>(known: &Known<S>, tail: Spot) -> Spot {
         .first()
         .map_or(tail, |row| Spot { position: row.header.base, seq: row.header.first_seq });
     let durable = match image.checkpoint {
+        _ if planted!(DurableTooFar) => tail,
         _ if *belief == Belief::CleanEnd => tail,
         Some(checkpoint) => checkpoint.spot(),
         None => oldest,
@@ -126,6 +129,9 @@ fn next_life<S: Storage>(known: &Known<S>) -> u64 {
     // A row may have reached the disk when its file did not.
     let noted = image.segments.iter().map(|(_, header)| header.life).max();
     let highest = known.rows.highest_life.max(noted).map_or(0, |life| life + 1);
+    if planted!(LifeUsedAgain) {
+        return known.rows.highest_life.map_or(0, |life| life + 1);
+    }
     let by_checkpoint = image.checkpoint.map_or(0, |checkpoint| checkpoint.next_life);
     highest.max(by_checkpoint).max(image.live.run.map_or(0, |run| run.next_life))
 }

@@ -70,6 +70,9 @@ fn overwrite<S: Storage>(
             if file.stores() == Stores::ByMap { file.map(offset, bytes.len()).ok() } else { None };
         window.ok_or_else(|| Error::io("write", path(), error))?.copy_in(0, bytes);
     }
+    if planted!(OverwrittenUnsynced) {
+        return Ok(());
+    }
     file.sync().map_err(|failed| failed.ends_opening(path()))
 }
 
@@ -147,6 +150,7 @@ pub(super) fn write_header<S: Storage>(
     index.write_segment_row(row.slot, Some(&header), u64::MAX);
     if let Ok((file, _)) = opened
         && file.write_at(&header.in_file().encode(), 0).is_ok()
+        && !planted!(HeaderUnsynced)
     {
         file.sync().map_err(|failed| {
             failed.ends_opening(storage.path().join(format::segment_name(row.slot)))

@@ -32,7 +32,9 @@ pub(super) fn believe_rows_or_gather_headers<S: Storage>(
 ) -> Result<Gathered> {
     let from_index = !image.segments.is_empty()
         && belief.is_trusted()
-        && belief.of_cache(image).is_none_or(|run| run.flags & FLAG_CHANGING == 0)
+        && belief
+            .of_cache(image)
+            .is_none_or(|run| run.flags & FLAG_CHANGING == 0 || planted!(ChangingNotHeeded))
         && !image.segments_damaged
         && rows_are_complete(image, belief)
         && ends_are_in_place(storage, &image.segments)
@@ -151,6 +153,9 @@ impl Rows {
     /// before that one was made, and its removal did not reach the disk (R9).
     pub(super) fn drop_outlived(&mut self) {
         self.live.sort_by_key(|row| (row.header.base, row.header.life));
+        if planted!(OutlivedKept) {
+            return;
+        }
         let mut kept: Vec<Row> = Vec::with_capacity(self.live.len());
         for row in self.live.drain(..) {
             while let Some(last) = kept.last()
@@ -344,5 +349,6 @@ fn rows_match_files<S: Storage>(storage: &S, segments: &[(u32, SegmentHeader)]) 
         let found = read_segment(storage, slot);
         found.is_ok_and(|found| found.life == noted.life && found.queue_id == noted.queue_id)
     };
-    files.is_subset(&rows) && spares.all(|(slot, header)| is_it(*slot, header))
+    planted!(FilesNotLookedAt)
+        || files.is_subset(&rows) && spares.all(|(slot, header)| is_it(*slot, header))
 }

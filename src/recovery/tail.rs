@@ -133,10 +133,16 @@ pub(super) fn close_tail<S: Storage>(
 ) -> Result<Option<Next>> {
     let at = rows.partition_point(|row| row.header.end() <= tail.position);
     let row = rows.get(at).filter(|row| row.header.base <= tail.position);
-    if let Some(row) = row {
+    if let Some(row) = row
+        && !planted!(TailNotClosed)
+    {
         fill(storage, row, Kind::Padding, tail, row.header.end())?;
     }
-    if rows.is_empty() && missing.gap == 0 && missing.seq == tail.seq && stated <= tail.position {
+    if (rows.is_empty() || planted!(TailWrittenOn))
+        && missing.gap == 0
+        && missing.seq == tail.seq
+        && stated <= tail.position
+    {
         return Ok(None);
     }
     let reach =

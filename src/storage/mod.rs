@@ -48,7 +48,8 @@ pub(crate) struct CacheToken {
 impl CacheToken {
     /// Whether the files still show every byte that was stored under the `other` token.
     pub(crate) fn is(&self, other: &CacheToken) -> bool {
-        self.place == other.place && self.mount == other.mount && self.mount != 0
+        let is_mount = self.mount == other.mount && self.mount != 0;
+        self.place == other.place && (is_mount || planted!(AnyMountBelieved))
     }
 
     pub(crate) fn encode(&self) -> [u8; 24] {
@@ -168,7 +169,7 @@ pub(crate) fn store_again<F: StorageFile>(file: &F, start: u64, end: u64) -> io:
     let mut at = start;
     while at < end {
         let mut byte = [0];
-        if file.read_at(&mut byte, at)? == 1 {
+        if file.read_at(&mut byte, at)? == 1 && !planted!(PagesNotStoredAgain) {
             file.write_at(&byte, at)?;
         }
         at = (at / 4096 + 1) * 4096;

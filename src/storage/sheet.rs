@@ -208,7 +208,9 @@ impl<F: StorageFile> Calls<F> {
         store(&sheet.window);
         let was_late = !late.is_empty();
         let written = self.write_late(&mut late).and_then(|()| self.write(sheet, offset, len));
-        if let Err(error) = written {
+        if let Err(error) = written
+            && !planted!(RefusedStoreForgotten)
+        {
             add(&mut late, sheet, offset, len);
             drop(late);
             if !was_late {
@@ -232,7 +234,9 @@ impl<F: StorageFile> Calls<F> {
         store(&sheet.window);
         self.write(sheet, offset, len).inspect_err(|_| {
             // Part of the bytes may have been written.
-            undo(&sheet.window);
+            if !planted!(RefusedStoreKept) {
+                undo(&sheet.window);
+            }
             add(&mut late, sheet, offset, len);
         })
     }

@@ -1,0 +1,211 @@
+//! Who catches each planted bug: `cargo test --release --test mutants -- --ignored --nocapture`.
+//!
+//! The bugs are in the table of `src/tests/mutants.rs`. Each is planted in the whole process of the
+//! library's tests, which run in groups, one group after the other, until a test fails, a process
+//! dies, or a group takes five times as long as without the bug. A bug that no group catches is a
+//! hole in the tests, unless the table argues why no test can see it. Both are failures here: a bug
+//! that nobody catches without an argument, and one that is caught in spite of it.
+//!
+//! `MMQ_MUTANTS` names the bugs, with commas between, or says how many are drawn; without it all of
+//! them run. `MMQ_SEED` is the seed of the draw; without it, the day is. `MMQ_MUTANT_GROUPS` names
+//! the groups in their order, with commas between. `MMQ_WORLDS` is the number of simulated worlds.
+
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+const GROUPS: &[&str] = &["unit", "crash", "whole", "world"];
+
+/// The group of a test: of one folder, on crashes, on simulated worlds, or on the whole queue.
+fn group_of(test: &str) -> &'static str {
+    match test.strip_prefix("tests::") {
+        None => "unit",
+        Some(rest) if rest.starts_with("crash::") => "crash",
+        Some(rest) if rest.starts_with("world::") => "world",
+        Some(_) => "whole",
+    }
+}
+
+struct Group {
+    name: &'static str,
+    tests: Vec<String>,
+    /// How long it may take with a bug.
+    limit: Duration,
+}
+
+/// What ended a group.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    Passed,
+    Failed(String),
+}
+
+/// The library's test program, built as this command would build it.
+fn program() -> String {
+    let built = Command::new(env!("CARGO"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["test", "--release", "--lib", "--all-features", "--no-run"])
+        .arg("--message-format=json")
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("cargo runs");
+    assert!(built.status.success(), "the library's tests do not build");
+    let text = String::from_utf8(built.stdout).expect("cargo writes UTF-8");
+    let mut executables = text.lines().filter_map(|line| line.split("\"executable\":\"").nth(1));
+    let last = executables.next_back().and_then(|rest| rest.split('"').next());
+    last.expect("cargo names the program").to_owned()
+}
+
+fn output(program: &str, arguments: &[&str]) -> String {
+    let ran = Command::new(program).args(arguments).output().expect("the test program runs");
+    assert!(ran.status.success(), "{arguments:?} fails");
+    String::from_utf8(ran.stdout).expect("test names are UTF-8")
+}
+
+/// The names of the tests, in their groups and in the order that `MMQ_MUTANT_GROUPS` asks for.
+fn groups(program: &str) -> Vec<Group> {
+    let listed = output(program, &["--list"]);
+    let tests: Vec<&str> = listed.lines().filter_map(|line| line.strip_suffix(": test")).collect();
+    let asked = env::var("MMQ_MUTANT_GROUPS").unwrap_or_else(|_| GROUPS.join(","));
+    let groups = asked.split(',').map(|name| {
+        let name = *GROUPS.iter().find(|known| **known == name).expect("a group: see GROUPS");
+        // Those that plant bugs of their own to see them found cannot fail by another one.
+        let tests = tests.iter().filter(|test| !test.contains("planted"));
+        let tests = tests.filter(|test| group_of(test) == name);
+        Group { name, tests: tests.map(|test| (*test).to_owned()).collect(), limit: Duration::MAX }
+    });
+    groups.collect()
+}
+
+/// Runs a group with a bug, or without one, until its first test fails.
+fn run(program: &str, group: &Group, mutant: Option<&str>) -> End {
+    let mut command = Command::new(program);
+    command.args(&group.tests).arg("--exact").env_remove("MMQ_SEED").env_remove("MMQ_FIRST_SEED");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    if env::var_os("MMQ_WORLDS").is_none() {
+        command.env("MMQ_WORLDS", "3000");
+    }
+    match mutant {
+        Some(name) => command.env("MMQ_MUTANT", name),
+        None => command.env_remove("MMQ_MUTANT"),
+    };
+    let mut child = command.spawn().expect("the test program starts");
+    let end = watch(&mut child, group.limit);
+    // It may have ended by itself.
+    let _ = child.kill();
+    let status = child.wait().expect("a child of this process");
+    match end {
+        Some(End::Passed) if !status.success() => End::Failed(format!("process: {status}")),
+        Some(end) => end,
+        None => End::Failed("out of time".to_owned()),
+    }
+}
+
+/// Reads what the tests say until the first one fails, all are done, or the time is over (`None`).
+fn watch(child: &mut Child, limit: Duration) -> Option<End> {
+    let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let (say, heard) = mpsc::channel();
+    thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            let failed =
+                line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... FAILED"));
+            if let Some(test) = failed {
+                // Nobody listens any more once the time is over.
+                let _ = say.send(End::Failed(test.to_owned()));
+                return;
+            }
+        }
+        let _ = say.send(End::Passed);
+    });
+    if limit == Duration::MAX { heard.recv().ok() } else { heard.recv_timeout(limit).ok() }
+}
+
+/// The bugs that are asked for.
+fn chosen(all: Vec<String>) -> Vec<String> {
+    let Ok(asked) = env::var("MMQ_MUTANTS") else {
+        return all;
+    };
+    let Ok(count) = asked.parse::<usize>() else {
+        let names: Vec<String> = asked.split(',').map(str::to_owned).collect();
+        let unknown: Vec<_> = names.iter().filter(|name| !all.contains(name)).collect();
+        assert!(unknown.is_empty(), "there is no {unknown:?}");
+        return names;
+    };
+    let day =
+        || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
+    let seed = env::var("MMQ_SEED").map_or_else(|_| day(), |seed| seed.parse().expect("a number"));
+    println!("{count} of {} bugs, drawn with MMQ_SEED={seed}", all.len());
+    let mut state = seed;
+    let mut drawn: Vec<(u64, String)> =
+        all.into_iter().map(|name| (next(&mut state), name)).collect();
+    drawn.sort();
+    drawn.into_iter().take(count).map(|(_, name)| name).collect()
+}
+
+/// The next random number (splitmix64).
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let z = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+#[test]
+#[ignore = "an hour"]
+fn each_planted_bug_is_caught_or_argued() {
+    let program = program();
+    let said =
+        output(&program, &["tests::mutants::all_that_can_be_planted", "--exact", "--nocapture"]);
+    let names = |word: &str| -> Vec<String> {
+        let lines = said.lines().filter_map(|line| line.strip_prefix(word)?.split_once(": "));
+        lines.map(|(name, _)| name.to_owned()).collect()
+    };
+    let argued = names("equivalent ");
+    let mutants = chosen(names("mutant "));
+    assert!(!mutants.is_empty(), "there are no bugs to plant");
+    let mut groups = groups(&program);
+    for group in &mut groups {
+        let began = Instant::now();
+        assert_eq!(run(&program, group, None), End::Passed, "{} without a bug", group.name);
+        let took = began.elapsed();
+        println!(
+            "{}: {} tests, {:.1} s without a bug",
+            group.name,
+            group.tests.len(),
+            took.as_secs_f64()
+        );
+        group.limit = 5 * took + Duration::from_secs(20);
+    }
+    let (mut missed, mut refuted) = (Vec::new(), Vec::new());
+    let began = Instant::now();
+    for mutant in &mutants {
+        let began = Instant::now();
+        let caught = groups.iter().find_map(|group| match run(&program, group, Some(mutant)) {
+            End::Passed => None,
+            End::Failed(how) => Some((group.name, how)),
+        });
+        let took = began.elapsed().as_secs_f64();
+        let is_argued = argued.contains(mutant);
+        match caught {
+            Some((group, how)) => {
+                println!("{mutant:<28} {took:>6.1} s  {group:<5} {how}");
+                if is_argued {
+                    refuted.push(mutant);
+                }
+            }
+            None if is_argued => println!("{mutant:<28} {took:>6.1} s  nobody, as argued"),
+            None => {
+                println!("{mutant:<28} {took:>6.1} s  NOBODY");
+                missed.push(mutant);
+            }
+        }
+    }
+    let caught =
+        mutants.len() - missed.len() - mutants.iter().filter(|name| argued.contains(name)).count();
+    println!("{} bugs, {caught} caught, {:.0} s", mutants.len(), began.elapsed().as_secs_f64());
+    assert!(missed.is_empty(), "nobody catches {missed:?}: close the hole, or argue in the table");
+    assert!(refuted.is_empty(), "the table says that nobody can catch {refuted:?}");
+}
