@@ -30,6 +30,8 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use self::core::{join_key, words_of};
 use crate::tests::sim::{Mutant, Rng};
 
+/// A schedule that takes no step for so long counts as one that does not end.
+pub(crate) const STILL: std::time::Duration = std::time::Duration::from_secs(10);
 /// After so many steps a schedule counts as one that does not end.
 const MOST_STEPS: u64 = 400_000;
 /// The thread whose timers go on for ever, and how long they are given before the rest is quiet.
@@ -230,8 +232,16 @@ pub(crate) fn run(plan: Plan, body: impl FnOnce() + Send + 'static) -> Outcome {
     let first = schedule.add("main".to_owned(), body);
     schedule.core.lock().slots[first].baton.hand_over();
     let mut core = schedule.core.lock();
+    let mut seen = u64::MAX;
     while !core.is_over {
-        schedule.over.wait(&mut core);
+        if schedule.over.wait_for(&mut core, STILL).timed_out() {
+            if core.steps == seen {
+                // That thread cannot be ended: it goes on until the test's process ends.
+                core.outcome.failure = Some("a thread goes on for ever without a step".into());
+                break;
+            }
+            seen = core.steps;
+        }
     }
     core.outcome.steps = core.steps;
     core.outcome.died = core.is_dead;

@@ -322,9 +322,13 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn used(&self) -> u64 {
-        let named: u64 = self.names.values().map(|inode| inode.allocated_bytes()).sum();
+        let named = self.named_bytes();
         let nameless = self.nameless.iter().filter(|nameless| nameless.is_in_use());
         named + nameless.map(|nameless| nameless.bytes).sum::<u64>()
+    }
+
+    pub(super) fn named_bytes(&self) -> u64 {
+        self.names.values().map(|inode| inode.allocated_bytes()).sum()
     }
 
     pub(super) fn note_call(&mut self, what: impl Hash) {

@@ -142,6 +142,11 @@ impl SimStorage {
         self.disk.lock().used()
     }
 
+    /// The bytes of the files in the directory.
+    pub(crate) fn named_bytes(&self) -> u64 {
+        self.disk.lock().named_bytes()
+    }
+
     /// Sets how the bytes of files opened from now on are to be changed.
     pub(crate) fn set_stores(&self, stores: Stores) {
         self.disk.lock().stores = stores;

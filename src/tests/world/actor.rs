@@ -11,7 +11,7 @@ use super::acts::{Act, Answer, CLOSER, Cast, Event, GUEST, NAMES, Told, content,
 use crate::consume::standing::{Handed, Read, Standing};
 use crate::engine::reading;
 use crate::engine::{Background, Engine};
-use crate::error::{Error, Result};
+use crate::error::{Error, GapCause, Result};
 use crate::message::Message;
 use crate::options::Options;
 use crate::tests::schedule;
@@ -64,13 +64,14 @@ pub(super) fn play(
         Err(_) if may_fail => {}
         Err(error) => panic!("does not flush: {error}"),
     }
+    let most = options.max_bytes.map(|most| most.max(storage.named_bytes()));
     let closes = casts.iter().position(|cast| cast.name == CLOSER);
     let mut handles: Vec<_> = casts
         .into_iter()
         .enumerate()
         .map(|(number, cast)| {
             let (queue, told) = (Arc::clone(&queue), Arc::clone(told));
-            let actor = Actor { number: number as u64, queue, told, may_fail };
+            let actor = Actor { number: number as u64, queue, told, may_fail, most };
             threads::spawn(&cast.name.clone(), move || actor.play(&cast)).expect("a thread")
         })
         .collect();
@@ -156,6 +157,8 @@ struct Actor {
     queue: Queue,
     told: Told,
     may_fail: bool,
+    /// The most bytes that the files may take.
+    most: Option<u64>,
 }
 
 impl Actor {
@@ -185,6 +188,11 @@ impl Actor {
         }
         told.events[at].ended = schedule::steps();
         told.events[at].answer = answer;
+        drop(told);
+        if let Some(most) = self.most.filter(|_| !self.may_fail && !is_closed) {
+            let taken = self.queue.core.storage.named_bytes();
+            assert!(taken <= most, "the files take {taken} of {most} bytes");
+        }
     }
 
     fn ids(&self, act: u64, what: Act) -> Vec<u64> {
@@ -382,8 +390,11 @@ impl Actor {
     /// One consumer comes, reads, seeks, is forked and goes.
     fn guest(&self, seed: u64) -> Result<Answer> {
         let (queue, mut rng) = (&*self.queue, Rng(seed));
-        let name = format!("{GUEST} {}", self.number);
-        let standing = queue.consumer(&name)?;
+        // Its own, or one that others use at the same time.
+        let is_shared = rng.percent(40);
+        let own = format!("{GUEST} {}", self.number);
+        let name = if is_shared { GUEST.to_owned() } else { own.clone() };
+        let mut standing = queue.consumer(&name)?;
         for _ in 0..1 + rng.below(4) {
             match rng.below(5) {
                 0 => match queue.seek(&standing, rng.below(1 + queue.core.committed_spot().seq)) {
@@ -391,32 +402,53 @@ impl Actor {
                     Err(error) => return Err(error),
                 },
                 1 => {
-                    let other = format!("{name} fork");
-                    drop(queue.fork(&standing, &other)?);
-                    queue.remove_consumer(&other)?;
+                    let other = format!("{own} fork");
+                    let from = match rng.below(4) {
+                        0 => self.standing(rng.below(2) as usize)?,
+                        _ => Arc::clone(&standing),
+                    };
+                    match queue.fork(&from, &other) {
+                        Ok(forked) => {
+                            self.guest_reads(&forked, true)?;
+                            queue.remove_consumer(&other)?;
+                        }
+                        // Another one has removed it.
+                        Err(Error::NotFound { .. }) => standing = queue.consumer(&name)?,
+                        Err(error) => return Err(error),
+                    }
                 }
-                _ => self.guest_reads(&standing)?,
+                _ => match self.guest_reads(&standing, !is_shared) {
+                    Err(Error::NotFound { .. }) => standing = queue.consumer(&name)?,
+                    read => read?,
+                },
             }
         }
         if rng.percent(70) {
-            queue.remove_consumer(&name)?;
+            match queue.remove_consumer(&name) {
+                Err(Error::NotFound { .. }) => {}
+                removed => removed?,
+            }
         }
         Ok(Answer::Done)
     }
 
-    /// Nothing false is delivered, and nothing out of order.
-    fn guest_reads(&self, standing: &Standing<SimStorage>) -> Result<()> {
+    /// Nothing false is delivered, and nothing out of order if nobody else moves the consumer.
+    fn guest_reads(&self, standing: &Standing<SimStorage>, is_alone: bool) -> Result<()> {
         let mut last = None;
         for _ in 0..4 {
             let message = match reading::next(&self.queue, standing, Read::Take) {
                 Ok(Some(message)) => message,
                 Ok(None) => break,
-                Err(Error::Gap(_)) => continue,
+                Err(Error::Gap(gap)) => {
+                    let is_lost = gap.cause == GapCause::Damaged;
+                    assert!(!is_lost || self.may_fail, "{gap:?}");
+                    continue;
+                }
                 Err(error) => return Err(error),
             };
             let seq = message.seq();
             assert!(identity(&message).is_some(), "message {seq} is not what anybody sent");
-            assert!(last < Some(seq), "{seq} comes after {last:?}");
+            assert!(last < Some(seq) || !is_alone, "{seq} comes after {last:?}");
             last = Some(seq);
         }
         Ok(())

@@ -214,34 +214,6 @@ pub(super) fn consumer_of(event: &Event) -> Option<usize> {
 }
 
 /// The consumer whose reader this thread is, by its name.
-fn reader_of(event: &Event) -> Option<&'static str> {
+pub(super) fn reader_of(event: &Event) -> Option<&'static str> {
     NAMES.into_iter().find(|name| event.thread.ends_with(&format!(" of {name:?}")))
-}
-
-/// Nobody who waits for a message waits beside one, when nobody has anything else to do.
-pub(super) fn check_quiet(events: &[Event], quiet: u64) -> Check {
-    for event in events {
-        let (Act::WaitForever(which) | Act::Task(which)) = event.act else { continue };
-        if event.ended <= quiet || event.began > quiet {
-            continue;
-        }
-        // It was answered by the close, or not at all.
-        let taken: BTreeSet<u64> = events
-            .iter()
-            .filter(|other| consumer_of(other) == Some(which) && other.ended <= quiet)
-            .flat_map(|other| match &other.answer {
-                Answer::Messages(messages) => messages.iter().map(|(seq, _)| *seq).collect(),
-                Answer::Skipped(seq) => vec![*seq],
-                Answer::Gap(gap) => (gap.first..=gap.last).collect(),
-                _ => Vec::new(),
-            })
-            .collect();
-        let mut puts = events.iter().filter(|other| !other.ids.is_empty() && other.ended <= quiet);
-        let waiting = puts.find_map(|other| {
-            let Answer::Numbers(range) = &other.answer else { return None };
-            range.clone().find(|seq| !taken.contains(seq))
-        });
-        ensure!(waiting.is_none(), "{} waits for ever beside message {waiting:?}", event.thread);
-    }
-    Ok(())
 }

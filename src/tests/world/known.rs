@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::acts::{Act, Answer, Event, NAMES, Story, Told};
-use super::heard::{check_quiet, heard};
+use super::heard::heard;
 use super::promised::Promised;
+use super::quiet::check_quiet;
 use super::script::Script;
 use super::shown::{Next, Shown, show};
 use super::told::{Check, Death, ensure};
@@ -16,6 +17,9 @@ pub(super) struct Known {
     upcoming: BTreeMap<&'static str, Vec<Next>>,
     /// Who has that number, of all that were ever seen.
     ids: BTreeMap<u64, u64>,
+    /// Put in by acts that had not ended: a power cut may show one that only a process that died
+    /// was told of.
+    open: BTreeSet<u64>,
     /// No number below is given out again: somebody was told of one of them.
     next: u64,
     /// Everything below is on disk.
@@ -125,6 +129,7 @@ impl Known {
             }
         }
         self.batches.extend(sent.batches.clone());
+        self.open.extend(&sent.open);
         self.durable = if is_cut || closed_well { shown.next.max(durable) } else { durable };
         if is_cut {
             // What the cut left was on the disk; what comes of it stays so.
@@ -146,7 +151,7 @@ impl Known {
 
     /// Everything that was put in.
     fn sent(&self, events: &[Event]) -> Check<Sent> {
-        let mut sent = Sent::default();
+        let mut sent = Sent { open: self.open.clone(), ..Sent::default() };
         let mut puts: Vec<&Event> = Vec::new();
         for event in events.iter().filter(|event| !event.ids.is_empty()) {
             for id in &event.ids {
