@@ -119,7 +119,9 @@ impl<F: StorageFile> Writer<F> {
         if has_records {
             match self.next_segment(state, need) {
                 // If all its messages are too old, the caller gives the segment up and tries again.
-                Err(error) if error.is_full() && !self.clock.is_past() => {}
+                Err(error) if error.is_full() && !self.clock.is_past() => {
+                    reached!("no room behind the tail's segment");
+                }
                 done => return done,
             }
         }

@@ -27,7 +27,7 @@ pub(crate) use crate::tests::mutants::Mutant;
 use disk::{Inode, Mood, Names, PAGE, State};
 use faults::Fault;
 pub(crate) use faults::{Call, Gate};
-pub(crate) use moments::{before_store, meanwhile, reached};
+pub(crate) use moments::{before_store, forget_meanwhile, meanwhile, reached};
 pub(crate) use storage::SimFile;
 
 /// Randomness that is the same for the same seed (splitmix64).

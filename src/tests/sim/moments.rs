@@ -48,6 +48,11 @@ pub(crate) fn meanwhile(place: &'static str, work: impl FnOnce() + 'static) {
     MEANWHILE.set(Some((place, Box::new(work))));
 }
 
+/// What [`meanwhile`] has set is not done any more.
+pub(crate) fn forget_meanwhile() {
+    MEANWHILE.set(None);
+}
+
 /// Called before every store through a mapping, and in the middle of those that are not one
 /// instruction.
 #[inline]

@@ -1,15 +1,20 @@
 //! What each step does to the queue and to the model, and what it must answer.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use super::{History, Step};
 use crate::consume::standing::{Handed, Read};
 use crate::engine::reading;
 use crate::error::{Error, Result};
+use crate::segment::overhead;
 use crate::storage::Storage;
 use crate::tests::crash::examine::{
     Queue, check_accounts, dropped_of, durable_of, next_of, oldest_of, open, prepare_ahead,
     standing_of,
 };
 use crate::tests::crash::model::{Check, Model, ensure};
+use crate::tests::sim::{forget_meanwhile, meanwhile};
 
 impl History {
     pub(super) fn perform(&mut self, step: &Step, during: &mut Model) -> Check {
@@ -126,7 +131,20 @@ impl History {
         let messages = self.model.try_messages(first, lens);
         during.clone_from(&self.model);
         let range = first..first + lens.len() as u64;
-        match write(&messages) {
+        let crowded = note_crowding(&queue);
+        let written = write(&messages);
+        forget_meanwhile();
+        if let Some(Crowding { first, used }) = crowded.take() {
+            let limit = self.options.max_bytes.unwrap_or(u64::MAX);
+            let segment = queue.core.pool.geometry().segment_len;
+            ensure!(
+                used + segment + overhead(segment) > limit,
+                "messages live longer although {used} bytes are used of {limit}"
+            );
+            self.model.live_longer(first);
+            during.live_longer(first);
+        }
+        match written {
             Ok(got) => {
                 ensure!(got == range, "got the numbers {got:?}, expected {range:?}");
                 self.model.acknowledge(range.clone())?;
@@ -344,4 +362,25 @@ impl History {
             }
         }
     }
+}
+
+/// What there was when the tail's segment went on for want of room for another one.
+#[derive(Clone, Copy)]
+struct Crowding {
+    /// The number of the segment's first message.
+    first: u64,
+    /// Bytes of disk that the queue's files took.
+    used: u64,
+}
+
+/// Notes when the tail's segment goes on for want of room during the next call.
+fn note_crowding(queue: &Queue) -> Rc<Cell<Option<Crowding>>> {
+    let noted = Rc::new(Cell::new(None));
+    let (queue, note) = (queue.clone(), Rc::clone(&noted));
+    meanwhile("no room behind the tail's segment", move || {
+        let tail = queue.core.segments.list().live.back().map(|row| row.header.first_seq);
+        let used = queue.core.storage.named_bytes();
+        note.set(tail.map(|first| Crowding { first, used }));
+    });
+    noted
 }
