@@ -412,6 +412,12 @@ impl Actor {
                             self.guest_reads(&forked, true)?;
                             queue.remove_consumer(&other)?;
                         }
+                        // A process that died has left it.
+                        Err(Error::InvalidArgument { reason, .. })
+                            if reason.ends_with("exists already") =>
+                        {
+                            queue.remove_consumer(&other)?;
+                        }
                         // Another one has removed it.
                         Err(Error::NotFound { .. }) => standing = queue.consumer(&name)?,
                         Err(error) => return Err(error),
