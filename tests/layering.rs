@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 /// last two rows, which users see.
 const ROWS: &[&[&str]] = &[
     &["error"],
-    &["events", "stats"],
-    &["memory", "threads"],
+    &["events", "stats", "threads"],
+    &["memory"],
     &["format", "message", "options"],
     &["storage"],
     &["index"],

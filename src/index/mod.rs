@@ -193,7 +193,7 @@ impl<S: Storage> Index<S> {
     /// written now, returns an error without a sync, and the bytes stay late.
     pub(crate) fn sync(&self) -> Result<()> {
         let _one_at_a_time = (!planted!(TwoSyncsAtOnce)).then(|| self.syncing.lock());
-        let number = self.syncs.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        let number = self.syncs.begin();
         let path = || self.directory.join(INDEX_NAME);
         let late = if planted!(LateNotWritten) { Ok(()) } else { self.sheets.write_late() };
         late.map_err(|error| Error::io("write", path(), error))?;
@@ -202,7 +202,7 @@ impl<S: Storage> Index<S> {
             return failed.map_err(|failed| failed.heeded(path()));
         }
         self.heed(INDEX_NAME, || self.sheets.file().sync())?;
-        self.syncs.done.store(number, Ordering::Release);
+        self.syncs.end(number);
         Ok(())
     }
 }

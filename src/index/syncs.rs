@@ -1,26 +1,41 @@
 //! Counts syncs of the index.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::Ordering;
+
+use crate::threads::{AtomicU64, fence};
 
 /// Counts the syncs of the index, so that a thread that stored bytes in it can tell whether they
 /// are on the disk.
 #[derive(Debug, Default)]
-pub(super) struct Syncs {
-    pub(super) begun: AtomicU64,
+pub(crate) struct Syncs {
+    begun: AtomicU64,
     /// The number of the latest sync that succeeded. (After one that failed, no sync is made.)
-    pub(super) done: AtomicU64,
+    done: AtomicU64,
 }
 
 impl Syncs {
     /// A number that stands for everything this thread has stored so far: all of it is on the disk
     /// once a sync of a higher number is done.
-    pub(super) fn ticket(&self) -> u64 {
-        // The stores come before the load.
+    pub(crate) fn ticket(&self) -> u64 {
+        // The stores come before the load. With the fence in `begin`: either this thread sees that
+        // the sync has begun, or the sync sees its stores.
         fence(Ordering::SeqCst);
         self.begun.load(Ordering::SeqCst)
     }
 
-    pub(super) fn is_past(&self, ticket: u64) -> bool {
+    /// A sync begins: its number. One begins when the one before has ended.
+    pub(crate) fn begin(&self) -> u64 {
+        let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        fence(Ordering::SeqCst);
+        number
+    }
+
+    /// The sync of that number succeeded.
+    pub(crate) fn end(&self, number: u64) {
+        self.done.store(number, Ordering::Release);
+    }
+
+    pub(crate) fn is_past(&self, ticket: u64) -> bool {
         self.done.load(Ordering::Acquire) + u64::from(planted!(SyncUnderWayCounts)) > ticket
     }
 }

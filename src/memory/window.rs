@@ -6,9 +6,10 @@ use std::io;
 use std::ptr::NonNull;
 #[cfg(test)]
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
+
+use crate::threads::references::References;
 
 #[cfg(test)]
 use super::heap::HeapMemory;
@@ -26,8 +27,7 @@ pub(crate) const CAN_DETACH: bool = cfg!(target_os = "linux");
     expect(dead_code, reason = "the memory is only kept there, to be freed at the end")
 )]
 struct Mapping {
-    /// The sum of the weights of all references; zero only when the last one is gone.
-    references: AtomicU64,
+    references: References,
     /// False where the file must be written by calls: a store through the mapping panics.
     #[cfg(test)]
     writable: bool,
@@ -116,7 +116,7 @@ impl Window {
     /// The first reference to the `len` bytes of `memory` at `base`, which is a multiple of 8.
     fn first(base: NonNull<u8>, len: usize, memory: Memory) -> Window {
         let mapping = Box::new(Mapping {
-            references: AtomicU64::new(1),
+            references: References::one(),
             #[cfg(test)]
             writable: true,
             memory,
@@ -140,7 +140,7 @@ impl Window {
     #[inline]
     pub(crate) fn share(&mut self) -> Window {
         if self.weight == 1 {
-            self.count(BULK);
+            self.mapping().references.add(BULK);
             self.weight += BULK;
         }
         self.weight -= 1;
@@ -150,26 +150,15 @@ impl Window {
     /// Another reference to the window, where several threads use this one.
     #[inline]
     pub(crate) fn clone_shared(&self) -> Window {
-        self.count(1);
+        self.mapping().references.add(1);
         self.same(1)
-    }
-
-    #[inline]
-    fn count(&self, more: u64) {
-        // Relaxed: this reference keeps the mapping, and another thread gets the new one only
-        // through a later, ordered step.
-        if self.mapping().references.fetch_add(more, Ordering::Relaxed) > u64::MAX / 2 {
-            // Only references leaked for years lead here. A panic would not help: the count is
-            // wrong already.
-            std::process::abort();
-        }
     }
 
     /// The weight of all references to the window. When it equals [`weight`](Self::weight), no
     /// other reference is left, and everything done through others has happened before.
     #[inline]
     pub(crate) fn references(&self) -> u64 {
-        self.mapping().references.load(Ordering::Acquire)
+        self.mapping().references.weight()
     }
 
     /// How many references this one stands for.
@@ -246,12 +235,7 @@ impl Window {
 impl Drop for Window {
     #[inline]
     fn drop(&mut self) {
-        let references = &self.mapping().references;
-        // Release: what was done through this reference happens before the memory is unmapped or
-        // written again.
-        if references.fetch_sub(self.weight, Ordering::Release) == self.weight {
-            // Acquire: the other side of that. A load, for ThreadSanitizer does not know fences.
-            references.load(Ordering::Acquire);
+        if self.mapping().references.drop_weight(self.weight) {
             // SAFETY: made by `Box::leak` in `first`. The count is zero, so no other reference is
             // left to use or free the mapping, and no borrow through this one is used any more.
             drop(unsafe { Box::from_raw(self.mapping.as_ptr()) });

@@ -25,10 +25,12 @@ mod gaps;
 mod places;
 mod space;
 mod status;
+mod tail;
 
 pub(crate) use gaps::Gaps;
 pub(crate) use places::{PlaceCell, Places};
 pub(crate) use space::Space;
+use tail::SharedTail;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -46,32 +48,6 @@ use crate::threads::bell::Bell;
 use crate::threads::padded::Padded;
 use crate::threads::waiting::Waiters;
 use crate::threads::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex};
-
-/// The tail as other threads see it. The writer stores `seq` before `position`, so a thread that
-/// reads the position and then the number gets that position's number or a higher one.
-#[derive(Debug, Default)]
-pub(crate) struct SharedTail {
-    pub(crate) position: AtomicU64,
-    pub(crate) seq: AtomicU64,
-}
-
-impl SharedTail {
-    pub(crate) fn spot(&self) -> Spot {
-        Spot {
-            position: self.position.load(Ordering::Acquire),
-            seq: self.seq.load(Ordering::Acquire),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn publish(&self, spot: Spot) {
-        if planted!(PositionBeforeNumber) {
-            self.position.store(spot.position, Ordering::Release);
-        }
-        self.seq.store(spot.seq, Ordering::Relaxed);
-        self.position.store(spot.position, Ordering::Release);
-    }
-}
 
 /// The durable mark, and the flush under way.
 #[derive(Debug)]

@@ -9,6 +9,7 @@ pub(crate) mod padded;
 pub(crate) mod ready;
 #[cfg(not(test))]
 mod real;
+pub(crate) mod references;
 pub(crate) mod waiting;
 
 #[cfg(not(test))]
