@@ -256,29 +256,10 @@ pub(crate) fn damaged_index() -> Verdict {
 /// Mostly short messages, some of a few pages, and very few that do not fit the rest of a segment.
 fn mixed() -> Vec<RangeInclusive<usize>> {
     let mut sizes = Vec::new();
-    for _ in 0..120 {
-        sizes.extend([
-            0..=40,
-            0..=40,
-            0..=40,
-            24..=300,
-            24..=300,
-            24..=300,
-            24..=300,
-            24..=300,
-            24..=2000,
-        ]);
-        sizes.extend([
-            0..=40,
-            0..=40,
-            0..=40,
-            24..=300,
-            24..=300,
-            24..=300,
-            24..=300,
-            24..=300,
-            300..=4000,
-        ]);
+    for last in [24..=2000, 300..=4000].into_iter().cycle().take(240) {
+        sizes.extend([0..=40, 0..=40, 0..=40]);
+        sizes.extend([24..=300, 24..=300, 24..=300, 24..=300, 24..=300]);
+        sizes.push(last);
     }
     sizes.push(150 * KIB..=400 * KIB);
     sizes
