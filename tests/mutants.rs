@@ -85,6 +85,8 @@ fn run(program: &str, group: &Group, mutant: Option<&str>) -> End {
     let mut command = Command::new(program);
     command.args(&group.tests).arg("--exact").env_remove("MMQ_SEED").env_remove("MMQ_FIRST_SEED");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    // It is enough that a world fails.
+    command.env("MMQ_SHRINK", "0");
     if env::var_os("MMQ_WORLDS").is_none() {
         command.env("MMQ_WORLDS", "3000");
     }

@@ -47,10 +47,26 @@ impl Core {
         Some(ready[self.rng.below(ready.len() as u64) as usize])
     }
 
+    /// What a thread waits for, in words that are the same in each run.
+    pub(super) fn awaited(&self, on: usize, until: Option<u64>) -> String {
+        let at = (0..self.slots.len()).find(|at| on == join_key(*at) || on == park_key(*at));
+        let what = match at {
+            Some(at) if on == join_key(at) => format!("for the end of {}", self.slots[at].name),
+            Some(_) => "to be woken".to_owned(),
+            None => {
+                let number = self.places.iter().position(|place| *place == on).unwrap_or(0);
+                format!("for lock or signal {number}")
+            }
+        };
+        let most = until.map(|until| until.saturating_sub(self.now) as f64 / 1e6);
+        let most = most.map_or(String::new(), |most| format!(", for at most {most:.1} ms"));
+        format!("waits {what}{most}")
+    }
+
     pub(super) fn who_waits(&self) -> String {
         let waits = |slot: &Slot| match slot.run {
             Run::Waiting { on, until } => {
-                Some(format!("{} waits on {on:#x} until {until:?}", slot.name))
+                Some(format!("{} {}", slot.name, self.awaited(on, until)))
             }
             _ => None,
         };

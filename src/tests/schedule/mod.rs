@@ -16,7 +16,9 @@
 
 pub(crate) mod atomics;
 mod core;
+mod end;
 pub(crate) mod locks;
+mod log;
 pub(crate) mod threads;
 
 use std::cell::{Cell, RefCell};
@@ -27,13 +29,16 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use self::core::{join_key, words_of};
+use self::core::words_of;
+pub(crate) use self::log::{Line, Log, note};
 use crate::tests::sim::{Mutant, Rng};
 
 /// A schedule that takes no step for so long counts as one that does not end.
 pub(crate) const STILL: std::time::Duration = std::time::Duration::from_secs(10);
-/// After so many steps a schedule counts as one that does not end.
-const MOST_STEPS: u64 = 400_000;
+/// After so many steps a schedule usually counts as one that does not end.
+pub(crate) const MOST_STEPS: u64 = 400_000;
+/// How it is said that a thread takes no step.
+pub(crate) const FOR_EVER: &str = "a thread goes on for ever without a step";
 /// The thread whose timers go on for ever, and how long they are given before the rest is quiet.
 const KEEPER: &str = "mmq-keeper";
 const QUIET: u64 = 40_000_000;
@@ -54,6 +59,10 @@ pub(crate) struct Plan {
     /// The step at which the process dies.
     pub(crate) dies_at: Option<u64>,
     pub(crate) on_death: Box<dyn FnOnce() + Send>,
+    /// After so many steps it counts as one that does not end.
+    pub(crate) most_steps: u64,
+    /// Where it is written down what the threads do. Without one, not even their panics are.
+    pub(crate) log: Option<Log>,
 }
 
 /// How a schedule ended.
@@ -116,6 +125,8 @@ struct Core {
     seed: u64,
     rng: Rng,
     slots: Vec<Slot>,
+    /// What was waited for, in the order of the first waits, so that it has a number.
+    places: Vec<usize>,
     steps: u64,
     /// Nanoseconds since the beginning.
     now: u64,
@@ -126,6 +137,7 @@ struct Core {
     last_rank: u64,
     dies_at: Option<u64>,
     on_death: Option<Box<dyn FnOnce() + Send>>,
+    most_steps: u64,
     is_dead: bool,
     is_over: bool,
     outcome: Outcome,
@@ -136,6 +148,7 @@ pub(crate) struct Schedule {
     core: Mutex<Core>,
     over: Condvar,
     began: Instant,
+    log: Option<Log>,
 }
 
 thread_local! {
@@ -214,6 +227,7 @@ pub(crate) fn run(plan: Plan, body: impl FnOnce() + Send + 'static) -> Outcome {
             seed: plan.seed,
             rng: Rng(plan.seed),
             slots: Vec::new(),
+            places: Vec::new(),
             steps: 0,
             now: 0,
             quiet_since: None,
@@ -222,13 +236,16 @@ pub(crate) fn run(plan: Plan, body: impl FnOnce() + Send + 'static) -> Outcome {
             last_rank: 0,
             dies_at: plan.dies_at,
             on_death: Some(plan.on_death),
+            most_steps: plan.most_steps,
             is_dead: false,
             is_over: false,
             outcome: Outcome::default(),
         }),
         over: Condvar::new(),
         began: Instant::now(),
+        log: plan.log,
     });
+    log::silence();
     let first = schedule.add("main".to_owned(), body);
     schedule.core.lock().slots[first].baton.hand_over();
     let mut core = schedule.core.lock();
@@ -237,7 +254,7 @@ pub(crate) fn run(plan: Plan, body: impl FnOnce() + Send + 'static) -> Outcome {
         if schedule.over.wait_for(&mut core, STILL).timed_out() {
             if core.steps == seen {
                 // That thread cannot be ended: it goes on until the test's process ends.
-                core.outcome.failure = Some("a thread goes on for ever without a step".into());
+                core.outcome.failure = Some(FOR_EVER.into());
                 break;
             }
             seen = core.steps;
@@ -270,6 +287,7 @@ impl Schedule {
             Mutant::plant(mutant);
             HERE.set(Some((Arc::clone(&schedule), me)));
             IS_SCHEDULED.set(true);
+            log::IS_SILENT.set(schedule.log.is_none());
             let done = catch_unwind(AssertUnwindSafe(|| {
                 schedule.leave_if_dead();
                 body();
@@ -307,7 +325,7 @@ impl Schedule {
             self.die();
             return self.leave_if_dead();
         }
-        if core.steps > MOST_STEPS {
+        if core.steps > core.most_steps {
             drop(core);
             self.fail(me, "the schedule does not end");
             return self.leave_if_dead();
@@ -347,6 +365,13 @@ impl Schedule {
             self.leave_if_dead();
             return true;
         }
+        if !core.places.contains(&on) {
+            core.places.push(on);
+        }
+        if let Some(log) = &self.log {
+            let words = core.awaited(on, until);
+            log.add(core.steps, &core.slots[me].name, words);
+        }
         core.slots[me].run = Run::Waiting { on, until };
         core.slots[me].timed_out = false;
         match core.pick(None) {
@@ -384,68 +409,6 @@ impl Schedule {
                 if waiting.len() == 1 { 0 } else { core.rng.below(waiting.len() as u64) as usize };
             core.slots[waiting[which]].run = Run::Ready;
         }
-    }
-
-    /// The process dies here.
-    fn die(&self) {
-        let on_death = self.core.lock().on_death.take();
-        if let Some(on_death) = on_death {
-            aside(on_death);
-        }
-        let mut core = self.core.lock();
-        core.is_dead = true;
-        for slot in &mut core.slots {
-            if matches!(slot.run, Run::Waiting { .. } | Run::Quiet) {
-                slot.run = Run::Ready;
-            }
-        }
-    }
-
-    fn fail(&self, me: usize, text: &str) {
-        let mut core = self.core.lock();
-        let text = format!("{} after {} steps: {text}", core.slots[me].name, core.steps);
-        core.outcome.failure.get_or_insert(text);
-        core.on_death = None;
-        drop(core);
-        self.die();
-    }
-
-    /// A thread has ended; the next one goes on.
-    fn end(&self, me: usize) {
-        self.core.lock().slots[me].run = Run::Ended;
-        self.wake(join_key(me), usize::MAX);
-        let mut core = self.core.lock();
-        if core.slots.iter().all(|slot| slot.run == Run::Ended) {
-            core.is_over = true;
-            drop(core);
-            self.over.notify_all();
-            return;
-        }
-        if let Some(next) = core.pick(None) {
-            let baton = Arc::clone(&core.slots[next].baton);
-            drop(core);
-            return baton.hand_over();
-        }
-        let (is_dead, text) = (core.is_dead, core.who_waits());
-        drop(core);
-        if is_dead {
-            return self.give_up();
-        }
-        self.fail(me, &format!("stuck: {text}"));
-        let mut core = self.core.lock();
-        if let Some(next) = core.pick(None) {
-            let baton = Arc::clone(&core.slots[next].baton);
-            drop(core);
-            baton.hand_over();
-        }
-    }
-
-    fn give_up(&self) {
-        let mut core = self.core.lock();
-        core.outcome.leaked = core.slots.iter().filter(|slot| slot.run != Run::Ended).count();
-        core.is_over = true;
-        drop(core);
-        self.over.notify_all();
     }
 
     fn now(&self) -> Instant {

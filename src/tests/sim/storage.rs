@@ -17,6 +17,7 @@ use crate::error::SyncFailed;
 use crate::memory::Window;
 use crate::storage::{CacheToken, Listed, Storage, StorageFile, Stores};
 use crate::tests::mutants::Mutant;
+use crate::tests::schedule::note;
 
 #[derive(Debug)]
 pub(crate) struct SimFile {
@@ -37,49 +38,75 @@ impl Storage for SimStorage {
     }
 
     fn create(&self, name: &str) -> io::Result<SimFile> {
-        let mut state = enter_or_fail(&self.disk, Call::Create)?;
-        if state.names.contains_key(name) {
-            return Err(Errno::EXIST.into());
-        }
-        state.note_call(name);
-        let capacity = state.file_capacity;
-        let inode = state.new_inode(capacity);
-        state.change(None, Some(name), inode.clone());
-        Ok(self.file(inode, &state))
+        telling(
+            || format!("create {name}"),
+            || {
+                let mut state = enter_or_fail(&self.disk, Call::Create)?;
+                if state.names.contains_key(name) {
+                    return Err(Errno::EXIST.into());
+                }
+                state.note_call(name);
+                let capacity = state.file_capacity;
+                let inode = state.new_inode(capacity);
+                state.change(None, Some(name), inode.clone());
+                Ok(self.file(inode, &state))
+            },
+        )
     }
 
     fn open(&self, name: &str) -> io::Result<SimFile> {
-        let mut state = enter_or_fail(&self.disk, Call::Open)?;
-        state.note_call(name);
-        Ok(self.file(state.find(name)?, &state))
+        telling_failure(
+            || format!("open {name}"),
+            || {
+                let mut state = enter_or_fail(&self.disk, Call::Open)?;
+                state.note_call(name);
+                Ok(self.file(state.find(name)?, &state))
+            },
+        )
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let mut state = enter_or_fail(&self.disk, Call::Rename)?;
-        state.note_call((from, to));
-        let inode = state.find(from)?;
-        state.change(Some(from), Some(to), inode);
-        Ok(())
+        telling(
+            || format!("rename {from} to {to}"),
+            || {
+                let mut state = enter_or_fail(&self.disk, Call::Rename)?;
+                state.note_call((from, to));
+                let inode = state.find(from)?;
+                state.change(Some(from), Some(to), inode);
+                Ok(())
+            },
+        )
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let mut state = enter_or_fail(&self.disk, Call::Remove)?;
-        state.note_call(name);
-        let inode = state.find(name)?;
-        state.nameless.retain(Nameless::is_in_use);
-        state.nameless.push(Nameless::new(&inode));
-        state.change(Some(name), None, inode);
-        Ok(())
+        telling(
+            || format!("remove {name}"),
+            || {
+                let mut state = enter_or_fail(&self.disk, Call::Remove)?;
+                state.note_call(name);
+                let inode = state.find(name)?;
+                state.nameless.retain(Nameless::is_in_use);
+                state.nameless.push(Nameless::new(&inode));
+                state.change(Some(name), None, inode);
+                Ok(())
+            },
+        )
     }
 
     fn sync_directory(&self) -> Result<(), SyncFailed> {
-        let mut state = enter_or_fail(&self.disk, Call::SyncDirectory).map_err(SyncFailed)?;
-        if Mutant::DirectoryNotSynced.is_planted() {
-            return Ok(());
-        }
-        state.durable_names = state.names.clone();
-        state.pending.clear();
-        Ok(())
+        telling(
+            || "sync the directory".to_owned(),
+            || {
+                let mut state =
+                    enter_or_fail(&self.disk, Call::SyncDirectory).map_err(SyncFailed)?;
+                if Mutant::DirectoryNotSynced.is_planted() {
+                    return Ok(());
+                }
+                state.durable_names = state.names.clone();
+                state.pending.clear();
+                Ok(())
+            },
+        )
     }
 
     fn is_removed(&self) -> bool {
@@ -118,7 +145,56 @@ impl Storage for SimStorage {
     }
 }
 
+/// An error, in a story.
+trait Words {
+    fn words(&self) -> String;
+}
+
+impl Words for io::Error {
+    fn words(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Words for SyncFailed {
+    fn words(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+/// Makes a call, and notes it with what came of it where somebody reads along.
+fn telling<T, E: Words>(
+    words: impl FnOnce() -> String,
+    call: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
+    let answer = call();
+    note(|| match &answer {
+        Ok(_) => format!("disk: {}", words()),
+        Err(error) => format!("disk: {} FAILS: {}", words(), error.words()),
+    });
+    answer
+}
+
+/// The same for a call that changes nothing: it is noted if it fails.
+fn telling_failure<T, E: Words>(
+    words: impl FnOnce() -> String,
+    call: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
+    let answer = call();
+    if let Err(error) = &answer {
+        note(|| format!("disk: {} FAILS: {}", words(), error.words()));
+    }
+    answer
+}
+
 impl SimFile {
+    /// For a story.
+    fn name(&self) -> String {
+        let state = self.disk.lock();
+        let named = state.names.iter().find(|(_, inode)| inode.id == self.inode.id);
+        named.map_or_else(|| "a file without a name".to_owned(), |(name, _)| name.clone())
+    }
+
     /// Gives space to the pages of a range and extends the file over it, or changes nothing.
     fn extend(&self, state: &State, range: Range<usize>) -> io::Result<()> {
         let free = state.free();
@@ -147,87 +223,121 @@ impl StorageFile for SimFile {
     }
 
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        let state = enter_or_fail(&self.disk, Call::Allocate)?;
-        let end = offset.checked_add(len).ok_or(ErrorKind::InvalidInput)?;
-        self.inode.body.lock().check_capacity(end as usize);
-        self.extend(&state, offset as usize..end as usize)
+        telling(
+            || format!("allocate {len} bytes at {offset} in {}", self.name()),
+            || {
+                let state = enter_or_fail(&self.disk, Call::Allocate)?;
+                let end = offset.checked_add(len).ok_or(ErrorKind::InvalidInput)?;
+                self.inode.body.lock().check_capacity(end as usize);
+                self.extend(&state, offset as usize..end as usize)
+            },
+        )
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        let _state = enter_or_fail(&self.disk, Call::SetLen)?;
-        let mut body = self.inode.body.lock();
-        let (len, old_len) = (len as usize, body.len);
-        if len >= old_len {
-            body.grow(&self.inode, len);
-            return Ok(());
-        }
-        self.inode.memory.write(len, &vec![0; old_len - len]);
-        body.len = len;
-        for number in len / PAGE..old_len.div_ceil(PAGE) {
-            let page = &mut body.pages[number];
-            page.early.push(self.inode.image(number));
-            page.dirty = true;
-            page.allocated &= number * PAGE < len;
-        }
-        Ok(())
+        telling(
+            || format!("set the length of {} to {len}", self.name()),
+            || {
+                let _state = enter_or_fail(&self.disk, Call::SetLen)?;
+                let mut body = self.inode.body.lock();
+                let (len, old_len) = (len as usize, body.len);
+                if len >= old_len {
+                    body.grow(&self.inode, len);
+                    return Ok(());
+                }
+                self.inode.memory.write(len, &vec![0; old_len - len]);
+                body.len = len;
+                for number in len / PAGE..old_len.div_ceil(PAGE) {
+                    let page = &mut body.pages[number];
+                    page.early.push(self.inode.image(number));
+                    page.dirty = true;
+                    page.allocated &= number * PAGE < len;
+                }
+                Ok(())
+            },
+        )
     }
 
     fn map(&self, offset: u64, len: usize) -> io::Result<Window> {
-        let _state = enter_or_fail(&self.disk, Call::Map)?;
-        self.inode.body.lock().check_capacity(offset as usize + len);
-        let window = Window::heap(&self.inode.memory, offset as usize, len);
-        Ok(if self.stores == Stores::ByMap { window } else { window.forbid_stores() })
+        telling_failure(
+            || format!("map {len} bytes at {offset} of {}", self.name()),
+            || {
+                let _state = enter_or_fail(&self.disk, Call::Map)?;
+                self.inode.body.lock().check_capacity(offset as usize + len);
+                let window = Window::heap(&self.inode.memory, offset as usize, len);
+                Ok(if self.stores == Stores::ByMap { window } else { window.forbid_stores() })
+            },
+        )
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let state = enter_or_fail(&self.disk, Call::Read)?;
-        let end = offset as usize + buf.len();
-        let touched = |range: &Range<usize>| range.start < end && (offset as usize) < range.end;
-        if state.unreadable.iter().any(|(id, range)| *id == self.inode.id && touched(range)) {
-            return Err(Errno::IO.into());
-        }
-        let left = (self.inode.body.lock().len as u64).saturating_sub(offset);
-        let len = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
-        if len > 0 {
-            self.inode.memory.read(offset as usize, &mut buf[..len]);
-        }
-        Ok(len)
+        telling_failure(
+            || format!("read at {offset} of {}", self.name()),
+            || {
+                let state = enter_or_fail(&self.disk, Call::Read)?;
+                let end = offset as usize + buf.len();
+                let touched =
+                    |range: &Range<usize>| range.start < end && (offset as usize) < range.end;
+                if state.unreadable.iter().any(|(id, range)| *id == self.inode.id && touched(range))
+                {
+                    return Err(Errno::IO.into());
+                }
+                let left = (self.inode.body.lock().len as u64).saturating_sub(offset);
+                let len = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
+                if len > 0 {
+                    self.inode.memory.read(offset as usize, &mut buf[..len]);
+                }
+                Ok(len)
+            },
+        )
     }
 
     /// A refused write has written its first half, as far as the file already reached there.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        let (mut state, mut answer) = enter(&self.disk, Call::Write);
-        state.note_call((self.inode.id, offset, buf.len()));
-        let mut range = offset as usize..offset as usize + buf.len();
-        self.inode.body.lock().check_capacity(range.end);
-        if answer.is_ok() {
-            answer = self.extend(&state, range.clone());
-        }
-        let mut body = self.inode.body.lock();
-        if answer.is_err() {
-            range.end = (range.start + buf.len() / 2).min(body.len).max(range.start);
-            let first_hole = |page: &usize| !body.pages[*page].allocated;
-            if let Some(hole) = (range.start / PAGE..range.end.div_ceil(PAGE)).find(first_hole) {
-                range.end = (hole * PAGE).max(range.start);
-            }
-        }
-        self.inode.memory.write(range.start, &buf[..range.len()]);
-        for page in &mut body.pages[range.start / PAGE..range.end.div_ceil(PAGE)] {
-            page.dirty = true;
-        }
-        answer
+        telling(
+            || format!("write {} bytes at {offset} of {}", buf.len(), self.name()),
+            || {
+                let (mut state, mut answer) = enter(&self.disk, Call::Write);
+                state.note_call((self.inode.id, offset, buf.len()));
+                let mut range = offset as usize..offset as usize + buf.len();
+                self.inode.body.lock().check_capacity(range.end);
+                if answer.is_ok() {
+                    answer = self.extend(&state, range.clone());
+                }
+                let mut body = self.inode.body.lock();
+                if answer.is_err() {
+                    range.end = (range.start + buf.len() / 2).min(body.len).max(range.start);
+                    let first_hole = |page: &usize| !body.pages[*page].allocated;
+                    if let Some(hole) =
+                        (range.start / PAGE..range.end.div_ceil(PAGE)).find(first_hole)
+                    {
+                        range.end = (hole * PAGE).max(range.start);
+                    }
+                }
+                self.inode.memory.write(range.start, &buf[..range.len()]);
+                for page in &mut body.pages[range.start / PAGE..range.end.div_ceil(PAGE)] {
+                    page.dirty = true;
+                }
+                answer
+            },
+        )
     }
 
     fn sync(&self) -> Result<(), SyncFailed> {
-        SYNCS.set(SYNCS.get() + 1);
-        let (mut state, answer) = enter(&self.disk, Call::SyncFile);
-        state.note_call(self.inode.id);
-        self.inode.sync(answer.is_ok());
-        let failures = self.inode.failures.load(Ordering::Relaxed);
-        if self.told.swap(failures, Ordering::Relaxed) < failures {
-            return Err(SyncFailed(Errno::IO.into()));
-        }
-        answer.map_err(SyncFailed)
+        telling(
+            || format!("sync {}", self.name()),
+            || {
+                SYNCS.set(SYNCS.get() + 1);
+                let (mut state, answer) = enter(&self.disk, Call::SyncFile);
+                state.note_call(self.inode.id);
+                self.inode.sync(answer.is_ok());
+                let failures = self.inode.failures.load(Ordering::Relaxed);
+                if self.told.swap(failures, Ordering::Relaxed) < failures {
+                    return Err(SyncFailed(Errno::IO.into()));
+                }
+                answer.map_err(SyncFailed)
+            },
+        )
     }
 
     fn disk_bytes(&self) -> io::Result<u64> {

@@ -7,15 +7,15 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use super::Queue;
-use super::acts::{Act, Answer, CLOSER, Cast, Event, GUEST, NAMES, Told, content, identity};
+use super::acts::{Act, Answer, CLOSER, Cast, Event, NAMES, Told, content, identity, ids_of};
 use crate::consume::standing::{Handed, Read, Standing};
 use crate::engine::reading;
 use crate::engine::{Background, Engine};
-use crate::error::{Error, GapCause, Result};
+use crate::error::{Error, Result};
 use crate::message::Message;
 use crate::options::Options;
 use crate::tests::schedule;
-use crate::tests::sim::{Rng, SimStorage};
+use crate::tests::sim::SimStorage;
 use crate::threads;
 use crate::threads::waiting::Signal;
 
@@ -29,6 +29,7 @@ pub(super) fn play(
     told: &Told,
     may_fail: bool,
 ) {
+    schedule::note(|| "open".to_owned());
     let opened = Engine::open_with(storage.clone(), options, background);
     let queue = match opened {
         Ok(queue) => Arc::new(queue),
@@ -47,6 +48,8 @@ pub(super) fn play(
         Err(error) => panic!("does not open: {error}"),
     };
     let durable = queue.core.durable.lock().spot.seq;
+    schedule::note(|| format!("  = open, {durable} is the first number that is not durable"));
+    schedule::note(|| "add the consumers, and flush".to_owned());
     {
         let mut told = told.lock();
         told.durable = durable;
@@ -64,6 +67,7 @@ pub(super) fn play(
         Err(_) if may_fail => {}
         Err(error) => panic!("does not flush: {error}"),
     }
+    schedule::note(|| "start the threads".to_owned());
     let most = options.max_bytes.map(|most| most.max(storage.named_bytes()));
     let closes = casts.iter().position(|cast| cast.name == CLOSER);
     let mut handles: Vec<_> = casts
@@ -76,11 +80,14 @@ pub(super) fn play(
         })
         .collect();
     schedule::wait_until_quiet();
+    schedule::note(|| "(nobody has anything to do any more)".to_owned());
     told.lock().quiet_at = Some(schedule::steps());
     if let Some(closes) = closes {
         handles.remove(closes).join();
     }
+    schedule::note(|| "close".to_owned());
     let closed = queue.close();
+    schedule::note(|| format!("  = {closed:?}"));
     let contents = storage.contents();
     {
         let mut told = told.lock();
@@ -152,11 +159,11 @@ impl Held {
 }
 
 /// A thread that acts.
-struct Actor {
-    number: u64,
-    queue: Queue,
+pub(super) struct Actor {
+    pub(super) number: u64,
+    pub(super) queue: Queue,
     told: Told,
-    may_fail: bool,
+    pub(super) may_fail: bool,
     /// The most bytes that the files may take.
     most: Option<u64>,
 }
@@ -165,7 +172,7 @@ impl Actor {
     fn play(self, cast: &Cast) {
         let mut held = Held::default();
         for (number, act) in cast.acts.iter().enumerate() {
-            let ids = self.ids(number as u64, *act);
+            let ids = ids_of(schedule::seed(), self.number, number as u64, *act);
             let oldest = held.deliveries.first().map(|(_, seq, _)| *seq);
             let at = self.begin(&cast.name, *act, &ids, oldest);
             let answer = self.act(*act, &ids, &mut held);
@@ -181,6 +188,7 @@ impl Actor {
             Error::MessageTooLarge { .. } => Answer::Refused,
             error => Answer::Failed(error.to_string()),
         });
+        schedule::note(|| format!("  = {}", answer.in_words()));
         let is_closed = self.queue.core.index.poison.is_closed();
         let mut told = self.told.lock();
         if let Answer::Failed(text) = &answer {
@@ -195,17 +203,8 @@ impl Actor {
         }
     }
 
-    fn ids(&self, act: u64, what: Act) -> Vec<u64> {
-        let life = schedule::seed() & 0xFFFF_FFFF;
-        let count = match what {
-            Act::Enqueue(_) | Act::With(_) | Act::WithCalls(_) => 1,
-            Act::Batch(count, _) => count as u64,
-            _ => 0,
-        };
-        (0..count).map(|nth| life << 32 | self.number << 24 | act << 8 | nth).collect()
-    }
-
     fn begin(&self, name: &str, act: Act, ids: &[u64], delivery: Option<u64>) -> usize {
+        schedule::note(|| act.in_words(ids, delivery));
         let mut told = self.told.lock();
         told.events.push(Event {
             thread: name.to_owned(),
@@ -219,7 +218,7 @@ impl Actor {
         told.events.len() - 1
     }
 
-    fn standing(&self, which: usize) -> Result<Arc<Standing<SimStorage>>> {
+    pub(super) fn standing(&self, which: usize) -> Result<Arc<Standing<SimStorage>>> {
         self.queue.consumer(NAMES[which])
     }
 
@@ -385,78 +384,5 @@ impl Actor {
         };
         queue.leave(&standing, ticket);
         found
-    }
-
-    /// One consumer comes, reads, seeks, is forked and goes.
-    fn guest(&self, seed: u64) -> Result<Answer> {
-        let (queue, mut rng) = (&*self.queue, Rng(seed));
-        // Its own, or one that others use at the same time.
-        let is_shared = rng.percent(40);
-        let own = format!("{GUEST} {}", self.number);
-        let name = if is_shared { GUEST.to_owned() } else { own.clone() };
-        let mut standing = queue.consumer(&name)?;
-        for _ in 0..1 + rng.below(4) {
-            match rng.below(5) {
-                0 => match queue.seek(&standing, rng.below(1 + queue.core.committed_spot().seq)) {
-                    Ok(()) | Err(Error::NotFound { .. }) => {}
-                    Err(error) => return Err(error),
-                },
-                1 => {
-                    let other = format!("{own} fork");
-                    let from = match rng.below(4) {
-                        0 => self.standing(rng.below(2) as usize)?,
-                        _ => Arc::clone(&standing),
-                    };
-                    match queue.fork(&from, &other) {
-                        Ok(forked) => {
-                            self.guest_reads(&forked, true)?;
-                            queue.remove_consumer(&other)?;
-                        }
-                        // A process that died has left it.
-                        Err(Error::InvalidArgument { reason, .. })
-                            if reason.ends_with("exists already") =>
-                        {
-                            queue.remove_consumer(&other)?;
-                        }
-                        // Another one has removed it.
-                        Err(Error::NotFound { .. }) => standing = queue.consumer(&name)?,
-                        Err(error) => return Err(error),
-                    }
-                }
-                _ => match self.guest_reads(&standing, !is_shared) {
-                    Err(Error::NotFound { .. }) => standing = queue.consumer(&name)?,
-                    read => read?,
-                },
-            }
-        }
-        if rng.percent(70) {
-            match queue.remove_consumer(&name) {
-                Err(Error::NotFound { .. }) => {}
-                removed => removed?,
-            }
-        }
-        Ok(Answer::Done)
-    }
-
-    /// Nothing false is delivered, and nothing out of order if nobody else moves the consumer.
-    fn guest_reads(&self, standing: &Standing<SimStorage>, is_alone: bool) -> Result<()> {
-        let mut last = None;
-        for _ in 0..4 {
-            let message = match reading::next(&self.queue, standing, Read::Take) {
-                Ok(Some(message)) => message,
-                Ok(None) => break,
-                Err(Error::Gap(gap)) => {
-                    let is_lost = gap.cause == GapCause::Damaged;
-                    assert!(!is_lost || self.may_fail, "{gap:?}");
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            let seq = message.seq();
-            assert!(identity(&message).is_some(), "message {seq} is not what anybody sent");
-            assert!(last < Some(seq) || !is_alone, "{seq} comes after {last:?}");
-            last = Some(seq);
-        }
-        Ok(())
     }
 }

@@ -126,6 +126,17 @@ pub(super) fn identity(bytes: &[u8]) -> Option<u64> {
     (content(id, bytes.len()) == bytes).then_some(id)
 }
 
+/// The identities of the messages that an act enqueues, of the cast with that number in a life.
+pub(super) fn ids_of(life: u64, cast: u64, number: u64, act: Act) -> Vec<u64> {
+    let life = life & 0xFFFF_FFFF;
+    let count = match act {
+        Act::Enqueue(_) | Act::With(_) | Act::WithCalls(_) => 1,
+        Act::Batch(count, _) => count as u64,
+        _ => 0,
+    };
+    (0..count).map(|nth| life << 32 | cast << 24 | number << 8 | nth).collect()
+}
+
 pub(super) fn draw(rng: &mut Rng, options: &Options) -> Vec<Cast> {
     let mut casts = Vec::new();
     let long = 2 * options.arena_size;

@@ -8,6 +8,7 @@ use super::promised::Promised;
 use super::quiet::check_quiet;
 use super::script::Script;
 use super::shown::{Next, Shown, show};
+use super::story::in_words;
 use super::told::{Check, Death, ensure};
 use crate::tests::sim::SimStorage;
 
@@ -70,7 +71,13 @@ impl Known {
                 ids: &self.ids,
             };
             promised.check(shown).map_err(|broken| {
-                format!("{name:?}: {broken}\n  shown {shown:?}\n  heard {heard:?}\n  upcoming {upcoming:?}\n  durable {durable}")
+                format!(
+                    "{name:?}: {broken}\n  \
+                     what an opening shows to it: {}\n  what came next before: {}\n  \
+                     what it was told: {heard:?}\n  durable below {durable}",
+                    in_words(shown),
+                    in_words(&upcoming)
+                )
             })?;
         }
         if !is_cut && story.quiet_at.is_some() {
@@ -88,6 +95,11 @@ impl Known {
             story.flushed || is_cut && shown.consumers.len() == NAMES.len() || closed_well;
         self.take_up(shown, events, &sent, durable, is_cut, closed_well);
         Ok(())
+    }
+
+    /// What an opening shows, and the lowest number that may be given out.
+    pub(super) fn shown(&self) -> (&BTreeMap<&'static str, Vec<Next>>, u64) {
+        (&self.upcoming, self.next)
     }
 
     /// Everything below is durable: what was so before, and what a call said to be so.

@@ -6,17 +6,23 @@
 //! copy of the disk is opened, and what comes out is held against what the threads were told
 //! (`known`, `heard`, `promised`). Everything is drawn from the seed, so a seed is a test.
 //!
+//! A world that breaks a promise is shrunk (`shrink`): threads, acts, faults and deaths that it does
+//! not need for that go, and what is left is told as a story (`story`).
+//!
 //! `MMQ_WORLDS` says how many worlds, `MMQ_FIRST_SEED` from which on, `MMQ_SEED` which one alone,
-//! with its story.
+//! with its story, and `MMQ_SHRINK` how many steps may be taken to shrink one.
 
 mod actor;
 mod acts;
+mod guest;
 mod heard;
 mod known;
 mod promised;
 mod quiet;
 mod script;
 mod shown;
+mod shrink;
+mod story;
 mod told;
 
 use std::sync::Arc;
@@ -28,131 +34,163 @@ use parking_lot::Mutex;
 use self::acts::{Cast, Told};
 use self::known::Known;
 use self::script::Script;
+use self::shrink::Failing;
 use self::told::Death;
 use crate::engine::Engine;
-use crate::tests::schedule::{self, Plan};
+use crate::tests::schedule::{self, Log, Plan};
 use crate::tests::sim::{Mutant, Rng, SimStorage};
 
 pub(super) type Queue = Arc<Engine<SimStorage>>;
 
-/// A broken promise, with the story of the life that broke it.
+/// Everything that happens in a world, before it happens.
+#[derive(Debug, Clone)]
+struct World {
+    /// Of the disk.
+    disk: u64,
+    /// Up to three, on one disk.
+    lives: Vec<Script>,
+    /// Of one schedule.
+    most_steps: u64,
+}
+
+/// A broken promise.
 #[derive(Debug)]
 struct Broken {
     text: String,
+    /// The life in which it was broken.
+    life: usize,
+    /// Of the schedule that broke it, and of all of the world.
+    steps: u64,
+    all_steps: u64,
 }
 
-/// Up to three lives on one disk; how many steps they took.
-fn world(seed: u64) -> Result<u64, Broken> {
-    let mut rng = Rng(seed);
-    let mut storage = SimStorage::new(rng.next()).with_file_capacity(128 << 10);
-    let mut known = Known::default();
-    let mut steps = 0;
-    let mut earlier = String::new();
-    for number in 0..1 + rng.below(3) {
-        let script = Script::draw(&mut rng);
-        let (next, taken, story) = life(&script, storage, &mut known).map_err(|text| Broken {
-            text: format!("seed {seed}, life {number}: {text}{earlier}"),
-        })?;
-        if std::env::var_os("MMQ_SEED").is_some() {
-            earlier = format!("\nbefore that:\n{story}{earlier}");
-        }
-        storage = next;
-        steps += taken;
+impl Broken {
+    /// A thread of it goes on for ever, and cannot be ended.
+    fn never_ends(&self) -> bool {
+        self.text.starts_with(schedule::FOR_EVER)
     }
-    Ok(steps)
 }
 
-/// One life; the disk as it leaves it, and how many steps it took.
-fn life(
-    script: &Script,
-    storage: SimStorage,
-    known: &mut Known,
-) -> Result<(SimStorage, u64, String), String> {
-    let mut steps = 0;
-    let mut storage = storage;
-    storage.set_stores(script.stores);
-    storage.set_capacity(None);
-    storage.clear_faults();
-    for (number, (dies_at, death)) in script.deaths.iter().enumerate() {
-        let seen = Told::default();
-        let (left, outcome) = live(script, &storage, Some(*dies_at), *death, Vec::new(), &seen);
-        steps += outcome.steps;
-        if let Some(failure) = outcome.failure {
-            return Err(format!("opening {number}: {failure}\n{}", seen.lock().in_words()));
+impl World {
+    fn draw(seed: u64) -> World {
+        let mut rng = Rng(seed);
+        let disk = rng.next();
+        let lives = (0..1 + rng.below(3)).map(|_| Script::draw(&mut rng)).collect();
+        World { disk, lives, most_steps: schedule::MOST_STEPS }
+    }
+
+    /// Lives all lives; how many steps they took.
+    fn play(&self, log: Option<&Log>) -> Result<u64, Broken> {
+        let mut storage = SimStorage::new(self.disk).with_file_capacity(128 << 10);
+        let mut known = Known::default();
+        let mut all_steps = 0;
+        for (life, script) in self.lives.iter().enumerate() {
+            storage.set_stores(script.stores);
+            for opening in 0..=script.deaths.len() {
+                let stage = Stage { script, life, opening, most_steps: self.most_steps, log };
+                let (steps, left) = stage.play(&storage, &mut known);
+                all_steps += steps;
+                storage = left.map_err(|text| Broken { text, life, steps, all_steps })?;
+            }
         }
-        let death = if outcome.died { *death } else { Death::Kill };
-        known.after(&left, script, &seen, death).map_err(|broken| {
-            format!(
-                "after opening {number}, which ended by {death:?}: {broken}\n{}",
-                seen.lock().in_words()
-            )
-        })?;
-        storage = left;
+        Ok(all_steps)
     }
-    storage.set_capacity(script.capacity.map(|capacity| capacity + storage.used()));
-    for (call, nth, errno, sticky) in &script.faults {
-        storage.fail_after(*call, *nth, *errno, *sticky);
-    }
-    let seen = Told::default();
-    let (left, outcome) =
-        live(script, &storage, script.dies_at, script.death, script.casts.clone(), &seen);
-    steps += outcome.steps;
-    let death = if outcome.died { script.death } else { Death::Kill };
-    let told = |broken: String| {
-        let story = if std::env::var_os("MMQ_SEED").is_some() {
-            format!("{}\n{}", script.in_words(), seen.lock().in_words())
-        } else {
-            seen.lock().in_words()
+}
+
+/// One run of a process: an opening that dies, or the life itself, which is the last one.
+struct Stage<'a> {
+    script: &'a Script,
+    /// By its number.
+    life: usize,
+    opening: usize,
+    most_steps: u64,
+    log: Option<&'a Log>,
+}
+
+impl Stage<'_> {
+    /// Its steps, and the disk as it leaves it or the promise that it broke.
+    fn play(&self, storage: &SimStorage, known: &mut Known) -> (u64, Result<SimStorage, String>) {
+        let script = self.script;
+        storage.set_capacity(None);
+        storage.clear_faults();
+        let (dies_at, death, casts) = match script.deaths.get(self.opening) {
+            Some((dies_at, death)) => (Some(*dies_at), *death, Vec::new()),
+            None => (script.dies_at, script.death, script.casts.clone()),
         };
-        format!(
-            "{broken}\n(ended by {death:?}, died: {}, after {} steps)\n{story}",
-            outcome.died, outcome.steps
-        )
-    };
-    if let Some(failure) = &outcome.failure {
-        return Err(told(failure.clone()));
+        if self.opening == script.deaths.len() {
+            storage.set_capacity(script.capacity.map(|capacity| capacity + storage.used()));
+            for (call, nth, errno, sticky) in &script.faults {
+                storage.fail_after(*call, *nth, *errno, *sticky);
+            }
+        }
+        self.tell(|| format!("Life {}: {}", self.life, script.in_words(dies_at, death)));
+        let seen = Told::default();
+        let (left, outcome) = self.live(storage, dies_at, death, casts, &seen);
+        if let Some(failure) = outcome.failure {
+            return (outcome.steps, Err(failure));
+        }
+        left.clear_faults();
+        left.set_capacity(None);
+        let death = if outcome.died { death } else { Death::Kill };
+        if !outcome.died {
+            self.tell(|| "The process has ended by itself.".to_owned());
+        }
+        let judged = known.after(&left, script, &seen, death);
+        if judged.is_ok() {
+            self.tell(|| format!("What an opening shows then: {}", known.in_words()));
+        }
+        (outcome.steps, judged.map(|()| left))
     }
-    left.clear_faults();
-    left.set_capacity(None);
-    known.after(&left, script, &seen, death).map_err(told)?;
-    let story =
-        if std::env::var_os("MMQ_SEED").is_some() { told(String::new()) } else { String::new() };
-    Ok((left, steps, story))
-}
 
-/// Runs a life to its end; without casts the queue is opened and closed.
-fn live(
-    script: &Script,
-    storage: &SimStorage,
-    dies_at: Option<u64>,
-    death: Death,
-    casts: Vec<Cast>,
-    told: &Told,
-) -> (SimStorage, schedule::Outcome) {
-    let left: Arc<Mutex<Option<SimStorage>>> = Arc::default();
-    let (disk, into) = (storage.clone(), Arc::clone(&left));
-    let on_death = move || {
-        *into.lock() = Some(match death {
-            Death::Kill => disk.process_kill(),
-            Death::Cut(seed) => disk.power_cut(seed),
+    /// Runs it to its end; without casts the queue is opened and closed.
+    fn live(
+        &self,
+        storage: &SimStorage,
+        dies_at: Option<u64>,
+        death: Death,
+        casts: Vec<Cast>,
+        told: &Told,
+    ) -> (SimStorage, schedule::Outcome) {
+        let script = self.script;
+        let left: Arc<Mutex<Option<SimStorage>>> = Arc::default();
+        let (disk, into, log) = (storage.clone(), Arc::clone(&left), self.log.cloned());
+        let on_death = move || {
+            if let Some(log) = log {
+                let thread = std::thread::current();
+                let what = death.in_words();
+                log.add(dies_at.unwrap_or(0), thread.name().unwrap_or(""), what.to_owned());
+            }
+            *into.lock() = Some(match death {
+                Death::Kill => disk.process_kill(),
+                Death::Cut(seed) => disk.power_cut(seed),
+            });
+        };
+        let plan = Plan {
+            seed: script.life(dies_at),
+            switch_one_in: script.switch_one_in,
+            by_rank: script.by_rank,
+            dies_at,
+            on_death: Box::new(on_death),
+            most_steps: self.most_steps,
+            log: self.log.cloned(),
+        };
+        let (options, background, story, disk) =
+            (script.options.clone(), script.background, Arc::clone(told), storage.clone());
+        let may_fail = script.may_fail();
+        let outcome = schedule::run(plan, move || {
+            actor::play(disk, &options, background, casts, &story, may_fail)
         });
-    };
-    let plan = Plan {
-        seed: script.seed ^ dies_at.unwrap_or(0),
-        switch_one_in: script.switch_one_in,
-        by_rank: script.by_rank,
-        dies_at,
-        on_death: Box::new(on_death),
-    };
-    let (options, background, story, disk) =
-        (script.options.clone(), script.background, Arc::clone(told), storage.clone());
-    let may_fail = script.may_fail();
-    let outcome = schedule::run(plan, move || {
-        actor::play(disk, &options, background, casts, &story, may_fail)
-    });
-    let frozen = left.lock().take();
-    let disk = frozen.unwrap_or_else(|| storage.process_kill());
-    (disk, outcome)
+        let frozen = left.lock().take();
+        let disk = frozen.unwrap_or_else(|| storage.process_kill());
+        (disk, outcome)
+    }
+
+    /// Adds to the story what no thread does.
+    fn tell(&self, words: impl FnOnce() -> String) {
+        if let Some(log) = self.log {
+            log.add(0, "", words());
+        }
+    }
 }
 
 fn number_from(variable: &str) -> Option<u64> {
@@ -161,17 +199,72 @@ fn number_from(variable: &str) -> Option<u64> {
         .map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} must be a number")))
 }
 
+/// Without a number for `MMQ_SHRINK`: steps that are taken to shrink a failing world.
+const MOST_TO_SHRINK: u64 = 3_000_000;
+
+/// The command that runs a world alone.
+fn replay(seed: u64) -> String {
+    let set = |name| std::env::var(name).map_or(String::new(), |value| format!("{name}={value} "));
+    let (mutant, shrink) = (set("MMQ_MUTANT"), set("MMQ_SHRINK"));
+    format!(
+        "{mutant}{shrink}MMQ_SEED={seed} \
+         cargo test --release --all-features --lib world:: -- --nocapture"
+    )
+}
+
+/// Shrinks a failing world and tells its story.
+fn report(seed: u64, world: World, broken: Broken) -> String {
+    let before = story::size(&world);
+    let began = Instant::now();
+    let mut failing =
+        Failing::new(world, broken, number_from("MMQ_SHRINK").unwrap_or(MOST_TO_SHRINK));
+    failing.shrink();
+    let text = story::rename(&failing.world, &failing.broken.text);
+    if failing.broken.never_ends() {
+        return format!("seed {seed}: {text}\n(not shrunk: it would go on in the background)");
+    }
+    let (tries, took) = (failing.tries, began.elapsed().as_secs_f64());
+    let log = Log::default();
+    let again = failing.world.play(Some(&log)).err().map(|broken| broken.text);
+    let is_same = again.is_some_and(|again| again == failing.broken.text);
+    let warning =
+        if is_same { "" } else { "\n(The story is of another run: it is not the same twice!)" };
+    format!(
+        "seed {seed} drew {before}.\nShrunk to {} in {tries} tries and {took:.1} s; the same command \
+         shrinks it in the same way.{warning}\n\n{}\nThe promise that is broken:\n{text}",
+        story::size(&failing.world),
+        story::told(&failing.world, &log.take()),
+    )
+}
+
+/// Runs one world, and tells its story.
+fn run_alone(seed: u64) {
+    let world = World::draw(seed);
+    let log = Log::default();
+    match world.play(None) {
+        Ok(_) => {
+            world.play(Some(&log)).expect("the same again");
+            println!("{}", story::told(&world, &log.take()));
+        }
+        Err(broken) => {
+            println!("seed {seed} breaks a promise; replay it by\n    {}", replay(seed));
+            println!("{}", report(seed, world, broken));
+            panic!("seed {seed} breaks a promise: see above");
+        }
+    }
+}
+
 #[test]
 fn whatever_threads_disk_and_death_do_the_promises_hold() {
     if let Some(seed) = number_from("MMQ_SEED") {
-        return world(seed).map(|_| ()).unwrap_or_else(|broken| panic!("{}", broken.text));
+        return run_alone(seed);
     }
     let (worlds, first) =
         (number_from("MMQ_WORLDS").unwrap_or(300), number_from("MMQ_FIRST_SEED").unwrap_or(0));
     let (next, steps, began) = (AtomicU64::new(0), AtomicU64::new(0), Instant::now());
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(16));
     let mutant = Mutant::planted();
-    let broken: Vec<Broken> = std::thread::scope(|scope| {
+    let mut broken: Vec<(u64, World, Broken)> = std::thread::scope(|scope| {
         let worker = || {
             Mutant::plant(mutant);
             let mut broken = Vec::new();
@@ -180,12 +273,19 @@ fn whatever_threads_disk_and_death_do_the_promises_hold() {
                 if number >= worlds {
                     return broken;
                 }
-                let started = Instant::now();
-                match world(first + number) {
+                let (started, seed) = (Instant::now(), first + number);
+                let world = World::draw(seed);
+                match world.play(None) {
                     Ok(taken) => {
                         steps.fetch_add(taken, Ordering::Relaxed);
                     }
-                    Err(found) => broken.push(found),
+                    Err(found) => {
+                        println!(
+                            "seed {seed} breaks a promise; replay it by\n    {}",
+                            replay(seed)
+                        );
+                        broken.push((seed, world, found));
+                    }
                 }
                 // A thread that goes on for ever keeps a processor from the others.
                 if broken.len() >= 5 || started.elapsed() > schedule::STILL {
@@ -202,8 +302,12 @@ fn whatever_threads_disk_and_death_do_the_promises_hold() {
         "{worlds} worlds, {steps} steps, {:.0} steps a second",
         steps as f64 / took.as_secs_f64()
     );
-    for broken in broken.iter().skip(1) {
-        println!("also: {}", broken.text.lines().next().unwrap_or_default());
+    broken.sort_by_key(|(seed, ..)| *seed);
+    let mut broken = broken.into_iter();
+    let Some((seed, world, first)) = broken.next() else { return };
+    for (seed, _, broken) in broken {
+        println!("also seed {seed}: {}", broken.text.lines().next().unwrap_or_default());
     }
-    assert!(broken.is_empty(), "{}", broken[0].text);
+    println!("{}", report(seed, world, first));
+    panic!("seed {seed} breaks a promise: see above");
 }

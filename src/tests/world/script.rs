@@ -98,25 +98,6 @@ impl Script {
     pub(super) fn may_be_late(&self) -> bool {
         self.stores == Stores::ByCall && self.may_fail()
     }
-
-    pub(super) fn in_words(&self) -> String {
-        let Script {
-            options,
-            stores,
-            faults,
-            capacity,
-            switch_one_in,
-            deaths,
-            dies_at,
-            death,
-            background,
-            ..
-        } = self;
-        format!(
-            "{options:?}\n{stores:?}, faults {faults:?}, capacity {capacity:?}, one switch in {switch_one_in}, \
-             openings die at {deaths:?}, dies at {dies_at:?} by {death:?}, {background:?}"
-        )
-    }
 }
 
 fn options(rng: &mut Rng) -> Options {
