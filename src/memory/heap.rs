@@ -1,7 +1,9 @@
 //! Memory for the simulated storage, which makes windows on it as on a file.
 
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::bytes::outside;
 use super::copy::copy_bytes;
@@ -11,7 +13,12 @@ use super::copy::copy_bytes;
 pub(crate) struct HeapMemory {
     base: NonNull<u8>,
     len: usize,
+    /// For each page, whether it was stored to since [`take_touched`](Self::take_touched) asked:
+    /// what the processor notes in the tables of a mapping.
+    touched: Box<[AtomicBool]>,
 }
+
+const PAGE: usize = 4096;
 
 // SAFETY: plain bytes, which any thread may free, reached by the rules in `mod.rs`.
 unsafe impl Send for HeapMemory {}
@@ -20,7 +27,7 @@ unsafe impl Sync for HeapMemory {}
 
 impl HeapMemory {
     fn layout(len: usize) -> std::alloc::Layout {
-        std::alloc::Layout::from_size_align(len.max(1), 4096)
+        std::alloc::Layout::from_size_align(len.max(1), PAGE)
             .expect("a length that memory can have")
     }
 
@@ -29,7 +36,23 @@ impl HeapMemory {
         // SAFETY: the layout is of at least one byte.
         let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) });
         let base = base.unwrap_or_else(|| std::alloc::handle_alloc_error(layout));
-        Arc::new(HeapMemory { base, len })
+        let touched = (0..len.div_ceil(PAGE)).map(|_| AtomicBool::new(false)).collect();
+        Arc::new(HeapMemory { base, len, touched })
+    }
+
+    /// Notes that these bytes behind `base` are about to be stored to.
+    pub(super) fn touch(&self, base: NonNull<u8>, bytes: Range<usize>) {
+        let from = base.addr().get() - self.base.addr().get();
+        let pages = (from + bytes.start) / PAGE..(from + bytes.end).div_ceil(PAGE);
+        for touched in self.touched.get(pages).into_iter().flatten() {
+            touched.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the page was stored to through a window since this was asked last.
+    pub(crate) fn take_touched(&self, page: usize) -> bool {
+        let touched = &self.touched[page];
+        touched.load(Ordering::Relaxed) && touched.swap(false, Ordering::Relaxed)
     }
 
     pub(crate) fn len(&self) -> usize {

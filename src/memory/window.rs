@@ -41,7 +41,6 @@ struct Mapping {
 enum Memory {
     File(MmapRaw),
     #[cfg(test)]
-    #[expect(dead_code, reason = "only keeps the bytes")]
     Heap(Arc<HeapMemory>),
 }
 
@@ -103,14 +102,18 @@ impl Window {
         self
     }
 
-    /// Lets the tests see every store before it is made.
+    /// Lets the tests see every store to `len` bytes at `offset` before it is made.
     #[cfg(test)]
-    pub(super) fn before_store(&self) {
+    pub(super) fn before_store(&self, offset: usize, len: usize) {
         assert!(
             self.mapping().writable,
             "mmq stored through a mapping of a file that is to be written by calls"
         );
         crate::tests::sim::before_store();
+        // Behind the step: no other simulated thread runs between this and the store.
+        if let Memory::Heap(memory) = &self.mapping().memory {
+            memory.touch(self.base, offset..offset + len);
+        }
     }
 
     /// The first reference to the `len` bytes of `memory` at `base`, which is a multiple of 8.

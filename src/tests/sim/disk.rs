@@ -157,8 +157,11 @@ impl Inode {
         let mut body = self.body.lock();
         let used = body.len.div_ceil(PAGE);
         for (number, page) in body.pages[..used].iter_mut().enumerate() {
+            let is_touched = self.memory.take_touched(number);
             let mut live = [0; PAGE];
             self.memory.read(number * PAGE, &mut live);
+            // A store that leaves the same bytes has the page written again, too.
+            page.dirty |= is_touched && !page.early.is_empty();
             if live != **page.early.last().unwrap_or(&page.durable) {
                 assert!(
                     page.allocated,

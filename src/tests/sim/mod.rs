@@ -1,10 +1,11 @@
 //! A simulated disk: keeps what is durable apart from what is only cached, and can fail any call.
 //!
 //! Files live in heap memory. Stores through a mapping run the product's own code, and this module
-//! does not see them. So it records at certain moments what may have reached the disk early: at
-//! every storage call that is not a read, when a test calls [`SimStorage::snapshot`], and between
-//! two stores if a test asked for that (`moments`). For the same reason a store that leaves the
-//! same bytes does not make a page dirty; `write_at` always does.
+//! does not see their bytes. So it records at certain moments what may have reached the disk early:
+//! at every storage call that is not a read, when a test calls [`SimStorage::snapshot`], and
+//! between two stores if a test asked for that (`moments`). Which pages were stored to the memory
+//! notes by itself (`HeapMemory::take_touched`): a store makes a page dirty whatever bytes it
+//! leaves.
 
 mod disk;
 mod faults;

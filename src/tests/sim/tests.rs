@@ -111,12 +111,17 @@ fn unsynced_creations_renames_and_removals_are_lost_in_any_combination() {
 
 #[test]
 fn a_failed_sync_marks_pages_clean_that_are_not_durable_until_they_are_written_again() {
-    let (storage, file, _window) = dirty();
+    let (storage, file, window) = dirty();
     storage.fail_after(Call::SyncFile, 1, Errno::IO, false);
     assert_eq!(file.sync().unwrap_err().0.raw_os_error(), Some(Errno::IO.raw_os_error()));
     file.sync().unwrap();
     assert_eq!(storage.read_file("a"), [2; 2 * PAGE]);
     assert!(cuts(&storage).any(|cut| cut.read_file("a") == [1; 2 * PAGE]));
+    // The same bytes once more, through the mapping: into the first page alone.
+    window.store_u64(PAGE - 8, 0x0202_0202_0202_0202);
+    file.sync().unwrap();
+    assert!(cuts(&storage).all(|cut| cut.read_file("a")[..PAGE] == [2; PAGE]));
+    assert!(cuts(&storage).any(|cut| cut.read_file("a")[PAGE..] == [1; PAGE]));
     file.write_at(&[2; 2 * PAGE], 0).unwrap();
     file.sync().unwrap();
     assert!(cuts(&storage).all(|cut| cut.read_file("a") == [2; 2 * PAGE]));
