@@ -183,12 +183,6 @@ impl<S: Storage> Index<S> {
         }
     }
 
-    /// Tells the next opening that the page cache may show what the disk does not hold. An earlier
-    /// run said so, and no sync has changed that.
-    pub(crate) fn stay_suspect(&self) {
-        self.set_flag(FLAG_POISONED);
-    }
-
     /// Makes everything stored in the index before this call durable. When late bytes cannot be
     /// written now, returns an error without a sync, and the bytes stay late.
     pub(crate) fn sync(&self) -> Result<()> {

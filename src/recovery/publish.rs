@@ -34,7 +34,9 @@ pub(super) fn publish<S: Storage>(
         // them.
         known.index.store_again().map_err(|error| index_error(storage, "write", error))?;
     }
-    let flags = if known.rows_from_index { 0 } else { FLAG_CHANGING };
+    // What the failed sync left in the segments stays suspect until a flush has stored it again.
+    let poisoned = if suspect && !planted!(SuspicionForgotten) { FLAG_POISONED } else { 0 };
+    let flags = poisoned | if known.rows_from_index { 0 } else { FLAG_CHANGING };
     // What the run record says of a segment that exists stays until that segment is durable.
     let stated_next = next.or(known.image.live.run.and_then(|run| run.next));
     known.index.begin_run(&Live {
@@ -45,9 +47,6 @@ pub(super) fn publish<S: Storage>(
         synced: Some(durable),
     });
     let rows_complete = known.rows_from_index || write_rows(&known);
-    if suspect && !planted!(SuspicionForgotten) {
-        known.index.stay_suspect();
-    }
     if known.made_anew {
         known.image.consumers.iter_mut().for_each(|consumer| consumer.row = u32::MAX);
     }

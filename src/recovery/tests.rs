@@ -253,13 +253,15 @@ fn a_hole_that_was_mended_is_none_for_any_later_walk() {
         assert!(walked.empty.iter().any(|empty| empty.end.seq == 140), "{:?}", walked.empty);
         assert_eq!((walked.tail.seq, holes(&walked)), (200, vec![]));
     }
-    // Segments that begin in the hole state what is missing before them.
-    let begin: Vec<_> =
-        rows.iter().map(|row| row.header).filter(|header| header.gap_before > 0).collect();
-    assert!(
-        !begin.is_empty() && begin.iter().all(|header| header.missing_from() == 60),
-        "{begin:?}"
-    );
+    // Segments that begin in the hole state what is missing before them, also on the disk.
+    for rows in [rows, live(&disk.power_cut_losing_all())] {
+        let begin: Vec<_> =
+            rows.iter().map(|row| row.header).filter(|header| header.gap_before > 0).collect();
+        assert!(
+            !begin.is_empty() && begin.iter().all(|header| header.missing_from() == 60),
+            "{begin:?}"
+        );
+    }
 }
 
 #[test]
@@ -284,6 +286,37 @@ fn behind_a_sealed_tail_no_old_record_is_found() {
     };
     assert_eq!(base(1 << 20, None), (1 << 20) + format::ALIGN);
     assert_eq!(base(0, Some(Next { base: 1 << 20, ..missing })), 1 << 20);
+    // Where no number is missing, the next message begins another segment, too (R3).
+    let complete = Next { seq: tail.seq, ..Next::default() };
+    let next = close_tail(&disk, first, tail, tail.position, None, complete).unwrap().unwrap();
+    assert_eq!((next.seq, next.gap, next.base), (4, 0, first[0].header.end()));
+}
+
+/// A segment behind the tail is gone from the disk when the opening has recovered, before anything
+/// is written behind the tail (R2). Its life is not used again, though no file has it (R9).
+#[test]
+fn what_an_opening_discards_is_gone_and_so_is_its_life() {
+    let disk = killed(200);
+    let last = *live(&disk).last().unwrap();
+    // No record of the segment before is left, so what comes behind has no place.
+    let before = live(&disk)[live(&disk).len() - 2];
+    let disk = disk.copied();
+    let name = segment_name(last.slot);
+    let stale = SegmentHeader { first_seq: last.header.first_seq + 1, ..last.header };
+    let len = disk.read_file(&name).len();
+    let mut bytes = stale.in_file().encode().to_vec();
+    bytes.resize(len, 0);
+    disk.write_file(&name, &bytes);
+    let options = Options::new().arena_size(4096).max_bytes(64 << 10);
+    let recovered = recover(&disk, &options).unwrap();
+    let on_disk = disk.power_cut_losing_all();
+    assert!(on_disk.file_names().contains(&segment_name(before.slot)));
+    assert!(!on_disk.file_names().contains(&name), "{:?}", on_disk.file_names());
+    assert!(recovered.found.next_life > last.header.life);
+    drop(recovered);
+    // Without the file, what the index says of lives counts.
+    let recovered = recover(&disk.copied(), &options).unwrap();
+    assert!(recovered.found.next_life > last.header.life);
 }
 
 /// A consumer that stands there.

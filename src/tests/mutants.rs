@@ -302,7 +302,9 @@ mutants! {
     /// A sync that was under way when bytes were stored counts for them.
     SyncUnderWayCounts => "what is taken for synced was stored before the sync began",
     /// The row that says where an extent lies is stored before there is such an extent.
-    ExtentBeforeItsRows => "an extent is there when the index says so",
+    ExtentBeforeItsRows => "an extent is there when the index says so"; equivalent:
+        "A row that names bytes behind the end of the file does not count, and the next extent takes \
+         that row. Fresh space reads as zeros, and each row in an extent has a check of its own.",
     /// The page cache of another mount is believed.
     AnyMountBelieved => "the live part is believed in the life of the cache it was stored in",
     /// Pages that are to be stored again are only read (R4).

@@ -160,7 +160,7 @@ enum Found {
 
 /// For each bug that can be planted the rule that it breaks (R0 to R9 as in ARCHITECTURE.md), the
 /// directed test that finds it in every run, and when random histories find it.
-const PLANTED: [(Mutant, &str, &str, Found); 16] = [
+const PLANTED: [(Mutant, &str, &str, Found); 20] = [
     (
         Mutant::CheckpointBeforeData,
         "R0: a checkpoint names only what is on the disk",
@@ -207,6 +207,30 @@ const PLANTED: [(Mutant, &str, &str, Found); 16] = [
         Mutant::SuspectNotStoredAgain,
         "R4: what a failed sync left off the disk is stored again",
         "what_is_flushed_after_a_failed_sync_is_on_the_disk",
+        Found::Never,
+    ),
+    (
+        Mutant::SuspicionForgotten,
+        "R4: suspect pages stay so until they are synced",
+        "a_death_within_an_opening_leaves_the_page_cache_suspect",
+        Found::Never,
+    ),
+    (
+        Mutant::IndexNotStoredAgain,
+        "R4: the next sync of the index takes its pages, too",
+        "places_that_a_failed_sync_left_off_the_disk_are_stored_again",
+        Found::Never,
+    ),
+    (
+        Mutant::FoundTakenForDurable,
+        "R4: what an opening found is synced before it is promised",
+        "what_is_found_without_a_record_of_the_run_is_stored_again_before_it_is_durable",
+        Found::Never,
+    ),
+    (
+        Mutant::LossesOfTheRunForgotten,
+        "what was given up stays so",
+        "what_expired_before_a_kill_does_not_come_again",
         Found::Never,
     ),
     (
@@ -267,6 +291,7 @@ fn each_planted_bug_has_a_test_that_finds_it() {
         include_str!("directed/mod.rs"),
         include_str!("directed/batches.rs"),
         include_str!("directed/refused.rs"),
+        include_str!("directed/suspect.rs"),
         include_str!("rows.rs"),
         include_str!("stated/mod.rs"),
         include_str!("stated/index.rs"),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::directed::{disk, fine, kept_but_for, options, take_all};
-use super::examine::open;
+use super::directed::{disk, fine, holds_but_for, kept_but_for, options, take_all};
+use super::examine::{oldest_of, open};
 use super::model::{Check, content, ensure};
 use crate::consume::standing::Read;
 use crate::engine::reading;
@@ -14,31 +14,35 @@ use crate::error::{Error, Gap, GapCause};
 use crate::format::{ASIDE_SUFFIX, FLAG_CHANGING, SegmentHeader, segment_name, segment_slot};
 use crate::index::image::IndexImage;
 use crate::options::OnFull;
+use crate::storage::Stores;
 use crate::tests::sim::{Call, Mutant, SimStorage};
 
 /// A sync failed; the process ends, and the next one flushes. What it says is durable outlives a
 /// power cut: pages that the failure left clean, and off the disk, were stored again (R4).
 #[test]
 fn what_is_flushed_after_a_failed_sync_is_on_the_disk() {
-    kept_but_for(Mutant::SuspectNotStoredAgain, |number, images| {
-        let storage = disk(number);
-        let queue = open(storage.clone(), &options())?;
-        fine(queue.default_consumer())?;
-        for message in 0..10 {
-            fine(queue.enqueue(&content(message, 1000)))?;
-        }
-        storage.fail_after(Call::SyncFile, 1 + number, Errno::IO, false);
-        let failed = queue.core.flush().is_err();
-        storage.clear_faults();
-        drop(queue);
-        let queue = open(storage.process_kill(), &options())?;
-        fine(queue.core.flush())?;
-        *images += 1;
-        let told = take_all(&open(queue.core.storage.power_cut_losing_all(), &options())?)?;
-        let came = told.iter().flatten().count();
-        ensure!(came == 10, "{came} of 10 messages that were flushed");
-        Ok(failed)
-    });
+    for stores in [Stores::ByMap, Stores::ByCall] {
+        kept_but_for(Mutant::SuspectNotStoredAgain, |number, images| {
+            let storage = disk(number);
+            storage.set_stores(stores);
+            let queue = open(storage.clone(), &options())?;
+            fine(queue.default_consumer())?;
+            for message in 0..10 {
+                fine(queue.enqueue(&content(message, 1000)))?;
+            }
+            storage.fail_after(Call::SyncFile, 1 + number, Errno::IO, false);
+            let failed = queue.core.flush().is_err();
+            storage.clear_faults();
+            drop(queue);
+            let queue = open(storage.process_kill(), &options())?;
+            fine(queue.core.flush())?;
+            *images += 1;
+            let told = take_all(&open(queue.core.storage.power_cut_losing_all(), &options())?)?;
+            let came = told.iter().flatten().count();
+            ensure!(came == 10, "{came} of 10 messages that were flushed");
+            Ok(failed)
+        });
+    }
 }
 
 /// Messages are dropped to make room, and power is cut: who has not read them is told that they
@@ -97,6 +101,30 @@ fn what_nobody_was_told_of_comes_when_a_power_cut_brings_it_back() {
         assert_eq!(damaged, None, "seed {seed}");
     }
     assert!(back > 5, "{back}");
+}
+
+/// A sync failed, so no segment goes any more and no checkpoint says what expires from then on. It
+/// stays expired after the death of the process, whatever the clock says then.
+#[test]
+fn what_expired_before_a_kill_does_not_come_again() {
+    holds_but_for(Mutant::LossesOfTheRunForgotten, || {
+        let queue = open(disk(1), &options().max_age(Duration::from_secs(5))).unwrap();
+        queue.default_consumer().unwrap();
+        for message in 0..5 {
+            queue.enqueue(&content(message, 3000)).unwrap();
+        }
+        queue.core.storage.fail_after(Call::SyncFile, 1, Errno::IO, false);
+        queue.core.flush().unwrap_err();
+        queue.core.storage.advance_clock(6000);
+        queue.expire();
+        let held = oldest_of(&queue);
+        assert!(held > 0, "nothing has expired");
+        let dead = queue.core.storage.process_kill();
+        dead.set_back_clock(6000);
+        let told = take_all(&open(dead, &options()).unwrap()).unwrap();
+        let expired = Gap { first: 0, last: held - 1, cause: GapCause::Expired };
+        assert_eq!(told.first(), Some(&Err(expired)));
+    });
 }
 
 /// Whenever the rows do not say what the files are, the index says that they are being changed. (An

@@ -2,6 +2,7 @@
 
 mod batches;
 mod refused;
+mod suspect;
 
 use super::examine::{Queue, next_of, open, standing_of};
 use super::model::{Check, content, ensure};

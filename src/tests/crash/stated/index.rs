@@ -1,7 +1,7 @@
 //! Damage of the index itself.
 
 use super::{closed, roomy, told_up_to};
-use crate::format::{Checkpoint, LIMIT, LIVE_LEN, index_at, live_at};
+use crate::format::{Checkpoint, LIMIT, LIVE_LEN, SECTOR, index_at, live_at};
 use crate::tests::crash::directed::{disk, options, take_all};
 use crate::tests::crash::examine::open;
 use crate::tests::crash::model::content;
@@ -55,6 +55,24 @@ fn without_a_record_of_the_run_the_checkpoint_counts() {
         storage.corrupt("index", index_at::LIVE + at + 10, &[0xa5]);
     }
     assert!(told_up_to(&open(storage, &options()).unwrap(), 20));
+}
+
+/// Both checkpoints are damaged, and of the run the disk holds what it said when it began: behind
+/// what that run reserved no number was given out, so none is given again.
+#[test]
+fn without_a_checkpoint_what_the_run_reserved_counts() {
+    let queue = open(disk(3), &options()).unwrap();
+    queue.enqueue(&content(0, 100)).unwrap();
+    let begun = queue.core.storage.read_file("index")[index_at::LIVE..][..LIVE_LEN].to_vec();
+    for number in 1..6 {
+        assert_eq!(queue.enqueue(&content(number, 100)).unwrap(), number);
+    }
+    let cut = queue.core.storage.power_cut_losing_all();
+    cut.corrupt("index", index_at::LIVE, &begun);
+    for half in [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B] {
+        cut.corrupt("index", half, &[0xa5; SECTOR]);
+    }
+    assert!(open(cut, &options()).unwrap().enqueue(b"new").unwrap() >= 6);
 }
 
 /// A checkpoint whose checksum is right and whose numbers no queue can have is not believed: the

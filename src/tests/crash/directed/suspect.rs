@@ -1,0 +1,106 @@
+//! What the page cache may show and the disk does not hold: a sync failed, and the process, the
+//! index or an opening was lost before the next one.
+
+use rustix::io::Errno;
+
+use super::{disk, fine, kept_but_for, options, take_all};
+use crate::consume::standing::Read;
+use crate::engine::reading;
+use crate::format::{INDEX_NAME, index_at, live_at};
+use crate::storage::Stores;
+use crate::tests::crash::examine::{Queue, open, standing_of};
+use crate::tests::crash::model::{Check, content, ensure};
+use crate::tests::sim::{Call, Mutant, SimStorage};
+
+const MESSAGES: u64 = 10;
+
+/// What a dead process left whose sync of this number failed in a flush: ten messages, of which
+/// `taken` were taken. `None` when the flush needs no such sync.
+fn after_a_failed_sync(nth: u64, stores: Stores, taken: u64) -> Check<Option<SimStorage>> {
+    let storage = disk(nth);
+    storage.set_stores(stores);
+    let queue = open(storage.clone(), &options())?;
+    fine(queue.default_consumer())?;
+    for message in 0..MESSAGES {
+        fine(queue.enqueue(&content(message, 1000)))?;
+    }
+    if taken > 0 {
+        fine(queue.core.flush())?;
+        take(&queue, taken)?;
+    }
+    storage.fail_after(Call::SyncFile, nth, Errno::IO, false);
+    let failed = queue.core.flush().is_err();
+    storage.clear_faults();
+    drop(queue);
+    Ok(failed.then(|| storage.process_kill()))
+}
+
+fn take(queue: &Queue, count: u64) -> Check {
+    let standing = standing_of(queue, "")?;
+    for _ in 0..count {
+        fine(reading::next(queue, &standing, Read::Take))?;
+    }
+    Ok(())
+}
+
+/// A flush that succeeds makes durable what there is, whatever was not before.
+fn check_flushed(queue: &Queue, taken: u64) -> Check {
+    fine(queue.core.flush())?;
+    let cut = open(queue.core.storage.power_cut_losing_all(), &options())?;
+    let told = take_all(&cut)?;
+    let came: Vec<u64> = told.iter().flatten().map(|(seq, _)| *seq).collect();
+    ensure!(came == (taken..MESSAGES).collect::<Vec<_>>(), "of what was flushed, {came:?} come");
+    Ok(())
+}
+
+/// A sync failed, and the opening after that dies at any store, or does nothing. The one after
+/// that knows that it cannot rely on what the page cache shows.
+#[test]
+fn a_death_within_an_opening_leaves_the_page_cache_suspect() {
+    kept_but_for(Mutant::SuspicionForgotten, |number, images| {
+        let storage = after_a_failed_sync(1, Stores::ByMap, 0)?.expect("a flush syncs a segment");
+        storage.freeze_at_store(1 + number);
+        let opened = open(storage.clone(), &options())?;
+        storage.disarm();
+        let (dead, died) =
+            storage.frozen().map_or((storage.process_kill(), false), |dead| (dead, true));
+        drop(opened);
+        *images += 1;
+        check_flushed(&open(dead, &options())?, 0)?;
+        Ok(died)
+    });
+}
+
+/// A sync of the index failed. What it left off the disk, a consumer's place above all, is stored
+/// again by the next opening, so that the next flush has it (R4).
+#[test]
+fn places_that_a_failed_sync_left_off_the_disk_are_stored_again() {
+    for stores in [Stores::ByMap, Stores::ByCall] {
+        kept_but_for(Mutant::IndexNotStoredAgain, |number, images| {
+            let Some(dead) = after_a_failed_sync(1 + number, stores, 3)? else {
+                return Ok(false);
+            };
+            *images += 1;
+            check_flushed(&open(dead, &options())?, 3)?;
+            Ok(true)
+        });
+    }
+}
+
+/// A sync failed, and then the record of the run, which says so, is damaged. What the opening finds
+/// in the segments may exist in the page cache alone, and it is stored again before it counts as
+/// durable.
+#[test]
+fn what_is_found_without_a_record_of_the_run_is_stored_again_before_it_is_durable() {
+    kept_but_for(Mutant::FoundTakenForDurable, |number, images| {
+        let Some(dead) = after_a_failed_sync(1 + number, Stores::ByMap, 0)? else {
+            return Ok(false);
+        };
+        for at in [live_at::RUN_A, live_at::RUN_B] {
+            dead.corrupt(INDEX_NAME, index_at::LIVE + at + 10, &[0xa5]);
+        }
+        *images += 1;
+        check_flushed(&open(dead, &options())?, 0)?;
+        Ok(true)
+    });
+}
