@@ -195,11 +195,12 @@ fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
     let Known { image, rows, belief, .. } = known;
     rows.drop_outlived();
     if !planted!(BegunBehindTheEnd)
-        && *belief == Belief::CleanEnd
-        && let Some(end) = &image.checkpoint
+        && belief.is_trusted()
+        && let Some(end) = image.checkpoint.filter(|checkpoint| checkpoint.clean)
     {
         // A segment behind a clean end was begun for a record that was refused, and had become a
-        // spare before that end. A power cut may show its header as it was.
+        // spare before that end. A power cut may show its header as it was; and the opening after
+        // that may have died while the mark of the clean end stood.
         rows.retain_live(|row| row.header.base <= end.position);
     }
     let start = start_of_walk(image, &rows.live, *belief);
