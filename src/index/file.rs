@@ -36,7 +36,7 @@ impl<S: Storage> IndexFile<S> {
         };
         let len = file.len()?.min(MAX_INDEX_LEN);
         let mut bytes = vec![0; index_at::END];
-        let mut unreadable = false;
+        let mut unreadable = None;
         let read = read_around(&file, &mut bytes, 0, &mut unreadable);
         bytes.truncate(read);
         let header = format::decode_index_header(&bytes);
@@ -62,10 +62,16 @@ impl<S: Storage> IndexFile<S> {
             let from = read.min(index_at::END);
             read_around(&file, &mut bytes[from..], from as u64, &mut unreadable);
         }
-        if unreadable {
+        if let Some(error) = unreadable {
+            if bytes.iter().all(|byte| *byte == 0) {
+                // Nothing of it could be read: the disk is gone rather than damaged in places. A
+                // new index would lose every consumer, and this one may be whole.
+                return Err(error);
+            }
             events::unreadable(storage.path(), INDEX_NAME);
+            return Ok(Some(IndexFile { file, bytes, header, unreadable: true }));
         }
-        Ok(Some(IndexFile { file, bytes, header, unreadable }))
+        Ok(Some(IndexFile { file, bytes, header, unreadable: false }))
     }
 
     /// The id of the queue whose index it is. The id in a damaged header counts if any part that is
@@ -98,17 +104,17 @@ impl<S: Storage> IndexFile<S> {
 }
 
 /// As [`read_full`], but steps over sectors that cannot be read: their bytes stay as they are in
-/// `buf`, and `unreadable` is set.
+/// `buf`, and `unreadable` has the error.
 fn read_around<F: StorageFile>(
     file: &F,
     buf: &mut [u8],
     offset: u64,
-    unreadable: &mut bool,
+    unreadable: &mut Option<io::Error>,
 ) -> usize {
     match read_full(file, buf, offset) {
         Ok(read) => read,
-        Err(_) if buf.len() <= SECTOR => {
-            *unreadable = true;
+        Err(error) if buf.len() <= SECTOR => {
+            *unreadable = Some(error);
             buf.len()
         }
         Err(_) => {

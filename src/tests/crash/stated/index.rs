@@ -1,10 +1,13 @@
 //! Damage of the index itself.
 
+use rustix::io::Errno;
+
 use super::{closed, roomy, told_up_to};
 use crate::format::{Checkpoint, LIMIT, LIVE_LEN, SECTOR, index_at, live_at};
 use crate::tests::crash::directed::{disk, options, take_all};
 use crate::tests::crash::examine::open;
 use crate::tests::crash::model::content;
+use crate::tests::sim::Call;
 
 /// Any one byte of the live part is damaged, in the same boot: nothing is lost, no number is given
 /// out twice, also after a kill, a power cut, a clean end.
@@ -158,6 +161,23 @@ fn an_index_that_cannot_be_read_everywhere_is_made_anew() {
         let queue = open(queue.core.storage.process_kill(), &roomy()).unwrap();
         assert_eq!(take_all(&queue).unwrap(), [Ok((seq, b"new".to_vec()))], "sector {sector}");
     }
+}
+
+/// Nothing of the index can be read for a while: the opening fails, and the index stays, with every
+/// consumer in it.
+#[test]
+fn an_index_of_which_nothing_can_be_read_is_kept() {
+    let queue = open(disk(1), &options()).unwrap();
+    queue.consumer("worker").unwrap();
+    queue.close().unwrap();
+    let storage = queue.core.storage.process_kill();
+    let names = storage.file_names();
+    storage.fail_after(Call::Read, 1, Errno::IO, true);
+    let refused = open(storage.clone(), &options()).unwrap_err();
+    assert!(refused.contains("index"), "{refused}");
+    storage.clear_faults();
+    assert_eq!(storage.file_names(), names);
+    assert_eq!(open(storage, &options()).unwrap().consumer_names(), ["worker"]);
 }
 
 /// An index that is set aside counts in the limit of disk; one whose header alone is damaged is not
