@@ -142,6 +142,13 @@ mod ffi;
 #[cfg(test)]
 mod tests;
 
+/// Runs a history that these bytes choose: for `fuzz/simulated/`, which is built with the tests.
+#[cfg(all(test, fuzzing))]
+#[doc(hidden)]
+pub fn history(bytes: &[u8]) -> std::result::Result<(), String> {
+    tests::crash::chosen::history(bytes)
+}
+
 mod consumer;
 mod delivery;
 mod error;

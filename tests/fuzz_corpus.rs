@@ -3,6 +3,8 @@
 
 #[path = "support/fuzz_bodies.rs"]
 mod fuzz_bodies;
+#[path = "support/fuzz_sequence.rs"]
+mod fuzz_sequence;
 
 use std::fs;
 use std::path::Path;
@@ -50,4 +52,9 @@ fn an_edited_index_never_leads_astray() {
 #[test]
 fn operations_agree_with_a_vec_deque() {
     run("operations", fuzz_bodies::operations);
+}
+
+#[test]
+fn sequences_with_deaths_and_damage_agree_with_a_model() {
+    run("sequence", fuzz_sequence::sequence);
 }

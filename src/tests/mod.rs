@@ -3,7 +3,7 @@
 
 mod ages;
 mod consumers;
-mod crash;
+pub(crate) mod crash;
 mod engine;
 #[cfg(feature = "tracing")]
 mod events;

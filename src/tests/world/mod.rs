@@ -6,8 +6,8 @@
 //! copy of the disk is opened, and what comes out is held against what the threads were told
 //! (`known`, `heard`, `promised`). Everything is drawn from the seed, so a seed is a test.
 //!
-//! A world that breaks a promise is shrunk (`shrink`): threads, acts, faults and deaths that it does
-//! not need for that go, and what is left is told as a story (`story`).
+//! A world that breaks a promise is shrunk (`shrink`): threads, acts, faults and deaths that it
+//! does not need for that go, and what is left is told as a story (`story`).
 //!
 //! `MMQ_WORLDS` says how many worlds, `MMQ_FIRST_SEED` from which on, `MMQ_SEED` which one alone,
 //! with its story, and `MMQ_SHRINK` how many steps may be taken to shrink one.
@@ -230,7 +230,8 @@ fn report(seed: u64, world: World, broken: Broken) -> String {
     let warning =
         if is_same { "" } else { "\n(The story is of another run: it is not the same twice!)" };
     format!(
-        "seed {seed} drew {before}.\nShrunk to {} in {tries} tries and {took:.1} s; the same command \
+        "seed {seed} drew {before}.\n\
+         Shrunk to {} in {tries} tries and {took:.1} s; the same command \
          shrinks it in the same way.{warning}\n\n{}\nThe promise that is broken:\n{text}",
         story::size(&failing.world),
         story::told(&failing.world, &log.take()),

@@ -38,7 +38,7 @@ impl History {
             if let Some(digests) = &mut self.digests {
                 digests.push(digests_of(&image, &options, self.images));
             }
-            let held = examine(image.process_kill(), &bounds, &options, &mut self.rng)?;
+            let held = examine(image.process_kill(), &bounds, &options, &mut self.rng.rng)?;
             self.trace.pop();
             if self.rng.percent(8) {
                 self.trace

@@ -1,16 +1,18 @@
 //! Random histories, with crashes at random moments of them.
 
+mod choices;
 mod crash;
 mod steps;
 
 use std::time::Duration;
 
+use self::choices::Choices;
 use super::examine::{Queue, check_accounts, dropped_of, durable_of, next_of, oldest_of, open};
 use super::model::{Check, Model, ensure};
 use crate::consume::standing::Read;
 use crate::options::{OnFull, Options};
 use crate::storage::{Storage, Stores};
-use crate::tests::sim::{Call, Rng, SimStorage};
+use crate::tests::sim::{Call, SimStorage};
 
 /// Calls that an opening makes.
 const IN_RECOVERY: [Call; 10] = [
@@ -54,7 +56,7 @@ enum Step {
 
 /// One queue on one simulated disk, and what it promised.
 pub(super) struct History {
-    rng: Rng,
+    rng: Choices,
     model: Model,
     /// None only while it is being opened.
     queue: Option<Queue>,
@@ -71,7 +73,14 @@ pub(super) struct History {
 
 impl History {
     pub(super) fn new(seed: u64) -> Check<History> {
-        let mut rng = Rng(seed);
+        History::made_of(Choices::new(seed, &[]))
+    }
+
+    pub(super) fn chosen_by(bytes: &[u8]) -> Check<History> {
+        History::made_of(Choices::new(0, bytes))
+    }
+
+    fn made_of(mut rng: Choices) -> Check<History> {
         let storage = SimStorage::new(rng.next()).with_file_capacity(128 << 10);
         let options = random_options(&mut rng);
         storage.set_stores(random_stores(&mut rng));
@@ -93,6 +102,14 @@ impl History {
     /// Goes on until so many images were examined.
     pub(super) fn run(&mut self, images: u64) -> Check {
         while self.images < images {
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// Goes on for as long as bytes choose.
+    pub(super) fn run_out(&mut self) -> Check {
+        while self.rng.has_bytes() {
             self.step()?;
         }
         Ok(())
@@ -236,12 +253,12 @@ impl History {
 }
 
 /// Most disks take stores through mappings.
-fn random_stores(rng: &mut Rng) -> Stores {
+fn random_stores(rng: &mut Choices) -> Stores {
     if rng.percent(10) { Stores::ByCall } else { Stores::ByMap }
 }
 
 /// Segments of 8 to 64 KiB.
-fn random_options(rng: &mut Rng) -> Options {
+fn random_options(rng: &mut Choices) -> Options {
     let arena = 4096 << rng.below(5);
     let most = (64 << 10) << rng.below(4);
     let mut options = Options::new().arena_size(arena).max_bytes(most + 8192 * rng.below(4));

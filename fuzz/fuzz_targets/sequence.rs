@@ -1,0 +1,8 @@
+//! `cargo +nightly fuzz run sequence`: the body is an ordinary test as well, in
+//! tests/fuzz_corpus.rs.
+#![no_main]
+
+#[path = "../../tests/support/fuzz_sequence.rs"]
+mod fuzz_sequence;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz_sequence::sequence(data));
