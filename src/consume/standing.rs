@@ -353,6 +353,7 @@ impl<S: Storage> Progress<S> {
         if planted!(PlaceToldBeforeStored) {
             cell.position.store(spot.position, Ordering::Release);
         }
+        reached!("before a place is stored");
         self.place_row.store(spot);
         self.stored = spot;
         cell.seq.store(spot.seq, Ordering::Release);

@@ -174,6 +174,7 @@ impl<F: StorageFile> List<F> {
         // open. Nobody opens it again: only live segments are opened, under the list's lock, which
         // the caller holds.
         let is_idle = planted!(WindowsLookedAtFirst) && context.pool.is_idle(life);
+        reached!("before a drained segment's readers are looked at");
         let alone = kept_open.or_else(|| self.opened(life)).map(Arc::try_unwrap);
         reached!("between the looks at a drained segment");
         match alone {

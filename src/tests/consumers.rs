@@ -396,3 +396,27 @@ fn killed_while_the_oldest_are_dropped_the_figures_are_right() {
     }
     assert!(seen > 20, "only {seen} moments");
 }
+
+/// The end of a run copies what is lent, as far as the pool knows the file to reach.
+#[test]
+fn what_is_lent_from_space_that_a_file_grew_by_stays_after_the_close() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(&dir, &Options::new().arena_size(4 << 20));
+    let standing = engine.consumer("").unwrap();
+    let mut held = Vec::new();
+    for number in 0..12u8 {
+        let len = if number == 0 { 100 } else { 300_000 };
+        engine.enqueue(&vec![number; len]).unwrap();
+        held.push(reading::next(&engine, &standing, Read::Take).unwrap().unwrap());
+    }
+    engine.close().unwrap();
+    // The next owner may do so.
+    for file in std::fs::read_dir(dir.path()).unwrap() {
+        let file = std::fs::OpenOptions::new().write(true).open(file.unwrap().path()).unwrap();
+        let len = file.metadata().unwrap().len() as usize;
+        std::os::unix::fs::FileExt::write_all_at(&file, &vec![0xEE; len], 0).unwrap();
+    }
+    for (message, number) in held.iter().zip(0..) {
+        assert!(message.iter().all(|byte| *byte == number), "{number} changed");
+    }
+}

@@ -15,4 +15,5 @@ mod room;
 pub(crate) mod schedule;
 pub(crate) mod sim;
 mod standing;
+mod together;
 mod world;

@@ -303,6 +303,18 @@ fn a_record_longer_than_a_segment_is_cut_and_the_seal_lies_behind_the_last_piece
 
 /// A lease is on disk before any number at or above it is given out: also when the messages are the
 /// shortest, and a whole stride of them goes the quick way before the next look at the lease.
+/// A run that makes each message durable at once needs no lease.
+#[test]
+fn a_run_without_a_lease_keeps_that_of_the_run_before() {
+    let storage = disk();
+    let engine = open(&storage, &options());
+    engine.enqueue(b"one").unwrap();
+    let before = engine.core.index.checkpoint().lease;
+    let engine = open(&storage.process_kill(), &options().flush_every_ops(1));
+    engine.enqueue(b"two").unwrap();
+    assert!(before > 1 && engine.core.index.checkpoint().lease >= before);
+}
+
 #[test]
 fn a_lease_is_on_disk_before_a_number_at_it_is_given_out() {
     // The first number of the next run after a power cut that loses everything not synced.

@@ -1,10 +1,13 @@
+use std::cell::Cell;
+use std::rc::Rc;
+
 use rustix::io::Errno;
 
 use super::*;
 use crate::format::{INDEX_NAME, SegmentState};
 use crate::index::image::IndexImage;
 use crate::segment::pool::User;
-use crate::tests::sim::Call;
+use crate::tests::sim::{Call, meanwhile};
 
 /// The place of the only consumer, as the disk has it.
 fn durable_place(storage: &SimStorage) -> u64 {
@@ -62,6 +65,53 @@ fn a_spare_says_so_in_its_header_and_begins_another_life_with_another_salt() {
 }
 
 #[test]
+fn the_windows_of_a_spare_go_over_to_its_next_life() {
+    let bench = Bench::new(None);
+    bench.append_all(2);
+    let look = |life| {
+        let mut list = bench.segments.list();
+        let row = *list.live.iter().find(|row| row.header.life == life).unwrap();
+        let segment = list.open(&bench.storage, &row).unwrap();
+        drop(bench.pool.get(&segment.file, life, 0, LEN, || LEN, User::Reader).unwrap().unwrap());
+        bench.pool.usage()
+    };
+    assert_eq!(look(1), (1, LEN));
+    bench.pass(1);
+    bench.settle().unwrap();
+    let next = bench.append(1).unwrap().header.life;
+    assert_eq!(look(next), (1, LEN), "it is mapped already");
+}
+
+#[test]
+fn the_tails_segment_is_not_drained_while_others_are_live() {
+    let bench = Bench::new(None);
+    bench.append_all(2);
+    let header = bench.headers()[1];
+    let tail = Spot { position: header.base + 80, seq: 2 * HELD };
+    let drain = || bench.segments.drain_tail(&bench.context(), tail, GapCause::Dropped, tail.seq);
+    assert_eq!((drain(), bench.counts()), (None, [2, 0, 0]));
+    bench.pass(1);
+    assert_eq!((drain(), bench.counts()), (Some(header.end()), [0, 2, 0]));
+}
+
+#[test]
+fn what_is_drained_while_the_places_are_synced_waits_for_the_next_sync() {
+    let bench = Bench::new(None);
+    bench.append_all(4);
+    bench.storage.sync_directory().unwrap();
+    bench.pass(1);
+    let gate = bench.storage.stop_next(Call::SyncFile);
+    std::thread::scope(|scope| {
+        let settling = scope.spawn(|| bench.settle());
+        gate.wait_for_visitor();
+        bench.pass(1);
+        gate.open();
+        settling.join().unwrap().unwrap();
+    });
+    assert_eq!(bench.counts(), [2, 1, 1]);
+}
+
+#[test]
 fn a_segment_that_somebody_has_open_is_removed_and_never_used_again() {
     for lent in [false, true] {
         let bench = Bench::new(None);
@@ -76,6 +126,26 @@ fn a_segment_that_somebody_has_open_is_removed_and_never_used_again() {
         bench.settle().unwrap();
         assert_eq!((bench.counts(), bench.headers().len()), ([1, 0, 0], 1), "lent: {lent}");
     }
+}
+
+/// A reader that has a segment open and no window yet may take the window, lend a message from it
+/// and let go of the segment, all at the last moment.
+#[test]
+fn what_a_reader_lends_while_a_segment_is_looked_at_is_never_used_again() {
+    let bench = Rc::new(Bench::new(None));
+    let segment = bench.append(1).unwrap();
+    bench.append_all(1);
+    let lent = Rc::new(Cell::new(None));
+    let (reader, into) = (Rc::clone(&bench), Rc::clone(&lent));
+    bench.pass(1);
+    meanwhile("before a drained segment's readers are looked at", move || {
+        let life = segment.header.life;
+        let window = reader.pool.get(&segment.file, life, 0, LEN, || LEN, User::Reader);
+        into.set(window.unwrap());
+    });
+    bench.settle().unwrap();
+    assert!(lent.take().is_some());
+    assert_eq!((bench.counts(), bench.headers().len()), ([1, 0, 0], 1));
 }
 
 #[test]

@@ -328,3 +328,78 @@ fn a_message_that_is_in_the_queue_is_not_called_refused_for_want_of_space() {
     }
     assert!(seen > 0);
 }
+
+#[test]
+fn nothing_counts_as_durable_before_its_sync_has_ended() {
+    let storage = disk();
+    let queue = open(&storage, &options(), Background::Calls);
+    queue.enqueue(&[1; LEN]).unwrap();
+    let mark = || queue.core.durable.lock().spot;
+    let (before, gate) = (mark(), storage.stop_next(Call::SyncFile));
+    let flushing = {
+        let queue = queue.clone();
+        thread::spawn(move || queue.core.flush())
+    };
+    gate.wait_for_visitor();
+    let during = mark();
+    gate.open();
+    flushing.join().unwrap().unwrap();
+    assert_eq!((during, mark()), (before, queue.core.committed_spot()));
+}
+
+/// Two threads choose a spot each, and the later one may be the first to write it.
+#[test]
+fn a_checkpoint_never_goes_back() {
+    let queue = open(&disk(), &options(), Background::Calls);
+    queue.enqueue(&[1; LEN]).unwrap();
+    let early = queue.core.committed_spot();
+    queue.enqueue(&[1; LEN]).unwrap();
+    queue.core.flush().unwrap();
+    let late = queue.core.committed_spot();
+    queue.core.write_checkpoint(late).unwrap();
+    queue.core.write_checkpoint(early).unwrap();
+    assert_eq!(queue.core.index.checkpoint().position, late.position);
+}
+
+/// No place can be known to be durable any more, so nothing that was drained is settled.
+#[test]
+fn after_a_failed_sync_nothing_is_settled_and_that_is_no_error() {
+    let storage = disk();
+    let queue = open(&storage, &options(), Background::Calls);
+    for _ in 0..4 {
+        queue.enqueue(&[1; LEN]).unwrap();
+    }
+    storage.fail_after(Call::SyncFile, 1, Errno::IO, false);
+    queue.core.flush().unwrap_err();
+    let end = queue.core.segments.list().live[0].header.end();
+    assert!(queue.core.segments.drain(end));
+    let calls = storage.calls();
+    queue.core.settle().unwrap();
+    assert_eq!(storage.calls(), calls);
+}
+
+/// A place that moves while the index is synced may have missed that sync.
+#[test]
+fn a_place_that_moves_during_a_sync_is_synced_by_the_next_flush() {
+    let storage = disk();
+    let queue = open(&storage, &options(), Background::Calls);
+    let standing = queue.consumer("").unwrap();
+    for _ in 0..3 {
+        queue.enqueue(&[1; 10]).unwrap();
+    }
+    queue.core.flush().unwrap();
+    let take = || reading::next(&queue, &standing, Read::Take).unwrap().unwrap().seq();
+    take();
+    let gate = storage.stop_next(Call::SyncFile);
+    let flushing = {
+        let queue = queue.clone();
+        thread::spawn(move || queue.core.flush())
+    };
+    gate.wait_for_visitor();
+    take();
+    gate.open();
+    flushing.join().unwrap().unwrap();
+    let syncs = storage.call_count(Call::SyncFile);
+    queue.core.flush().unwrap();
+    assert_eq!(storage.call_count(Call::SyncFile), syncs + 1);
+}

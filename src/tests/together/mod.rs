@@ -1,0 +1,263 @@
+//! A few threads under many schedules: what one of them waits for, the others bring.
+//!
+//! Each program is run by as many schedules as a test says. A schedule in which nobody can go on,
+//! or in which a thread panics, is a failure. (`world` draws whole lives; here the program is
+//! given, and the order of its steps is drawn.)
+
+mod places;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::commit::keeper::Leaving;
+use crate::consume::standing::{Handed, Read, Standing};
+use crate::engine::reading::{self, AsMessage};
+use crate::engine::{Background, Engine};
+use crate::options::{OnFull, Options};
+use crate::segment::MOST_UNSYNCED_HERE;
+use crate::tests::schedule::{self, Plan};
+use crate::tests::sim::SimStorage;
+use crate::threads::{self, JoinHandle};
+
+type Queue = Arc<Engine<SimStorage>>;
+type Consumer = Arc<Standing<SimStorage>>;
+
+/// Runs the program by that many schedules.
+fn under(schedules: u64, program: impl Fn() + Copy + Send + 'static) {
+    for seed in 0..schedules {
+        let plan = Plan {
+            seed,
+            switch_one_in: [2, 4, 16, 64, 256][(seed % 5) as usize],
+            by_rank: seed / 5 % 2 == 1,
+            dies_at: None,
+            on_death: Box::new(|| ()),
+            most_steps: schedule::MOST_STEPS,
+            log: None,
+        };
+        let outcome = schedule::run(plan, program);
+        assert_eq!(outcome.failure, None, "schedule {seed}");
+    }
+}
+
+fn open(options: &Options, background: Background) -> Queue {
+    let storage = SimStorage::new(7).with_file_capacity(128 << 10);
+    Arc::new(Engine::open_with(storage, options, background).unwrap())
+}
+
+/// Segments of 8 KiB, and room for so many.
+fn small(segments: u64) -> Options {
+    let index = crate::format::index_at::END as u64;
+    Options::new().arena_size(8192).max_bytes(index + segments * 8192 + 4096)
+}
+
+fn go(name: &str, work: impl FnOnce() + Send + 'static) -> JoinHandle {
+    threads::spawn(name, work).unwrap()
+}
+
+/// Waits until a message comes; its number.
+fn take_next(queue: &Queue, consumer: &Consumer) -> u64 {
+    let take = || reading::next(queue, consumer, Read::Take);
+    queue.wait(consumer, None, take).unwrap().unwrap().seq()
+}
+
+/// Waits until a message comes, and does not acknowledge it.
+fn receive_next(queue: &Queue, consumer: &Consumer) -> (u64, Handed) {
+    let receive = || queue.receive(consumer, AsMessage);
+    let (message, handed) = queue.wait(consumer, None, receive).unwrap().unwrap();
+    (message.seq(), handed)
+}
+
+/// A thread that takes the next message.
+fn taker(name: &str, queue: &Queue, consumer: &str) -> JoinHandle {
+    let (queue, consumer) = (Arc::clone(queue), queue.consumer(consumer).unwrap());
+    go(name, move || {
+        take_next(&queue, &consumer);
+    })
+}
+
+#[test]
+fn a_message_wakes_a_waiter_of_every_consumer() {
+    under(20, || {
+        let queue = open(&small(4), Background::Calls);
+        let takers = ["a", "b", "c"].map(|name| taker(name, &queue, name));
+        schedule::wait_until_quiet();
+        queue.enqueue(b"one").unwrap();
+        takers.into_iter().for_each(JoinHandle::join);
+    });
+}
+
+/// Who is woken may find two messages, and takes one.
+#[test]
+fn who_leaves_the_line_wakes_the_next_for_what_is_left() {
+    under(300, || {
+        let queue = open(&small(4), Background::Calls);
+        let takers = ["1", "2"].map(|name| taker(name, &queue, "c"));
+        let producer = Arc::clone(&queue);
+        let producer = go("producer", move || {
+            producer.enqueue(b"one").unwrap();
+            producer.enqueue(b"two").unwrap();
+        });
+        producer.join();
+        takers.into_iter().for_each(JoinHandle::join);
+    });
+}
+
+/// The first in line may have no more deliveries, and the second needs none.
+#[test]
+fn who_cannot_use_a_message_passes_the_news_on() {
+    under(20, || {
+        let queue = open(&small(4), Background::Calls);
+        let consumer = queue.consumer("c").unwrap();
+        queue.set_max_in_flight(&consumer, Some(1)).unwrap();
+        queue.enqueue(b"one").unwrap();
+        let (seq, handed) = receive_next(&queue, &consumer);
+        let receiver = {
+            let (queue, consumer) = (Arc::clone(&queue), Arc::clone(&consumer));
+            go("receiver", move || assert_eq!(receive_next(&queue, &consumer).0, 2))
+        };
+        schedule::wait_until_quiet();
+        let taker = taker("taker", &queue, "c");
+        schedule::wait_until_quiet();
+        queue.enqueue(b"two").unwrap();
+        taker.join();
+        queue.enqueue(b"three").unwrap();
+        queue.ack(&consumer, seq, handed).unwrap();
+        receiver.join();
+    });
+}
+
+/// A delivery that is acknowledged leaves an allowance; one that is given back leaves its message,
+/// too; and a seek brings all of them back.
+#[test]
+fn what_leaves_an_allowance_wakes_who_waits_for_one() {
+    type Leave = fn(&Queue, &Consumer, u64, Handed);
+    let ways: [(u64, Leave); 3] = [
+        (1, |queue, consumer, seq, handed| queue.ack(consumer, seq, handed).unwrap()),
+        (0, |queue, consumer, seq, handed| queue.nack(consumer, seq, handed)),
+        (0, |queue, consumer, _, _| queue.seek(consumer, 0).unwrap()),
+    ];
+    for (expected, leave) in ways {
+        under(20, move || {
+            let queue = open(&small(4), Background::Calls);
+            let consumer = queue.consumer("c").unwrap();
+            queue.set_max_in_flight(&consumer, Some(1)).unwrap();
+            queue.enqueue_batch(&[b"one", b"two"]).unwrap();
+            let (seq, handed) = receive_next(&queue, &consumer);
+            let receiver = {
+                let (queue, consumer) = (Arc::clone(&queue), Arc::clone(&consumer));
+                go("receiver", move || assert_eq!(receive_next(&queue, &consumer).0, expected))
+            };
+            schedule::wait_until_quiet();
+            leave(&queue, &consumer, seq, handed);
+            receiver.join();
+        });
+    }
+}
+
+/// A seek may bring a message to who waits at the end.
+#[test]
+fn a_seek_wakes_who_waits() {
+    under(20, || {
+        let queue = open(&small(4), Background::Calls);
+        let consumer = queue.consumer("c").unwrap();
+        queue.enqueue(b"one").unwrap();
+        take_next(&queue, &consumer);
+        let taker = taker("taker", &queue, "c");
+        schedule::wait_until_quiet();
+        queue.seek(&consumer, 0).unwrap();
+        taker.join();
+    });
+}
+
+/// The producer holds its lock while it waits for the keeper, whose timer flushes meanwhile.
+#[test]
+fn a_producer_that_waits_for_the_keepers_sync_goes_on() {
+    for every in [None, Some(Duration::from_micros(100))] {
+        under(100, move || {
+            let queue = open(&small(9).flush_every(every), Background::Keeper);
+            let producer = {
+                let queue = Arc::clone(&queue);
+                go("producer", move || {
+                    MOST_UNSYNCED_HERE.set(Some(2));
+                    for _ in 0..6 {
+                        queue.enqueue(&[1; 6000]).unwrap();
+                    }
+                })
+            };
+            producer.join();
+            queue.close().unwrap();
+        });
+    }
+}
+
+/// A subscriber's panic may end the keeper's thread at any time.
+#[test]
+fn a_producer_whose_keeper_ends_goes_on_by_itself() {
+    under(50, || {
+        let queue = open(&small(9), Background::Calls);
+        // As if a keeper ran that never comes to its work.
+        queue.core.bell.note_begin();
+        let producer = {
+            let queue = Arc::clone(&queue);
+            go("producer", move || {
+                MOST_UNSYNCED_HERE.set(Some(2));
+                for _ in 0..6 {
+                    queue.enqueue(&[1; 6000]).unwrap();
+                }
+            })
+        };
+        schedule::wait_until_quiet();
+        drop(Leaving(&queue.core));
+        producer.join();
+    });
+}
+
+/// The keeper flushes by its timer while a producer is about to publish what it has stored.
+#[test]
+fn the_durable_mark_never_passes_the_committed_tail() {
+    under(100, || {
+        let queue = open(&small(9).flush_every(Duration::from_micros(50)), Background::Keeper);
+        let producer = {
+            let queue = Arc::clone(&queue);
+            go("producer", move || {
+                for _ in 0..20 {
+                    queue.enqueue(&[1; 600]).unwrap();
+                }
+            })
+        };
+        for _ in 0..200 {
+            let durable = queue.core.durable.lock().spot;
+            let committed = queue.core.committed.spot();
+            assert!(durable.position <= committed.position, "{durable:?} {committed:?}");
+        }
+        producer.join();
+    });
+}
+
+/// Who waits for room is told when a consumer leaves some, and does not sleep until its time is
+/// over.
+#[test]
+fn room_that_comes_in_time_is_used() {
+    const LIMIT: Duration = Duration::from_millis(10);
+    under(60, || {
+        let options = small(4).on_full(OnFull::Wait(Some(LIMIT)));
+        let queue = open(&options, Background::Calls);
+        let consumer = queue.consumer("c").unwrap();
+        while queue.enqueue(&[1; 6000]).is_ok() {}
+        let told = Arc::new(Mutex::new(None));
+        let producer = {
+            let (queue, told) = (Arc::clone(&queue), Arc::clone(&told));
+            go("producer", move || {
+                let began = threads::now();
+                let answer = queue.enqueue(&[1; 6000]).is_ok();
+                *told.lock().unwrap() = Some((began, answer));
+            })
+        };
+        threads::park_timeout(LIMIT / 10);
+        while reading::next(&queue, &consumer, Read::Take).unwrap().is_some() {}
+        let freed = threads::now();
+        producer.join();
+        let (began, is_sent) = told.lock().unwrap().unwrap();
+        assert!(is_sent || freed + LIMIT / 2 >= began + LIMIT, "there was room, and time");
+    });
+}

@@ -1,0 +1,222 @@
+//! Places that are chosen, moved and forked while segments are given back; and what goes on at the
+//! end of a run.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Queue, go, open, small, take_next, under};
+use crate::consume::standing::Read;
+use crate::engine::{Background, Engine, reading};
+use crate::error::Error;
+use crate::options::OnFull;
+use crate::tests::sim::{SimStorage, meanwhile};
+
+/// Four segments with a message each, and two consumers at the first one.
+fn with_messages() -> Queue {
+    let queue = open(&small(6), Background::Calls);
+    for name in ["a", "b"] {
+        queue.consumer(name).unwrap();
+    }
+    for _ in 0..4 {
+        queue.enqueue(&[1; 6000]).unwrap();
+    }
+    queue
+}
+
+fn take_all(queue: &Queue, name: &str) {
+    let consumer = queue.consumer(name).unwrap();
+    while reading::next(queue, &consumer, Read::Take).unwrap().is_some() {}
+}
+
+/// The segment that a seek has chosen may be the next one that all consumers have passed.
+#[test]
+fn where_a_seek_arrives_the_messages_are() {
+    under(300, || {
+        let queue = with_messages();
+        take_all(&queue, "a");
+        let other = {
+            let queue = Arc::clone(&queue);
+            go("b", move || take_all(&queue, "b"))
+        };
+        let consumer = queue.consumer("a").unwrap();
+        match queue.seek(&consumer, 1) {
+            Ok(()) => assert_eq!(take_next(&queue, &consumer), 1),
+            Err(Error::NotFound { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+        other.join();
+    });
+}
+
+/// The place that a fork has read may be passed before the new consumer stands there.
+#[test]
+fn a_fork_is_given_what_was_there() {
+    under(300, || {
+        let queue = with_messages();
+        queue.remove_consumer("b").unwrap();
+        let other = {
+            let queue = Arc::clone(&queue);
+            go("a", move || take_all(&queue, "a"))
+        };
+        let fork = queue.fork(&queue.consumer("a").unwrap(), "fork").unwrap();
+        let mut came = Vec::new();
+        while let Some(message) = reading::next(&queue, &fork, Read::Take).unwrap() {
+            came.push(message.seq());
+        }
+        assert!(came.windows(2).all(|pair| pair[1] == pair[0] + 1), "{came:?}");
+        assert!(came.last().is_none_or(|last| *last == 3), "{came:?}");
+        other.join();
+    });
+}
+
+/// A sync of one thread has failed, and another one is about to store pages of a segment again.
+#[test]
+fn nobody_leads_a_flush_after_a_close() {
+    under(200, || {
+        let queue = with_messages();
+        let other = {
+            let queue = Arc::clone(&queue);
+            go("flusher", move || drop(queue.core.flush()))
+        };
+        queue.core.index.set_poisoned(&Error::Closed);
+        assert!(queue.close().is_err());
+        assert!(!queue.core.durable.lock().has_leader);
+        other.join();
+    });
+}
+
+/// Producers give up the oldest segment while a reader has it open and is about to map it.
+#[test]
+fn what_is_lent_stays_as_it_is_while_segments_are_used_again() {
+    under(300, || {
+        let queue = open(&small(4).on_full(OnFull::DropOldest), Background::Calls);
+        queue.consumer("c").unwrap();
+        let producer = {
+            let queue = Arc::clone(&queue);
+            go("producer", move || {
+                for number in 0..16u8 {
+                    queue.enqueue(&[number; 2600]).unwrap();
+                }
+            })
+        };
+        let readers = ["1", "2"].map(|name| {
+            let queue = Arc::clone(&queue);
+            go(name, move || {
+                let consumer = queue.consumer("c").unwrap();
+                let mut held: Vec<(crate::message::Message, u8)> = Vec::new();
+                for _ in 0..8 {
+                    match reading::next(&queue, &consumer, Read::Take) {
+                        Ok(Some(message)) => {
+                            let number = message[0];
+                            held.push((message, number));
+                        }
+                        Ok(None) | Err(Error::Gap(_)) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                    for (message, number) in &held {
+                        assert!(message.iter().all(|byte| byte == number), "{number} changed");
+                    }
+                }
+            })
+        });
+        producer.join();
+        readers.into_iter().for_each(crate::threads::JoinHandle::join);
+    });
+}
+
+/// Other threads may give back what lies before a place as soon as they see it. (Not drawn: the
+/// other thread comes right before the store.)
+#[test]
+fn a_place_is_stored_before_other_threads_see_it() {
+    let storage = SimStorage::new(7).with_file_capacity(128 << 10);
+    let queue = Arc::new(Engine::open_without_keeper(storage.clone(), &small(6)).unwrap());
+    let consumer = queue.consumer("a").unwrap();
+    queue.consumer("b").unwrap();
+    // Two segments and a piece.
+    queue.enqueue(&[1; 18_000]).unwrap();
+    let (other, killed) = (Arc::clone(&queue), Rc::new(RefCell::new(None)));
+    let into = Rc::clone(&killed);
+    meanwhile("before a place is stored", move || {
+        take_all(&other, "b");
+        *into.borrow_mut() = Some(storage.process_kill());
+    });
+    assert!(reading::next(&queue, &consumer, Read::Take).unwrap().is_some());
+    let killed = killed.take().expect("a place was stored");
+    let queue = Engine::open_without_keeper(killed, &small(6)).unwrap();
+    let consumer = queue.consumer("a").unwrap();
+    let next = reading::next(&queue, &consumer, Read::Take).unwrap();
+    assert_eq!(next.map(|message| message.seq()), Some(0));
+}
+
+/// A consumer that reads no more keeps no dropped segment's space on the disk.
+#[test]
+fn who_stands_in_a_segment_that_is_dropped_lets_go_of_it() {
+    let queue = open(&small(6).on_full(OnFull::DropOldest), Background::Calls);
+    let consumer = queue.consumer("a").unwrap();
+    queue.enqueue(&[1; 6000]).unwrap();
+    assert!(reading::next(&queue, &consumer, Read::Look).unwrap().is_some());
+    while queue.core.oldest_seq.load(Ordering::Relaxed) == 0 {
+        queue.enqueue(&[1; 6000]).unwrap();
+    }
+    assert!(!queue.core.segments.has_removed_open());
+}
+
+/// A seek to a number that was lost looks at the end, for which it takes the producers' lock. It
+/// keeps segments from being given back meanwhile.
+#[test]
+fn a_seek_and_a_producer_without_room_do_not_wait_for_each_other() {
+    under(200, || {
+        let storage = SimStorage::new(7).with_file_capacity(128 << 10);
+        let queue = Engine::open_without_keeper(storage.clone(), &small(4)).unwrap();
+        queue.consumer("c").unwrap();
+        for _ in 0..3 {
+            queue.enqueue(&[1; 6000]).unwrap();
+        }
+        queue.core.flush().unwrap();
+        let lost = queue.enqueue(&[1; 600]).unwrap();
+        let cut = storage.power_cut_losing_all();
+        drop(queue);
+        let queue = Arc::new(Engine::open_without_keeper(cut, &small(4)).unwrap());
+        let producer = {
+            let queue = Arc::clone(&queue);
+            go("producer", move || {
+                for _ in 0..3 {
+                    let _ = queue.enqueue(&[1; 20_000]);
+                }
+            })
+        };
+        let consumer = queue.consumer("c").unwrap();
+        for _ in 0..3 {
+            let _ = queue.seek(&consumer, lost + 1);
+        }
+        producer.join();
+    });
+}
+
+/// A segment that was full, and synced as such, is the tail's again when the one behind it is taken
+/// back.
+#[test]
+fn what_is_stored_to_a_tail_that_was_opened_again_is_synced() {
+    let storage = SimStorage::new(7).with_file_capacity(128 << 10);
+    let queue = open_on(&storage);
+    queue.consumer("c").unwrap();
+    queue.enqueue(b"one").unwrap();
+    queue.core.flush().unwrap();
+    {
+        let mut list = queue.core.segments.list();
+        let row = list.next_unsynced(&storage, 0, u64::MAX).expect("it was stored to").row;
+        list.note_synced(&row);
+    }
+    queue.core.writer.lock().note_refused();
+    queue.enqueue(b"two").unwrap();
+    queue.core.flush().unwrap();
+    let cut = open_on(&storage.power_cut_losing_all());
+    let consumer = cut.consumer("c").unwrap();
+    assert_eq!([0, 1].map(|_| take_next(&cut, &consumer)), [0, 1]);
+}
+
+fn open_on(storage: &SimStorage) -> Queue {
+    Arc::new(Engine::open_without_keeper(storage.clone(), &small(6)).unwrap())
+}
