@@ -397,16 +397,28 @@ fn ask_named(queue: &Queue, which: usize) -> mmq::Consumer {
     queue.consumer(NAMES[which]).expect("a consumer")
 }
 
+/// The files at one moment: read until nobody has changed any between two readings.
 fn files(dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut before = None;
+    loop {
+        let now = try_files(dir);
+        if now.is_some() && now == before {
+            return now.unwrap_or_default();
+        }
+        before = now;
+    }
+}
+
+/// Nothing if one goes meanwhile.
+fn try_files(dir: &Path) -> Option<Vec<(String, Vec<u8>)>> {
     let names = fs::read_dir(dir).expect("the files").map(|file| file.expect("a file").file_name());
-    let mut files: Vec<_> = names
-        .map(|name| {
-            let bytes = fs::read(dir.join(&name)).expect("a file");
-            (name.into_string().expect("a name"), bytes)
-        })
-        .collect();
+    let files = names.map(|name| {
+        let bytes = fs::read(dir.join(&name)).ok()?;
+        Some((name.into_string().expect("a name"), bytes))
+    });
+    let mut files = files.collect::<Option<Vec<_>>>()?;
     files.sort();
-    files
+    Some(files)
 }
 
 fn put(dir: &Path, files: &[(String, Vec<u8>)]) {
