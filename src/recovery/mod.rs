@@ -23,7 +23,7 @@ use crate::recovery::foreign::refuse_foreign;
 use crate::recovery::repair::{Holds, discard, repair, restate};
 use crate::recovery::rows::{Gathered, Rows, believe_rows_or_gather_headers};
 use crate::recovery::tail::{
-    Stated, close_tail, leave_the_empty, pending, spot_of, state_lost_beginning,
+    Stated, begins_behind, close_tail, leave_the_empty, pending, spot_of, state_lost_beginning,
 };
 use crate::recovery::walk::{WalkRules, Walked, start_of_walk, walk};
 use crate::segment::{Found, Row, set_aside};
@@ -222,13 +222,7 @@ fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
         }
         *belief = Belief::Disk;
     }
-    // A segment that begins behind the tail, or at the tail with another number, was begun for a
-    // record that was never completed.
-    let tail = walked.tail;
-    let is_behind = |row: &Row| {
-        let base = Spot { position: row.header.base, seq: row.header.first_seq };
-        base.position > tail.position || base.position == tail.position && base.seq != tail.seq
-    };
+    let is_behind = |row: &Row| begins_behind(row, walked.tail);
     let kept = rows.live.iter().position(is_behind).unwrap_or(rows.live.len());
     rows.stale.extend(rows.live.drain(kept..));
     Ok(End { start, walked, stated, next, reached })

@@ -88,7 +88,8 @@ pub(super) fn pending(
     let seq = tail.seq.max(given_up(image, belief).end());
     let follows =
         |next: &Next| (next.seq - next.gap..=next.seq).contains(&seq) && tail.position <= next.base;
-    let is_there = |base: u64| live.iter().any(|row| row.header.base == base);
+    let is_there =
+        |base: u64| live.iter().any(|row| row.header.base == base && !begins_behind(row, tail));
     let of_run = image
         .live
         .run
@@ -108,6 +109,13 @@ pub(super) fn pending(
     });
     let next = of_run.or(of_checkpoint);
     (next, next.filter(|next| next.seq > tail.seq).map_or(tail, |next| spot_of(&next)))
+}
+
+/// Whether a segment begins behind the tail, or at the tail with another number. Then it was begun
+/// for a record that was never completed.
+pub(super) fn begins_behind(row: &Row, tail: Spot) -> bool {
+    let base = Spot { position: row.header.base, seq: row.header.first_seq };
+    base.position > tail.position || base.position == tail.position && base.seq != tail.seq
 }
 
 /// The spot of the next segment's first record.

@@ -292,6 +292,20 @@ fn behind_a_sealed_tail_no_old_record_is_found() {
     assert_eq!((next.seq, next.gap, next.base), (4, 0, first[0].header.end()));
 }
 
+/// How the next segment begins is not forgotten for a file that is to be discarded. Everything
+/// before it was given up, which only the beginning of the next segment shows.
+#[test]
+fn a_segment_begun_behind_the_tail_is_not_the_next_one() {
+    let next = Next { base: header(6, 1).base, seq: 1, ..Next::default() };
+    let run = Run { next: Some(next), ..Run::default() };
+    let live = Live { run: Some(run), ..Live::default() };
+    let image = IndexImage { live, ..IndexImage::default() };
+    let begun = [Row::new(0, header(0, 0)), Row::new(3, header(6, 1))];
+    let of = |position| tail::pending(&image, &begun, Spot { position, seq: 1 }, Belief::Cache);
+    assert_eq!(of(32), (Some(next), Spot { position: 32, seq: 1 }));
+    assert_eq!(of(next.base), (None, Spot { position: next.base, seq: 1 }));
+}
+
 /// A segment behind the tail is gone from the disk when the opening has recovered, before anything
 /// is written behind the tail (R2). Its life is not used again, though no file has it (R9).
 #[test]
