@@ -88,6 +88,7 @@ impl<F: StorageFile> Cursor<F> {
     /// Called when no segment contains the spot. Enters a segment that was begun meanwhile; without
     /// one, all messages before the visible end are gone, and are passed over.
     fn pass_missing_segments<S: Storage<File = F>>(&mut self, core: &Core<S>) -> Result<()> {
+        reached!("where no segment is");
         let end = core.visible_end();
         self.limit = end.position;
         if !planted!(SegmentsNotLookedAtAgain) && self.enter_segment(core)?.is_some() {

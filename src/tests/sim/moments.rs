@@ -33,8 +33,11 @@ thread_local! {
 }
 
 /// Places that are no steps of a schedule of their own: the next thing done there is one.
-const NO_STEPS: [&str; 2] =
-    ["before a place is stored", "before a drained segment's readers are looked at"];
+const NO_STEPS: [&str; 3] = [
+    "before a place is stored",
+    "before a drained segment's readers are looked at",
+    "where no segment is",
+];
 
 /// The calling thread has come to this point in the code: runs the work that a test has set for it.
 pub(crate) fn reached(place: &str) {

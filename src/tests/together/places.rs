@@ -5,13 +5,19 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::{Queue, go, open, small, take_next, under};
 use crate::consume::standing::Read;
 use crate::engine::{Background, Engine, reading};
 use crate::error::Error;
 use crate::options::OnFull;
+use crate::storage::Storage;
 use crate::tests::sim::{SimStorage, meanwhile};
+use crate::threads;
+
+/// By the schedule's clock: all others go on until they wait.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Four segments with a message each, and two consumers at the first one.
 fn with_messages() -> Queue {
@@ -219,4 +225,50 @@ fn what_is_stored_to_a_tail_that_was_opened_again_is_synced() {
 
 fn open_on(storage: &SimStorage) -> Queue {
     Arc::new(Engine::open_without_keeper(storage.clone(), &small(6)).unwrap())
+}
+
+/// Who makes a consumer has done so before the close goes on, or is refused.
+#[test]
+fn a_close_waits_for_who_makes_a_consumer() {
+    under(40, || {
+        let queue = with_messages();
+        let maker = {
+            let queue = Arc::clone(&queue);
+            go("maker", move || {
+                // It holds the registry when it has found the queue open for the third time.
+                meanwhile("found open", || {
+                    meanwhile("found open", || {
+                        meanwhile("found open", || threads::park_timeout(PAUSE));
+                    });
+                });
+                let made = queue.consumer("c");
+                assert!(matches!(made, Ok(_) | Err(Error::Closed)), "{made:?}");
+            })
+        };
+        queue.close().unwrap();
+        let contents = queue.core.storage.contents();
+        maker.join();
+        assert!(queue.core.storage.contents() == contents, "the files changed after the close");
+    });
+}
+
+/// Messages that come while a reader finds no segment at all are no part of the damage.
+#[test]
+fn what_comes_while_no_segment_is_found_is_not_told_missing() {
+    let queue = open(&small(6), Background::Calls);
+    let consumer = queue.consumer("c").unwrap();
+    queue.enqueue(b"lost").unwrap();
+    // Somebody removes the only segment, which nobody has open.
+    queue.core.writer.lock().note_refused();
+    queue.core.segments.close_unsynced();
+    let names = queue.core.storage.file_names();
+    let name = names.iter().find(|name| name.starts_with("segment")).expect("a segment");
+    queue.core.storage.remove(name).unwrap();
+    let producer = Arc::clone(&queue);
+    meanwhile("where no segment is", move || {
+        producer.enqueue(b"new").unwrap();
+    });
+    let gap = reading::next(&queue, &consumer, Read::Take);
+    assert!(matches!(gap, Err(Error::Gap(gap)) if (gap.first, gap.last) == (0, 0)), "{gap:?}");
+    assert_eq!(take_next(&queue, &consumer), 1);
 }
