@@ -151,9 +151,7 @@ mutants! {
     /// Who settles does not ask whether the run has ended.
     SettlingNotAsked => "P7: nothing is written after the close",
     /// Whether space is coming is asked under another lock than whether there is room.
-    ComingAskedApart => "P5: a queue with room takes messages"; equivalent: "it is asked before the \
-        try: `Space` has the try repeated, and if nothing comes by then consumers or ages have \
-        drained something, which `Segments::regain` counts and the write tries again",
+    ComingAskedApart => "P5: a queue with room takes messages",
     /// What is dropped is not noted as dropped.
     DropNotNoted => "P4: each missing number is told with its cause",
     /// A reader within the tail's segment is not told that it was drained.
