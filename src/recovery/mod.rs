@@ -231,8 +231,11 @@ fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
 /// Power may have been cut: the headers of segments state what is missing before them, and gap
 /// fragments are written over holes.
 fn mend<S: Storage>(storage: &S, known: &mut Known<S>, end: &mut End) -> Result<()> {
-    let Known { index, image, rows, .. } = known;
+    let Known { index, image, rows, belief, .. } = known;
     let End { start, walked, stated, .. } = end;
+    // Numbers that were given up have their own cause, which no header states.
+    let given_up = given_up(image, *belief).end();
+    let behind_given_up = |spot: Spot| Spot { seq: spot.seq.max(given_up), ..spot };
     if let Some(checkpoint) = image.checkpoint {
         let is_stated = rows.live.iter().any(|row| row.header.base == checkpoint.position);
         let gap = if is_stated { 0 } else { checkpoint.gap.min(checkpoint.seq) };
@@ -242,14 +245,14 @@ fn mend<S: Storage>(storage: &S, known: &mut Known<S>, end: &mut End) -> Result<
         if lost_from.position < start.position && lost_from.seq < start.seq && waiting {
             // The segments between the checkpoint and the first one that exists are lost. A
             // consumer that has not passed them must be told.
-            restate(storage, index, &mut rows.live, lost_from, *start)?;
+            restate(storage, index, &mut rows.live, behind_given_up(lost_from), *start)?;
         } else if gap > 0 && lost_from.position == start.position && walked.tail != *start {
             // The segment that was to state what is missing is lost: the next one states it.
             let next =
                 rows.live.iter().map(|row| row.header.base).find(|base| *base > lost_from.position);
             let next = next.unwrap_or(lost_from.position);
             let to = Spot { position: next, seq: start.seq };
-            restate(storage, index, &mut rows.live, lost_from, to)?;
+            restate(storage, index, &mut rows.live, behind_given_up(lost_from), to)?;
         }
     }
     // A hole before the durable mark is damage: the reader that comes to it says so (R7).
@@ -261,7 +264,7 @@ fn mend<S: Storage>(storage: &S, known: &mut Known<S>, end: &mut End) -> Result<
         if !planted!(HoleLeft) {
             repair(storage, &rows.live, hole.start, hole.end)?;
         }
-        restate(storage, index, &mut rows.live, hole.start, hole.end)?;
+        restate(storage, index, &mut rows.live, behind_given_up(hole.start), hole.end)?;
     }
     Ok(())
 }

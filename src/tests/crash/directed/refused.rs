@@ -9,6 +9,7 @@ use crate::consume::standing::Read;
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap, GapCause};
 use crate::format::{INDEX_NAME, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
+use crate::options::{OnFull, Options};
 use crate::storage::Stores;
 use crate::tests::crash::examine::{next_of, open, standing_of};
 use crate::tests::crash::model::content;
@@ -170,5 +171,29 @@ fn what_was_begun_for_a_refused_batch_says_nothing_behind_a_clean_end() {
         if died.is_none() {
             break;
         }
+    }
+}
+
+/// What was dropped for a batch that was refused all the same is told as dropped, also after a
+/// power cut in the next call.
+#[test]
+fn what_was_dropped_for_a_refused_batch_is_told_as_dropped_after_a_power_cut() {
+    let options = Options::new().arena_size(8192).max_bytes(64 << 10).on_full(OnFull::DropOldest);
+    for seed in 0..400 {
+        let storage = disk(seed);
+        let queue = open(storage.clone(), &options).unwrap();
+        queue.default_consumer().unwrap();
+        queue.core.flush().unwrap();
+        queue.enqueue(&content(0, 8)).unwrap();
+        let refused = queue.enqueue_batch(&[5, 6, 7, 8].map(|id| content(id, 7680)));
+        assert!(refused.as_ref().is_err_and(Error::is_full), "{refused:?}");
+        queue.core.flush().unwrap();
+        storage.freeze_at_store(1 + seed % 60);
+        queue.enqueue(&content(1, 8)).unwrap();
+        storage.disarm();
+        let image = storage.frozen().unwrap_or_else(|| storage.process_kill());
+        let told = take_all(&open(image.power_cut(seed), &options).unwrap()).unwrap();
+        let dropped = Gap { first: 0, last: 0, cause: GapCause::Dropped };
+        assert_eq!(told.first(), Some(&Err(dropped)), "seed {seed}: {told:?}");
     }
 }
