@@ -79,6 +79,11 @@ impl World {
         World { disk, lives, most_steps: schedule::MOST_STEPS }
     }
 
+    /// How many processes there are, one after the other: those that only open the queue, too.
+    fn schedules(&self) -> u64 {
+        self.lives.iter().map(|script| script.deaths.len() as u64 + 1).sum()
+    }
+
     /// Lives all lives; how many steps they took.
     fn play(&self, log: Option<&Log>) -> Result<u64, Broken> {
         let mut storage = SimStorage::new(self.disk).with_file_capacity(128 << 10);
@@ -263,6 +268,7 @@ fn whatever_threads_disk_and_death_do_the_promises_hold() {
     let (worlds, first) =
         (number_from("MMQ_WORLDS").unwrap_or(300), number_from("MMQ_FIRST_SEED").unwrap_or(0));
     let (next, steps, began) = (AtomicU64::new(0), AtomicU64::new(0), Instant::now());
+    let schedules = AtomicU64::new(0);
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(16));
     let mutant = Mutant::planted();
     let mut broken: Vec<(u64, World, Broken)> = std::thread::scope(|scope| {
@@ -276,6 +282,7 @@ fn whatever_threads_disk_and_death_do_the_promises_hold() {
                 }
                 let (started, seed) = (Instant::now(), first + number);
                 let world = World::draw(seed);
+                schedules.fetch_add(world.schedules(), Ordering::Relaxed);
                 match world.play(None) {
                     Ok(taken) => {
                         steps.fetch_add(taken, Ordering::Relaxed);
@@ -289,7 +296,8 @@ fn whatever_threads_disk_and_death_do_the_promises_hold() {
                     }
                 }
                 // A thread that goes on for ever keeps a processor from the others.
-                if broken.len() >= 5 || started.elapsed() > schedule::STILL {
+                let enough = if mutant.is_some() { 1 } else { 5 };
+                if broken.len() >= enough || started.elapsed() > schedule::STILL {
                     next.store(worlds, Ordering::Relaxed);
                 }
             }
@@ -300,7 +308,8 @@ fn whatever_threads_disk_and_death_do_the_promises_hold() {
     let took = began.elapsed();
     let steps = steps.load(Ordering::Relaxed);
     println!(
-        "{worlds} worlds, {steps} steps, {:.0} steps a second",
+        "{worlds} worlds, {} schedules, {steps} steps, {:.0} steps a second",
+        schedules.into_inner(),
         steps as f64 / took.as_secs_f64()
     );
     broken.sort_by_key(|(seed, ..)| *seed);
