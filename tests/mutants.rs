@@ -4,7 +4,8 @@
 //! library's tests, which run in groups, one group after the other, until a test fails, a process
 //! dies, or a group takes five times as long as without the bug. A bug that no group catches is a
 //! hole in the tests, unless the table argues why no test can see it. Both are failures here: a bug
-//! that nobody catches without an argument, and one that is caught in spite of it.
+//! that nobody catches without an argument, and one that is caught in spite of it. A hole that the
+//! table names as open is said aloud; when all run, no more than one in twenty may be open.
 //!
 //! `MMQ_MUTANTS` names the bugs, with commas between, or says how many are drawn; without it all of
 //! them run. `MMQ_SEED` is the seed of the draw; without it, the day is. `MMQ_MUTANT_GROUPS` names
@@ -165,7 +166,8 @@ fn each_planted_bug_is_caught_or_argued() {
         let lines = said.lines().filter_map(|line| line.strip_prefix(word)?.split_once(": "));
         lines.map(|(name, _)| name.to_owned()).collect()
     };
-    let argued = names("equivalent ");
+    let (argued, open) = (names("equivalent "), names("open "));
+    let (all, is_drawn) = (names("mutant ").len(), env::var_os("MMQ_MUTANTS").is_some());
     let mutants = chosen(names("mutant "));
     assert!(!mutants.is_empty(), "there are no bugs to plant");
     let mut groups = groups(&program);
@@ -181,7 +183,7 @@ fn each_planted_bug_is_caught_or_argued() {
         );
         group.limit = 5 * took + Duration::from_secs(20);
     }
-    let (mut missed, mut refuted) = (Vec::new(), Vec::new());
+    let (mut missed, mut holes, mut refuted) = (Vec::new(), Vec::new(), Vec::new());
     let began = Instant::now();
     for mutant in &mutants {
         let began = Instant::now();
@@ -194,20 +196,27 @@ fn each_planted_bug_is_caught_or_argued() {
         match caught {
             Some((group, how)) => {
                 println!("{mutant:<28} {took:>6.1} s  {group:<5} {how}");
-                if is_argued {
+                if is_argued || open.contains(mutant) {
                     refuted.push(mutant);
                 }
             }
             None if is_argued => println!("{mutant:<28} {took:>6.1} s  nobody, as argued"),
+            None if open.contains(mutant) => {
+                println!("{mutant:<28} {took:>6.1} s  NOBODY: an open hole of the table");
+                holes.push(mutant);
+            }
             None => {
                 println!("{mutant:<28} {took:>6.1} s  NOBODY");
                 missed.push(mutant);
             }
         }
     }
-    let caught =
-        mutants.len() - missed.len() - mutants.iter().filter(|name| argued.contains(name)).count();
+    let argued = mutants.iter().filter(|name| argued.contains(name)).count();
+    let caught = mutants.len() - missed.len() - holes.len() - argued;
     println!("{} bugs, {caught} caught, {:.0} s", mutants.len(), began.elapsed().as_secs_f64());
     assert!(missed.is_empty(), "nobody catches {missed:?}: close the hole, or argue in the table");
-    assert!(refuted.is_empty(), "the table says that nobody can catch {refuted:?}");
+    assert!(refuted.is_empty(), "the table says that nobody catches {refuted:?}");
+    // 95 of 100 must be caught or argued.
+    let share = holes.len() * 100 <= all * 5;
+    assert!(is_drawn || share, "of {all} bugs nobody catches {holes:?}");
 }
