@@ -43,7 +43,7 @@ impl Known {
         let story = told.lock();
         let events = &story.events;
         let shown = show(left, script)?;
-        let is_cut = matches!(death, Death::Cut(_));
+        let (is_cut, given_up) = (matches!(death, Death::Cut(_)), shown.given_up);
         let sent = self.sent(events)?;
         let durable = self.durable_after(&story, script);
         let closed_well = story.closed && matches!(death, Death::Kill);
@@ -66,6 +66,7 @@ impl Known {
                 upcoming: &upcoming,
                 heard: &heard,
                 is_cut,
+                given_up,
                 durable,
                 script,
                 ids: &self.ids,

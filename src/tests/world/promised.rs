@@ -18,6 +18,8 @@ pub(super) struct Promised<'a> {
     pub(super) heard: &'a Heard,
     /// Power was cut.
     pub(super) is_cut: bool,
+    /// The opened queue knows that every number below was given up, or dealt with by all.
+    pub(super) given_up: u64,
     /// Everything below is on disk.
     pub(super) durable: u64,
     pub(super) script: &'a Script,
@@ -135,10 +137,14 @@ impl Promised<'_> {
         let drops = options.on_full == OnFull::DropOldest || options.max_age.is_some();
         // A message that is in flight comes again, and others behind it may be taken.
         let may_be_out_of_order = !heard.open.is_empty() || heard.unended > heard.pending;
-        for (nth, seq) in expected.keys().filter(|seq| is_missing(seq)).enumerate() {
+        // One that had not ended, a look too, may have been told that some were given up. (A power
+        // cut may take back that the queue knows it.)
+        let may_be_told =
+            |seq: u64| drops && heard.unended > 0 && (self.is_cut || seq < self.given_up);
+        let missing = expected.keys().filter(|seq| is_missing(seq) && !may_be_told(**seq));
+        for (nth, seq) in missing.enumerate() {
             ensure!(
-                (*seq < first || may_be_out_of_order) && nth < heard.pending
-                    || drops && heard.pending > 0,
+                (*seq < first || may_be_out_of_order) && nth < heard.pending,
                 "{seq} ({:x?}) was acknowledged and is gone; {} acts had not ended",
                 expected.get(seq),
                 heard.pending
