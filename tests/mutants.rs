@@ -4,8 +4,8 @@
 //! library's tests, which run in groups, one group after the other, until a test fails, a process
 //! dies, or a group takes five times as long as without the bug. A bug that no group catches is a
 //! hole in the tests, unless the table argues why no test can see it. Both are failures here: a bug
-//! that nobody catches without an argument, and one that is caught in spite of it. A hole that the
-//! table names as open is said aloud; when all run, no more than one in twenty may be open.
+//! that nobody catches without an argument, and one that is caught in spite of it. Holes that the
+//! table names as open are not drawn; they fail like others when they run.
 //!
 //! `MMQ_MUTANTS` names the bugs, with commas between, or says how many are drawn; without it all of
 //! them run. `MMQ_SEED` is the seed of the draw; without it, the day is. `MMQ_MUTANT_GROUPS` names
@@ -126,8 +126,9 @@ fn watch(child: &mut Child, limit: Duration) -> Option<End> {
     if limit == Duration::MAX { heard.recv().ok() } else { heard.recv_timeout(limit).ok() }
 }
 
-/// The bugs that are asked for.
-fn chosen(all: Vec<String>) -> Vec<String> {
+/// The bugs that are asked for. Those that are `open` are not drawn: it is known that nobody catches
+/// them.
+fn chosen(all: Vec<String>, open: &[String]) -> Vec<String> {
     let Ok(asked) = env::var("MMQ_MUTANTS") else {
         return all;
     };
@@ -144,6 +145,7 @@ fn chosen(all: Vec<String>) -> Vec<String> {
     let mut state = seed;
     let mut drawn: Vec<(u64, String)> =
         all.into_iter().map(|name| (next(&mut state), name)).collect();
+    drawn.retain(|(_, name)| !open.contains(name));
     drawn.sort();
     drawn.into_iter().take(count).map(|(_, name)| name).collect()
 }
@@ -167,8 +169,7 @@ fn each_planted_bug_is_caught_or_argued() {
         lines.map(|(name, _)| name.to_owned()).collect()
     };
     let (argued, open) = (names("equivalent "), names("open "));
-    let (all, is_drawn) = (names("mutant ").len(), env::var_os("MMQ_MUTANTS").is_some());
-    let mutants = chosen(names("mutant "));
+    let mutants = chosen(names("mutant "), &open);
     assert!(!mutants.is_empty(), "there are no bugs to plant");
     let mut groups = groups(&program);
     for group in &mut groups {
@@ -183,7 +184,7 @@ fn each_planted_bug_is_caught_or_argued() {
         );
         group.limit = 5 * took + Duration::from_secs(20);
     }
-    let (mut missed, mut holes, mut refuted) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut missed, mut refuted) = (Vec::new(), Vec::new());
     let began = Instant::now();
     for mutant in &mutants {
         let began = Instant::now();
@@ -201,10 +202,6 @@ fn each_planted_bug_is_caught_or_argued() {
                 }
             }
             None if is_argued => println!("{mutant:<28} {took:>6.1} s  nobody, as argued"),
-            None if open.contains(mutant) => {
-                println!("{mutant:<28} {took:>6.1} s  NOBODY: an open hole of the table");
-                holes.push(mutant);
-            }
             None => {
                 println!("{mutant:<28} {took:>6.1} s  NOBODY");
                 missed.push(mutant);
@@ -212,11 +209,8 @@ fn each_planted_bug_is_caught_or_argued() {
         }
     }
     let argued = mutants.iter().filter(|name| argued.contains(name)).count();
-    let caught = mutants.len() - missed.len() - holes.len() - argued;
+    let caught = mutants.len() - missed.len() - argued;
     println!("{} bugs, {caught} caught, {:.0} s", mutants.len(), began.elapsed().as_secs_f64());
     assert!(missed.is_empty(), "nobody catches {missed:?}: close the hole, or argue in the table");
     assert!(refuted.is_empty(), "the table says that nobody catches {refuted:?}");
-    // 95 of 100 must be caught or argued.
-    let share = holes.len() * 100 <= all * 5;
-    assert!(is_drawn || share, "of {all} bugs nobody catches {holes:?}");
 }
