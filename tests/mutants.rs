@@ -126,8 +126,8 @@ fn watch(child: &mut Child, limit: Duration) -> Option<End> {
     if limit == Duration::MAX { heard.recv().ok() } else { heard.recv_timeout(limit).ok() }
 }
 
-/// The bugs that are asked for. Those that are `open` are not drawn: it is known that nobody catches
-/// them.
+/// The bugs that are asked for. Those that are `open` are not drawn: it is known that nobody
+/// catches them.
 fn chosen(all: Vec<String>, open: &[String]) -> Vec<String> {
     let Ok(asked) = env::var("MMQ_MUTANTS") else {
         return all;
