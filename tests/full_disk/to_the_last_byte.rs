@@ -13,14 +13,15 @@ const DEADLINE: Duration = Duration::from_secs(120);
 /// death by a signal, or a page fault that never ends.
 #[track_caller]
 fn in_a_child(work: &str, place: &Path) {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "to_the_last_byte::work_of_a_child", "--nocapture"])
-        .env(WORK, work)
-        .env(WORKPLACE, place)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = start(
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "to_the_last_byte::work_of_a_child", "--nocapture"])
+            .env(WORK, work)
+            .env(WORKPLACE, place)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null()),
+    )
+    .unwrap();
     let began = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
