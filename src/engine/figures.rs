@@ -49,7 +49,7 @@ impl<S: Storage> Engine<S> {
             next_seq,
             oldest_seq,
             durable_seq,
-            enqueued: next_seq.saturating_sub(core.first_seq_of_run),
+            enqueued: next_seq.saturating_sub(core.found_tail.seq),
             dequeued,
             consumers,
             gaps: core.gaps.told.load(Ordering::Acquire),

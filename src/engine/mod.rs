@@ -23,7 +23,6 @@ use crate::commit::Core;
 use crate::commit::keeper::{Keeper, Look};
 use crate::error::{Error, Result};
 use crate::events;
-use crate::format::Spot;
 use crate::memory::page_size;
 use crate::options::Options;
 use crate::recovery::{Recovered, recover};
@@ -113,8 +112,7 @@ impl<S: Storage> Engine<S> {
         let found_consumers = std::mem::take(&mut recovered.consumers);
         let ages = options.max_age.map(Ages::new);
         let writer = Writer::new(tail, recovered.next, lease, ages);
-        let must_be_durable = if undurable { tail } else { Spot::default() };
-        let state = state(storage, options, ages, must_be_durable, recovered);
+        let state = state(storage, options, ages, recovered);
         let core = Arc::new(Core::new(state, writer));
         core.segments.note_found_unsynced(&core.storage, durable.position, tail.position);
         core.note_oldest();
@@ -202,7 +200,9 @@ impl<S: Storage> Engine<S> {
         if !planted!(LentStaysMapped) {
             core.pool.detach();
         }
-        core.index.set_pid(0);
+        if flushed.is_ok() || planted!(HolderGoesUnflushed) {
+            core.index.set_pid(0);
+        }
         drop(self.open_here.lock().take());
         core.storage.unlock();
         flushed.and(settled)
@@ -216,13 +216,11 @@ impl<S: Storage> Drop for Engine<S> {
     }
 }
 
-/// The state of a run that begins on what recovery found. Messages before `must_be_durable` are
-/// made durable before they are read.
+/// The state of a run that begins on what recovery found.
 fn state<S: Storage>(
     storage: S,
     options: &Options,
     ages: Option<Ages>,
-    must_be_durable: Spot,
     recovered: Recovered<S>,
 ) -> State<S> {
     let Recovered { tail, durable, found, given_up, .. } = recovered;
@@ -244,9 +242,6 @@ fn state<S: Storage>(
         ages,
         tail,
         durable,
-        // Only where recovery found messages that are not durable: else the first sync would store
-        // this run's own messages twice.
-        suspect: recovered.suspect || durable.position < must_be_durable.position,
         places_cached: recovered.places_cached,
         oldest_seq: oldest_seq.max(given_up.end()).min(tail.seq),
         known_gaps: recovered.known_gaps,

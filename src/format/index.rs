@@ -92,7 +92,6 @@ pub(crate) mod run_at {
 pub(crate) const RUN_LEN: usize = 128;
 /// Bits of `RUN_FLAGS`.
 pub(crate) const FLAG_CHANGING: u32 = 1;
-pub(crate) const FLAG_POISONED: u32 = 2;
 
 /// The check word of a tail (or a mark of a flush): it holds only for this position with this
 /// number in the queue with this `key`. A kill between the stores of the words leaves one that does

@@ -47,13 +47,8 @@ impl<S: Storage> Index<S> {
     pub(crate) fn write_checkpoint(&self, change: impl FnOnce(&mut Checkpoint)) -> Result<()> {
         let mut checkpoints = self.checkpoints.lock();
         if !checkpoints.newest_is_durable && !planted!(HalfOverwrittenWithoutR1) {
-            // R1: the half that the opening found may exist in the page cache alone. It is stored
-            // again (a page that could not be written once counts as clean) and synced before the
-            // other half is touched.
-            let bytes = checkpoints.newest.encode(&self.queue_id);
-            if checkpoints.newest.number > 0 && !planted!(CheckpointNotStoredAgain) {
-                self.sheet.copy_in(checkpoints.newest_in.offset(), &bytes);
-            }
+            // R1: the half that the opening found may exist in the page cache alone. It is synced
+            // before the other half is touched.
             self.sync()?;
             checkpoints.newest_is_durable = true;
         }

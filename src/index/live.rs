@@ -187,14 +187,10 @@ impl<S: Storage> Index<S> {
     /// Says how the rows of segments are to be taken.
     pub(crate) fn set_rows_are(&self, rows: RowsAre) {
         if rows == RowsAre::Changing && !planted!(ChangingNotSaid) {
-            self.set_flag(FLAG_CHANGING);
+            self.change_run(|run| run.flags |= FLAG_CHANGING);
         } else {
             self.change_run(|run| run.flags &= !FLAG_CHANGING);
         }
-    }
-
-    pub(super) fn set_flag(&self, flag: u32) {
-        self.change_run(|run| run.flags |= flag);
     }
 }
 

@@ -34,12 +34,12 @@ use syncs::Syncs;
 
 use crate::error::{Error, Result, SyncFailed};
 use crate::events;
-use crate::format::{self, FLAG_POISONED, INDEX_NAME, index_at};
+use crate::format::{self, Extent, INDEX_NAME, index_at};
 use crate::index::image::{IndexImage, first_extents};
 use crate::index::run::Run;
 use crate::storage::poison::Poison;
 use crate::storage::sheet::{Sheet, Sheets};
-use crate::storage::{Storage, StorageFile, store_again};
+use crate::storage::{Storage, StorageFile};
 use crate::threads::{AtomicU64, Mutex};
 
 /// The index file of an open queue.
@@ -144,9 +144,15 @@ impl<S: Storage> Index<S> {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Makes every page of the file dirty again with the bytes that it shows.
-    pub(crate) fn store_again(&self) -> io::Result<()> {
-        store_again(self.sheets.file(), 0, self.len())
+    /// Makes every page in use dirty again with the bytes that it shows. Nobody else stores
+    /// meanwhile.
+    pub(crate) fn store_again(&self) {
+        self.sheet.store_again();
+        let extents = self.extents.lock();
+        let later = |extent: &Extent| extent.offset as usize >= index_at::END;
+        extents.sheets.iter().filter(|(extent, _)| later(extent)).for_each(|(_, sheet)| {
+            sheet.store_again();
+        });
     }
 
     /// Calls `sync`, and poisons the queue when it fails. No sync is made after the first failure.
@@ -175,9 +181,6 @@ impl<S: Storage> Index<S> {
     /// never reach the disk.
     #[cold]
     pub(crate) fn set_poisoned(&self, error: &Error) {
-        if !planted!(PoisonNotStored) {
-            self.set_flag(FLAG_POISONED);
-        }
         if self.poison.set(error) {
             events::flush_failed(&self.directory, error);
         }

@@ -40,8 +40,6 @@ pub(crate) struct Recovered<S: Storage> {
     pub(crate) consumers: Vec<ConsumerRow>,
     pub(crate) known_gaps: Vec<Gap>,
     pub(crate) given_up: GivenUp,
-    /// A sync failed in the run before: the page cache may show what the disk does not hold.
-    pub(crate) suspect: bool,
     /// Power may have been cut since the queue was used last: nothing says how much of what was
     /// found behind the checkpoint is durable.
     pub(crate) found_anew: bool,

@@ -1,13 +1,13 @@
 //! The last phase: stores what was found for the next opening, and hands it to the queue.
 
 use crate::error::{Gap, GapCause, Result};
-use crate::format::{self, FLAG_CHANGING, FLAG_POISONED, INDEX_NAME, SegmentHeader, Spot};
+use crate::format::{self, FLAG_CHANGING, INDEX_NAME, SegmentHeader, Spot};
 use crate::index::RowsAre;
 use crate::index::image::Live;
 use crate::index::run::Run;
 use crate::options::Options;
 use crate::recovery::belief::{Belief, given_up};
-use crate::recovery::{Known, PlacedTail, Recovered, index_error, lease};
+use crate::recovery::{Known, PlacedTail, Recovered, lease};
 use crate::segment::Found;
 use crate::storage::{Storage, StorageFile};
 
@@ -28,15 +28,14 @@ pub(super) fn publish<S: Storage>(
         known_gaps.extend(gaps_of(next.seq, next.gap, next.reserved, next.cause));
     }
     let held = known.image.checkpoint.map_or(0, |checkpoint| checkpoint.held).max(known.rows.held);
-    let suspect = known.cached.is_some_and(|run| run.flags & FLAG_POISONED != 0);
-    if suspect && !planted!(IndexNotStoredAgain) {
-        // The failed sync left its pages clean. They are stored again, or the next sync would skip
-        // them.
-        known.index.store_again().map_err(|error| index_error(storage, "write", error))?;
+    // A holder that closes in order syncs the index and then clears its process id. Otherwise a
+    // sync may have failed, and left pages clean that the disk does not hold: they are stored
+    // again, or the next sync would skip them.
+    let was_closed = known.cached.is_some() && known.image.live.pid == 0;
+    if !was_closed && !planted!(IndexNotStoredAgain) {
+        known.index.store_again();
     }
-    // What the failed sync left in the segments stays suspect until a flush has stored it again.
-    let poisoned = if suspect && !planted!(SuspicionForgotten) { FLAG_POISONED } else { 0 };
-    let flags = poisoned | if known.rows_from_index { 0 } else { FLAG_CHANGING };
+    let flags = if known.rows_from_index { 0 } else { FLAG_CHANGING };
     // What the run record says of a segment that exists stays until that segment is durable.
     let stated_next = next.or(known.image.live.run.and_then(|run| run.next));
     known.index.begin_run(&Live {
@@ -74,13 +73,9 @@ pub(super) fn publish<S: Storage>(
         lease,
         known_gaps,
         given_up,
-        suspect,
         found_anew: !trusted && !planted!(FoundTakenForDurable),
         clean: is_clean || known.made_anew,
-        // A holder that closes in order syncs the places and then clears its process id.
-        places_cached: !planted!(PlacesTakenForDurable)
-            && known.cached.is_some()
-            && (known.image.live.pid != 0 || suspect),
+        places_cached: !was_closed && !planted!(PlacesTakenForDurable),
         consumers: known.image.consumers,
         index: known.index,
     })

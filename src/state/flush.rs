@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result, SyncFailed};
 use crate::format::{self, Checkpoint, Spot};
-use crate::segment::{Lost, Unsynced, most_unsynced};
+use crate::segment::{Lost, Segment, Unsynced, most_unsynced};
 use crate::state::{Durable, MOST_BEHIND, State};
 use crate::storage::store_again;
 use crate::storage::{Storage, StorageFile};
@@ -47,9 +47,6 @@ enum CheckpointIs {
 struct Stretch {
     from: Spot,
     to: Spot,
-    /// The page cache may show bytes of the stretch that the disk does not have: the leader stores
-    /// them again before its sync (R4).
-    is_suspect: bool,
 }
 
 impl<S: Storage> State<S> {
@@ -75,8 +72,7 @@ impl<S: Storage> State<S> {
     /// there is no other leader.
     fn lead<'a>(&'a self, mut durable: MutexGuard<'a, Durable>) -> Result<MutexGuard<'a, Durable>> {
         durable.has_leader = true;
-        let stretch =
-            Stretch { from: durable.spot, to: durable.wanted, is_suspect: durable.is_suspect };
+        let stretch = Stretch { from: durable.spot, to: durable.wanted };
         let target = stretch.to;
         drop(durable);
         let began = now();
@@ -97,7 +93,6 @@ impl<S: Storage> State<S> {
         if result.is_ok() || planted!(FailedFlushIsDone) {
             durable.spot = target;
             self.index.set_synced(target);
-            durable.is_suspect = false;
             if self.durable_only {
                 self.visible.publish(target);
                 waiters = self.message_waiters.load(Ordering::Relaxed);
@@ -315,7 +310,7 @@ impl<S: Storage> State<S> {
     /// Syncs every segment before the tail's that was stored to, and the tail's if the stretch
     /// reaches into it; then the directory.
     fn sync_data(&self, stretch: &Stretch) -> Result<()> {
-        let Stretch { from, to, is_suspect } = *stretch;
+        let Stretch { from, to } = *stretch;
         self.check_directory()?;
         let (mut at, end) = {
             let list = self.segments.list();
@@ -350,16 +345,7 @@ impl<S: Storage> State<S> {
                     ));
                 }
             };
-            if is_suspect && !planted!(SuspectNotStoredAgain) {
-                // Storing again does not undo a producer's store: producers store behind `to`.
-                let start =
-                    segment.offset(from.position.clamp(segment.header.base, segment.header.end()));
-                let end =
-                    segment.offset(to.position.clamp(segment.header.base, segment.header.end()));
-                store_again(&segment.file, start, end.min(segment.allocated())).map_err(
-                    |error| Error::io("write", self.storage.path().join(segment.name()), error),
-                )?;
-            }
+            self.store_found_again(&segment, stretch)?;
             if planted!(SegmentSyncNotHeeded) {
                 let _ = segment.file.sync();
             } else {
@@ -372,5 +358,21 @@ impl<S: Storage> State<S> {
             self.segment_synced.notify_all();
         }
         if planted!(FlushWithoutNames) { Ok(()) } else { self.sync_directory() }
+    }
+
+    /// Stores again what the opening found in the segment within the stretch: it may exist in the
+    /// page cache alone, and the process before may have died of a sync that failed, which leaves
+    /// its pages clean (R4). This does not undo a producer's store: those are behind what was
+    /// found.
+    fn store_found_again(&self, segment: &Segment<S::File>, stretch: &Stretch) -> Result<()> {
+        let found_to = self.found_tail.position.min(stretch.to.position);
+        if stretch.from.position >= found_to || planted!(SuspectNotStoredAgain) {
+            return Ok(());
+        }
+        let header = &segment.header;
+        let offset = |position: u64| segment.offset(position.clamp(header.base, header.end()));
+        let (start, end) = (offset(stretch.from.position), offset(found_to));
+        store_again(&segment.file, start, end.min(segment.allocated()))
+            .map_err(|error| Error::io("write", self.storage.path().join(segment.name()), error))
     }
 }

@@ -56,9 +56,6 @@ pub(crate) struct Durable {
     pub(crate) spot: Spot,
     /// A thread leads a flush.
     pub(crate) has_leader: bool,
-    /// The page cache may show bytes that an earlier, failed sync left off the disk: the next
-    /// leader stores them again before its sync (R4).
-    pub(crate) is_suspect: bool,
     /// The committed spot up to which the next leader makes everything durable.
     pub(crate) wanted: Spot,
     /// Flushes that failed, in this run. (After an error that may pass the queue is not poisoned.)
@@ -134,8 +131,8 @@ pub(crate) struct State<S: Storage> {
     pub(crate) space: Space,
     pub(crate) gaps: Gaps,
     pub(crate) flush_totals: FlushTotals,
-    /// The first number this run gives out.
-    pub(crate) first_seq_of_run: u64,
+    /// The tail that the opening found. What lies between the durable mark and it is suspect (R4).
+    pub(crate) found_tail: Spot,
 }
 
 /// What an opening makes the [`State`] from.
@@ -150,7 +147,6 @@ pub(crate) struct Parts<S: Storage> {
     pub(crate) ages: Option<Ages>,
     pub(crate) tail: Spot,
     pub(crate) durable: Spot,
-    pub(crate) suspect: bool,
     pub(crate) places_cached: bool,
     pub(crate) oldest_seq: u64,
     pub(crate) known_gaps: Vec<Gap>,
@@ -175,7 +171,6 @@ impl<S: Storage> State<S> {
             durable: Padded::new(Mutex::new(Durable {
                 spot: parts.durable,
                 has_leader: false,
-                is_suspect: parts.suspect,
                 wanted: parts.durable,
                 failures: 0,
             })),
@@ -191,7 +186,7 @@ impl<S: Storage> State<S> {
             space: Space::default(),
             gaps: Gaps::new(parts.known_gaps, parts.given_up),
             flush_totals: FlushTotals::default(),
-            first_seq_of_run: parts.tail.seq,
+            found_tail: parts.tail,
         };
         state.committed.publish(parts.tail);
         state.visible.publish(parts.tail);

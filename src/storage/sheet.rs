@@ -143,6 +143,14 @@ impl<F: StorageFile> Sheet<F> {
         self.window.copy_out(offset, into);
     }
 
+    /// Makes every page dirty again with the bytes that it shows. Nobody else stores meanwhile.
+    pub(crate) fn store_again(&self) {
+        let len = self.window.len();
+        self.store(0, len, |window| {
+            (0..len).step_by(4096).for_each(|at| window.store_u64(at, window.load_u64(at)));
+        });
+    }
+
     pub(crate) fn store_u64(&self, offset: usize, value: u64) {
         self.store(offset, 8, |window| window.store_u64(offset, value));
     }

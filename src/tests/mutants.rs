@@ -46,7 +46,7 @@ mutants! {
     /// A half of the checkpoint is overwritten while the other half may exist in the page cache
     /// alone (R1).
     HalfOverwrittenWithoutR1 => "R1: the half that won is on the disk before the other is written",
-    /// Pages that a failed sync left off the disk are not stored again before the next sync (R4).
+    /// What an opening found is not stored again before the first sync (R4).
     SuspectNotStoredAgain => "R4: what a failed sync left off the disk is stored again",
     /// Segments of dropped or expired messages are removed before the cause is durable.
     CauseNotDurable => "the disk knows why a segment was given up before it goes",
@@ -285,8 +285,6 @@ mutants! {
     FormerClearedUnsynced => "P2: a new consumer begins anew after a power cut, too",
     /// Acknowledgements go from the row as soon as the unsynced place has passed them (audit B10).
     PassedAcksLeftOut => "P2: a flushed acknowledgement stays",
-    /// The half of the checkpoint that an opening found is synced without being stored again (R1).
-    CheckpointNotStoredAgain => "R1: the half that won is stored again, then synced",
     /// A checkpoint overwrites the newest half (R1).
     NewestHalfOverwritten => "R1: the newest durable half is never overwritten",
     /// The token of the page cache is stored before the live part that it vouches for.
@@ -301,8 +299,6 @@ mutants! {
     RunChangedUnlocked => "two changes of the run record are both stored",
     /// Syncs go on after one has failed (R6).
     SyncedAfterFailure => "R6: after a sync that failed none is made",
-    /// The index is not told that a sync failed, so the next opening trusts the page cache (R6).
-    PoisonNotStored => "R6: the next opening knows of a failed sync",
     /// Two threads sync the index at the same time: one succeeds over the failure of the other.
     TwoSyncsAtOnce => "R6: a failure is noted before another sync can succeed",
     /// A sync of the index leaves out the bytes that could not be written before.
@@ -355,12 +351,13 @@ mutants! {
     FilesNotLookedAt => "P4: rows are held against the directory",
     /// Of segments that contradict each other, the older ones count, too (R9).
     OutlivedKept => "R9: the segment with the highest life counts",
-    /// The index is not stored again after a failed sync (R4).
+    /// The index is not stored again after a run that did not end in order (R4).
     IndexNotStoredAgain => "R4: the next sync of the index takes its pages, too",
-    /// An opening after a failed sync forgets that the page cache is suspect.
-    SuspicionForgotten => "R4: suspect pages stay so until they are synced",
+    /// A holder whose last flush failed clears its process id, as if it had closed in order.
+    HolderGoesUnflushed => "R4: what a failed sync left off the disk stays suspect",
     /// What an opening found after a power cut counts as durable (R4).
-    FoundTakenForDurable => "R4: what an opening found is synced before it is promised",
+    FoundTakenForDurable => "R4: what an opening found is synced before it is promised";
+        open: "the first flush stores again what was found, and what rests on the mark before that",
     /// Places that a killed run left in the page cache count as durable.
     PlacesTakenForDurable => "R8: a segment goes when a synced place is behind it",
     /// Everything up to the tail counts as durable once the queue is opened.

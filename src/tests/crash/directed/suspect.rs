@@ -14,9 +14,24 @@ use crate::tests::sim::{Call, Mutant, SimStorage};
 
 const MESSAGES: u64 = 10;
 
-/// What a dead process left whose sync of this number failed in a flush: ten messages, of which
-/// `taken` were taken. `None` when the flush needs no such sync.
-fn after_a_failed_sync(nth: u64, stores: Stores, taken: u64) -> Check<Option<SimStorage>> {
+/// How the process goes whose sync failed.
+#[derive(Debug, Clone, Copy)]
+enum Goes {
+    /// It closes the queue, which fails.
+    ByClosing,
+    /// It dies right before its store of this number since the flush began, or else at the flush's
+    /// end.
+    AtStore(u64),
+}
+
+/// What a process left whose sync of this number failed in a flush: ten messages, of which `taken`
+/// were taken; and whether it died at a store. `None` when the flush needs no such sync.
+fn after_a_failed_sync(
+    nth: u64,
+    stores: Stores,
+    taken: u64,
+    goes: Goes,
+) -> Check<Option<(SimStorage, bool)>> {
     let storage = disk(nth);
     storage.set_stores(stores);
     let queue = open(storage.clone(), &options())?;
@@ -29,10 +44,18 @@ fn after_a_failed_sync(nth: u64, stores: Stores, taken: u64) -> Check<Option<Sim
         take(&queue, taken)?;
     }
     storage.fail_after(Call::SyncFile, nth, Errno::IO, false);
+    if let Goes::AtStore(store) = goes {
+        storage.freeze_at_store(1 + store);
+    }
     let failed = queue.core.flush().is_err();
+    storage.disarm();
     storage.clear_faults();
+    let frozen = storage.frozen();
+    let died = frozen.is_some();
+    let dead = frozen.unwrap_or_else(|| storage.process_kill());
     drop(queue);
-    Ok(failed.then(|| storage.process_kill()))
+    let left = if let Goes::ByClosing = goes { storage.process_kill() } else { dead };
+    Ok(failed.then_some((left, died)))
 }
 
 fn take(queue: &Queue, count: u64) -> Check {
@@ -53,12 +76,31 @@ fn check_flushed(queue: &Queue, taken: u64) -> Check {
     Ok(())
 }
 
-/// A sync failed, and the opening after that dies at any store, or does nothing. The one after
-/// that knows that it cannot rely on what the page cache shows.
+/// A sync of the data failed, and the process dies at any store after that. What the failed sync
+/// left in the page cache alone is stored again by the next flush (R4): no opening can know of the
+/// failure.
+#[test]
+fn a_death_right_after_a_failed_sync_takes_nothing_of_what_is_flushed_later() {
+    for nth in 1..3 {
+        kept_but_for(Mutant::SuspectNotStoredAgain, |number, images| {
+            let goes = Goes::AtStore(number);
+            let Some((dead, died)) = after_a_failed_sync(nth, Stores::ByMap, 0, goes)? else {
+                return Ok(false);
+            };
+            *images += 1;
+            check_flushed(&open(dead, &options())?, 0)?;
+            Ok(died)
+        });
+    }
+}
+
+/// A sync failed, the queue was closed, and the opening after that dies at any store, or does
+/// nothing. The one after that does not rely on what the page cache shows.
 #[test]
 fn a_death_within_an_opening_leaves_the_page_cache_suspect() {
-    kept_but_for(Mutant::SuspicionForgotten, |number, images| {
-        let storage = after_a_failed_sync(1, Stores::ByMap, 0)?.expect("a flush syncs a segment");
+    kept_but_for(Mutant::SuspectNotStoredAgain, |number, images| {
+        let left = after_a_failed_sync(1, Stores::ByMap, 0, Goes::ByClosing)?;
+        let (storage, _) = left.expect("a flush syncs a segment");
         storage.freeze_at_store(1 + number);
         let opened = open(storage.clone(), &options())?;
         storage.disarm();
@@ -71,13 +113,14 @@ fn a_death_within_an_opening_leaves_the_page_cache_suspect() {
     });
 }
 
-/// A sync of the index failed. What it left off the disk, a consumer's place above all, is stored
-/// again by the next opening, so that the next flush has it (R4).
+/// A sync of the index failed, and the process died. What it left off the disk, a consumer's place
+/// above all, is stored again by the next opening, so that the next flush has it (R4).
 #[test]
 fn places_that_a_failed_sync_left_off_the_disk_are_stored_again() {
     for stores in [Stores::ByMap, Stores::ByCall] {
         kept_but_for(Mutant::IndexNotStoredAgain, |number, images| {
-            let Some(dead) = after_a_failed_sync(1 + number, stores, 3)? else {
+            let (nth, goes) = (1 + number / 4, Goes::AtStore(number % 4));
+            let Some((dead, _)) = after_a_failed_sync(nth, stores, 3, goes)? else {
                 return Ok(false);
             };
             *images += 1;
@@ -87,13 +130,30 @@ fn places_that_a_failed_sync_left_off_the_disk_are_stored_again() {
     }
 }
 
-/// A sync failed, and then the record of the run, which says so, is damaged. What the opening finds
+/// As above, but the process closed the queue, whose last flush failed, too.
+#[test]
+fn places_that_a_failed_sync_left_off_the_disk_outlive_a_close() {
+    for stores in [Stores::ByMap, Stores::ByCall] {
+        kept_but_for(Mutant::HolderGoesUnflushed, |number, images| {
+            let left = after_a_failed_sync(1 + number, stores, 3, Goes::ByClosing)?;
+            let Some((left, _)) = left else {
+                return Ok(false);
+            };
+            *images += 1;
+            check_flushed(&open(left, &options())?, 3)?;
+            Ok(true)
+        });
+    }
+}
+
+/// A sync failed, and then the record of the run is damaged. What the opening finds
 /// in the segments may exist in the page cache alone, and it is stored again before it counts as
 /// durable.
 #[test]
 fn what_is_found_without_a_record_of_the_run_is_stored_again_before_it_is_durable() {
-    kept_but_for(Mutant::FoundTakenForDurable, |number, images| {
-        let Some(dead) = after_a_failed_sync(1 + number, Stores::ByMap, 0)? else {
+    kept_but_for(Mutant::SuspectNotStoredAgain, |number, images| {
+        let left = after_a_failed_sync(1 + number, Stores::ByMap, 0, Goes::ByClosing)?;
+        let Some((dead, _)) = left else {
             return Ok(false);
         };
         for at in [live_at::RUN_A, live_at::RUN_B] {
