@@ -260,6 +260,22 @@ fn run_alone(seed: u64) {
     }
 }
 
+/// Keeps the calling thread, and those that it starts, on one processor. The threads of a world
+/// take turns: a turn that goes to another processor costs several times as much.
+fn stay_on_processor(number: usize) {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+        let Ok(allowed) = sched_getaffinity(None) else { return };
+        let processors = (0..CpuSet::MAX_CPU).filter(|at| allowed.is_set(*at));
+        if let Some(processor) = processors.cycle().nth(number) {
+            let mut only = CpuSet::new();
+            only.set(processor);
+            let _ = sched_setaffinity(None, &only);
+        }
+    }
+}
+
 #[test]
 fn whatever_threads_disk_and_death_do_the_promises_hold() {
     if let Some(seed) = number_from("MMQ_SEED") {
@@ -272,7 +288,8 @@ fn whatever_threads_disk_and_death_do_the_promises_hold() {
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(16));
     let mutant = Mutant::planted();
     let mut broken: Vec<(u64, World, Broken)> = std::thread::scope(|scope| {
-        let worker = || {
+        let worker = |number| {
+            stay_on_processor(number);
             Mutant::plant(mutant);
             let mut broken = Vec::new();
             loop {
@@ -302,7 +319,8 @@ fn whatever_threads_disk_and_death_do_the_promises_hold() {
                 }
             }
         };
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+        let workers: Vec<_> =
+            (0..threads).map(|number| scope.spawn(move || worker(number))).collect();
         workers.into_iter().flat_map(|worker| worker.join().expect("a worker")).collect()
     });
     let took = began.elapsed();
