@@ -47,6 +47,7 @@ impl Known {
         let sent = self.sent(events)?;
         let durable = self.durable_after(&story, script);
         let closed_well = story.closed && matches!(death, Death::Kill);
+        self.next = self.next.max(told_below(events, &sent));
         for name in NAMES {
             let upcoming = self.upcoming.get(name).cloned().unwrap_or_default();
             let heard = heard(self, name, events, &sent, script)?;
@@ -68,6 +69,7 @@ impl Known {
                 is_cut,
                 given_up,
                 durable,
+                next: self.next,
                 script,
                 ids: &self.ids,
             };
@@ -84,13 +86,6 @@ impl Known {
         if !is_cut && story.quiet_at.is_some() {
             check_quiet(events, story.quiet_at.unwrap_or(0))?;
         }
-        let highest = sent.acknowledged.keys().next_back().map_or(0, |seq| seq + 1);
-        let told = events.iter().filter_map(|event| match &event.answer {
-            Answer::Messages(messages) => messages.iter().map(|(seq, _)| seq + 1).max(),
-            Answer::Skipped(seq) => Some(seq + 1),
-            _ => None,
-        });
-        self.next = self.next.max(highest).max(told.max().unwrap_or(0));
         ensure!(shown.next >= self.next, "next is {}, and {} was given out", shown.next, self.next);
         self.has_durable_consumers |=
             story.flushed || is_cut && shown.consumers.len() == NAMES.len() || closed_well;
@@ -233,6 +228,17 @@ pub(super) struct Sent {
     pub(super) open: BTreeSet<u64>,
     /// By identity: all of the batch that it belongs to.
     pub(super) batches: BTreeMap<u64, Vec<u64>>,
+}
+
+/// Somebody was told of a number right below it, and nobody of one at or above it.
+fn told_below(events: &[Event], sent: &Sent) -> u64 {
+    let highest = sent.acknowledged.keys().next_back().map_or(0, |seq| seq + 1);
+    let told = events.iter().filter_map(|event| match &event.answer {
+        Answer::Messages(messages) => messages.iter().map(|(seq, _)| seq + 1).max(),
+        Answer::Skipped(seq) => Some(seq + 1),
+        _ => None,
+    });
+    highest.max(told.max().unwrap_or(0))
 }
 
 fn acknowledged_before(events: &[Event], step: u64) -> u64 {

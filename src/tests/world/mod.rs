@@ -31,7 +31,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use self::acts::{Cast, Told};
+use self::acts::Told;
 use self::known::Known;
 use self::script::Script;
 use self::shrink::Failing;
@@ -81,7 +81,7 @@ impl World {
 
     /// How many processes there are, one after the other: those that only open the queue, too.
     fn schedules(&self) -> u64 {
-        self.lives.iter().map(|script| script.deaths.len() as u64 + 1).sum()
+        self.lives.iter().map(|script| script.openings.len() as u64 + 1).sum()
     }
 
     /// Lives all lives; how many steps they took.
@@ -91,7 +91,7 @@ impl World {
         let mut all_steps = 0;
         for (life, script) in self.lives.iter().enumerate() {
             storage.set_stores(script.stores);
-            for opening in 0..=script.deaths.len() {
+            for opening in 0..=script.openings.len() {
                 let stage = Stage { script, life, opening, most_steps: self.most_steps, log };
                 let (steps, left) = stage.play(&storage, &mut known);
                 all_steps += steps;
@@ -115,22 +115,19 @@ struct Stage<'a> {
 impl Stage<'_> {
     /// Its steps, and the disk as it leaves it or the promise that it broke.
     fn play(&self, storage: &SimStorage, known: &mut Known) -> (u64, Result<SimStorage, String>) {
-        let script = self.script;
+        let opening = self.script.openings.get(self.opening);
+        let opening = opening.map(|opening| self.script.of(opening));
+        let script = opening.as_ref().unwrap_or(self.script);
+        let Script { dies_at, death, capacity, .. } = *script;
         storage.set_capacity(None);
+        storage.set_capacity(capacity.map(|capacity| capacity + storage.used()));
         storage.clear_faults();
-        let (dies_at, death, casts) = match script.deaths.get(self.opening) {
-            Some((dies_at, death)) => (Some(*dies_at), *death, Vec::new()),
-            None => (script.dies_at, script.death, script.casts.clone()),
-        };
-        if self.opening == script.deaths.len() {
-            storage.set_capacity(script.capacity.map(|capacity| capacity + storage.used()));
-            for (call, nth, errno, sticky) in &script.faults {
-                storage.fail_after(*call, *nth, *errno, *sticky);
-            }
+        for (call, nth, errno, sticky) in &script.faults {
+            storage.fail_after(*call, *nth, *errno, *sticky);
         }
         self.tell(|| format!("Life {}: {}", self.life, script.in_words(dies_at, death)));
         let seen = Told::default();
-        let (left, outcome) = self.live(storage, dies_at, death, casts, &seen);
+        let (left, outcome) = self.live(script, storage, &seen);
         if let Some(failure) = outcome.failure {
             return (outcome.steps, Err(failure));
         }
@@ -150,13 +147,11 @@ impl Stage<'_> {
     /// Runs it to its end; without casts the queue is opened and closed.
     fn live(
         &self,
+        script: &Script,
         storage: &SimStorage,
-        dies_at: Option<u64>,
-        death: Death,
-        casts: Vec<Cast>,
         told: &Told,
     ) -> (SimStorage, schedule::Outcome) {
-        let script = self.script;
+        let Script { dies_at, death, .. } = *script;
         let left: Arc<Mutex<Option<SimStorage>>> = Arc::default();
         let (disk, into, log) = (storage.clone(), Arc::clone(&left), self.log.cloned());
         let on_death = move || {
@@ -181,7 +176,7 @@ impl Stage<'_> {
         };
         let (options, background, story, disk) =
             (script.options.clone(), script.background, Arc::clone(told), storage.clone());
-        let may_fail = script.may_fail();
+        let (casts, may_fail) = (script.casts.clone(), script.may_fail());
         let outcome = schedule::run(plan, move || {
             actor::play(disk, &options, background, casts, &story, may_fail)
         });

@@ -22,6 +22,9 @@ pub(super) struct Promised<'a> {
     pub(super) given_up: u64,
     /// Everything below is on disk.
     pub(super) durable: u64,
+    /// Nobody was told of a number at or above it: after a power cut such a one may never have
+    /// been, also if a copy that was opened told that its message had expired.
+    pub(super) next: u64,
     pub(super) script: &'a Script,
     /// Who has that number, of all that were ever seen.
     pub(super) ids: &'a BTreeMap<u64, u64>,
@@ -98,7 +101,7 @@ impl Promised<'_> {
         for gap in self.upcoming.iter().filter_map(Next::gap) {
             let is_told = |seq: u64| {
                 // A power cut takes back that it was given up.
-                self.is_cut && came.contains_key(&seq)
+                self.is_cut && (came.contains_key(&seq) || seq >= self.next)
                     || gaps.iter().chain(&self.heard.gaps).any(|told| holds(told, seq))
             };
             ensure!(

@@ -18,19 +18,29 @@ pub(super) struct Script {
     pub(super) stores: Stores,
     /// What each thread does.
     pub(super) casts: Vec<Cast>,
-    /// The call, from which on of its kind, with what error, and whether all later ones fail too.
-    pub(super) faults: Vec<(Call, u64, Errno, bool)>,
+    pub(super) faults: Vec<Fault>,
     /// Bytes that the disk has left for this life.
     pub(super) capacity: Option<u64>,
     pub(super) switch_one_in: u64,
     pub(super) by_rank: bool,
-    /// Of the openings before the life: the step at which each dies, and how.
-    pub(super) deaths: Vec<(u64, Death)>,
+    /// Before the life.
+    pub(super) openings: Vec<Opening>,
     /// The step at which the life ends by `death`; without one it ends in order.
     pub(super) dies_at: Option<u64>,
     pub(super) death: Death,
     pub(super) background: Background,
     pub(super) seed: u64,
+}
+
+/// The call, which of its kind fails, with what error, and whether all later ones fail too.
+pub(super) type Fault = (Call, u64, Errno, bool);
+
+/// An opening that may meet a fault. The process dies in it, unless it has ended before.
+#[derive(Debug, Clone)]
+pub(super) struct Opening {
+    pub(super) dies_at: u64,
+    pub(super) death: Death,
+    pub(super) faults: Vec<Fault>,
 }
 
 const CALLS: [Call; 11] = [
@@ -47,6 +57,22 @@ const CALLS: [Call; 11] = [
     Call::Write,
 ];
 
+/// What a message is made durable by.
+const STORED: [Call; 3] = [Call::SyncFile, Call::SyncDirectory, Call::Write];
+
+/// An opening makes few calls of each kind, and most of what it writes goes over torn units.
+const MADE_BY_OPENINGS: [Call; 9] = [
+    Call::Write,
+    Call::Write,
+    Call::Write,
+    Call::Map,
+    Call::Remove,
+    Call::Rename,
+    Call::Read,
+    Call::SyncFile,
+    Call::SyncDirectory,
+];
+
 impl Script {
     pub(super) fn draw(rng: &mut Rng) -> Script {
         let options = options(rng);
@@ -54,21 +80,21 @@ impl Script {
         let casts = acts::draw(rng, &options);
         let mut faults = Vec::new();
         if rng.percent(25) {
+            // The first calls of a kind are mostly the opening's.
+            let within = [4, 24][rng.below(2) as usize];
             for _ in 0..1 + rng.below(2) {
-                let call = CALLS[rng.below(CALLS.len() as u64) as usize];
-                let full =
-                    matches!(call, Call::Create | Call::Allocate | Call::Write) && rng.percent(60);
-                let errno = if full { Errno::NOSPC } else { Errno::IO };
-                faults.push((call, 1 + rng.below(24), errno, rng.percent(30)));
+                let calls = if rng.percent(50) { &CALLS[..] } else { &STORED };
+                faults.push(fault(rng, calls, within));
             }
         }
         let capacity = rng.percent(15).then(|| (48 << 10) + 4096 * rng.below(40));
         let death = if rng.percent(50) { Death::Kill } else { Death::Cut(rng.next()) };
         let within = 1 << (3 + rng.below(9));
-        let deaths = (0..[0, 0, 0, 1, 2][rng.below(5) as usize])
-            .map(|_| {
-                let death = if rng.percent(50) { Death::Kill } else { Death::Cut(rng.next()) };
-                (1 + rng.below(400), death)
+        let openings = (0..[0, 0, 0, 1, 2][rng.below(5) as usize])
+            .map(|_| Opening {
+                death: if rng.percent(50) { Death::Kill } else { Death::Cut(rng.next()) },
+                dies_at: 1 + rng.below(400),
+                faults: faults_of_an_opening(rng),
             })
             .collect();
         Script {
@@ -78,7 +104,7 @@ impl Script {
             capacity,
             switch_one_in: [2, 4, 16, 64, 64, 256][rng.below(6) as usize],
             by_rank: rng.percent(50),
-            deaths,
+            openings,
             dies_at: rng.percent(70).then(|| 1 + rng.below(within)),
             death,
             background: if rng.percent(75) { Background::Keeper } else { Background::Calls },
@@ -89,6 +115,21 @@ impl Script {
 }
 
 impl Script {
+    /// The script of one of the openings before the life.
+    pub(super) fn of(&self, opening: &Opening) -> Script {
+        let Opening { dies_at, death, faults } = opening.clone();
+        Script {
+            options: self.options.clone(),
+            casts: Vec::new(),
+            faults,
+            capacity: None,
+            openings: Vec::new(),
+            dies_at: Some(dies_at),
+            death,
+            ..*self
+        }
+    }
+
     /// Calls may fail.
     pub(super) fn may_fail(&self) -> bool {
         !self.faults.is_empty() || self.capacity.is_some()
@@ -98,6 +139,19 @@ impl Script {
     pub(super) fn may_be_late(&self) -> bool {
         self.stores == Stores::ByCall && self.may_fail()
     }
+}
+
+fn faults_of_an_opening(rng: &mut Rng) -> Vec<Fault> {
+    let count = [0, 0, 1, 2][rng.below(4) as usize];
+    (0..count).map(|_| fault(rng, &MADE_BY_OPENINGS, 4)).collect()
+}
+
+/// One of the first calls of a kind fails, `within` which many.
+fn fault(rng: &mut Rng, calls: &[Call], within: u64) -> Fault {
+    let call = calls[rng.below(calls.len() as u64) as usize];
+    let full = matches!(call, Call::Create | Call::Allocate | Call::Write) && rng.percent(60);
+    let errno = if full { Errno::NOSPC } else { Errno::IO };
+    (call, 1 + rng.below(within), errno, rng.percent(30))
 }
 
 fn options(rng: &mut Rng) -> Options {

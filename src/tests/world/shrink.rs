@@ -5,7 +5,7 @@
 //! of it follows from the seed and from `MMQ_SHRINK`, so it comes to the same end each time.
 
 use super::acts::{Act, Cast};
-use super::script::Script;
+use super::script::{Opening, Script};
 use super::told::Death;
 use super::{Broken, World};
 use crate::engine::Background;
@@ -161,10 +161,12 @@ impl Script {
         if let Some(dies_at) = &mut self.dies_at {
             *dies_at = 1 + rng.below(steps.max(2));
         }
-        for (dies_at, _) in &mut self.deaths {
+        for Opening { dies_at, .. } in &mut self.openings {
             *dies_at = 1 + rng.below(steps.max(2));
         }
-        for death in self.deaths.iter_mut().map(|(_, death)| death).chain([&mut self.death]) {
+        for death in
+            self.openings.iter_mut().map(|opening| &mut opening.death).chain([&mut self.death])
+        {
             if matches!(death, Death::Cut(_)) {
                 *death = Death::Cut(rng.next());
             }
@@ -180,7 +182,7 @@ fn lives(world: &World) -> Vec<Cut> {
 fn openings(world: &World) -> Vec<Cut> {
     let lives = world.lives.iter().enumerate();
     lives
-        .flat_map(|(life, script)| (0..script.deaths.len()).map(move |at| Cut::Opening(life, at)))
+        .flat_map(|(life, script)| (0..script.openings.len()).map(move |at| Cut::Opening(life, at)))
         .collect()
 }
 
@@ -260,7 +262,7 @@ impl World {
         match cut {
             Cut::Before(life) => drop(world.lives.drain(..life)),
             Cut::Life(life) => drop(world.lives.remove(life)),
-            Cut::Opening(life, at) => drop(world.lives[life].deaths.remove(at)),
+            Cut::Opening(life, at) => drop(world.lives[life].openings.remove(at)),
             Cut::Cast(life, at) => drop(world.lives[life].casts.remove(at)),
             Cut::Acts(life, number, at, count) => {
                 let casts = &mut world.lives[life].casts;

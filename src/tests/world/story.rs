@@ -23,7 +23,7 @@ pub(super) fn size(world: &World) -> String {
     let acts: usize = casts.map(|cast| cast.acts.len()).sum();
     let faults: usize =
         scripts().map(|script| script.faults.len() + usize::from(script.capacity.is_some())).sum();
-    let openings: usize = scripts().map(|script| script.deaths.len()).sum();
+    let openings: usize = scripts().map(|script| script.openings.len()).sum();
     let deaths = scripts().filter(|script| script.dies_at.is_some()).count() + openings;
     format!(
         "lives: {}, threads: {threads}, acts: {acts}, faults: {faults}, deaths: {deaths} \
