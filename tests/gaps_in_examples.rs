@@ -25,7 +25,7 @@ mod producer_consumer;
 #[path = "../examples/recovery.rs"]
 mod recovery;
 #[allow(dead_code)]
-#[path = "../examples/spool.rs"]
+#[path = "../examples/spool/main.rs"]
 mod spool;
 #[allow(dead_code)]
 #[path = "../examples/threads.rs"]

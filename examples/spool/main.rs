@@ -5,12 +5,13 @@
 //! closed, with messages left inside, and opened again. One line of figures on standard error ends
 //! the run.
 
+mod ends;
+mod report;
+
 use std::error::Error;
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hasher};
-use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, IsTerminal, Read, Write};
-use std::os::fd::AsFd;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,6 +20,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use ends::{Sink, Source};
+use report::Report;
 
 const USAGE: &str = "\
 Usage: spool FILE [--keep DIR] [--output FILE] [--arena-size BYTES]
@@ -191,143 +195,6 @@ enum Half {
     Second,
 }
 
-/// Where the lines come from: a file, or a stream of unknown length.
-struct Source {
-    name: String,
-    reader: BufReader<File>,
-    /// Length in bytes; `None` for a stream.
-    size: Option<u64>,
-    /// Device and inode of a file.
-    identity: Option<(u64, u64)>,
-    passed: Tally,
-}
-
-impl Source {
-    fn open(path: &OsStr) -> Result<Self, Failure> {
-        let (name, file) = if path == "-" {
-            ("standard input".into(), File::from(io::stdin().as_fd().try_clone_to_owned()?))
-        } else {
-            let name = Path::new(path).display().to_string();
-            let file = File::open(path).map_err(|error| format!("{name}: {error}"))?;
-            (name, file)
-        };
-        let metadata = file.metadata().map_err(|error| format!("{name}: {error}"))?;
-        if metadata.is_dir() {
-            return Err(format!("{name}: is a directory").into());
-        }
-        // No size for standard input, which may be a file that was read in part, and for files in
-        // /proc, which say that they are empty.
-        let size =
-            (path != "-" && metadata.is_file() && metadata.len() > 0).then_some(metadata.len());
-        let identity = metadata.is_file().then_some((metadata.dev(), metadata.ino()));
-        let reader = BufReader::with_capacity(1 << 16, file);
-        Ok(Source { name, reader, size, identity, passed: Tally::default() })
-    }
-
-    /// Replaces `line` by the next one, its newline included; empty at the end of the input.
-    fn next_line(&mut self, line: &mut Vec<u8>) -> Result<(), Failure> {
-        line.clear();
-        let mut piece = (&mut self.reader).take(LONGEST_MESSAGE);
-        piece.read_until(b'\n', line).map_err(|error| format!("{}: {error}", self.name))?;
-        Ok(())
-    }
-
-    /// Whether all lines of this half have been put in.
-    fn is_over(&self, half: Half) -> bool {
-        match (half, self.size) {
-            (Half::First, Some(size)) => self.passed.bytes >= size.div_ceil(2),
-            (Half::First, None) => self.passed.messages >= FIRST_LINES,
-            (Half::Second, _) => false,
-        }
-    }
-}
-
-/// Where the messages go. Its calls return false when the reader of a pipe has closed it.
-struct Sink {
-    name: String,
-    writer: BufWriter<File>,
-    passed: Tally,
-}
-
-impl Sink {
-    fn open(path: Option<&Path>, source: &Source) -> Result<Self, Failure> {
-        let (name, file) = match path {
-            None => {
-                ("standard output".into(), File::from(io::stdout().as_fd().try_clone_to_owned()?))
-            }
-            Some(path) => {
-                let name = path.display().to_string();
-                let identity =
-                    fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
-                if identity.is_some() && identity == source.identity {
-                    return Err(format!("{name}: is the input").into());
-                }
-                let file = File::create(path).map_err(|error| format!("{name}: {error}"))?;
-                (name, file)
-            }
-        };
-        Ok(Sink { name, writer: BufWriter::with_capacity(1 << 16, file), passed: Tally::default() })
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<bool, Failure> {
-        let result = self.writer.write_all(bytes);
-        self.settle(result)
-    }
-
-    fn flush(&mut self) -> Result<bool, Failure> {
-        let result = self.writer.flush();
-        self.settle(result)
-    }
-
-    fn settle(&self, result: io::Result<()>) -> Result<bool, Failure> {
-        match result {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-            Err(error) => Err(format!("{}: {error}", self.name).into()),
-        }
-    }
-}
-
-/// The messages that passed one end of the queue. The two ends agree when the same messages passed
-/// both in the same order.
-#[derive(Default)]
-struct Tally {
-    messages: u64,
-    bytes: u64,
-    /// Sequence number of the last message.
-    last: Option<u64>,
-    /// A sequence number did not follow the one before it.
-    out_of_order: bool,
-    /// Messages that will never come.
-    missing: u64,
-    checksum: DefaultHasher,
-}
-
-impl Tally {
-    fn add(&mut self, seq: u64, message: &[u8]) {
-        self.messages += 1;
-        self.bytes += message.len() as u64;
-        self.out_of_order |= self.last.is_some_and(|last| seq != last + 1);
-        self.last = Some(seq);
-        self.checksum.write_u64(message.len() as u64);
-        self.checksum.write(message);
-    }
-
-    /// Reports a gap and counts its messages. Later messages still come.
-    fn miss(&mut self, gap: mmq::Gap) {
-        // When standard error is closed there is nobody to report to.
-        let _ = writeln!(io::stderr(), "spool: {gap}");
-        self.missing += gap.count();
-    }
-
-    fn agrees_with(&self, other: &Tally) -> bool {
-        (self.messages, self.bytes, self.last) == (other.messages, other.bytes, other.last)
-            && !self.out_of_order
-            && !other.out_of_order
-            && self.checksum.finish() == other.checksum.finish()
-    }
-}
-
 /// Shared by the two threads of one half and the progress bar.
 #[derive(Default)]
 struct Shared {
@@ -483,58 +350,6 @@ impl Drop for Progress<'_> {
     fn drop(&mut self) {
         if self.drawn {
             let _ = io::stderr().write_all(b"\r\x1b[K");
-        }
-    }
-}
-
-struct Report {
-    put_in: Tally,
-    taken_out: Tally,
-    /// Messages in the queue when it was closed and opened again.
-    inside: u64,
-    /// Messages in the queue at the end.
-    left: u64,
-    /// The reader of the output took all of it.
-    wanted: bool,
-    seconds: f64,
-    disk: u64,
-}
-
-impl Report {
-    fn complete(&self) -> bool {
-        self.left == 0 && self.put_in.agrees_with(&self.taken_out)
-    }
-
-    fn exit_code(&self) -> u8 {
-        u8::from(self.wanted && !self.complete())
-    }
-}
-
-impl std::fmt::Display for Report {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Report { put_in, taken_out, inside, left, wanted, seconds, disk } = self;
-        if !wanted {
-            return write!(
-                f,
-                "the output was closed by its reader: {} messages put in, {} taken out, {left} left in the queue",
-                put_in.messages, taken_out.messages
-            );
-        }
-        let rate = if *seconds > 0.0 { put_in.messages as f64 / seconds } else { 0.0 };
-        write!(
-            f,
-            "{} messages, {} bytes, {seconds:.3} s, {rate:.0} messages/s, {disk} bytes of disk at most, \
-             reopened with {inside} inside: ",
-            put_in.messages, put_in.bytes
-        )?;
-        if self.complete() {
-            f.write_str("everything came out, byte for byte and in order")
-        } else {
-            write!(
-                f,
-                "NOT everything came out as it went in ({} messages, {} bytes came out, {} are missing, {left} are left)",
-                taken_out.messages, taken_out.bytes, taken_out.missing
-            )
         }
     }
 }
