@@ -21,12 +21,14 @@
 //! `MMQ_CRASH_IMAGES` sets the number of images, `MMQ_FIRST_SEED` the first history; `MMQ_SEED`
 //! runs one history alone. Histories made for one danger each are in `directed`.
 
+mod acks;
 pub(crate) mod chosen;
 mod digests;
 mod directed;
 mod examine;
 mod faults;
 mod headers;
+mod held;
 mod history;
 mod model;
 mod rows;

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{Bounds, Queue, Shown, Told, dropped_of};
 use crate::error::{Gap, GapCause};
-use crate::tests::crash::model::{
-    Check, Fate, Finished, Model, Presence, Sent, Standing, content, ensure,
-};
+use crate::tests::crash::held::{Finished, Presence, Standing};
+use crate::tests::crash::model::{Check, Fate, Model, Sent, content, ensure};
 
 impl Model {
     pub(super) fn check_new(&self, seq: u64, bytes: &[u8]) -> Check {

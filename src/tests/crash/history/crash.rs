@@ -7,7 +7,8 @@ use crate::engine::Engine;
 use crate::error::{Gap, GapCause};
 use crate::tests::crash::digests::digests_of;
 use crate::tests::crash::examine::{Bounds, Held, Queue, Told, examine, look_at_all, next_of};
-use crate::tests::crash::model::{Check, Fate, Finished, Model, Presence, ensure};
+use crate::tests::crash::held::{Finished, Presence};
+use crate::tests::crash::model::{Check, Fate, Model, ensure};
 use crate::tests::sim::{Call, SimStorage};
 
 impl History {
