@@ -167,19 +167,28 @@ pub(crate) fn read_full<F: StorageFile>(
 /// Bytes that [`store_again`] reads and writes at once: a call for each page takes four times as
 /// long.
 const STORED_AT_ONCE: u64 = 256 << 10;
+/// The smallest page there is.
+const PAGE: u64 = 4096;
 
 /// Stores the bytes of `start .. end` again, which makes their pages dirty. Nobody else changes
-/// them meanwhile.
+/// them meanwhile. A page that cannot be read is left alone: it is not in the page cache, so the
+/// page cache shows nothing of it that the disk does not hold.
 pub(crate) fn store_again<F: StorageFile>(file: &F, start: u64, end: u64) -> io::Result<()> {
     let mut bytes = vec![0; end.saturating_sub(start).min(STORED_AT_ONCE) as usize];
-    let mut at = start;
+    let (mut at, mut at_once) = (start, STORED_AT_ONCE);
     while at < end {
-        let piece = bytes.len().min((end - at) as usize);
-        let read = read_full(file, &mut bytes[..piece], at)?;
-        if !planted!(PagesNotStoredAgain) {
-            file.write_at(&bytes[..read], at)?;
+        let piece = (at_once - at % at_once).min(end - at);
+        let bytes = &mut bytes[..piece as usize];
+        match read_full(file, bytes, at) {
+            Ok(read) if !planted!(PagesNotStoredAgain) => file.write_at(&bytes[..read], at)?,
+            Err(error) if planted!(UnreadableEndsTheFlush) => return Err(error),
+            Err(_) if piece > PAGE => {
+                at_once = PAGE;
+                continue;
+            }
+            _ => {}
         }
-        at += piece as u64;
+        at += piece;
     }
     Ok(())
 }

@@ -313,6 +313,8 @@ mutants! {
     AnyMountBelieved => "the live part is believed in the life of the cache it was stored in",
     /// Pages that are to be stored again are only read (R4).
     PagesNotStoredAgain => "R4: what was left off the disk is made dirty again",
+    /// A page that cannot be read makes the flush fail that is to store it again.
+    UnreadableEndsTheFlush => "a page that cannot be read costs its own messages",
     /// A store in the index that was refused stays in its memory, as if it had been made.
     RefusedStoreKept => "what a call refused is not there",
     /// A store in the index that was refused is not made up for later.

@@ -253,7 +253,9 @@ impl SimStorage {
     }
 
     pub(crate) fn clear_faults(&self) {
-        self.disk.lock().faults.clear();
+        let mut state = self.disk.lock();
+        state.faults.clear();
+        state.unreadable.clear();
     }
 
     pub(crate) fn call_count(&self, call: Call) -> u64 {
