@@ -106,8 +106,7 @@ impl<S: Storage> Engine<S> {
         // Messages that recovery found may be read at once, so some must be durable first (R4):
         // where visible means durable, and where no lease covers their numbers (the run before
         // needed none, or the index was made anew). A power cut could give those numbers out again.
-        let undurable =
-            durable_only || recovered.found_anew || recovered.tail.seq > recovered.lease;
+        let undurable = durable_only || recovered.tail.seq > recovered.lease;
         let Recovered { tail, durable, clean, .. } = recovered;
         let found_consumers = std::mem::take(&mut recovered.consumers);
         let ages = options.max_age.map(Ages::new);

@@ -40,9 +40,6 @@ pub(crate) struct Recovered<S: Storage> {
     pub(crate) consumers: Vec<ConsumerRow>,
     pub(crate) known_gaps: Vec<Gap>,
     pub(crate) given_up: GivenUp,
-    /// Power may have been cut since the queue was used last: nothing says how much of what was
-    /// found behind the checkpoint is durable.
-    pub(crate) found_anew: bool,
     /// The queue was closed in order, or its index is new.
     pub(crate) clean: bool,
     /// The stored places may exist in the page cache alone.

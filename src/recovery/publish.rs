@@ -73,7 +73,6 @@ pub(super) fn publish<S: Storage>(
         lease,
         known_gaps,
         given_up,
-        found_anew: !trusted && !planted!(FoundTakenForDurable),
         clean: is_clean || known.made_anew,
         places_cached: !was_closed && !planted!(PlacesTakenForDurable),
         consumers: known.image.consumers,

@@ -357,9 +357,6 @@ mutants! {
     IndexNotStoredAgain => "R4: the next sync of the index takes its pages, too",
     /// A holder whose last flush failed clears its process id, as if it had closed in order.
     HolderGoesUnflushed => "R4: what a failed sync left off the disk stays suspect",
-    /// What an opening found after a power cut counts as durable (R4).
-    FoundTakenForDurable => "R4: what an opening found is synced before it is promised";
-        open: "the first flush stores again what was found, and what rests on the mark before that",
     /// Places that a killed run left in the page cache count as durable.
     PlacesTakenForDurable => "R8: a segment goes when a synced place is behind it",
     /// Everything up to the tail counts as durable once the queue is opened.

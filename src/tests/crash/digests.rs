@@ -161,13 +161,12 @@ pub(super) fn digests_of(image: &SimStorage, options: &Options, number: u64) -> 
                     consumers,
                     known_gaps,
                     given_up,
-                    found_anew,
                     clean,
                     places_cached,
                 } = found;
                 let words = format!(
                     "{segments:?} {tail:?} {next:?} {durable:?} {lease} {consumers:?} {known_gaps:?} {given_up:?} \
-                     {found_anew} {clean} {places_cached} {:?} {:?}",
+                     {clean} {places_cached} {:?} {:?}",
                     index.checkpoint(),
                     index.queue_id,
                 );

@@ -285,6 +285,7 @@ const PLANTED: [(Mutant, &str, &str, Found); 19] = [
 #[test]
 fn each_planted_bug_has_a_test_that_finds_it() {
     let sources = [
+        include_str!("acks.rs"),
         include_str!("directed/mod.rs"),
         include_str!("directed/batches.rs"),
         include_str!("directed/refused.rs"),
