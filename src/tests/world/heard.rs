@@ -181,7 +181,9 @@ impl Listener<'_> {
                         self.heard.durable.insert(seq);
                     }
                 }
-                Answer::Pending | Answer::Failed(_) => {
+                // The flush that `flush_every_ops` asks for may find no room: the message is
+                // acknowledged all the same.
+                Answer::Pending | Answer::Failed(_) | Answer::Refused => {
                     self.heard.answered.insert(seq);
                 }
                 _ => {}
