@@ -36,7 +36,7 @@ impl<S: Storage> IndexFile<S> {
         };
         let len = file.len()?.min(MAX_INDEX_LEN);
         let mut bytes = vec![0; index_at::END];
-        let mut unreadable = None;
+        let mut unreadable = Vec::new();
         let read = read_around(&file, &mut bytes, 0, &mut unreadable);
         bytes.truncate(read);
         let header = format::decode_index_header(&bytes);
@@ -62,16 +62,16 @@ impl<S: Storage> IndexFile<S> {
             let from = read.min(index_at::END);
             read_around(&file, &mut bytes[from..], from as u64, &mut unreadable);
         }
-        if let Some(error) = unreadable {
-            if bytes.iter().all(|byte| *byte == 0) {
-                // Nothing of it could be read: the disk is gone rather than damaged in places. A
-                // new index would lose every consumer, and this one may be whole.
-                return Err(error);
-            }
-            events::unreadable(storage.path(), INDEX_NAME);
-            return Ok(Some(IndexFile { file, bytes, header, unreadable: true }));
+        if unreadable.len() > MOST_UNREADABLE && !planted!(UnreadableIndexMadeAnew) {
+            // The disk is away rather than damaged in one place. A new index would lose every
+            // consumer, and this one may be whole.
+            return Err(unreadable.swap_remove(0));
         }
-        Ok(Some(IndexFile { file, bytes, header, unreadable: false }))
+        let unreadable = !unreadable.is_empty();
+        if unreadable {
+            events::unreadable(storage.path(), INDEX_NAME);
+        }
+        Ok(Some(IndexFile { file, bytes, header, unreadable }))
     }
 
     /// The id of the queue whose index it is. The id in a damaged header counts if any part that is
@@ -104,17 +104,17 @@ impl<S: Storage> IndexFile<S> {
 }
 
 /// As [`read_full`], but steps over sectors that cannot be read: their bytes stay as they are in
-/// `buf`, and `unreadable` has the error.
+/// `buf`, and `unreadable` has an error for each.
 fn read_around<F: StorageFile>(
     file: &F,
     buf: &mut [u8],
     offset: u64,
-    unreadable: &mut Option<io::Error>,
+    unreadable: &mut Vec<io::Error>,
 ) -> usize {
     match read_full(file, buf, offset) {
         Ok(read) => read,
         Err(error) if buf.len() <= SECTOR => {
-            *unreadable = Some(error);
+            unreadable.push(error);
             buf.len()
         }
         Err(_) => {
@@ -132,6 +132,9 @@ fn read_around<F: StorageFile>(
 
 /// A disk fails to read whole sectors of this many bytes.
 const SECTOR: usize = 512;
+/// Sectors of an index that may be unreadable before the opening fails: one place of a disk, which
+/// may be 4096 bytes long.
+const MOST_UNREADABLE: usize = 8;
 
 /// No queue leaves an index that is longer by more than this than twice its used bytes.
 pub(super) const LARGEST_REST: u64 = 16 << 20;

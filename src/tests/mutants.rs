@@ -313,6 +313,8 @@ mutants! {
     AnyMountBelieved => "the live part is believed in the life of the cache it was stored in",
     /// Pages that are to be stored again are only read (R4).
     PagesNotStoredAgain => "R4: what was left off the disk is made dirty again",
+    /// An index of which few sectors can be read is made anew.
+    UnreadableIndexMadeAnew => "a disk that is away for a while costs no consumer",
     /// A page that cannot be read makes the flush fail that is to store it again.
     UnreadableEndsTheFlush => "a page that cannot be read costs its own messages",
     /// A store in the index that was refused stays in its memory, as if it had been made.

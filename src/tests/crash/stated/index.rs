@@ -4,10 +4,10 @@ use rustix::io::Errno;
 
 use super::{closed, roomy, told_up_to};
 use crate::format::{Checkpoint, LIMIT, LIVE_LEN, SECTOR, index_at, live_at};
-use crate::tests::crash::directed::{disk, options, take_all};
+use crate::tests::crash::directed::{disk, holds_but_for, options, take_all};
 use crate::tests::crash::examine::open;
 use crate::tests::crash::model::content;
-use crate::tests::sim::Call;
+use crate::tests::sim::{Call, Mutant};
 
 /// Any one byte of the live part is damaged, in the same boot: nothing is lost, no number is given
 /// out twice, also after a kill, a power cut, a clean end.
@@ -131,15 +131,18 @@ fn a_checkpoint_with_numbers_beyond_the_limit_is_refused() {
 /// carried over.
 #[test]
 fn an_index_that_cannot_be_read_everywhere_is_made_anew() {
-    for sector in (0..index_at::END).step_by(512) {
+    let places = |len: usize| (0..index_at::END).step_by(len).map(move |at| (at, len));
+    for (sector, len) in places(512).chain(places(4096)) {
         let storage = closed(None);
-        storage.make_unreadable("index", sector..sector + 512);
+        storage.make_unreadable("index", sector..sector + len);
         let queue = open(storage, &roomy()).unwrap();
         let told = take_all(&queue).unwrap();
         // With its place lost the consumer begins with what is held.
         let first = told.iter().flatten().map(|(seq, _)| *seq).next().unwrap();
         assert!(
-            first == 5 || first < 5 && (index_at::CONSUMERS..index_at::SEGMENTS).contains(&sector),
+            first == 5
+                || first < 5
+                    && (len > 512 || (index_at::CONSUMERS..index_at::SEGMENTS).contains(&sector)),
             "sector {sector}"
         );
         let wanted = (first..20).map(|number| Ok((number, content(number, 100))));
@@ -163,21 +166,26 @@ fn an_index_that_cannot_be_read_everywhere_is_made_anew() {
     }
 }
 
-/// Nothing of the index can be read for a while: the opening fails, and the index stays, with every
-/// consumer in it.
+/// Nothing of the index can be read for a while, or nothing but what a few reads fetched before:
+/// the opening fails, and the index stays, with every consumer in it.
 #[test]
-fn an_index_of_which_nothing_can_be_read_is_kept() {
-    let queue = open(disk(1), &options()).unwrap();
-    queue.consumer("worker").unwrap();
-    queue.close().unwrap();
-    let storage = queue.core.storage.process_kill();
-    let names = storage.file_names();
-    storage.fail_after(Call::Read, 1, Errno::IO, true);
-    let refused = open(storage.clone(), &options()).unwrap_err();
-    assert!(refused.contains("index"), "{refused}");
-    storage.clear_faults();
-    assert_eq!(storage.file_names(), names);
-    assert_eq!(open(storage, &options()).unwrap().consumer_names(), ["worker"]);
+fn an_index_of_which_next_to_nothing_can_be_read_is_kept() {
+    holds_but_for(Mutant::UnreadableIndexMadeAnew, || {
+        let mut refused = 0;
+        for (once, ever) in (1..5).flat_map(|once| (1..8).map(move |ever| (once, ever))) {
+            let queue = open(disk(1), &options()).unwrap();
+            queue.consumer("worker").unwrap();
+            queue.close().unwrap();
+            let storage = queue.core.storage.process_kill();
+            storage.fail_after(Call::Read, once, Errno::IO, false);
+            storage.fail_after(Call::Read, ever, Errno::IO, true);
+            refused += u32::from(open(storage.clone(), &options()).is_err());
+            storage.clear_faults();
+            let names = open(storage, &options()).unwrap().consumer_names();
+            assert_eq!(names, ["worker"], "reads {once} and {ever} later fail");
+        }
+        assert!(refused > 3, "{refused}");
+    });
 }
 
 /// An index that is set aside counts in the limit of disk; one whose header alone is damaged is not
