@@ -7,6 +7,11 @@
 //! that nobody catches without an argument, and one that is caught in spite of it. Holes that the
 //! table names as open are not drawn; they fail like others when they run.
 //!
+//! Faults of the first audit have a seed each in the table, of a test that draws schedules. First
+//! of all it is seen that each seed still finds its fault. Any change of the queue or of the worlds
+//! may move a seed; then another one must be among those that CI tries each day, and is printed.
+//! `MMQ_MUTANT_SEEDS=new` prints all as they are now.
+//!
 //! `MMQ_MUTANTS` names the bugs, with commas between, or says how many are drawn; without it all of
 //! them run. `MMQ_SEED` is the seed of the draw; without it, the day is. `MMQ_MUTANT_GROUPS` names
 //! the groups in their order, with commas between. `MMQ_WORLDS` is the number of simulated worlds.
@@ -107,6 +112,77 @@ fn run(program: &str, group: &Group, mutant: Option<&str>) -> End {
     }
 }
 
+/// A fault of the first audit, and who finds it.
+struct Audited {
+    mutant: String,
+    fault: String,
+    test: String,
+    seed: String,
+}
+
+impl Audited {
+    /// `Name: A1, B2; test seed`.
+    fn parse(line: &str) -> Option<Audited> {
+        let (mutant, rest) = line.strip_prefix("audit ")?.split_once(": ")?;
+        let (fault, rest) = rest.split_once("; ")?;
+        let (test, seed) = rest.split_once(' ')?;
+        let [mutant, fault, test, seed] = [mutant, fault, test, seed].map(str::to_owned);
+        Some(Audited { mutant, fault, test, seed })
+    }
+
+    /// Its test, with the bug or without.
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.args([&self.test, "--exact", "--nocapture"]).env("MMQ_SHRINK", "0");
+        command.env_remove("MMQ_SEED").env_remove("MMQ_FIRST_SEED").stderr(Stdio::null());
+        command
+    }
+
+    fn is_found(&self, program: &str) -> bool {
+        let run = |mutant: Option<&str>| {
+            let mut command = self.command(program);
+            command.env("MMQ_SEED", &self.seed).env_remove("MMQ_MUTANT").stdout(Stdio::null());
+            command.envs(mutant.map(|mutant| ("MMQ_MUTANT", mutant)));
+            command.status().expect("the test program runs").success()
+        };
+        run(None) && !run(Some(&self.mutant))
+    }
+
+    /// A seed that finds it among those that `.ci/run worlds` tries each day.
+    fn look(&self, program: &str) -> Option<u64> {
+        let mut command = self.command(program);
+        command.env("MMQ_MUTANT", &self.mutant);
+        command.env("MMQ_WORLDS", "8000").env("MMQ_SCHEDULES", "8");
+        let ran = command.stderr(Stdio::piped()).output().expect("the test program runs");
+        let said = [ran.stdout, ran.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        let seeds = said.lines().filter_map(|line| line.split("MMQ_SEED=").nth(1));
+        seeds.filter_map(|rest| rest.split_whitespace().next()?.parse().ok()).min()
+    }
+}
+
+/// Sees that a seed finds each fault of the audit, and nothing without it: that of the table, or
+/// another one.
+fn check_seeds(program: &str, said: &str) {
+    let audited: Vec<Audited> = said.lines().filter_map(Audited::parse).collect();
+    assert!(!audited.is_empty(), "the table has no faults of the audit");
+    let anew = env::var("MMQ_MUTANT_SEEDS").is_ok_and(|seeds| seeds == "new");
+    let mut missed = Vec::new();
+    for one in &audited {
+        let (mutant, known) = (&one.mutant, &one.seed);
+        if !anew && one.is_found(program) {
+            println!("{mutant:<28} {:<8} by seed {known}", one.fault);
+            continue;
+        }
+        match one.look(program) {
+            Some(seed) => println!("{mutant:<28} {:<8} by seed {seed}, not {known}", one.fault),
+            None => missed.push(mutant),
+        }
+    }
+    println!("{} faults of the audit, {} without a seed", audited.len(), missed.len());
+    assert!(missed.is_empty(), "no seed finds {missed:?}");
+}
+
 /// Reads what the tests say until the first one fails, all are done, or the time is over (`None`).
 fn watch(child: &mut Child, limit: Duration) -> Option<End> {
     let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
@@ -164,6 +240,7 @@ fn each_planted_bug_is_caught_or_argued() {
     let program = program();
     let said =
         output(&program, &["tests::mutants::all_that_can_be_planted", "--exact", "--nocapture"]);
+    check_seeds(&program, &said);
     let names = |word: &str| -> Vec<String> {
         let lines = said.lines().filter_map(|line| line.strip_prefix(word)?.split_once(": "));
         lines.map(|(name, _)| name.to_owned()).collect()

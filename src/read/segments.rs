@@ -106,6 +106,7 @@ impl<F: StorageFile> Cursor<F> {
         core: &Core<S>,
         segment: &Segment<F>,
     ) -> Result<()> {
+        reached!("between a segment and its window");
         if self.view.show(core, segment, self.spot.position, self.limit)? == Needs::Window {
             // The engine has idle consumers let go of their windows.
             core.window_wanted.store(true, Ordering::Relaxed);

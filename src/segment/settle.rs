@@ -175,6 +175,7 @@ impl<S: Storage> Segments<S> {
         if planted!(DirectorySyncSaidEarly) {
             self.synced_changes.store(changes, Ordering::Release);
         }
+        reached!("before the directory is synced");
         index.heed("", || storage.sync_directory())?;
         self.synced_changes.store(changes, Ordering::Release);
         Ok(())

@@ -180,7 +180,10 @@ pub(crate) fn store_again<F: StorageFile>(file: &F, start: u64, end: u64) -> io:
         let piece = (at_once - at % at_once).min(end - at);
         let bytes = &mut bytes[..piece as usize];
         match read_full(file, bytes, at) {
-            Ok(read) if !planted!(PagesNotStoredAgain) => file.write_at(&bytes[..read], at)?,
+            Ok(read) if !planted!(PagesNotStoredAgain) => {
+                reached!("between bytes and their store");
+                file.write_at(&bytes[..read], at)?;
+            }
             Err(error) if planted!(UnreadableEndsTheFlush) => return Err(error),
             Err(_) if piece > PAGE => {
                 at_once = PAGE;

@@ -10,7 +10,10 @@ use std::sync::OnceLock;
 macro_rules! mutants {
     ($(
         $(#[doc = $doc:literal])+
-        $name:ident => $rule:literal $(; equivalent: $why:literal)? $(; open: $hole:literal)?,
+        $name:ident => $rule:literal
+        $(; equivalent: $why:literal)?
+        $(; open: $hole:literal)?
+        $(; audit: $fault:literal, $test:expr, $seed:literal)?,
     )+) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum Mutant {
@@ -26,9 +29,26 @@ macro_rules! mutants {
 
             /// Holes in the tests: nobody catches these yet.
             const OPEN: &[(Mutant, &str)] = &[$($((Mutant::$name, $hole),)?)+];
+
+            /// Faults of the first audit, planted back: the test that draws, and a seed of it that
+            /// finds the fault.
+            const AUDIT: &[(Mutant, &str, &str, u64)] =
+                &[$($((Mutant::$name, $fault, $test, $seed),)?)+];
         }
     };
 }
+
+const WORLD: &str = "tests::world::whatever_threads_disk_and_death_do_the_promises_hold";
+
+const STORED_AGAIN: &str =
+    "tests::together::places::a_flush_that_stores_pages_again_changes_no_message";
+const LENT: &str =
+    "tests::together::places::what_is_lent_stays_as_it_is_while_segments_are_used_again";
+
+const NEWS_PASSED_ON: &str = "tests::together::who_leaves_the_line_wakes_the_next_for_what_is_left";
+
+const TOLD_DURABLE: &str =
+    "tests::together::cuts::what_any_thread_was_told_to_be_durable_is_there_after_a_power_cut";
 
 mutants! {
     /// A checkpoint is written before the messages that it names as durable are synced (R0).
@@ -69,8 +89,7 @@ mutants! {
     /// The tail is published before the index has it.
     PublishedBeforeTheIndex => "after a kill no number that was told is given out again",
     /// A commit goes on when the index could not store the tail.
-    IndexTailNotHeeded => "a record is committed in the index too, or rolled back";
-        open: "a refused store of the tail, and a kill before the next one",
+    IndexTailNotHeeded => "a record is committed in the index too, or rolled back",
     /// Each message of a batch is committed by itself.
     BatchVisibleInParts => "a batch is whole or absent",
     /// A rollback leaves the tail behind the refused record.
@@ -88,8 +107,7 @@ mutants! {
     /// A new lease may be lower than the one before.
     LeaseGoesBack => "no number is given out twice after a power cut",
     /// A record stored by calls gets its header before its payload.
-    HeaderBeforePayload => "a valid header proves that the record is whole";
-        open: "a kill between the two stores, seen by an opening that trusts the cache",
+    HeaderBeforePayload => "a valid header proves that the record is whole",
     /// A store after the closure of `enqueue_with` is not noted, though a flush synced the segment
     /// since room was made.
     StoreNotNotedAgain => "P1: what is said to be durable is",
@@ -197,8 +215,11 @@ mutants! {
     /// A search that found nothing does not ask whether messages came meanwhile.
     TailNotLookedAtAgain => "P4: nothing is told as missing that is there",
     /// A number ahead of the position is taken for nothing new.
-    NumbersAtTheEndNotTold => "P4: each missing number is told";
-        open: "numbers that are missing behind the last message, without another one after them",
+    NumbersAtTheEndNotTold => "P4: each missing number is told"; equivalent:
+        "An opening puts the tail behind a word of positions that stands for the numbers missing \
+         before it, so who stands at the end has the end's number. Otherwise the number is ahead \
+         only while a producer publishes, who wakes the reader then. (After each life of a world \
+         every consumer is read to its end and must have the end's number.)",
     /// Other threads see a place before the index has it.
     PlaceToldBeforeStored => "R8: a segment goes when a stored place is behind it",
     /// A read does not count as a move of its consumer.
@@ -369,25 +390,34 @@ mutants! {
     HoleNotSeen => "P4: each missing number is told",
     /// A flush opens a segment when it is no longer known to be live (audit A1).
     SyncedWithoutBeingLive => "P1: what is stored again is stored to a live segment";
-        open: "a segment that is given up, used again, and stored again by a flush under way",
+        audit: "A1", STORED_AGAIN, 2668,
     /// What was found is delivered although its pieces were given away (audit A2).
-    PiecesNotAtHand => "P9: no consumer answers an error for ever",
+    PiecesNotAtHand => "P9: no consumer answers an error for ever";
+        audit: "A2", WORLD, 148,
     /// The windows of a drained segment are looked at before its references (audit A3).
-    WindowsLookedAtFirst => "P3: a segment that a message lends is not used again",
+    WindowsLookedAtFirst => "P3: a segment that a message lends is not used again";
+        audit: "A3", LENT, 149,
     /// Calls from within the closure of `enqueue_with` are not refused (audit A5).
-    CallsFromWithin => "P9: no order of calls deadlocks",
+    CallsFromWithin => "P9: no order of calls deadlocks";
+        audit: "A5", WORLD, 1,
     /// Whether the queue is open is not asked again once the registry is locked (audit A6).
-    RegistryAfterClose => "P7: nothing is written after the close",
+    RegistryAfterClose => "P7: nothing is written after the close";
+        audit: "A6", WORLD, 2618,
     /// A waiter that cannot use the news keeps them (audit A9).
-    NewsNotPassedOn => "P9: no wake-up is lost",
+    NewsNotPassedOn => "P9: no wake-up is lost";
+        audit: "A9", NEWS_PASSED_ON, 6,
     /// Wakers are called with the flush lock held (audit A10).
-    WokenUnderTheFlushLock => "P9: no lock is held while a caller's code runs",
+    WokenUnderTheFlushLock => "P9: no lock is held while a caller's code runs";
+        audit: "A10", WORLD, 67,
     /// A gap met behind a batch is taken for told (audit A11, B9).
-    GapOfABatchNotTold => "P4: each missing number is told",
+    GapOfABatchNotTold => "P4: each missing number is told";
+        audit: "A11, B9", WORLD, 275,
     /// The directory counts as synced while the sync is under way (audit B2).
-    DirectorySyncSaidEarly => "P1: what is said to be durable is",
+    DirectorySyncSaidEarly => "P1: what is said to be durable is";
+        audit: "B2", TOLD_DURABLE, 59,
     /// A sync of the index that fails does not poison the queue (audit B3).
-    IndexSyncNotHeeded => "R6: the first sync that fails poisons the queue",
+    IndexSyncNotHeeded => "R6: the first sync that fails poisons the queue";
+        audit: "B3", WORLD, 1890,
 }
 
 thread_local! {
@@ -429,5 +459,8 @@ fn all_that_can_be_planted() {
     }
     for (mutant, hole) in Mutant::OPEN {
         println!("open {mutant:?}: {hole}");
+    }
+    for (mutant, fault, test, seed) in Mutant::AUDIT {
+        println!("audit {mutant:?}: {fault}; {test} {seed}");
     }
 }

@@ -14,13 +14,20 @@ impl Core {
                 _ => None,
             })
             .min();
+        if ready.iter().any(|at| self.slots[*at].name != KEEPER) {
+            self.quiet_since = None;
+        }
         if ready.is_empty()
             && let Some(quiet) = self.slots.iter().position(|slot| slot.run == Run::Quiet)
         {
-            let others = |slot: &Slot| {
-                matches!(slot.run, Run::Waiting { until: Some(_), .. }) && slot.name != KEEPER
+            // The keeper's timers alone go on for ever.
+            let is_busy = |at: usize| match self.slots[at].run {
+                Run::Waiting { on, until: Some(_) } => {
+                    self.slots[at].name != KEEPER || on == slow_key(at)
+                }
+                _ => false,
             };
-            if self.slots.iter().any(others) {
+            if (0..self.slots.len()).any(is_busy) {
                 self.quiet_since = None;
             } else if first.is_none()
                 || self.now >= *self.quiet_since.get_or_insert(self.now) + QUIET
@@ -49,9 +56,11 @@ impl Core {
 
     /// What a thread waits for, in words that are the same in each run.
     pub(super) fn awaited(&self, on: usize, until: Option<u64>) -> String {
-        let at = (0..self.slots.len()).find(|at| on == join_key(*at) || on == park_key(*at));
+        let at = (0..self.slots.len())
+            .find(|at| [join_key(*at), park_key(*at), slow_key(*at)].contains(&on));
         let what = match at {
             Some(at) if on == join_key(at) => format!("for the end of {}", self.slots[at].name),
+            Some(at) if on == slow_key(at) => "for the disk".to_owned(),
             Some(_) => "to be woken".to_owned(),
             None => {
                 let number = self.places.iter().position(|place| *place == on).unwrap_or(0);
@@ -82,6 +91,11 @@ pub(super) fn join_key(thread: usize) -> usize {
 /// What a parked thread waits on.
 pub(super) fn park_key(thread: usize) -> usize {
     usize::MAX / 2 - thread
+}
+
+/// What a thread waits on whose call takes its time.
+pub(super) fn slow_key(thread: usize) -> usize {
+    usize::MAX / 4 - thread
 }
 
 pub(super) fn words_of(panic: &(dyn std::any::Any + Send)) -> String {

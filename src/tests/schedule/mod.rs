@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use self::core::words_of;
+use self::core::{slow_key, words_of};
 pub(crate) use self::log::{Line, Log, note};
 use crate::tests::sim::{Mutant, Rng};
 
@@ -42,6 +42,8 @@ pub(crate) const FOR_EVER: &str = "a thread goes on for ever without a step";
 /// The thread whose timers go on for ever, and how long they are given before the rest is quiet.
 const KEEPER: &str = "mmq-keeper";
 const QUIET: u64 = 40_000_000;
+/// So long a thread may be without a processor at a [`turn`], by the schedule's clock.
+const AWAY: u64 = 500_000;
 /// Each step takes so long by the schedule's clock.
 const STEP: u64 = 1_000;
 
@@ -56,6 +58,9 @@ pub(crate) struct Plan {
     /// The thread with the lowest rank goes on, until it is put last at such a step. (Else the
     /// thread is drawn at each of them.)
     pub(crate) by_rank: bool,
+    /// The most nanoseconds, by the schedule's clock, that a [slow](linger) call takes before it
+    /// does its work, and once more behind it.
+    pub(crate) slow: u64,
     /// The step at which the process dies.
     pub(crate) dies_at: Option<u64>,
     pub(crate) on_death: Box<dyn FnOnce() + Send>,
@@ -134,6 +139,7 @@ struct Core {
     quiet_since: Option<u64>,
     switch_one_in: u64,
     by_rank: bool,
+    slow: u64,
     last_rank: u64,
     dies_at: Option<u64>,
     on_death: Option<Box<dyn FnOnce() + Send>>,
@@ -161,6 +167,25 @@ thread_local! {
 pub(crate) fn step() {
     if IS_SCHEDULED.get() {
         here(Schedule::step);
+    }
+}
+
+/// A step at which the thread loses its processor for a while every second time: for windows of a
+/// few instructions.
+#[inline]
+pub(crate) fn turn() {
+    if IS_SCHEDULED.get() {
+        here(|schedule, me| {
+            schedule.step(me);
+            schedule.linger(me, Some(AWAY));
+        });
+    }
+}
+
+/// A call of the calling thread takes its time, and others go on meanwhile.
+pub(crate) fn linger() {
+    if IS_SCHEDULED.get() {
+        here(|schedule, me| schedule.linger(me, None));
     }
 }
 
@@ -233,6 +258,7 @@ pub(crate) fn run(plan: Plan, body: impl FnOnce() + Send + 'static) -> Outcome {
             quiet_since: None,
             switch_one_in: plan.switch_one_in,
             by_rank: plan.by_rank,
+            slow: plan.slow,
             last_rank: 0,
             dies_at: plan.dies_at,
             on_death: Some(plan.on_death),
@@ -342,6 +368,19 @@ impl Schedule {
             self.switch(core, me, next);
             self.leave_if_dead();
         }
+    }
+
+    /// Others go on for at most so many nanoseconds, every second time; `None`: as planned.
+    fn linger(&self, me: usize, most: Option<u64>) {
+        let mut core = self.core.lock();
+        let is_passed = core.is_dead || most.is_some() && core.rng.below(2) == 0;
+        let most = most.unwrap_or(core.slow);
+        if is_passed || most == 0 {
+            return;
+        }
+        let until = core.now + core.rng.below(most);
+        drop(core);
+        self.wait(me, slow_key(me), Some(until));
     }
 
     /// Another thread goes on; returns when it is this one's turn again.

@@ -33,15 +33,21 @@ thread_local! {
 }
 
 /// Places that are no steps of a schedule of their own: the next thing done there is one.
-const NO_STEPS: [&str; 3] = [
-    "before a place is stored",
+const NO_STEPS: [&str; 2] = ["before a place is stored", "where no segment is"];
+/// Windows of a few instructions: whoever is there often has to wait for others.
+const TURNS: [&str; 5] = [
+    "before the directory is synced",
     "before a drained segment's readers are looked at",
-    "where no segment is",
+    "between a row and its file",
+    "between a segment and its window",
+    "between bytes and their store",
 ];
 
 /// The calling thread has come to this point in the code: runs the work that a test has set for it.
 pub(crate) fn reached(place: &str) {
-    if !NO_STEPS.contains(&place) {
+    if TURNS.contains(&place) {
+        crate::tests::schedule::turn();
+    } else if !NO_STEPS.contains(&place) {
         crate::tests::schedule::step();
     }
     let due =

@@ -17,7 +17,7 @@ use crate::error::SyncFailed;
 use crate::memory::Window;
 use crate::storage::{CacheToken, Listed, Storage, StorageFile, Stores};
 use crate::tests::mutants::Mutant;
-use crate::tests::schedule::note;
+use crate::tests::schedule::{linger, note};
 
 #[derive(Debug)]
 pub(crate) struct SimFile {
@@ -97,14 +97,16 @@ impl Storage for SimStorage {
         telling(
             || "sync the directory".to_owned(),
             || {
-                let mut state =
-                    enter_or_fail(&self.disk, Call::SyncDirectory).map_err(SyncFailed)?;
-                if Mutant::DirectoryNotSynced.is_planted() {
-                    return Ok(());
-                }
-                state.durable_names = state.names.clone();
-                state.pending.clear();
-                Ok(())
+                slowly(|| {
+                    let mut state =
+                        enter_or_fail(&self.disk, Call::SyncDirectory).map_err(SyncFailed)?;
+                    if Mutant::DirectoryNotSynced.is_planted() {
+                        return Ok(());
+                    }
+                    state.durable_names = state.names.clone();
+                    state.pending.clear();
+                    Ok(())
+                })
             },
         )
     }
@@ -163,6 +165,14 @@ impl Words for SyncFailed {
 }
 
 /// Makes a call, and notes it with what came of it where somebody reads along.
+/// Does at some moment what takes its time.
+fn slowly<T>(work: impl FnOnce() -> T) -> T {
+    linger();
+    let done = work();
+    linger();
+    done
+}
+
 fn telling<T, E: Words>(
     words: impl FnOnce() -> String,
     call: impl FnOnce() -> Result<T, E>,
@@ -328,14 +338,16 @@ impl StorageFile for SimFile {
             || format!("sync {}", self.name()),
             || {
                 SYNCS.set(SYNCS.get() + 1);
-                let (mut state, answer) = enter(&self.disk, Call::SyncFile);
-                state.note_call(self.inode.id);
-                self.inode.sync(answer.is_ok());
-                let failures = self.inode.failures.load(Ordering::Relaxed);
-                if self.told.swap(failures, Ordering::Relaxed) < failures {
-                    return Err(SyncFailed(Errno::IO.into()));
-                }
-                answer.map_err(SyncFailed)
+                slowly(|| {
+                    let (mut state, answer) = enter(&self.disk, Call::SyncFile);
+                    state.note_call(self.inode.id);
+                    self.inode.sync(answer.is_ok());
+                    let failures = self.inode.failures.load(Ordering::Relaxed);
+                    if self.told.swap(failures, Ordering::Relaxed) < failures {
+                        return Err(SyncFailed(Errno::IO.into()));
+                    }
+                    answer.map_err(SyncFailed)
+                })
             },
         )
     }

@@ -1,11 +1,14 @@
 //! A few threads under many schedules: what one of them waits for, the others bring.
 //!
 //! Each program is run by as many schedules as a test says. A schedule in which nobody can go on,
-//! or in which a thread panics, is a failure. (`world` draws whole lives; here the program is
+//! or in which a thread panics, is a failure. `MMQ_SEED` is the schedule that runs alone, and
+//! `MMQ_SCHEDULES` how many times as many run. (`world` draws whole lives; here the program is
 //! given, and the order of its steps is drawn.)
 
+mod cuts;
 mod places;
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -22,20 +25,31 @@ use crate::threads::{self, JoinHandle};
 type Queue = Arc<Engine<SimStorage>>;
 type Consumer = Arc<Standing<SimStorage>>;
 
+/// The seeds of that many schedules.
+fn seeds(schedules: u64) -> Range<u64> {
+    let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+    let schedules = schedules * number("MMQ_SCHEDULES").unwrap_or(1);
+    number("MMQ_SEED").map_or(0..schedules, |seed: u64| seed..seed + 1)
+}
+
+fn plan(seed: u64) -> Plan {
+    Plan {
+        seed,
+        switch_one_in: [2, 4, 16, 64, 256][(seed % 5) as usize],
+        by_rank: seed / 5 % 2 == 1,
+        slow: [0, 100_000][(seed / 10 % 2) as usize],
+        dies_at: None,
+        on_death: Box::new(|| ()),
+        most_steps: schedule::MOST_STEPS,
+        log: None,
+    }
+}
+
 /// Runs the program by that many schedules.
 fn under(schedules: u64, program: impl Fn() + Copy + Send + 'static) {
-    for seed in 0..schedules {
-        let plan = Plan {
-            seed,
-            switch_one_in: [2, 4, 16, 64, 256][(seed % 5) as usize],
-            by_rank: seed / 5 % 2 == 1,
-            dies_at: None,
-            on_death: Box::new(|| ()),
-            most_steps: schedule::MOST_STEPS,
-            log: None,
-        };
-        let outcome = schedule::run(plan, program);
-        assert_eq!(outcome.failure, None, "schedule {seed}");
+    for seed in seeds(schedules) {
+        let outcome = schedule::run(plan(seed), program);
+        assert_eq!(outcome.failure, None, "MMQ_SEED={seed} is the schedule");
     }
 }
 

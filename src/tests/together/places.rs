@@ -2,18 +2,25 @@
 //! end of a run.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use super::{Queue, go, open, small, take_next, under};
 use crate::consume::standing::Read;
 use crate::engine::{Background, Engine, reading};
-use crate::error::Error;
+use crate::error::{Error, GapCause};
+use crate::format::{FRAGMENT_HEADER_LEN, SEGMENT_HEADER_LEN, segment_name};
+use crate::message::Message;
 use crate::options::OnFull;
-use crate::storage::Storage;
-use crate::tests::sim::{SimStorage, meanwhile};
+use crate::storage::{Storage, Stores};
+use crate::tests::schedule;
+use crate::tests::sim::{Call, SimStorage, meanwhile};
 use crate::threads;
 
 /// By the schedule's clock: all others go on until they wait.
@@ -93,42 +100,87 @@ fn nobody_leads_a_flush_after_a_close() {
     });
 }
 
+/// A thread that puts in messages, each of which is full of its number.
+fn numbered(queue: &Queue, numbers: Range<u8>, len: usize) -> threads::JoinHandle {
+    let queue = Arc::clone(queue);
+    go("producer", move || {
+        for number in numbers {
+            queue.enqueue(&vec![number; len]).unwrap();
+        }
+    })
+}
+
+fn check_numbered(message: &Message) {
+    let number = message.seq() as u8;
+    assert!(message.iter().all(|byte| *byte == number), "{number} changed");
+}
+
+/// Takes messages until the last of `count` came or was dropped; the newest stay lent.
+fn take_numbered(queue: &Queue, count: u8) {
+    let consumer = queue.consumer("c").unwrap();
+    let mut held: VecDeque<Message> = VecDeque::new();
+    let mut next = 0;
+    while next < u64::from(count) {
+        match queue.wait(&consumer, None, || reading::next(queue, &consumer, Read::Take)) {
+            Ok(message) => {
+                held.extend(message);
+                next = held.back().map_or(0, Message::seq) + 1;
+            }
+            Err(Error::Gap(gap)) => {
+                assert_eq!(gap.cause, GapCause::Dropped);
+                next = gap.last + 1;
+            }
+            Err(error) => panic!("{error}"),
+        }
+        held.iter().for_each(check_numbered);
+        held.drain(..held.len().saturating_sub(3));
+    }
+    // What may change does so now.
+    threads::park_timeout(PAUSE);
+    held.iter().for_each(check_numbered);
+}
+
 /// Producers give up the oldest segment while a reader has it open and is about to map it.
 #[test]
 fn what_is_lent_stays_as_it_is_while_segments_are_used_again() {
-    under(300, || {
+    under(600, || {
         let queue = open(&small(4).on_full(OnFull::DropOldest), Background::Calls);
         queue.consumer("c").unwrap();
-        let producer = {
+        let len = [2600, 6000][(schedule::seed() % 2) as usize];
+        let producer = numbered(&queue, 0..24, len);
+        take_numbered(&queue, 24);
+        producer.join();
+    });
+}
+
+/// The first flush of a run stores again what the opening found: in segments that are given back,
+/// and used again, meanwhile.
+#[test]
+fn a_flush_that_stores_pages_again_changes_no_message() {
+    under(600, || {
+        let storage = SimStorage::new(7).with_file_capacity(128 << 10);
+        let options = small(5).on_full(OnFull::DropOldest);
+        let (len, found) = [(2600, 9), (6000, 3)][(schedule::seed() % 2) as usize];
+        let killed = {
+            let queue = Engine::open_without_keeper(storage.clone(), &options).unwrap();
+            queue.consumer("c").unwrap();
+            for number in 0..found {
+                queue.enqueue(&vec![number; len]).unwrap();
+            }
+            storage.process_kill()
+        };
+        let queue = Arc::new(Engine::open_with(killed, &options, Background::Keeper).unwrap());
+        let producer = numbered(&queue, found..24, len);
+        let flusher = {
             let queue = Arc::clone(&queue);
-            go("producer", move || {
-                for number in 0..16u8 {
-                    queue.enqueue(&[number; 2600]).unwrap();
-                }
+            go("flusher", move || {
+                threads::park_timeout(Duration::from_micros(schedule::seed() % 37 * 40));
+                queue.core.flush().unwrap();
             })
         };
-        let readers = ["1", "2"].map(|name| {
-            let queue = Arc::clone(&queue);
-            go(name, move || {
-                let consumer = queue.consumer("c").unwrap();
-                let mut held: Vec<(crate::message::Message, u8)> = Vec::new();
-                for _ in 0..8 {
-                    match reading::next(&queue, &consumer, Read::Take) {
-                        Ok(Some(message)) => {
-                            let number = message[0];
-                            held.push((message, number));
-                        }
-                        Ok(None) | Err(Error::Gap(_)) => {}
-                        Err(error) => panic!("{error}"),
-                    }
-                    for (message, number) in &held {
-                        assert!(message.iter().all(|byte| byte == number), "{number} changed");
-                    }
-                }
-            })
-        });
+        take_numbered(&queue, 24);
         producer.join();
-        readers.into_iter().for_each(crate::threads::JoinHandle::join);
+        flusher.join();
     });
 }
 
@@ -221,6 +273,55 @@ fn what_is_stored_to_a_tail_that_was_opened_again_is_synced() {
     let cut = open_on(&storage.power_cut_losing_all());
     let consumer = cut.consumer("c").unwrap();
     assert_eq!([0, 1].map(|_| take_next(&cut, &consumer)), [0, 1]);
+}
+
+/// Where stores are calls, any of them may be refused. A message whose tail the index does not have
+/// would count as lost behind it in another mount namespace, with all the numbers of the lease.
+#[test]
+fn the_index_has_the_tail_of_each_message_whichever_writes_were_refused() {
+    for (nth, later) in (1..5).flat_map(|nth| (1..8).map(move |later| (nth, later))) {
+        let storage = by_call();
+        let queue = open_on(&storage);
+        queue.consumer("c").unwrap();
+        queue.enqueue(b"one").unwrap();
+        storage.fail_after(Call::Write, nth, Errno::NOSPC, false);
+        storage.fail_after(Call::Write, nth + later, Errno::NOSPC, false);
+        let there = 1 + (0..3).filter(|_| queue.enqueue(b"more").is_ok()).count() as u64;
+        storage.clear_faults();
+        let queue = open_on(&storage.seen_elsewhere());
+        let consumer = queue.consumer("c").unwrap();
+        for seq in 0..there {
+            assert_eq!(take_next(&queue, &consumer), seq, "writes {nth} and {later} behind it");
+        }
+        assert_eq!(queue.core.committed_spot().seq, there, "writes {nth} and {later} behind it");
+    }
+}
+
+/// Where stores are calls, the header of a long record is the last of them (R0).
+#[test]
+fn a_header_is_there_when_all_of_its_payload_is() {
+    let mut seen = [false; 2];
+    for nth in 1.. {
+        let storage = by_call();
+        let queue = open_on(&storage);
+        queue.enqueue(b"one").unwrap();
+        let at = SEGMENT_HEADER_LEN as usize + queue.core.committed_spot().position as usize;
+        storage.freeze_at(nth);
+        queue.enqueue(&[0xA1; 5000]).unwrap();
+        let Some(killed) = storage.frozen() else { break };
+        let bytes = killed.read_file(&segment_name(0));
+        let (header, payload) = bytes[at..].split_at(FRAGMENT_HEADER_LEN as usize);
+        let has_header = header.iter().any(|byte| *byte != 0);
+        assert!(!has_header || payload[..5000].iter().all(|byte| *byte == 0xA1), "call {nth}");
+        seen[usize::from(has_header)] = true;
+    }
+    assert_eq!(seen, [true; 2]);
+}
+
+fn by_call() -> SimStorage {
+    let storage = SimStorage::new(7).with_file_capacity(128 << 10);
+    storage.set_stores(Stores::ByCall);
+    storage
 }
 
 fn open_on(storage: &SimStorage) -> Queue {

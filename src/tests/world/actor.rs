@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use super::Queue;
 use super::acts::{Act, Answer, CLOSER, Cast, Event, NAMES, Told, content, identity, ids_of};
+use super::script::Script;
 use crate::consume::standing::{Handed, Read, Standing};
+use crate::engine::Engine;
 use crate::engine::reading;
-use crate::engine::{Background, Engine};
 use crate::error::{Error, Result};
 use crate::message::Message;
-use crate::options::Options;
 use crate::tests::schedule;
 use crate::tests::sim::SimStorage;
 use crate::threads;
@@ -21,16 +21,11 @@ use crate::threads::waiting::Signal;
 
 /// A life: opens the queue, has everybody act, waits until nobody has anything to do, and closes
 /// it.
-pub(super) fn play(
-    storage: SimStorage,
-    options: &Options,
-    background: Background,
-    casts: Vec<Cast>,
-    told: &Told,
-    may_fail: bool,
-) {
+pub(super) fn play(storage: SimStorage, script: Script, told: &Told) {
+    let may_fail = script.may_fail();
+    let Script { options, background, casts, .. } = script;
     schedule::note(|| "open".to_owned());
-    let opened = Engine::open_with(storage.clone(), options, background);
+    let opened = Engine::open_with(storage.clone(), &options, background);
     let queue = match opened {
         Ok(queue) => Arc::new(queue),
         Err(error) if may_fail => {

@@ -17,6 +17,8 @@ pub(super) struct Heard {
     /// Handed out and not acknowledged.
     pub(super) open: BTreeSet<u64>,
     pub(super) gaps: Vec<Gap>,
+    /// Deliveries that had not ended: one may be out, and others behind it may be taken.
+    pub(super) receiving: usize,
     /// Acts that had not ended: one may have been told a gap.
     pub(super) unended: usize,
     /// How many messages acts may have taken that had not ended.
@@ -95,6 +97,8 @@ impl Listener<'_> {
             Answer::Pending | Answer::Failed(_) => {
                 // A look, too: it may have been told a gap.
                 self.heard.unended += 1;
+                let receives = matches!(event.act, Act::Receive(_) | Act::ReceiveForever(_));
+                self.heard.receiving += usize::from(receives);
                 self.heard.pending += match event.act {
                     Act::TakeBatch(_, most) => most,
                     Act::Receive(_) | Act::ReceiveForever(_) | Act::Limit(..) | Act::Peek(_) => 0,

@@ -169,17 +169,14 @@ impl Stage<'_> {
             seed: script.life(dies_at),
             switch_one_in: script.switch_one_in,
             by_rank: script.by_rank,
+            slow: script.slow,
             dies_at,
             on_death: Box::new(on_death),
             most_steps: self.most_steps,
             log: self.log.cloned(),
         };
-        let (options, background, story, disk) =
-            (script.options.clone(), script.background, Arc::clone(told), storage.clone());
-        let (casts, may_fail) = (script.casts.clone(), script.may_fail());
-        let outcome = schedule::run(plan, move || {
-            actor::play(disk, &options, background, casts, &story, may_fail)
-        });
+        let (script, story, disk) = (script.clone(), Arc::clone(told), storage.clone());
+        let outcome = schedule::run(plan, move || actor::play(disk, script, &story));
         let frozen = left.lock().take();
         let disk = frozen.unwrap_or_else(|| storage.process_kill());
         (disk, outcome)

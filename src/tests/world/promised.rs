@@ -139,7 +139,7 @@ impl Promised<'_> {
         let options = &self.script.options;
         let drops = options.on_full == OnFull::DropOldest || options.max_age.is_some();
         // A message that is in flight comes again, and others behind it may be taken.
-        let may_be_out_of_order = !heard.open.is_empty() || heard.unended > heard.pending;
+        let may_be_out_of_order = !heard.open.is_empty() || heard.receiving > 0;
         // One that had not ended, a look too, may have been told that some were given up. (A power
         // cut may take back that the queue knows it.)
         let may_be_told =

@@ -23,6 +23,8 @@ pub(super) struct Script {
     pub(super) capacity: Option<u64>,
     pub(super) switch_one_in: u64,
     pub(super) by_rank: bool,
+    /// The most nanoseconds of the schedule's clock that a sync takes before and behind its work.
+    pub(super) slow: u64,
     /// Before the life.
     pub(super) openings: Vec<Opening>,
     /// The step at which the life ends by `death`; without one it ends in order.
@@ -104,6 +106,7 @@ impl Script {
             capacity,
             switch_one_in: [2, 4, 16, 64, 64, 256][rng.below(6) as usize],
             by_rank: rng.percent(50),
+            slow: [0, 0, 100_000, 1_000_000][rng.below(4) as usize],
             openings,
             dies_at: rng.percent(70).then(|| 1 + rng.below(within)),
             death,

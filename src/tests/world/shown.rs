@@ -83,6 +83,9 @@ pub(super) fn show(left: &SimStorage, script: &Script) -> Check<Shown> {
                 Err(error) => return Err(format!("{name:?} cannot read: {error}")),
             }
         }
+        let end = standing.with_progress(|progress| progress.cursor.spot().seq);
+        let next = queue.core.committed_spot().seq;
+        ensure!(end >= next, "{name:?} is told nothing of the numbers from {end} to {next}");
         let numbers: Vec<u64> = upcoming.iter().map(Next::first).collect();
         ensure!(numbers.is_sorted(), "{name:?} is told {numbers:?}");
         consumers.insert(name, upcoming);

@@ -241,7 +241,7 @@ fn simpler_acts(world: &World) -> Vec<Cut> {
 }
 
 /// What makes a life simpler.
-const OPTIONS: [fn(&mut Script); 11] = [
+const OPTIONS: [fn(&mut Script); 12] = [
     |script| script.capacity = None,
     |script| script.background = Background::Calls,
     |script| script.options.max_age = None,
@@ -253,6 +253,7 @@ const OPTIONS: [fn(&mut Script); 11] = [
     |script| script.death = Death::Kill,
     |script| script.dies_at = None,
     |script| script.switch_one_in = 256,
+    |script| script.slow = 0,
 ];
 
 impl World {
