@@ -162,8 +162,8 @@ impl Audited {
 }
 
 /// Sees that a seed finds each fault of the audit, and nothing without it: that of the table, or
-/// another one.
-fn check_seeds(program: &str, said: &str) {
+/// another one. Returns their names.
+fn check_seeds(program: &str, said: &str) -> Vec<String> {
     let audited: Vec<Audited> = said.lines().filter_map(Audited::parse).collect();
     assert!(!audited.is_empty(), "the table has no faults of the audit");
     let anew = env::var("MMQ_MUTANT_SEEDS").is_ok_and(|seeds| seeds == "new");
@@ -181,6 +181,7 @@ fn check_seeds(program: &str, said: &str) {
     }
     println!("{} faults of the audit, {} without a seed", audited.len(), missed.len());
     assert!(missed.is_empty(), "no seed finds {missed:?}");
+    audited.into_iter().map(|one| one.mutant).collect()
 }
 
 /// Reads what the tests say until the first one fails, all are done, or the time is over (`None`).
@@ -240,7 +241,7 @@ fn each_planted_bug_is_caught_or_argued() {
     let program = program();
     let said =
         output(&program, &["tests::mutants::all_that_can_be_planted", "--exact", "--nocapture"]);
-    check_seeds(&program, &said);
+    let with_seed = check_seeds(&program, &said);
     let names = |word: &str| -> Vec<String> {
         let lines = said.lines().filter_map(|line| line.strip_prefix(word)?.split_once(": "));
         lines.map(|(name, _)| name.to_owned()).collect()
@@ -265,10 +266,12 @@ fn each_planted_bug_is_caught_or_argued() {
     let began = Instant::now();
     for mutant in &mutants {
         let began = Instant::now();
-        let caught = groups.iter().find_map(|group| match run(&program, group, Some(mutant)) {
+        let by_seed = with_seed.contains(mutant).then(|| ("seed", "see above".to_owned()));
+        let by_group = |group: &Group| match run(&program, group, Some(mutant)) {
             End::Passed => None,
             End::Failed(how) => Some((group.name, how)),
-        });
+        };
+        let caught = by_seed.or_else(|| groups.iter().find_map(by_group));
         let took = began.elapsed().as_secs_f64();
         let is_argued = argued.contains(mutant);
         match caught {
