@@ -12,7 +12,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use mmq::{GapCause, OnFull, Options, Queue};
@@ -23,6 +23,11 @@ use tempfile::TempDir;
 /// program that is being started has the descriptors of this process, and so the files that are
 /// removed meanwhile.
 static STARTING: RwLock<()> = RwLock::new(());
+
+/// Until it is dropped no test of this process starts a program.
+fn no_program_starts() -> RwLockWriteGuard<'static, ()> {
+    STARTING.write().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Starts a program, unless a test holds [`STARTING`].
 fn start(command: &mut Command) -> std::io::Result<Child> {
@@ -133,6 +138,7 @@ fn all_of_it(kind: &str, bytes: usize, options: &Options) {
         Ok(mount) => mount,
         Err(reason) => return skip(kind, &reason),
     };
+    let _no_program_starts = no_program_starts();
     let queue_dir = mount.path.join("queue");
     // The smallest are numerous enough for a thousand reads.
     let messages = Messages::new(bytes as u64, &[0..=100, 0..=3000, bytes / 3000..=bytes / 1500]);
@@ -243,6 +249,7 @@ fn a_disk_filled_by_somebody_else_between_any_two_calls_is_an_error_at_most() {
             Ok(mount) => mount,
             Err(reason) => return skip("tmpfs", &reason),
         };
+        let _no_program_starts = no_program_starts();
         let options = small_arenas().flush_every_ops(sync_each.then_some(1));
         let messages = Messages::new(3, &[0..=5000]);
         let queue = options.open(mount.path.join("queue")).unwrap();
@@ -265,6 +272,7 @@ fn on_a_full_disk_the_oldest_are_dropped_when_that_was_asked_for_and_each_consum
         Ok(mount) => mount,
         Err(reason) => return skip("tmpfs", &reason),
     };
+    let _no_program_starts = no_program_starts();
     let messages = Messages::new(5, &[0..=100, 0..=5000]);
     let path = mount.path.join("queue");
     // Segments of 1 MiB, so that there are some to drop.
@@ -312,6 +320,7 @@ fn a_disk_that_holds_one_segment_only_is_used_again_and_again() {
         Ok(mount) => mount,
         Err(reason) => return skip("tmpfs", &reason),
     };
+    let _no_program_starts = no_program_starts();
     let messages = Messages::new(6, &[3000..=3000]);
     let path = mount.path.join("queue");
     let queue = Queue::open(&path).unwrap();
@@ -346,6 +355,7 @@ fn a_queue_cannot_be_made_on_a_full_disk_and_can_be_once_there_is_space() {
         Ok(mount) => mount,
         Err(reason) => return skip("tmpfs", &reason),
     };
+    let _no_program_starts = no_program_starts();
     take_all_space(&mount.path);
     let path = mount.path.join("queue");
     for _ in 0..3 {
@@ -367,6 +377,7 @@ fn free_space_that_was_asked_to_be_left_is_left() {
         Ok(mount) => mount,
         Err(reason) => return skip("tmpfs", &reason),
     };
+    let _no_program_starts = no_program_starts();
     let options = small_arenas().min_free_bytes(10 << 20);
     let messages = Messages::new(4, &[0..=5000]);
     let queue = options.open(mount.path.join("queue")).unwrap();
