@@ -317,7 +317,8 @@ mutants! {
     /// The durable mark is always stored in the same half.
     SyncedMarkOverwritten => "one half of the durable mark is whole at any time",
     /// The run record is changed with its lock let go between.
-    RunChangedUnlocked => "two changes of the run record are both stored",
+    RunChangedUnlocked => "two changes of the run record are both stored";
+        open: "two threads change the run record at the same time, and the process dies",
     /// Syncs go on after one has failed (R6).
     SyncedAfterFailure => "R6: after a sync that failed none is made",
     /// Two threads sync the index at the same time: one succeeds over the failure of the other.
