@@ -41,14 +41,15 @@ pub(super) struct WalkRules {
 
 impl WalkRules {
     pub(super) fn with(belief: Belief, image: &IndexImage, rows: &Rows) -> WalkRules {
-        // A kill came between the stores of the tail, so everything that was pushed is whole.
+        // A kill came between the stores of the tail, so everything that was pushed is whole. What
+        // does not validate is damage, and more may follow it.
         let committing = belief == Belief::Cache && image.live.tail.is_none();
         // What was given back had been committed. With a checkpoint this does not matter: the walk
         // begins at a unit, or what lies before the start is lost.
         let first = rows.live.first().map_or(u64::MAX, |row| row.header.first_seq);
         let given_back = image.checkpoint.is_none() && first <= rows.held;
         WalkRules {
-            search: belief.searches(),
+            search: belief.searches() || committing && !planted!(DamageTakenForTheEnd),
             whole_before: committing || given_back,
             published: image.live.tail.map_or(u64::MAX, |tail| tail.position),
         }

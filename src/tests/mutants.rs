@@ -389,6 +389,8 @@ mutants! {
     LifeUsedAgain => "R9: no life is used again",
     /// What does not validate is stepped over, and no hole is noted.
     HoleNotSeen => "P4: each missing number is told",
+    /// Where a kill left no tail, the walk ends at the first bytes that do not validate.
+    DamageTakenForTheEnd => "P4: damage costs its message alone",
     /// A flush opens a segment when it is no longer known to be live (audit A1).
     SyncedWithoutBeingLive => "P1: what is stored again is stored to a live segment";
         audit: "A1", STORED_AGAIN, 2668,

@@ -12,6 +12,8 @@ use crate::consume::standing::Read;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause};
 use crate::format::segment_slot;
+use crate::index::IndexFile;
+use crate::index::image::IndexImage;
 use crate::options::Options;
 use crate::storage::Stores;
 use crate::tests::sim::{Call, Mutant, SimStorage};
@@ -255,6 +257,54 @@ fn take_some(queue: &Queue, count: u64) {
     (0..count)
         .for_each(|_| assert!(reading::next(queue, &standing, Read::Skip).unwrap().is_some()));
     queue.give_space_back();
+}
+
+fn states_a_tail(storage: &SimStorage) -> bool {
+    let file = IndexFile::read(storage).unwrap().unwrap();
+    IndexImage::read(&file.bytes, &file.queue_id().unwrap()).live.tail.is_some()
+}
+
+/// Overwrites the first byte of that content, in whichever file it is.
+fn damage(storage: &SimStorage, content: &[u8]) {
+    for name in storage.file_names().into_iter().filter(|name| segment_slot(name).is_some()) {
+        let bytes = storage.read_file(&name);
+        if let Some(at) = bytes.windows(content.len()).position(|window| window == content) {
+            return storage.corrupt(&name, at, &[!content[0]]);
+        }
+    }
+    panic!("no file has it");
+}
+
+/// The process dies at each store of a commit, and a message before it is damaged: that message
+/// alone is lost, and told, also when the index does not say where the tail stands.
+#[test]
+fn killed_within_a_commit_damage_costs_its_message_alone() {
+    let options = options().max_bytes(256 << 10);
+    let mut unknown = 0;
+    for (store, damaged) in (1..8).flat_map(|store| [(store, 0), (store, 12), (store, 29)]) {
+        let queue = open(disk(6), &options).unwrap();
+        queue.default_consumer().unwrap();
+        for number in 0..30 {
+            assert_eq!(queue.enqueue(&content(number, 100)).unwrap(), number);
+        }
+        queue.core.storage.freeze_at_store(store);
+        queue.enqueue(&content(30, 100)).unwrap();
+        queue.core.storage.disarm();
+        let Some(dead) = queue.core.storage.frozen() else { break };
+        damage(&dead, &content(damaged, 100));
+        unknown += u32::from(!states_a_tail(&dead));
+        let queue = open(dead, &options).unwrap();
+        let next = next_of(&queue);
+        assert!((30..=31).contains(&next), "store {store}: {next}");
+        let told = take_all(&queue).unwrap();
+        let gap = Gap { first: damaged, last: damaged, cause: GapCause::Damaged };
+        let expected = (0..next).map(|number| match number {
+            _ if number == damaged => Err(gap),
+            _ => Ok((number, content(number, 100))),
+        });
+        assert!(told.into_iter().eq(expected), "store {store}, damaged {damaged}");
+    }
+    assert!(unknown >= 6, "{unknown}");
 }
 
 /// The process dies and the queue is opened in another mount namespace: no number is missing, none
