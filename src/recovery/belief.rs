@@ -73,10 +73,12 @@ impl Belief {
 
     /// Whether the walk found all that the index states. For another mount also whether nothing
     /// shows that bytes were lost with the one before: a kill leaves no hole, and at most one unit
-    /// behind the published tail.
+    /// behind the published tail, and the walk from the checkpoint `start`s there: no segment is gone
+    /// that was not given back.
     pub(super) fn is_met(
         self,
         image: &IndexImage,
+        start: Spot,
         walked: &Walked,
         reached: Spot,
         stated: &Stated,
@@ -87,7 +89,9 @@ impl Belief {
             Belief::Cache | Belief::CleanEnd => all_there,
             Belief::Mount if planted!(MountBelieved) => all_there,
             Belief::Mount => {
+                let is_gone = |known: Spot| known.position < start.position;
                 all_there
+                    && !image.checkpoint.is_some_and(|checkpoint| is_gone(checkpoint.spot()))
                     && image.live.tail.is_some()
                     && walked.holes.is_empty()
                     && walked.units_behind <= 1

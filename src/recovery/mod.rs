@@ -207,7 +207,7 @@ fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
     let mut walked = walk(storage, &rows.live, start, rules).map_err(read)?;
     let stated = Stated::by(image);
     let (mut next, mut reached) = pending(image, &rows.live, walked.tail, *belief);
-    if !belief.is_met(image, &walked, reached, &stated) {
+    if !belief.is_met(image, start, &walked, reached, &stated) {
         // Bytes are damaged, or were lost with the mount: the walk searches for all records that
         // are left.
         if !rules.search {

@@ -25,7 +25,10 @@ pub(super) struct Stated {
 impl Stated {
     pub(super) fn by(image: &IndexImage) -> Stated {
         let checkpoint = image.checkpoint.map(|checkpoint| checkpoint.spot());
-        let durable = [checkpoint, image.live.synced].into_iter().flatten();
+        // The mark passes over what was given up, on the disk or not.
+        let given_up = image.live.run.map_or(0, |run| run.given_up.end());
+        let synced = image.live.synced.filter(|spot| spot.seq > given_up);
+        let durable = [checkpoint, synced].into_iter().flatten();
         // An acknowledged number must not be given out again: its message would count as done.
         let known = !planted!(AcknowledgedNumberGivenAgain);
         let acks = |consumer: &ConsumerRow| {
@@ -37,7 +40,9 @@ impl Stated {
             let Place { position, seq, .. } = consumer.place;
             Spot { position, seq: seq.max(done(consumer)) }
         });
-        let spots = || durable.clone().chain(image.live.tail).chain(places.clone());
+        let spots = || {
+            durable.clone().chain(image.live.synced).chain(image.live.tail).chain(places.clone())
+        };
         Stated {
             position: spots().map(|spot| spot.position).max().unwrap_or(0),
             seq: spots().map(|spot| spot.seq).max().unwrap_or(0),

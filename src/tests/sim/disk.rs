@@ -313,6 +313,8 @@ pub(super) struct State {
     pub(super) freeze: Option<u64>,
     pub(super) frozen: Option<SimStorage>,
     pub(super) capacity: Option<u64>,
+    /// Bytes that the files in the directory may take.
+    pub(super) most: Option<u64>,
     pub(super) file_capacity: usize,
     pub(super) stores: Stores,
     pub(super) rng: Rng,
@@ -399,6 +401,7 @@ impl State {
             calls: 0,
             freeze: None,
             frozen: None,
+            most: None,
             rng: self.rng.clone(),
             nameless: Vec::new(),
             holder: None,

@@ -102,6 +102,7 @@ impl SimStorage {
             freeze: None,
             frozen: None,
             capacity: None,
+            most: None,
             file_capacity: 256 << 10,
             life: CacheToken { place: rng.bytes(), mount: 1 },
             stores: Stores::ByMap,
@@ -130,6 +131,21 @@ impl SimStorage {
     /// Sets the size of the disk. What does not fit is refused with ENOSPC.
     pub(crate) fn set_capacity(&self, bytes: Option<u64>) {
         self.disk.lock().capacity = bytes;
+    }
+
+    /// Sets how many bytes the files in the directory may take. A call that makes it more panics.
+    pub(crate) fn set_most(&self, bytes: Option<u64>) {
+        self.disk.lock().most = bytes;
+    }
+
+    /// How many descriptors of files are open.
+    pub(crate) fn open_files(&self) -> usize {
+        let disk = self.disk.lock();
+        let named = disk::inodes([&disk.names, &disk.durable_names], &disk.pending);
+        let named: BTreeMap<u64, usize> =
+            named.map(|inode| (inode.id, Arc::strong_count(&inode.open) - 1)).collect();
+        let nameless = disk.nameless.iter().filter(|nameless| nameless.is_in_use());
+        named.values().sum::<usize>() + nameless.count()
     }
 
     /// What the files hold, by name.

@@ -216,6 +216,9 @@ impl SimFile {
         }
         body.pages[pages].iter_mut().for_each(|page| page.allocated = true);
         body.grow(&self.inode, range.end);
+        drop(body);
+        let (taken, most) = (state.named_bytes(), state.most.unwrap_or(u64::MAX));
+        assert!(taken <= most, "the files take {taken} of {most} bytes");
         Ok(())
     }
 }

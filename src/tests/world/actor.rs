@@ -63,14 +63,16 @@ pub(super) fn play(storage: SimStorage, script: Script, told: &Told) {
         Err(error) => panic!("does not flush: {error}"),
     }
     schedule::note(|| "start the threads".to_owned());
-    let most = options.max_bytes.map(|most| most.max(storage.named_bytes()));
+    storage.set_most(options.max_bytes.map(|most| most.max(storage.named_bytes())));
+    let most_mapped =
+        options.max_mapped_arenas.map_or(u64::MAX, |arenas| u64::from(arenas) * options.arena_size);
     let closes = casts.iter().position(|cast| cast.name == CLOSER);
     let mut handles: Vec<_> = casts
         .into_iter()
         .enumerate()
         .map(|(number, cast)| {
             let (queue, told) = (Arc::clone(&queue), Arc::clone(told));
-            let actor = Actor { number: number as u64, queue, told, may_fail, most };
+            let actor = Actor { number: number as u64, queue, told, may_fail, most_mapped };
             threads::spawn(&cast.name.clone(), move || actor.play(&cast)).expect("a thread")
         })
         .collect();
@@ -159,8 +161,8 @@ pub(super) struct Actor {
     pub(super) queue: Queue,
     told: Told,
     pub(super) may_fail: bool,
-    /// The most bytes that the files may take.
-    most: Option<u64>,
+    /// The most bytes that may be mapped, but for the index.
+    most_mapped: u64,
 }
 
 impl Actor {
@@ -192,10 +194,8 @@ impl Actor {
         told.events[at].ended = schedule::steps();
         told.events[at].answer = answer;
         drop(told);
-        if let Some(most) = self.most.filter(|_| !self.may_fail && !is_closed) {
-            let taken = self.queue.core.storage.named_bytes();
-            assert!(taken <= most, "the files take {taken} of {most} bytes");
-        }
+        let (_, mapped) = self.queue.core.pool.usage();
+        assert!(mapped <= self.most_mapped, "{mapped} bytes are mapped of {}", self.most_mapped);
     }
 
     fn begin(&self, name: &str, act: Act, ids: &[u64], delivery: Option<u64>) -> usize {
@@ -345,6 +345,11 @@ impl Actor {
             Act::Look => queue.expire(),
             Act::Guest(seed) => return self.guest(seed),
             Act::Figures => drop(queue.stats()),
+            Act::WriteBack(seed) => {
+                let disk = &queue.core.storage;
+                let names = disk.file_names();
+                disk.fail_write_back(&names[(seed % names.len() as u64) as usize]);
+            }
             Act::Sleep(millis) => threads::park_timeout(Duration::from_millis(millis)),
             Act::Close => {
                 let closed = queue.close();

@@ -14,6 +14,8 @@ use crate::tests::sim::Rng;
 pub(super) const NAMES: [&str; 2] = ["", "audit"];
 /// One that comes and goes, and of which nothing is expected but that nothing false is delivered.
 pub(super) const GUEST: &str = "guest";
+/// It writes pages back.
+pub(super) const KERNEL: &str = "kernel";
 /// The one that closes the queue while others use it.
 pub(super) const CLOSER: &str = "closer";
 
@@ -58,6 +60,8 @@ pub(super) enum Act {
     Figures,
     Sleep(u64),
     Close,
+    /// The kernel writes the pages of some file by itself, and the disk refuses.
+    WriteBack(u64),
 }
 
 /// What came of an act.
@@ -146,8 +150,12 @@ pub(super) fn draw(rng: &mut Rng, options: &Options) -> Vec<Cast> {
         8 => 8 + rng.below(options.arena_size) as usize,
         _ => 8 + rng.below(long) as usize,
     };
+    // Some send so much that the limit is felt.
+    let is_much = rng.percent(12);
+    let (few, many) = if is_much { (12, 20) } else { (2, 8) };
     for number in 0..1 + rng.below(3) {
-        let acts = (0..2 + rng.below(8)).map(|_| match rng.below(10) {
+        let acts = (0..few + rng.below(many)).map(|_| match rng.below(10) {
+            0..3 if is_much => Act::Enqueue(8 + rng.below(options.arena_size) as usize),
             0..6 => Act::Enqueue(length(rng)),
             6 => [Act::With(length(rng)), Act::WithCalls(length(rng))][rng.below(2) as usize],
             7 | 8 => Act::Batch(2 + rng.below(3) as usize, length(rng)),
@@ -186,6 +194,10 @@ pub(super) fn draw(rng: &mut Rng, options: &Options) -> Vec<Cast> {
             _ => Act::Sleep(1 + rng.below(60)),
         });
         casts.push(Cast { name: format!("other {number}"), acts: acts.collect() });
+    }
+    if rng.percent(6) {
+        let acts = vec![Act::Sleep(rng.below(20)), Act::WriteBack(rng.next())];
+        casts.push(Cast { name: KERNEL.into(), acts });
     }
     if rng.percent(20) {
         // The keeper alone looks at ages, and has ended when a close returns.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::acts::{Act, Answer, Event, NAMES};
+use super::acts::{Act, Answer, Event, NAMES, Story};
 use super::known::{Known, Sent};
 use super::promised::{check_cause, holds};
 use super::script::Script;
@@ -25,7 +25,7 @@ pub(super) struct Heard {
     pub(super) pending: usize,
     /// Numbers whose acknowledgement had not ended.
     pub(super) answered: BTreeSet<u64>,
-    /// Numbers dealt with by acts that ended before the last flush began.
+    /// Numbers dealt with by acts that ended before the last flush began, in this life or before.
     pub(super) durable: BTreeSet<u64>,
 }
 
@@ -49,10 +49,11 @@ struct Listener<'a> {
 pub(super) fn heard(
     known: &Known,
     name: &str,
-    events: &[Event],
+    story: &Story,
     sent: &Sent,
     script: &Script,
 ) -> Check<Heard> {
+    let events = &story.events[..];
     let gives_back =
         events.iter().any(|event| event.act == Act::Nack && reader_of(event) == Some(name));
     let mut listener = Listener {
@@ -69,6 +70,8 @@ pub(super) fn heard(
     let flushes =
         events.iter().filter(|event| event.act == Act::Flush && event.answer == Answer::Done);
     let flushed = flushes.map(|event| event.began).max().unwrap_or(0);
+    // Closing flushes, too.
+    let flushed = if story.closed { u64::MAX } else { flushed };
     for (at, event) in events.iter().enumerate() {
         if consumer_of(event).is_some_and(|which| NAMES[which] == name) {
             listener.hear(at, event)?;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::acts::{Act, Answer, Event, NAMES, Story, Told};
 use super::heard::heard;
 use super::promised::Promised;
-use super::quiet::check_quiet;
+use super::quiet::{check_nothing, check_quiet};
 use super::script::Script;
 use super::shown::{Next, Shown, show};
 use super::story::in_words;
@@ -29,6 +29,8 @@ pub(super) struct Known {
     has_durable_consumers: bool,
     /// By identity: batches of which all or nothing is there.
     batches: BTreeMap<u64, Vec<u64>>,
+    /// By consumer: numbers that it has dealt with, durably.
+    dealt: BTreeMap<&'static str, BTreeSet<u64>>,
 }
 
 impl Known {
@@ -43,14 +45,16 @@ impl Known {
         let story = told.lock();
         let events = &story.events;
         let shown = show(left, script)?;
-        let (is_cut, given_up) = (matches!(death, Death::Cut(_)), shown.given_up);
+        let (is_cut, given_up) = (death.is_cut(), shown.given_up);
         let sent = self.sent(events)?;
         let durable = self.durable_after(&story, script);
-        let closed_well = story.closed && matches!(death, Death::Kill);
+        let closed_well = story.closed && !death.is_cut();
         self.next = self.next.max(told_below(events, &sent));
-        for name in NAMES {
+        for (which, name) in NAMES.into_iter().enumerate() {
             let upcoming = self.upcoming.get(name).cloned().unwrap_or_default();
-            let heard = heard(self, name, events, &sent, script)?;
+            check_nothing(events, which, &upcoming)?;
+            let mut heard = heard(self, name, &story, &sent, script)?;
+            heard.durable.extend(self.dealt.get(name).into_iter().flatten());
             let Some(shown) = shown.consumers.get(name) else {
                 let was_there = if is_cut {
                     self.has_durable_consumers
@@ -82,15 +86,31 @@ impl Known {
                     in_words(&upcoming)
                 )
             })?;
+            // Told numbers of which nobody has a message are many.
+            heard
+                .durable
+                .retain(|seq| self.ids.contains_key(seq) || sent.acknowledged.contains_key(seq));
+            self.dealt.insert(name, heard.durable);
         }
         if !is_cut && story.quiet_at.is_some() {
             check_quiet(events, story.quiet_at.unwrap_or(0))?;
+        }
+        if matches!(death, Death::Remount(_)) && shown.next < self.next {
+            // The one case in which numbers are given out again (`recovery`).
+            self.forget_from(shown.next);
         }
         ensure!(shown.next >= self.next, "next is {}, and {} was given out", shown.next, self.next);
         self.has_durable_consumers |=
             story.flushed || is_cut && shown.consumers.len() == NAMES.len() || closed_well;
         self.take_up(shown, events, &sent, durable, is_cut, closed_well);
         Ok(())
+    }
+
+    /// Nobody knows of that number any more, nor of any above it.
+    fn forget_from(&mut self, next: u64) {
+        self.next = next;
+        self.ids.retain(|seq, _| *seq < next);
+        self.dealt.values_mut().for_each(|dealt| dealt.retain(|seq| *seq < next));
     }
 
     /// What an opening shows, and the lowest number that may be given out.
@@ -103,6 +123,7 @@ impl Known {
         let mut durable = self.durable.max(story.durable);
         for event in &story.events {
             let said = match (&event.act, &event.answer) {
+                (_, Answer::Numbers(range)) if story.closed => range.end,
                 (Act::Flush, Answer::Done) => acknowledged_before(&story.events, event.began),
                 (Act::WaitDurable, Answer::Numbers(range)) => range.end,
                 (_, Answer::Numbers(range)) if script.options.flush_every_ops == Some(1) => {

@@ -25,6 +25,7 @@ mod shrink;
 mod story;
 mod told;
 
+use std::ops::AddAssign;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -35,7 +36,6 @@ use self::acts::Told;
 use self::known::Known;
 use self::script::Script;
 use self::shrink::Failing;
-use self::told::Death;
 use crate::engine::Engine;
 use crate::tests::schedule::{self, Log, Plan};
 use crate::tests::sim::{Mutant, Rng, SimStorage};
@@ -79,26 +79,44 @@ impl World {
         World { disk, lives, most_steps: schedule::MOST_STEPS }
     }
 
-    /// How many processes there are, one after the other: those that only open the queue, too.
-    fn schedules(&self) -> u64 {
-        self.lives.iter().map(|script| script.openings.len() as u64 + 1).sum()
-    }
-
-    /// Lives all lives; how many steps they took.
-    fn play(&self, log: Option<&Log>) -> Result<u64, Broken> {
+    /// Lives all lives.
+    fn play(&self, log: Option<&Log>) -> Result<Played, Broken> {
         let mut storage = SimStorage::new(self.disk).with_file_capacity(128 << 10);
         let mut known = Known::default();
-        let mut all_steps = 0;
+        let mut played = Played { worlds: 1, ..Played::default() };
         for (life, script) in self.lives.iter().enumerate() {
             storage.set_stores(script.stores);
             for opening in 0..=script.openings.len() {
                 let stage = Stage { script, life, opening, most_steps: self.most_steps, log };
-                let (steps, left) = stage.play(&storage, &mut known);
-                all_steps += steps;
+                let (run, left) = stage.play(&storage, &mut known);
+                played += run;
+                let (steps, all_steps) = (run.steps, played.steps);
                 storage = left.map_err(|text| Broken { text, life, steps, all_steps })?;
             }
         }
-        Ok(all_steps)
+        Ok(played)
+    }
+}
+
+/// What was played, in numbers.
+#[derive(Debug, Default, Clone, Copy)]
+struct Played {
+    worlds: u64,
+    steps: u64,
+    /// Processes, one after the other: those that only open the queue, too.
+    schedules: u64,
+    /// How many of them ended by a death, and how many of these with threads at work.
+    died: u64,
+    died_at_work: u64,
+}
+
+impl AddAssign for Played {
+    fn add_assign(&mut self, other: Played) {
+        self.worlds += other.worlds;
+        self.steps += other.steps;
+        self.schedules += other.schedules;
+        self.died += other.died;
+        self.died_at_work += other.died_at_work;
     }
 }
 
@@ -113,8 +131,12 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Its steps, and the disk as it leaves it or the promise that it broke.
-    fn play(&self, storage: &SimStorage, known: &mut Known) -> (u64, Result<SimStorage, String>) {
+    /// What there was of it, and the disk as it leaves it or the promise that it broke.
+    fn play(
+        &self,
+        storage: &SimStorage,
+        known: &mut Known,
+    ) -> (Played, Result<SimStorage, String>) {
         let opening = self.script.openings.get(self.opening);
         let opening = opening.map(|opening| self.script.of(opening));
         let script = opening.as_ref().unwrap_or(self.script);
@@ -128,20 +150,33 @@ impl Stage<'_> {
         self.tell(|| format!("Life {}: {}", self.life, script.in_words(dies_at, death)));
         let seen = Told::default();
         let (left, outcome) = self.live(script, storage, &seen);
+        let played = Played {
+            worlds: 0,
+            steps: outcome.steps,
+            schedules: 1,
+            died: u64::from(outcome.died),
+            died_at_work: u64::from(outcome.died && seen.lock().flushed),
+        };
         if let Some(failure) = outcome.failure {
-            return (outcome.steps, Err(failure));
+            return (played, Err(failure));
+        }
+        if outcome.leaked > 0 {
+            return (played, Err(format!("{} threads are left", outcome.leaked)));
+        }
+        // (Who died as he waited by a waker is left with it: the waker has the queue.)
+        if !outcome.died && storage.open_files() > 0 {
+            return (played, Err(format!("{} descriptors are left", storage.open_files())));
         }
         left.clear_faults();
         left.set_capacity(None);
-        let death = if outcome.died { death } else { Death::Kill };
         if !outcome.died {
-            self.tell(|| "The process has ended by itself.".to_owned());
+            self.tell(|| format!("The process has ended by itself. {}", death.then_in_words()));
         }
         let judged = known.after(&left, script, &seen, death);
         if judged.is_ok() {
             self.tell(|| format!("What an opening shows then: {}", known.in_words()));
         }
-        (outcome.steps, judged.map(|()| left))
+        (played, judged.map(|()| left))
     }
 
     /// Runs it to its end; without casts the queue is opened and closed.
@@ -158,12 +193,9 @@ impl Stage<'_> {
             if let Some(log) = log {
                 let thread = std::thread::current();
                 let what = death.in_words();
-                log.add(dies_at.unwrap_or(0), thread.name().unwrap_or(""), what.to_owned());
+                log.add(dies_at.unwrap_or(0), thread.name().unwrap_or(""), what);
             }
-            *into.lock() = Some(match death {
-                Death::Kill => disk.process_kill(),
-                Death::Cut(seed) => disk.power_cut(seed),
-            });
+            *into.lock() = Some(death.of(&disk));
         };
         let plan = Plan {
             seed: script.life(dies_at),
@@ -178,7 +210,7 @@ impl Stage<'_> {
         let (script, story, disk) = (script.clone(), Arc::clone(told), storage.clone());
         let outcome = schedule::run(plan, move || actor::play(disk, script, &story));
         let frozen = left.lock().take();
-        let disk = frozen.unwrap_or_else(|| storage.process_kill());
+        let disk = frozen.unwrap_or_else(|| death.of(storage));
         (disk, outcome)
     }
 
@@ -275,8 +307,8 @@ fn whatever_threads_disk_and_death_do_the_promises_hold() {
     }
     let (worlds, first) =
         (number_from("MMQ_WORLDS").unwrap_or(300), number_from("MMQ_FIRST_SEED").unwrap_or(0));
-    let (next, steps, began) = (AtomicU64::new(0), AtomicU64::new(0), Instant::now());
-    let schedules = AtomicU64::new(0);
+    let (next, began) = (AtomicU64::new(0), Instant::now());
+    let all = Mutex::new(Played::default());
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(16));
     let mutant = Mutant::planted();
     let mut broken: Vec<(u64, World, Broken)> = std::thread::scope(|scope| {
@@ -291,11 +323,8 @@ fn whatever_threads_disk_and_death_do_the_promises_hold() {
                 }
                 let (started, seed) = (Instant::now(), first + number);
                 let world = World::draw(seed);
-                schedules.fetch_add(world.schedules(), Ordering::Relaxed);
                 match world.play(None) {
-                    Ok(taken) => {
-                        steps.fetch_add(taken, Ordering::Relaxed);
-                    }
+                    Ok(played) => *all.lock() += played,
                     Err(found) => {
                         println!(
                             "seed {seed} breaks a promise; replay it by\n    {}",
@@ -317,10 +346,10 @@ fn whatever_threads_disk_and_death_do_the_promises_hold() {
         workers.into_iter().flat_map(|worker| worker.join().expect("a worker")).collect()
     });
     let took = began.elapsed();
-    let steps = steps.load(Ordering::Relaxed);
+    let Played { steps, schedules, died, died_at_work, worlds } = all.into_inner();
     println!(
-        "{worlds} worlds, {} schedules, {steps} steps, {:.0} steps a second",
-        schedules.into_inner(),
+        "{worlds} worlds, {schedules} schedules ({died} ended by a death, {died_at_work} of these \
+         with threads at work), {steps} steps, {:.0} steps a second",
         steps as f64 / took.as_secs_f64()
     );
     broken.sort_by_key(|(seed, ..)| *seed);

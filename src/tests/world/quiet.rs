@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::acts::{Act, Answer, Event, NAMES};
 use super::heard::{consumer_of, reader_of};
+use super::shown::Next;
 use super::told::{Check, ensure};
 
 /// Holds what waited when the world was quiet, at step `quiet`, against what was there.
@@ -25,6 +26,43 @@ pub(super) fn check_quiet(events: &[Event], quiet: u64) -> Check {
         ensure!(waiting.is_none(), "{} waits for ever beside message {waiting:?}", event.thread);
     }
     Ok(())
+}
+
+/// Nobody is told that there is nothing while a message is there: one of `upcoming`, or one that was
+/// acknowledged before that act began. (Whether one that is given back, or of which an act knows
+/// that had not ended, is there at a moment cannot be told from outside.)
+pub(super) fn check_nothing(events: &[Event], which: usize, upcoming: &[Next]) -> Check {
+    let is_nothing = |event: &Event| {
+        let may_be_limited = matches!(event.act, Act::Receive(_))
+            && events.iter().any(|other| matches!(other.act, Act::Limit(of, _) if of == which));
+        event.answer == Answer::Nothing && consumer_of(event) == Some(which) && !may_be_limited
+    };
+    for event in events.iter().filter(|event| is_nothing(event)) {
+        let before = events.iter().filter(|other| other.began < event.ended);
+        let before: Vec<&Event> = before.collect();
+        let is_in_doubt = |other: &&Event| {
+            let of_it = consumer_of(other).or(reader_of(other).and_then(number_of)) == Some(which);
+            let unended = matches!(other.answer, Answer::Pending | Answer::Failed(_));
+            of_it && (unended || other.ended > event.ended || other.act == Act::Nack)
+        };
+        if before.iter().any(is_in_doubt) {
+            continue;
+        }
+        let came = came(&before, which);
+        let puts = before.iter().filter(|other| !other.ids.is_empty() && other.ended < event.began);
+        let put = puts.filter_map(|other| match &other.answer {
+            Answer::Numbers(range) => Some(range.clone()),
+            _ => None,
+        });
+        let of_before = upcoming.iter().filter_map(Next::message).map(|(seq, _)| seq);
+        let beside = of_before.chain(put.flatten()).find(|seq| !came.contains_key(seq));
+        ensure!(beside.is_none(), "{} is told nothing beside message {beside:?}", event.thread);
+    }
+    Ok(())
+}
+
+fn number_of(name: &str) -> Option<usize> {
+    NAMES.iter().position(|other| *other == name)
 }
 
 /// How often each number came to the consumer and was not given back since.

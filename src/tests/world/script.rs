@@ -62,6 +62,9 @@ const CALLS: [Call; 11] = [
 /// What a message is made durable by.
 const STORED: [Call; 3] = [Call::SyncFile, Call::SyncDirectory, Call::Write];
 
+/// What is done where a segment begins or goes.
+const SELDOM: [Call; 5] = [Call::Create, Call::Rename, Call::Remove, Call::Allocate, Call::SetLen];
+
 /// An opening makes few calls of each kind, and most of what it writes goes over torn units.
 const MADE_BY_OPENINGS: [Call; 9] = [
     Call::Write,
@@ -85,16 +88,17 @@ impl Script {
             // The first calls of a kind are mostly the opening's.
             let within = [4, 24][rng.below(2) as usize];
             for _ in 0..1 + rng.below(2) {
-                let calls = if rng.percent(50) { &CALLS[..] } else { &STORED };
+                let calls = [&CALLS[..], &STORED, &SELDOM][rng.below(3) as usize];
+                let within = if calls == SELDOM { 6 } else { within };
                 faults.push(fault(rng, calls, within));
             }
         }
         let capacity = rng.percent(15).then(|| (48 << 10) + 4096 * rng.below(40));
-        let death = if rng.percent(50) { Death::Kill } else { Death::Cut(rng.next()) };
-        let within = 1 << (3 + rng.below(9));
+        let death = Death::draw(rng);
+        let within = 1 << (5 + rng.below(8));
         let openings = (0..[0, 0, 0, 1, 2][rng.below(5) as usize])
             .map(|_| Opening {
-                death: if rng.percent(50) { Death::Kill } else { Death::Cut(rng.next()) },
+                death: Death::draw(rng),
                 dies_at: 1 + rng.below(400),
                 faults: faults_of_an_opening(rng),
             })
@@ -135,7 +139,8 @@ impl Script {
 
     /// Calls may fail.
     pub(super) fn may_fail(&self) -> bool {
-        !self.faults.is_empty() || self.capacity.is_some()
+        let write_back = |cast: &Cast| cast.name == acts::KERNEL;
+        !self.faults.is_empty() || self.capacity.is_some() || self.casts.iter().any(write_back)
     }
 
     /// Stores to the index may be refused, and are made up for later.

@@ -109,7 +109,7 @@ impl Failing {
         }
         self.tries += 1;
         match world.play(None) {
-            Ok(steps) => self.steps += steps,
+            Ok(played) => self.steps += played.steps,
             Err(broken) => {
                 self.steps += broken.all_steps;
                 self.is_over = broken.never_ends();
@@ -167,8 +167,9 @@ impl Script {
         for death in
             self.openings.iter_mut().map(|opening| &mut opening.death).chain([&mut self.death])
         {
-            if matches!(death, Death::Cut(_)) {
-                *death = Death::Cut(rng.next());
+            match death {
+                Death::Cut(seed) | Death::Remount(seed) => *seed = rng.next(),
+                Death::Kill | Death::KillElsewhere => {}
             }
         }
     }
@@ -241,7 +242,7 @@ fn simpler_acts(world: &World) -> Vec<Cut> {
 }
 
 /// What makes a life simpler.
-const OPTIONS: [fn(&mut Script); 12] = [
+const OPTIONS: [fn(&mut Script); 13] = [
     |script| script.capacity = None,
     |script| script.background = Background::Calls,
     |script| script.options.max_age = None,
@@ -251,6 +252,11 @@ const OPTIONS: [fn(&mut Script); 12] = [
     |script| script.options.on_full = OnFull::Reject,
     |script| script.stores = Stores::ByMap,
     |script| script.death = Death::Kill,
+    |script| {
+        if let Death::Remount(seed) = script.death {
+            script.death = Death::Cut(seed);
+        }
+    },
     |script| script.dies_at = None,
     |script| script.switch_one_in = 256,
     |script| script.slow = 0,

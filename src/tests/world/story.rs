@@ -113,25 +113,33 @@ impl Script {
         if let Some(capacity) = self.capacity {
             words.push_str(&format!("; the disk has {capacity} bytes left"));
         }
-        match (dies_at, death) {
-            (None, _) => words.push_str("; it ends in order"),
-            (Some(step), Death::Kill) => {
-                words.push_str(&format!("; the process is killed at step {step}"));
-            }
-            (Some(step), Death::Cut(_)) => {
-                words.push_str(&format!("; power is cut at step {step}"));
-            }
+        match dies_at {
+            None => words.push_str("; it ends in order"),
+            Some(step) => words.push_str(&format!("; at step {step} {}", death.what())),
         }
         words
     }
 }
 
 impl Death {
-    pub(super) fn in_words(self) -> &'static str {
+    fn what(self) -> &'static str {
         match self {
-            Death::Kill => "- - - here the process is killed - - -",
-            Death::Cut(_) => "- - - here power is cut: what was not synced may be lost - - -",
+            Death::Kill => "the process is killed",
+            Death::KillElsewhere => "the process is killed; the next one sees another mount",
+            Death::Cut(_) => "power is cut: what was not synced may be lost",
+            Death::Remount(_) => {
+                "the file system fails and is mounted anew: what was not synced may be lost"
+            }
         }
+    }
+
+    pub(super) fn in_words(self) -> String {
+        format!("- - - here {} - - -", self.what())
+    }
+
+    /// Where the process has ended before.
+    pub(super) fn then_in_words(self) -> String {
+        if self == Death::Kill { String::new() } else { format!("Then {}.", self.what()) }
     }
 }
 
@@ -177,6 +185,7 @@ impl Act {
             Act::Figures => "stats".to_owned(),
             Act::Sleep(millis) => format!("sleep for {millis} ms"),
             Act::Close => "close".to_owned(),
+            Act::WriteBack(_) => "write some file's pages back, which fails".to_owned(),
         }
     }
 }
