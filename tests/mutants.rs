@@ -152,7 +152,7 @@ impl Audited {
     fn look(&self, program: &str) -> Option<u64> {
         let mut command = self.command(program);
         command.env("MMQ_MUTANT", &self.mutant);
-        command.env("MMQ_WORLDS", "8000").env("MMQ_SCHEDULES", "8");
+        command.env("MMQ_WORLDS", "24000").env("MMQ_SCHEDULES", "8");
         let ran = command.stderr(Stdio::piped()).output().expect("the test program runs");
         let said = [ran.stdout, ran.stderr].concat();
         let said = String::from_utf8_lossy(&said);

@@ -121,7 +121,12 @@ impl<S: Storage> Core<S> {
         self.check_directory()?;
         let target = self.committed_spot();
         self.flush_to(target)?;
-        self.flush_places()
+        self.flush_places()?;
+        if self.has_run_ended() && !planted!(FlushedAfterTheEnd) {
+            // Whether the last flush of the run failed this one cannot know.
+            return self.check_writable();
+        }
+        Ok(())
     }
 
     /// As [`flush`](Self::flush), for the keeper: does not wait for the producers' lock, since a

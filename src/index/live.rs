@@ -72,6 +72,14 @@ impl<S: Storage> Index<S> {
         self.sheet.store_u64(at + 16, format::tail_check(self.key, position, seq));
     }
 
+    /// From now on nobody takes the live part for this boot's. For an opening that found bytes
+    /// lost: it mends what it found, and dies perhaps, and then nothing would show the loss.
+    pub(crate) fn forget_token(&self) {
+        if !planted!(TokenKeptAfterALoss) {
+            self.sheet.copy_in(index_at::LIVE + live_at::CACHE_TOKEN, &[0; 24]);
+        }
+    }
+
     /// Stores the live part of this run, under the storage's cache token.
     pub(crate) fn begin_run(&self, live: &Live) {
         let at = index_at::LIVE;

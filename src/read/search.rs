@@ -156,6 +156,16 @@ impl<F: StorageFile> Cursor<F> {
         let found = Scan::new(&segment.file, &segment.header, limit)
             .search(self.spot.position + format::ALIGN, self.spot.seq, below)
             .map_err(|error| Error::io("read", core.storage.path(), error))?;
+        // What begins in this segment has a lower number than what begins in the next one. Behind
+        // padding there may be records of a batch that was refused: the padding hides them, unless
+        // it is damaged.
+        let next = core.segments.list().at(segment.header.end());
+        let next = next.filter(|_| !planted!(FoundBeyondTheSegment));
+        let end = next.map_or(u64::MAX, |row| row.header.first_seq);
+        let found = found.filter(|(seen, number)| {
+            let is_empty = seen.fragment.kind.is_empty();
+            *number < end || is_empty && *number == end
+        });
         if let Some((seen, number)) = found {
             self.spot.position = seen.position;
             return pass_to(&mut self.spot, &core.gaps, number, None);

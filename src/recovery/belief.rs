@@ -73,12 +73,11 @@ impl Belief {
 
     /// Whether the walk found all that the index states. For another mount also whether nothing
     /// shows that bytes were lost with the one before: a kill leaves no hole, and at most one unit
-    /// behind the published tail, and the walk from the checkpoint `start`s there: no segment is gone
-    /// that was not given back.
+    /// behind the published tail, and no segment is gone that was not given back.
     pub(super) fn is_met(
         self,
         image: &IndexImage,
-        start: Spot,
+        rows: &Rows,
         walked: &Walked,
         reached: Spot,
         stated: &Stated,
@@ -89,15 +88,20 @@ impl Belief {
             Belief::Cache | Belief::CleanEnd => all_there,
             Belief::Mount if planted!(MountBelieved) => all_there,
             Belief::Mount => {
-                let is_gone = |known: Spot| known.position < start.position;
                 all_there
-                    && !image.checkpoint.is_some_and(|checkpoint| is_gone(checkpoint.spot()))
+                    && all_before_was_given_back(image, self, rows)
                     && image.live.tail.is_some()
                     && walked.holes.is_empty()
                     && walked.units_behind <= 1
             }
         }
     }
+}
+
+/// Whether every message before the first segment was given back.
+pub(super) fn all_before_was_given_back(image: &IndexImage, belief: Belief, rows: &Rows) -> bool {
+    let first = rows.live.first().map_or(0, |row| row.header.missing_from());
+    first <= held_from(image, belief, rows.held)
 }
 
 /// What was given up. The live part knows it before the checkpoint does.

@@ -187,7 +187,7 @@ struct End {
 /// the index states, the belief in the index falls to `Belief::Disk`, and the rest of the segments
 /// is searched.
 fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
-    let Known { image, rows, belief, .. } = known;
+    let Known { index, image, rows, belief, .. } = known;
     rows.drop_outlived();
     if !planted!(BegunBehindTheEnd)
         && belief.is_trusted()
@@ -207,13 +207,16 @@ fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
     let mut walked = walk(storage, &rows.live, start, rules).map_err(read)?;
     let stated = Stated::by(image);
     let (mut next, mut reached) = pending(image, &rows.live, walked.tail, *belief);
-    if !belief.is_met(image, start, &walked, reached, &stated) {
+    if !belief.is_met(image, rows, &walked, reached, &stated) {
         // Bytes are damaged, or were lost with the mount: the walk searches for all records that
         // are left.
-        if !rules.search {
-            walked = walk(storage, &rows.live, start, WalkRules { search: true, ..rules })
-                .map_err(read)?;
+        let again = rules.without_trust(*belief, image, rows);
+        if again != rules {
+            walked = walk(storage, &rows.live, start, again).map_err(read)?;
             (next, reached) = pending(image, &rows.live, walked.tail, *belief);
+        }
+        if *belief == Belief::Mount {
+            index.forget_token();
         }
         *belief = Belief::Disk;
     }

@@ -42,6 +42,11 @@ pub(super) fn believe_rows_or_gather_headers<S: Storage>(
     let mut rows = Rows::default();
     if from_index {
         image.segments.iter().for_each(|(slot, header)| rows.add(*slot, *header));
+        // A kill may have come between a step by which the last file grew and its row.
+        let last = rows.live.iter_mut().max_by_key(|row| row.header.base);
+        if let Some(last) = last.filter(|_| !planted!(GrownFileNotMeasured)) {
+            measure(storage, last);
+        }
     } else {
         let durable = image.checkpoint.map_or(u64::MAX, |checkpoint| checkpoint.position);
         rows.gather(storage, known_id, &image.segments, durable)?;
@@ -75,13 +80,9 @@ impl Rows {
         self.stale.extend(self.live.extract_if(.., |row| !is_of_use(row)));
     }
 
-    /// Asks the filesystem how many bytes of disk each segment takes.
+    /// Measures each segment.
     fn measure<S: Storage>(&mut self, storage: &S) {
-        for row in self.live.iter_mut().chain(&mut self.spares) {
-            let taken =
-                storage.open(&format::segment_name(row.slot)).and_then(|file| file.disk_bytes());
-            row.header.disk = taken.unwrap_or(0).max(row.header.allocated);
-        }
+        self.live.iter_mut().chain(&mut self.spares).for_each(|row| measure(storage, row));
     }
 
     /// Takes up the segment in `slot`.
@@ -172,6 +173,12 @@ impl Rows {
         }
         self.live = kept;
     }
+}
+
+/// Asks the file system how many bytes of disk the segment takes.
+fn measure<S: Storage>(storage: &S, row: &mut Row) {
+    let taken = storage.open(&format::segment_name(row.slot)).and_then(|file| file.disk_bytes());
+    row.header.disk = taken.unwrap_or(0).max(row.header.allocated);
 }
 
 /// The headers of all segment files.

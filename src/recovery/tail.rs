@@ -20,6 +20,8 @@ pub(super) struct Stated {
     pub(super) seq: u64,
     /// Up to where the index says that everything is on the disk.
     pub(super) durable: Spot,
+    /// Every consumer has passed all messages below this number, so their segments may be gone.
+    pub(super) passed: u64,
 }
 
 impl Stated {
@@ -36,7 +38,7 @@ impl Stated {
         };
         let done = |consumer: &ConsumerRow| acks(consumer).unwrap_or(0);
         let consumers = image.consumers.iter();
-        let places = consumers.map(|consumer| {
+        let places = consumers.clone().map(|consumer| {
             let Place { position, seq, .. } = consumer.place;
             Spot { position, seq: seq.max(done(consumer)) }
         });
@@ -47,6 +49,7 @@ impl Stated {
             position: spots().map(|spot| spot.position).max().unwrap_or(0),
             seq: spots().map(|spot| spot.seq).max().unwrap_or(0),
             durable: durable.max().unwrap_or_default(),
+            passed: consumers.map(|consumer| consumer.place.seq).min().unwrap_or(0),
         }
     }
 
@@ -65,7 +68,8 @@ impl Stated {
         let known_end = from.max(self.seq);
         let end = known_end.max(lease);
         let before = before.filter(|_| from == found.seq).unwrap_or_default();
-        let cause = if self.durable.seq > from { GapCause::Damaged } else { GapCause::Unflushed };
+        let is_damage = self.durable.seq > from.max(self.passed);
+        let cause = if is_damage { GapCause::Damaged } else { GapCause::Unflushed };
         let missing = Next {
             base: 0,
             seq: end,

@@ -373,8 +373,8 @@ fn the_highest_number_that_any_part_of_the_index_says_is_stated() {
 
 #[test]
 fn what_is_missing_behind_the_tail_is_what_was_stated_and_what_was_leased_each_with_its_cause() {
-    let stated =
-        |durable| Stated { position: 80, seq: 8, durable: Spot { position: 8, seq: durable } };
+    let durable = |seq| Spot { position: 8, seq };
+    let stated = |seq| Stated { position: 80, seq: 8, durable: durable(seq), passed: 0 };
     let missing = |durable, found, before, given_up| {
         let next =
             stated(durable).missing_behind(Spot { position: 0, seq: found }, before, 20, given_up);

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::events;
 use crate::format::{self, Kind, SEGMENT_HEADER_LEN, Spot};
 use crate::index::image::IndexImage;
-use crate::recovery::belief::Belief;
+use crate::recovery::belief::{Belief, all_before_was_given_back};
 use crate::recovery::rows::Rows;
 use crate::recovery::tail::{next_of_run, spot_of};
 use crate::recovery::unit::Unit;
@@ -28,7 +28,7 @@ pub(super) struct Walked {
 }
 
 /// How the walk goes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WalkRules {
     /// The walk searches for more records behind bytes that do not validate.
     pub(super) search: bool,
@@ -44,14 +44,31 @@ impl WalkRules {
         // A kill came between the stores of the tail, so everything that was pushed is whole. What
         // does not validate is damage, and more may follow it.
         let committing = belief == Belief::Cache && image.live.tail.is_none();
-        // What was given back had been committed. With a checkpoint this does not matter: the walk
-        // begins at a unit, or what lies before the start is lost.
+        // What was given back had been committed. With a checkpoint on the disk this does not
+        // matter: the walk begins at a unit, or what lies before the start is lost. Where only the
+        // mount is another one, segments may be gone that were given back behind the checkpoint.
         let first = rows.live.first().map_or(u64::MAX, |row| row.header.first_seq);
-        let given_back = image.checkpoint.is_none() && first <= rows.held;
+        let given_back = match image.checkpoint {
+            None => first <= rows.held,
+            Some(_) => belief == Belief::Mount && all_before_was_given_back(image, belief, rows),
+        };
         WalkRules {
             search: belief.searches() || committing && !planted!(DamageTakenForTheEnd),
             whole_before: committing || given_back,
             published: image.live.tail.map_or(u64::MAX, |tail| tail.position),
+        }
+    }
+
+    /// For a second walk: the first one, by these rules, did not find what the index states.
+    pub(super) fn without_trust(
+        self,
+        belief: Belief,
+        image: &IndexImage,
+        rows: &Rows,
+    ) -> WalkRules {
+        match belief {
+            Belief::Mount => WalkRules::with(Belief::Disk, image, rows),
+            _ => WalkRules { search: true, ..self },
         }
     }
 }

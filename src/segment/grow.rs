@@ -83,6 +83,10 @@ impl<F: StorageFile> List<F> {
                 // Nothing was stored in the file, and it must not take space on a full disk.
                 if context.storage.remove(&name).is_ok() {
                     self.names.slots.remove(&slot);
+                } else if !planted!(FailedFileNotCounted) {
+                    // The next opening removes it. Until then it counts like a file set aside.
+                    let _ = file.set_len(0);
+                    self.names.other_bytes += disk_bytes(&file, 0);
                 }
                 Err(error)
             }

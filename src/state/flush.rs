@@ -233,7 +233,7 @@ impl<S: Storage> State<S> {
         let moves = self.places.moves();
         let mut synced = self.places.synced_moves.lock();
         if self.has_run_ended() && !planted!(PlacesFlushedAfterTheEnd) {
-            // The last flush of the run has made every place durable.
+            // The last flush of the run has made every place durable, if it did not fail.
             return Ok(());
         }
         let due = checkpoint == CheckpointIs::Written || self.is_checkpoint_due();
@@ -303,7 +303,7 @@ impl<S: Storage> State<S> {
         }
     }
 
-    fn has_run_ended(&self) -> bool {
+    pub(crate) fn has_run_ended(&self) -> bool {
         self.index.poison.has_run_ended()
     }
 

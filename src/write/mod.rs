@@ -33,9 +33,12 @@ mod tail;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use crate::error::{Error, Result};
 use crate::format::{self, Batch, FRAGMENT_HEADER_LEN, Seal, Spot};
 use crate::index::run::Next;
+use crate::segment::Segment;
 use crate::segment::ages::Ages;
 use crate::state::State;
 use crate::storage::{Storage, StorageFile, Stores};
@@ -165,7 +168,8 @@ impl<F: StorageFile> Writer<F> {
     }
 
     /// Makes everything that was pushed visible at once, and returns the tail. Where the index is
-    /// written by calls, a call may fail: then nothing has changed, and the caller rolls back.
+    /// written by calls, a call may fail: then nothing has changed, and the caller rolls back. (If
+    /// the record cannot be taken back either, it stays: see [`stays`](Self::stays).)
     #[inline(always)]
     pub(crate) fn commit<S: Storage<File = F>>(&mut self, state: &State<S>) -> Result<Spot> {
         let tail = self.tail.at;
@@ -177,6 +181,7 @@ impl<F: StorageFile> Writer<F> {
         // message that somebody took.
         if let Err(error) = state.index.move_tail(tail, before)
             && !planted!(IndexTailNotHeeded)
+            && !self.stays(state, before.position)
         {
             return Err(Error::io("write", state.storage.path().join(format::INDEX_NAME), error));
         }
@@ -186,6 +191,18 @@ impl<F: StorageFile> Writer<F> {
             state.visible.publish(tail);
         }
         Ok(tail)
+    }
+
+    /// The index could not store the tail behind a record that is whole in its segment. Clears the
+    /// record's header at `position`. Where that fails too, an opening after the death of this
+    /// process would find the record. So it stays: it is committed, and the index's tail is late.
+    #[cold]
+    fn stays<S: Storage<File = F>>(&self, state: &State<S>, position: u64) -> bool {
+        if self.clear_header(state, position) || planted!(RefusedAndWhole) {
+            return false;
+        }
+        state.index.set_tail(self.tail.at);
+        true
     }
 
     /// Forgets everything pushed since the last commit.
@@ -221,14 +238,22 @@ impl<F: StorageFile> Writer<F> {
 
     /// Overwrites the header at the tail with zeros. Returns false when that failed.
     fn clear_tail<S: Storage<File = F>>(&self, state: &State<S>) -> bool {
-        let position = self.tail.at.position;
-        let opened = {
-            let mut list = state.segments.list();
-            let row = list.at(position).filter(|row| row.header.base <= position);
-            let opened = row.and_then(|row| list.open(&state.storage, &row).ok());
-            opened.inspect(|segment| list.note_store(segment))
-        };
-        if let Some(segment) = opened
+        self.clear_header(state, self.tail.at.position)
+    }
+
+    /// The live segment that holds `position`, to store to it.
+    fn segment_at<S: Storage<File = F>>(
+        state: &State<S>,
+        position: u64,
+    ) -> Option<Arc<Segment<F>>> {
+        let mut list = state.segments.list();
+        let row = list.at(position).filter(|row| row.header.base <= position);
+        let opened = row.and_then(|row| list.open(&state.storage, &row).ok());
+        opened.inspect(|segment| list.note_store(segment))
+    }
+
+    fn clear_header<S: Storage<File = F>>(&self, state: &State<S>, position: u64) -> bool {
+        if let Some(segment) = Self::segment_at(state, position)
             && position + FRAGMENT_HEADER_LEN <= segment.allocated_end()
         {
             let (offset, header) = (segment.offset(position), [0; FRAGMENT_HEADER_LEN as usize]);

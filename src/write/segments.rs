@@ -64,6 +64,12 @@ impl<F: StorageFile> Writer<F> {
     /// Opens the segment that the tail stands in, or begins the queue's first or next one.
     fn open_tail<S: Storage<File = F>>(&mut self, state: &State<S>, need: Need) -> Result<()> {
         if let Some(next) = self.succession.next() {
+            // An opening may find the segment that was about to be given up, with bytes of refused
+            // records behind its last message.
+            let left = Self::segment_at(state, self.tail.at.position);
+            if let Some(left) = left.filter(|_| !planted!(LeftSegmentOpenEnded)) {
+                self.close(state, &left)?;
+            }
             return self.begin_segment(state, next, need);
         }
         let position = self.tail.at.position;
@@ -142,6 +148,14 @@ impl<F: StorageFile> Writer<F> {
         need: Need,
     ) -> Result<()> {
         let segment = self.tail.opened(state)?;
+        self.close(state, &segment)?;
+        let end = segment.header.end();
+        let next = Next { base: end, seq: self.tail.at.seq, ..Next::default() };
+        self.begin_segment(state, next, need)
+    }
+
+    /// Fills the segment with padding, from the tail to the segment's end.
+    fn close<S: Storage<File = F>>(&self, state: &State<S>, segment: &Segment<F>) -> Result<()> {
         let (from, end) = (self.tail.at.position, segment.header.end());
         // Where no space is allocated for the padding's header the file ends there, which says the
         // same.
@@ -159,8 +173,7 @@ impl<F: StorageFile> Writer<F> {
                 })?;
             }
         }
-        let next = Next { base: end, seq: self.tail.at.seq, ..Next::default() };
-        self.begin_segment(state, next, need)
+        Ok(())
     }
 
     /// Begins the next segment, as `next` says, and enters it.

@@ -223,6 +223,13 @@ impl SimStorage {
         cut
     }
 
+    /// Whether the disk holds that page of the file as the page cache does. (Only then the cache
+    /// may have let go of it.)
+    pub(crate) fn is_on_disk(&self, name: &str, page: usize) -> bool {
+        let inode = self.disk.lock().names[name].clone();
+        inode.body.lock().pages[page].durable == inode.image(page)
+    }
+
     /// Makes every read of this range of the file fail.
     pub(crate) fn make_unreadable(&self, name: &str, range: Range<usize>) {
         let mut state = self.disk.lock();

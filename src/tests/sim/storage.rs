@@ -305,7 +305,8 @@ impl StorageFile for SimFile {
         )
     }
 
-    /// A refused write has written its first half, as far as the file already reached there.
+    /// A refused write has written its first half, in whole pages, as far as the file already
+    /// reached there.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         telling(
             || format!("write {} bytes at {offset} of {}", buf.len(), self.name()),
@@ -319,7 +320,8 @@ impl StorageFile for SimFile {
                 }
                 let mut body = self.inode.body.lock();
                 if answer.is_err() {
-                    range.end = (range.start + buf.len() / 2).min(body.len).max(range.start);
+                    let half = (range.start + buf.len() / 2).min(body.len);
+                    range.end = (half / PAGE * PAGE).max(range.start);
                     let first_hole = |page: &usize| !body.pages[*page].allocated;
                     if let Some(hole) =
                         (range.start / PAGE..range.end.div_ceil(PAGE)).find(first_hole)

@@ -78,7 +78,12 @@ pub(super) fn play(storage: SimStorage, script: Script, told: &Told) {
         .collect();
     schedule::wait_until_quiet();
     schedule::note(|| "(nobody has anything to do any more)".to_owned());
-    told.lock().quiet_at = Some(schedule::steps());
+    let figures = queue.stats();
+    {
+        let mut told = told.lock();
+        told.quiet_at = Some(schedule::steps());
+        told.figures = Some(figures);
+    }
     if let Some(closes) = closes {
         handles.remove(closes).join();
     }

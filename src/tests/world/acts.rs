@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use crate::error::Gap;
 use crate::options::Options;
+use crate::stats::Stats;
 use crate::tests::sim::Rng;
 
 /// The consumers of every world.
@@ -100,6 +101,8 @@ pub(super) struct Story {
     pub(super) events: Vec<Event>,
     /// Nobody had anything to do any more when this was reached, at that step.
     pub(super) quiet_at: Option<u64>,
+    /// What the queue said of itself then.
+    pub(super) figures: Option<Stats>,
     pub(super) opened: bool,
     /// The consumers that every world has are there, and on disk.
     pub(super) flushed: bool,

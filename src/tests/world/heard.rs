@@ -1,6 +1,7 @@
 //! What one consumer was told in a life, held against what was sent as it is gathered.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use super::acts::{Act, Answer, Event, NAMES, Story};
 use super::known::{Known, Sent};
@@ -167,7 +168,7 @@ impl Listener<'_> {
             Answer::Skipped(seq) => {
                 self.heard.durable.insert(*seq);
             }
-            Answer::Gap(gap) => self.heard.durable.extend(gap.first..=gap.last),
+            Answer::Gap(gap) => self.heard.durable.extend(numbers_of(gap)),
             _ => {}
         }
     }
@@ -198,6 +199,11 @@ impl Listener<'_> {
         }
         Ok(())
     }
+}
+
+/// The numbers of a gap that messages may have had. Up to a lease there are a million others.
+pub(super) fn numbers_of(gap: &Gap) -> RangeInclusive<u64> {
+    gap.first..=gap.last.min(gap.first + 5000)
 }
 
 /// Whether what the act gets is dealt with by that.

@@ -10,6 +10,7 @@ use super::script::Script;
 use super::shown::{Next, Shown, show};
 use super::story::in_words;
 use super::told::{Check, Death, ensure};
+use crate::stats::Stats;
 use crate::tests::sim::SimStorage;
 
 /// What is known of the disk between two lives.
@@ -25,6 +26,8 @@ pub(super) struct Known {
     next: u64,
     /// Everything below is on disk.
     durable: u64,
+    /// Everything below was found on the disk by an opening behind a power cut.
+    on_disk: u64,
     /// A power cut leaves the consumers there.
     has_durable_consumers: bool,
     /// By identity: batches of which all or nothing is there.
@@ -45,6 +48,8 @@ impl Known {
         let story = told.lock();
         let events = &story.events;
         let shown = show(left, script)?;
+        let shown_next = shown.next;
+        let is_remount = matches!(death, Death::Remount(_));
         let (is_cut, given_up) = (death.is_cut(), shown.given_up);
         let sent = self.sent(events)?;
         let durable = self.durable_after(&story, script);
@@ -73,7 +78,9 @@ impl Known {
                 is_cut,
                 given_up,
                 durable,
-                next: self.next,
+                on_disk: self.on_disk,
+                batches: &self.batches,
+                next: self.next.min(if is_remount { shown_next } else { u64::MAX }),
                 script,
                 ids: &self.ids,
             };
@@ -91,11 +98,19 @@ impl Known {
                 .durable
                 .retain(|seq| self.ids.contains_key(seq) || sent.acknowledged.contains_key(seq));
             self.dealt.insert(name, heard.durable);
+            let is_out = heard.receiving > 0 || !heard.open.is_empty();
+            if let Some(figures) =
+                story.figures.as_ref().filter(|_| story.closed && name.is_empty())
+            {
+                let may_change = is_out || script.may_fail() || script.options.max_age.is_some();
+                check_figures(figures, shown, shown_next, is_cut)
+                    .or_else(|broken| if may_change { Ok(()) } else { Err(broken) })?;
+            }
         }
         if !is_cut && story.quiet_at.is_some() {
             check_quiet(events, story.quiet_at.unwrap_or(0))?;
         }
-        if matches!(death, Death::Remount(_)) && shown.next < self.next {
+        if is_remount && shown.next < self.next {
             // The one case in which numbers are given out again (`recovery`).
             self.forget_from(shown.next);
         }
@@ -159,10 +174,10 @@ impl Known {
         }
         self.batches.extend(sent.batches.clone());
         self.open.extend(&sent.open);
-        self.durable = if is_cut || closed_well { shown.next.max(durable) } else { durable };
+        self.durable = if closed_well { shown.next.max(durable) } else { durable };
         if is_cut {
             // What the cut left was on the disk; what comes of it stays so.
-            self.durable = shown.next;
+            self.on_disk = shown.next;
         }
         if is_cut {
             // What nobody was told of may never have been.
@@ -249,6 +264,21 @@ pub(super) struct Sent {
     pub(super) open: BTreeSet<u64>,
     /// By identity: all of the batch that it belongs to.
     pub(super) batches: BTreeMap<u64, Vec<u64>>,
+}
+
+/// Nobody had anything to do, and then the queue was closed: it said how much there is.
+fn check_figures(figures: &Stats, shown: &[Next], next: u64, is_cut: bool) -> Check {
+    let messages = shown.iter().filter(|next| next.message().is_some()).count() as u64;
+    let Stats { messages: said, next_seq, .. } = *figures;
+    // Missing ones count as held until a read has met them, or twice if two cuts left them.
+    let is_known = shown.iter().all(|next| next.message().is_some());
+    ensure!(
+        said == messages || !is_known,
+        "the figures say {said} messages, and there are {messages}"
+    );
+    // (A run that only looked leaves the lease of one that died, and a cut the numbers in it.)
+    ensure!(next_seq == next || is_cut, "the figures say that {next_seq} is next, and {next} is");
+    Ok(())
 }
 
 /// Somebody was told of a number right below it, and nobody of one at or above it.

@@ -37,6 +37,7 @@ use self::known::Known;
 use self::script::Script;
 use self::shrink::Failing;
 use crate::engine::Engine;
+use crate::format::segment_slot;
 use crate::tests::schedule::{self, Log, Plan};
 use crate::tests::sim::{Mutant, Rng, SimStorage};
 
@@ -147,6 +148,9 @@ impl Stage<'_> {
         for (call, nth, errno, sticky) in &script.faults {
             storage.fail_after(*call, *nth, *errno, *sticky);
         }
+        if let Some(which) = script.unreadable {
+            make_unreadable(storage, which);
+        }
         self.tell(|| format!("Life {}: {}", self.life, script.in_words(dies_at, death)));
         let seen = Told::default();
         let (left, outcome) = self.live(script, storage, &seen);
@@ -218,6 +222,23 @@ impl Stage<'_> {
     fn tell(&self, words: impl FnOnce() -> String) {
         if let Some(log) = self.log {
             log.add(0, "", words());
+        }
+    }
+}
+
+/// One sector of one segment cannot be read.
+fn make_unreadable(storage: &SimStorage, which: u64) {
+    let names: Vec<String> =
+        storage.file_names().into_iter().filter(|name| segment_slot(name).is_some()).collect();
+    let mut rng = Rng(which);
+    if !names.is_empty() {
+        let name = &names[rng.below(names.len() as u64) as usize];
+        let sectors = storage.read_file(name).len().div_ceil(512).max(1);
+        // The first ones matter more often than others.
+        let end = 1 + rng.below(sectors as u64);
+        let sector = rng.below(end) as usize;
+        if storage.is_on_disk(name, sector / 8) {
+            storage.make_unreadable(name, sector * 512..(sector + 1) * 512);
         }
     }
 }

@@ -22,6 +22,10 @@ pub(super) struct Promised<'a> {
     pub(super) given_up: u64,
     /// Everything below is on disk.
     pub(super) durable: u64,
+    /// Everything below was found on the disk behind a power cut.
+    pub(super) on_disk: u64,
+    /// By identity, of all lives before.
+    pub(super) batches: &'a BTreeMap<u64, Vec<u64>>,
     /// Nobody was told of a number at or above it: after a power cut such a one may never have
     /// been, also if a copy that was opened told that its message had expired.
     pub(super) next: u64,
@@ -78,7 +82,7 @@ impl Promised<'_> {
             let acknowledged = expected.range(gap.first..=gap.last).map(|(seq, _)| *seq);
             for seq in acknowledged {
                 ensure!(
-                    self.is_cut && seq >= self.durable,
+                    self.is_cut && !self.must_stay(seq),
                     "{seq} was acknowledged and is in {gap:?}"
                 );
             }
@@ -94,6 +98,16 @@ impl Promised<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A power cut does not take that message: a flush has confirmed it, or a cut has left it
+    /// already. (The rest of a batch whose beginning was given up needs the flush.)
+    fn must_stay(&self, seq: u64) -> bool {
+        let id = self.ids.get(&seq);
+        let batch = id.and_then(|id| Some((id, self.batches.get(id)?)));
+        let nth = batch.and_then(|(id, batch)| batch.iter().position(|other| other == id));
+        let is_rest = nth.is_some_and(|nth| seq - (nth as u64) < self.given_up);
+        seq < self.durable || seq < self.on_disk && !is_rest
     }
 
     /// A gap that was to be told is told.
@@ -132,7 +146,7 @@ impl Promised<'_> {
                 && !heard.answered.contains(seq)
                 && !is_given_up(*seq)
                 && !is_told(*seq)
-                && (!self.is_cut || *seq < self.durable)
+                && (!self.is_cut || self.must_stay(*seq))
         };
         // Acts that had not ended may have taken some: the first ones.
         let first = came.keys().next().copied().unwrap_or(u64::MAX);

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::acts::{Act, Answer, Event, NAMES};
-use super::heard::{consumer_of, reader_of};
+use super::heard::{consumer_of, numbers_of, reader_of};
+use super::promised::holds;
 use super::shown::Next;
 use super::told::{Check, ensure};
 
@@ -21,16 +22,17 @@ pub(super) fn check_quiet(events: &[Event], quiet: u64) -> Check {
         let mut puts = ended.iter().filter(|other| !other.ids.is_empty());
         let waiting = puts.find_map(|other| {
             let Answer::Numbers(range) = &other.answer else { return None };
-            range.clone().find(|seq| came.get(seq).is_none_or(|times| *times <= 0))
+            let is_there = |seq: &u64| came.get(seq).is_none_or(|times| *times <= 0);
+            range.clone().find(|seq| is_there(seq) && !is_told(&ended, which, *seq))
         });
         ensure!(waiting.is_none(), "{} waits for ever beside message {waiting:?}", event.thread);
     }
     Ok(())
 }
 
-/// Nobody is told that there is nothing while a message is there: one of `upcoming`, or one that was
-/// acknowledged before that act began. (Whether one that is given back, or of which an act knows
-/// that had not ended, is there at a moment cannot be told from outside.)
+/// Nobody is told that there is nothing while a message is there: one of `upcoming`, or one that
+/// was acknowledged before that act began. (Whether one is there that is given back, or that an
+/// unended act may have, cannot be told from outside.)
 pub(super) fn check_nothing(events: &[Event], which: usize, upcoming: &[Next]) -> Check {
     let is_nothing = |event: &Event| {
         let may_be_limited = matches!(event.act, Act::Receive(_))
@@ -55,10 +57,19 @@ pub(super) fn check_nothing(events: &[Event], which: usize, upcoming: &[Next]) -
             _ => None,
         });
         let of_before = upcoming.iter().filter_map(Next::message).map(|(seq, _)| seq);
-        let beside = of_before.chain(put.flatten()).find(|seq| !came.contains_key(seq));
+        let mut there = of_before.chain(put.flatten());
+        let beside = there.find(|seq| !came.contains_key(seq) && !is_told(&before, which, *seq));
         ensure!(beside.is_none(), "{} is told nothing beside message {beside:?}", event.thread);
     }
     Ok(())
+}
+
+/// Whether the consumer was told that this number is missing.
+fn is_told(events: &[&Event], which: usize, seq: u64) -> bool {
+    events.iter().any(|event| match &event.answer {
+        Answer::Gap(gap) => consumer_of(event) == Some(which) && holds(gap, seq),
+        _ => false,
+    })
 }
 
 fn number_of(name: &str) -> Option<usize> {
@@ -79,7 +90,7 @@ fn came(ended: &[&Event], which: usize) -> BTreeMap<u64, i64> {
         match &event.answer {
             Answer::Messages(messages) => messages.iter().for_each(|(seq, _)| count(*seq, 1)),
             Answer::Skipped(seq) => count(*seq, 1),
-            Answer::Gap(gap) => (gap.first..=gap.last).for_each(|seq| count(seq, 1)),
+            Answer::Gap(gap) => numbers_of(gap).for_each(|seq| count(seq, 1)),
             _ => {}
         }
     }

@@ -19,6 +19,8 @@ pub(super) struct Script {
     /// What each thread does.
     pub(super) casts: Vec<Cast>,
     pub(super) faults: Vec<Fault>,
+    /// While the queue is only opened: a sector of some segment cannot be read.
+    pub(super) unreadable: Option<u64>,
     /// Bytes that the disk has left for this life.
     pub(super) capacity: Option<u64>,
     pub(super) switch_one_in: u64,
@@ -43,6 +45,8 @@ pub(super) struct Opening {
     pub(super) dies_at: u64,
     pub(super) death: Death,
     pub(super) faults: Vec<Fault>,
+    /// A sector of some segment cannot be read; this says which.
+    pub(super) unreadable: Option<u64>,
 }
 
 const CALLS: [Call; 11] = [
@@ -95,24 +99,26 @@ impl Script {
         }
         let capacity = rng.percent(15).then(|| (48 << 10) + 4096 * rng.below(40));
         let death = Death::draw(rng);
-        let within = 1 << (5 + rng.below(8));
+        let within = 1 << (7 + rng.below(6));
         let openings = (0..[0, 0, 0, 1, 2][rng.below(5) as usize])
             .map(|_| Opening {
                 death: Death::draw(rng),
                 dies_at: 1 + rng.below(400),
                 faults: faults_of_an_opening(rng),
+                unreadable: rng.percent(10).then(|| rng.next()),
             })
             .collect();
         Script {
             stores,
             casts,
             faults,
+            unreadable: None,
             capacity,
             switch_one_in: [2, 4, 16, 64, 64, 256][rng.below(6) as usize],
             by_rank: rng.percent(50),
             slow: [0, 0, 100_000, 1_000_000][rng.below(4) as usize],
             openings,
-            dies_at: rng.percent(70).then(|| 1 + rng.below(within)),
+            dies_at: rng.percent(85).then(|| 1 + rng.below(within)),
             death,
             background: if rng.percent(75) { Background::Keeper } else { Background::Calls },
             seed: rng.next(),
@@ -124,11 +130,12 @@ impl Script {
 impl Script {
     /// The script of one of the openings before the life.
     pub(super) fn of(&self, opening: &Opening) -> Script {
-        let Opening { dies_at, death, faults } = opening.clone();
+        let Opening { dies_at, death, faults, unreadable } = opening.clone();
         Script {
             options: self.options.clone(),
             casts: Vec::new(),
             faults,
+            unreadable,
             capacity: None,
             openings: Vec::new(),
             dies_at: Some(dies_at),
@@ -140,7 +147,8 @@ impl Script {
     /// Calls may fail.
     pub(super) fn may_fail(&self) -> bool {
         let write_back = |cast: &Cast| cast.name == acts::KERNEL;
-        !self.faults.is_empty() || self.capacity.is_some() || self.casts.iter().any(write_back)
+        let is_whole = self.capacity.is_none() && self.unreadable.is_none();
+        !self.faults.is_empty() || !is_whole || self.casts.iter().any(write_back)
     }
 
     /// Stores to the index may be refused, and are made up for later.

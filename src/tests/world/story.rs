@@ -113,6 +113,9 @@ impl Script {
         if let Some(capacity) = self.capacity {
             words.push_str(&format!("; the disk has {capacity} bytes left"));
         }
+        if self.unreadable.is_some() {
+            words.push_str("; a sector of some segment cannot be read");
+        }
         match dies_at {
             None => words.push_str("; it ends in order"),
             Some(step) => words.push_str(&format!("; at step {step} {}", death.what())),

@@ -5,6 +5,7 @@ use rustix::io::Errno;
 use super::{PAGE, disk, fine, holds_but_for, is_of_a_cut, kept_but_for, options, take_all};
 use crate::consume::standing::Read;
 use crate::engine::reading;
+use crate::format::SEGMENT_HEADER_LEN;
 use crate::storage::Stores;
 use crate::tests::crash::examine::{Queue, next_of, open, standing_of};
 use crate::tests::crash::model::{Check, content, ensure};
@@ -210,4 +211,26 @@ fn padding_of_a_refused_message_hides_no_gap() {
         );
     }
     assert!(met.iter().all(|met| *met > 20), "{met:?}");
+}
+
+/// A batch is refused, and its second record stays behind the padding that closes the segment. The
+/// padding is damaged: the record is not found in the place of the next segment's first one.
+#[test]
+fn a_refused_record_behind_damaged_padding_is_not_delivered() {
+    let storage = disk(3);
+    let options = options().arena_size(16 << 10).max_bytes(256 << 10);
+    let queue = open(storage.clone(), &options).unwrap();
+    let capacity = (queue.core.pool.geometry().segment_len - SEGMENT_HEADER_LEN) as usize;
+    let first = content(0, capacity - capacity / 8 + 100);
+    assert_eq!(queue.enqueue(&first).unwrap(), 0);
+    let tail = queue.core.committed_spot().position;
+    storage.fail_after(Call::Create, 1, Errno::NOSPC, true);
+    let refused = [content(1, 100), content(2, 100), content(3, capacity / 2)];
+    assert!(queue.enqueue_batch(&refused).unwrap_err().is_full());
+    storage.clear_faults();
+    let (short, long) = (content(4, 8), content(5, capacity / 2));
+    assert_eq!((queue.enqueue(&short).unwrap(), queue.enqueue(&long).unwrap()), (1, 2));
+    let padding = SEGMENT_HEADER_LEN + tail + 24;
+    storage.corrupt("segment-00000000", padding as usize, &[0xff; 16]);
+    assert_eq!(take_all(&queue).unwrap(), [Ok((0, first)), Ok((1, short)), Ok((2, long))]);
 }

@@ -1,0 +1,114 @@
+//! What an opening, or a refused call, leaves behind when it ends half way.
+
+use rustix::io::Errno;
+
+use super::{disk, fine, holds_but_for, kept_but_for, options, take_all};
+use crate::format::SEGMENT_HEADER_LEN;
+use crate::tests::crash::examine::{next_of, open};
+use crate::tests::crash::model::{content, ensure};
+use crate::tests::sim::{Call, Mutant};
+
+/// A new file can be neither completed nor removed, again and again: the limit holds.
+#[test]
+fn files_that_can_be_neither_completed_nor_removed_count() {
+    holds_but_for(Mutant::FailedFileNotCounted, || {
+        let limit = 96 << 10;
+        let storage = disk(1);
+        let queue = open(storage.clone(), &options().max_bytes(limit)).unwrap();
+        queue.default_consumer().unwrap();
+        storage.fail_after(Call::Remove, 1, Errno::IO, true);
+        // The one write of a new file is its header.
+        storage.fail_after(Call::Write, 1, Errno::NOSPC, true);
+        for number in 0..50 {
+            assert!(queue.enqueue(&content(number, 1000)).unwrap_err().is_full());
+            let taken = storage.named_bytes();
+            assert!(taken <= limit, "the files take {taken} of {limit} bytes");
+        }
+    });
+}
+
+/// Killed at each store while the tail's file grows: the next opening knows how long it is.
+#[test]
+fn a_file_that_grew_right_before_a_kill_is_measured() {
+    kept_but_for(Mutant::GrownFileNotMeasured, |store, images| {
+        let options = options().arena_size(16 << 10).max_bytes(512 << 10);
+        let storage = disk(2);
+        let queue = open(storage.clone(), &options)?;
+        fine(queue.default_consumer())?;
+        // No room but for the first message.
+        storage.set_capacity(Some(storage.used() + 12_000));
+        fine(queue.enqueue(&content(0, 100)))?;
+        storage.set_capacity(None);
+        storage.freeze_at_store(1 + store);
+        fine(queue.enqueue(&content(1, 15_000)))?;
+        storage.disarm();
+        let Some(dead) = storage.frozen() else { return Ok(false) };
+        *images += 1;
+        let queue = open(dead, &options)?;
+        let known = queue.core.segments.list().limited_bytes() + queue.core.index.len();
+        let taken = queue.core.storage.named_bytes();
+        ensure!(known >= taken, "the files take {taken} bytes, and {known} are counted");
+        Ok(true)
+    });
+}
+
+/// The file system failed and was mounted anew, and the opening that finds bytes lost dies at any
+/// call: the next one tells what that one would have told.
+#[test]
+fn an_opening_that_dies_behind_a_remount_changes_nothing_of_what_is_told() {
+    kept_but_for(Mutant::TokenKeptAfterALoss, |seed, images| {
+        let options = options().max_bytes(256 << 10);
+        let queue = open(disk(seed), &options)?;
+        fine(queue.default_consumer())?;
+        for number in 0..24 {
+            fine(queue.enqueue(&content(number, 700)))?;
+            if number % 5 == seed % 5 {
+                queue.core.storage.snapshot();
+            }
+        }
+        let left = queue.core.storage.mounted_again(seed);
+        let whole = open(left.process_kill(), &options)?;
+        let (told, next) = (take_all(&whole)?, next_of(&whole));
+        for call in 1.. {
+            let image = left.process_kill();
+            image.freeze_at(call);
+            drop(open(image.clone(), &options)?);
+            let Some(dead) = image.frozen() else { break };
+            *images += 1;
+            let again = open(dead, &options)?;
+            let seen = (take_all(&again)?, next_of(&again));
+            ensure!(seen == (told.clone(), next), "call {call}: next is {}, not {next}", seen.1);
+        }
+        Ok(seed < 60)
+    });
+}
+
+/// A segment that was about to be given up is found live, with bytes of a refused batch behind its
+/// last message. What follows it and was flushed is there after a power cut.
+#[test]
+fn a_segment_that_was_left_is_closed_before_the_next_one_begins() {
+    holds_but_for(Mutant::LeftSegmentOpenEnded, || {
+        let options = options().arena_size(16 << 10).max_bytes(256 << 10);
+        let storage = disk(3);
+        let queue = open(storage.clone(), &options).unwrap();
+        queue.default_consumer().unwrap();
+        let capacity = (queue.core.pool.geometry().segment_len - SEGMENT_HEADER_LEN) as usize;
+        let first = content(0, capacity - capacity / 8 + 100);
+        assert_eq!(queue.enqueue(&first).unwrap(), 0);
+        queue.core.flush().unwrap();
+        storage.fail_after(Call::Create, 1, Errno::NOSPC, true);
+        // The third does not fit: padding lies behind the second, with its number.
+        let refused = [content(1, 100), content(2, 100), content(3, capacity / 2)];
+        assert!(queue.enqueue_batch(&refused).unwrap_err().is_full());
+        storage.clear_faults();
+        let end = queue.core.segments.list().live.back().unwrap().header.end();
+        queue.core.writer.lock().begin_anew(&queue.core, end);
+        let queue = open(storage.process_kill(), &options).unwrap();
+        let second = content(9, 100);
+        assert_eq!(queue.enqueue(&second).unwrap(), 1);
+        queue.core.flush().unwrap();
+        let cut = queue.core.storage.power_cut_losing_all();
+        let told = take_all(&open(cut, &options).unwrap()).unwrap();
+        assert!(told.starts_with(&[Ok((0, first)), Ok((1, second))]), "{} came", told.len());
+    });
+}
