@@ -239,8 +239,10 @@ fn next(state: &mut u64) -> u64 {
 #[ignore = "an hour"]
 fn each_planted_bug_is_caught_or_argued() {
     let program = program();
-    let said =
-        output(&program, &["tests::mutants::all_that_can_be_planted", "--exact", "--nocapture"]);
+    let said = output(
+        &program,
+        &["tests::mutants::plant::all_that_can_be_planted", "--exact", "--nocapture"],
+    );
     let with_seed = check_seeds(&program, &said);
     let names = |word: &str| -> Vec<String> {
         let lines = said.lines().filter_map(|line| line.strip_prefix(word)?.split_once(": "));

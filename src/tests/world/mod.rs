@@ -256,10 +256,7 @@ const MOST_TO_SHRINK: u64 = 3_000_000;
 fn replay(seed: u64) -> String {
     let set = |name| std::env::var(name).map_or(String::new(), |value| format!("{name}={value} "));
     let (mutant, shrink) = (set("MMQ_MUTANT"), set("MMQ_SHRINK"));
-    format!(
-        "{mutant}{shrink}MMQ_SEED={seed} \
-         cargo test --release --all-features --lib world:: -- --nocapture"
-    )
+    format!("{mutant}{shrink}MMQ_SEED={seed} cargo test --release --lib world:: -- --nocapture")
 }
 
 /// Shrinks a failing world and tells its story.
