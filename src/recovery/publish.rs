@@ -22,11 +22,9 @@ pub(super) fn publish<S: Storage>(
     let (durable, next_life) = (durable(&known, spot), next_life(&known));
     let (lease, given_up) =
         (lease(&known.image, known.belief), given_up(&known.image, known.belief));
-    let mut known_gaps: Vec<Gap> =
-        known.rows.live.iter().flat_map(|row| gaps_before(&row.header)).collect();
-    if let Some(next) = next {
-        known_gaps.extend(gaps_of(next.seq, next.gap, next.reserved, next.cause));
-    }
+    let before_next = next.map(|next| gaps_of(next.seq, next.gap, next.reserved, next.cause));
+    let headers = known.rows.live.iter().flat_map(|row| gaps_before(&row.header));
+    let known_gaps = without_overlap(headers.chain(before_next.into_iter().flatten()));
     let held = known.image.checkpoint.map_or(0, |checkpoint| checkpoint.held).max(known.rows.held);
     // A holder that closes in order syncs the index and then clears its process id. Otherwise a
     // sync may have failed, and left pages clean that the disk does not hold: they are stored
@@ -127,6 +125,20 @@ fn next_life<S: Storage>(known: &Known<S>) -> u64 {
     }
     let by_checkpoint = image.checkpoint.map_or(0, |checkpoint| checkpoint.next_life);
     highest.max(by_checkpoint).max(image.live.run.map_or(0, |run| run.next_life))
+}
+
+/// Each number in one gap alone. Every segment that begins within a hole states all of the hole
+/// before its first number.
+fn without_overlap(stated: impl Iterator<Item = Gap>) -> Vec<Gap> {
+    let mut gaps: Vec<Gap> = Vec::new();
+    for gap in stated {
+        let told = gaps.last().map_or(0, |last| last.last + 1);
+        let first = if planted!(GapsCountedTwice) { gap.first } else { gap.first.max(told) };
+        if first <= gap.last {
+            gaps.push(Gap { first, ..gap });
+        }
+    }
+    gaps
 }
 
 fn gaps_before(header: &SegmentHeader) -> impl Iterator<Item = Gap> + use<> {

@@ -262,6 +262,9 @@ fn a_hole_that_was_mended_is_none_for_any_later_walk() {
             "{begin:?}"
         );
     }
+    // None of them counts twice. (Those behind a segment's beginning count once they are met.)
+    let messages = open(&disk.power_cut_losing_all()).stats().messages;
+    assert!((120..200).contains(&messages), "{messages}");
 }
 
 #[test]

@@ -372,6 +372,8 @@ mutants! {
         open: "a world in 60,000 showed it; no test of few worlds does",
     /// An opening that found bytes lost with a mount leaves the token in the index.
     TokenKeptAfterALoss => "what an opening that dies has mended is told as it would have been",
+    /// What several headers state as missing is subtracted from the figures as often.
+    GapsCountedTwice => "the figures say how many there are",
     /// A reader that searches behind damage takes a record for one of the next segment.
     FoundBeyondTheSegment => "P3: what is refused is never delivered",
     /// A new file that could be neither completed nor removed is not counted.

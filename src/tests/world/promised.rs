@@ -155,9 +155,12 @@ impl Promised<'_> {
         // A message that is in flight comes again, and others behind it may be taken.
         let may_be_out_of_order = !heard.open.is_empty() || heard.receiving > 0;
         // One that had not ended, a look too, may have been told that some were given up. (A power
-        // cut may take back that the queue knows it.)
-        let may_be_told =
-            |seq: u64| drops && heard.unended > 0 && (self.is_cut || seq < self.given_up);
+        // cut may take back that the queue knows it. A kill may come when the consumer has passed
+        // the first ones, and the index does not yet say why.)
+        let may_be_told = |seq: u64| {
+            let is_known = self.is_cut || seq < self.given_up || seq < first;
+            drops && heard.unended > 0 && is_known
+        };
         let missing = expected.keys().filter(|seq| is_missing(seq) && !may_be_told(**seq));
         for (nth, seq) in missing.enumerate() {
             ensure!(
