@@ -164,7 +164,6 @@ impl Words for SyncFailed {
     }
 }
 
-/// Makes a call, and notes it with what came of it where somebody reads along.
 /// Does at some moment what takes its time.
 fn slowly<T>(work: impl FnOnce() -> T) -> T {
     linger();
@@ -173,6 +172,7 @@ fn slowly<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
+/// Makes a call, and notes it with what came of it where somebody reads along.
 fn telling<T, E: Words>(
     words: impl FnOnce() -> String,
     call: impl FnOnce() -> Result<T, E>,
