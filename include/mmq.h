@@ -219,9 +219,12 @@ enum mmq_gap_cause
   MMQ_GAP_DAMAGED = 1,
   /** They had not been flushed when the machine lost power. */
   MMQ_GAP_UNFLUSHED = 2,
-  /** They were given up to make room (MMQ_DROP_OLDEST). */
+  /**
+   * They were given up to make room (MMQ_DROP_OLDEST). The gap counts all numbers given up, also
+   * those among them that were lost or only reserved before.
+   */
   MMQ_GAP_DROPPED = 3,
-  /** They were older than the maximum age. */
+  /** They were older than the maximum age. Counted as for MMQ_GAP_DROPPED. */
   MMQ_GAP_EXPIRED = 4,
   /**
    * The numbers were only reserved when the machine lost power; no message is known to have had
@@ -358,9 +361,9 @@ typedef struct mmq_stats {
   uint64_t lost_damaged;
   /** Lost messages that a power cut took. */
   uint64_t lost_unflushed;
-  /** Lost messages that were dropped to make room. */
+  /** Numbers given up to make room. */
   uint64_t lost_dropped;
-  /** Lost messages that were too old. */
+  /** Numbers given up because they were too old. */
   uint64_t lost_expired;
   /** Flushes of messages since the queue was opened. */
   uint64_t flushes;

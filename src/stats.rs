@@ -58,9 +58,9 @@ pub struct Stats {
     pub lost_damaged: u64,
     /// Lost messages that a power cut took.
     pub lost_unflushed: u64,
-    /// Lost messages that were dropped to make room.
+    /// Numbers given up to make room.
     pub lost_dropped: u64,
-    /// Lost messages that were too old.
+    /// Numbers given up because they were too old.
     pub lost_expired: u64,
     /// Sequence numbers in the gaps that were only reserved before a power cut: probably no message
     /// ever had them.

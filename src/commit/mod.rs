@@ -62,6 +62,7 @@ impl<S: Storage> Core<S> {
             {
                 return tail;
             }
+            reached!("between two looks at the committed tail");
             std::hint::spin_loop();
         }
     }
@@ -121,6 +122,7 @@ impl<S: Storage> Core<S> {
         self.check_directory()?;
         let target = self.committed_spot();
         self.flush_to(target)?;
+        reached!("behind a flush's messages");
         self.flush_places()?;
         if self.has_run_ended() && !planted!(FlushedAfterTheEnd) {
             // Whether the last flush of the run failed this one cannot know.

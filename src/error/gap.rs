@@ -92,9 +92,11 @@ pub enum GapCause {
     Damaged,
     /// They had not been flushed when the machine lost power.
     Unflushed,
-    /// They were given up to make room ([`OnFull::DropOldest`](crate::OnFull::DropOldest)).
+    /// They were given up to make room ([`OnFull::DropOldest`](crate::OnFull::DropOldest)). The gap
+    /// counts all numbers given up, also those among them that were lost or only reserved before.
     Dropped,
-    /// They were older than [`Options::max_age`](crate::Options::max_age).
+    /// They were older than [`Options::max_age`](crate::Options::max_age). Counted as for
+    /// [`Dropped`](Self::Dropped).
     Expired,
     /// The numbers were only reserved when the machine lost power; no message is known to have had
     /// them. They stay unused, so that no number is given out twice. (A message enqueued right

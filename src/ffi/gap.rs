@@ -31,9 +31,10 @@ pub enum mmq_gap_cause {
     MMQ_GAP_DAMAGED = 1,
     /// They had not been flushed when the machine lost power.
     MMQ_GAP_UNFLUSHED = 2,
-    /// They were given up to make room (MMQ_DROP_OLDEST).
+    /// They were given up to make room (MMQ_DROP_OLDEST). The gap counts all numbers given up, also
+    /// those among them that were lost or only reserved before.
     MMQ_GAP_DROPPED = 3,
-    /// They were older than the maximum age.
+    /// They were older than the maximum age. Counted as for MMQ_GAP_DROPPED.
     MMQ_GAP_EXPIRED = 4,
     /// The numbers were only reserved when the machine lost power; no message is known to have had
     /// them. They stay unused, so that no number is given out twice. (A message enqueued right

@@ -53,9 +53,9 @@ pub struct mmq_stats {
     pub lost_damaged: u64,
     /// Lost messages that a power cut took.
     pub lost_unflushed: u64,
-    /// Lost messages that were dropped to make room.
+    /// Numbers given up to make room.
     pub lost_dropped: u64,
-    /// Lost messages that were too old.
+    /// Numbers given up because they were too old.
     pub lost_expired: u64,
     /// Flushes of messages since the queue was opened.
     pub flushes: u64,

@@ -145,6 +145,7 @@ impl<S: Storage> Index<S> {
         if planted!(RunChangedUnlocked) {
             let changed = *run;
             drop(run);
+            reached!("with the run record unlocked");
             self.store_run(&changed);
             return *self.run.lock() = changed;
         }

@@ -106,6 +106,25 @@ fn a_write_back_that_failed_after_a_message_was_given_up_fails_the_flush() {
     assert!(matches!(answer, Err(Error::Io { op: "flush", .. })), "{answer:?}");
 }
 
+/// The queue is closed while a flush is between the messages and the places, and the close fails:
+/// the places are not durable, and the flush says so.
+#[test]
+fn a_flush_during_which_a_close_failed_fails() {
+    let storage = disk();
+    let queue = open(&storage);
+    queue.enqueue(b"a message").unwrap();
+    let (closing, disk) = (Arc::clone(&queue), storage.clone());
+    meanwhile("behind a flush's messages", move || {
+        let standing = closing.consumer("c").unwrap();
+        assert!(reading::next(&closing, &standing, Read::Take).unwrap().is_some());
+        disk.fail_after(Call::SyncFile, 1, Errno::IO, true);
+        closing.close().unwrap_err();
+        disk.clear_faults();
+    });
+    let flushed = queue.core.flush();
+    assert!(flushed.is_err(), "the place of the message that was taken is not durable");
+}
+
 /// No sync can make it durable that what was acknowledged comes again: at no moment does the index
 /// say so.
 #[test]

@@ -10,6 +10,7 @@ mod events;
 mod flush;
 mod late;
 pub(crate) mod mutants;
+mod published;
 mod reserved;
 mod room;
 pub(crate) mod schedule;

@@ -86,8 +86,7 @@ mutants! {
     /// A store to a segment that was opened again as the tail is not noted.
     ReopenedTailNotNoted => "P1: what is said to be durable is",
     /// The keeper takes a tail for committed that is stored in the index alone.
-    UncommittedTailFlushed => "the durable mark never passes the committed tail";
-        open: "worlds found it until their deaths moved; it needs a test of its own",
+    UncommittedTailFlushed => "the durable mark never passes the committed tail",
     /// The tail's segment is drained although the header of a refused record may stand there.
     DrainedUncleared => "what is refused is never delivered",
     /// A clean end is not written down.
@@ -148,8 +147,10 @@ mutants! {
     /// Who settles does not ask whether the run has ended.
     SettlingNotAsked => "P7: nothing is written after the close",
     /// Whether space is coming is asked under another lock than whether there is room.
-    ComingAskedApart => "P5: a queue with room takes messages";
-        open: "a keeper that settles between the two looks of a producer without room",
+    ComingAskedApart => "P5: a queue with room takes messages"; equivalent:
+        "Who was told that nothing comes, and is refused, asks whether consumers or ages drained \
+         anything since it began (regain). Who was told that space comes settles once more, and is \
+         told nothing comes if there is nothing left to settle.",
     /// What is dropped is not noted as dropped.
     DropNotNoted => "P4: each missing number is told with its cause",
     /// A reader within the tail's segment is not told that it was drained.
@@ -290,8 +291,7 @@ mutants! {
     /// The durable mark is always stored in the same half.
     SyncedMarkOverwritten => "one half of the durable mark is whole at any time",
     /// The run record is changed with its lock let go between.
-    RunChangedUnlocked => "two changes of the run record are both stored";
-        open: "two threads change the run record at the same time, and the process dies",
+    RunChangedUnlocked => "two changes of the run record are both stored",
     /// Syncs go on after one has failed (R6).
     SyncedAfterFailure => "R6: after a sync that failed none is made",
     /// Two threads sync the index at the same time: one succeeds over the failure of the other.
@@ -369,8 +369,7 @@ mutants! {
     /// An opening believes the row of a file that grew right before a kill.
     GrownFileNotMeasured => "max_bytes holds at every step",
     /// A flush that comes behind the end of the run says that it is done.
-    FlushedAfterTheEnd => "P1: what is said to be durable is";
-        open: "a world in 60,000 showed it; no test of few worlds does",
+    FlushedAfterTheEnd => "P1: what is said to be durable is",
     /// An opening that found bytes lost with a mount leaves the token in the index.
     TokenKeptAfterALoss => "what an opening that dies has mended is told as it would have been",
     /// What several headers state as missing is subtracted from the figures as often.

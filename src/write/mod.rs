@@ -176,6 +176,7 @@ impl<F: StorageFile> Writer<F> {
         let before = self.tail.committed;
         if planted!(PublishedBeforeTheIndex) && !state.durable_only {
             state.visible.publish(tail);
+            reached!("published");
         }
         // The index before the publication: after a kill, the index's tail must not lie before a
         // message that somebody took.
@@ -185,10 +186,12 @@ impl<F: StorageFile> Writer<F> {
         {
             return Err(Error::io("write", state.storage.path().join(format::INDEX_NAME), error));
         }
+        reached!("before a tail is published");
         self.tail.committed = tail;
         state.committed.publish(tail);
         if !state.durable_only {
             state.visible.publish(tail);
+            reached!("published");
         }
         Ok(tail)
     }

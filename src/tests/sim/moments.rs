@@ -33,7 +33,15 @@ thread_local! {
 }
 
 /// Places that are no steps of a schedule of their own: the next thing done there is one.
-const NO_STEPS: [&str; 2] = ["before a place is stored", "where no segment is"];
+const NO_STEPS: [&str; 7] = [
+    "before a place is stored",
+    "before a tail is published",
+    "behind a flush's messages",
+    "between two looks at the committed tail",
+    "published",
+    "where no segment is",
+    "with the run record unlocked",
+];
 /// Windows of a few instructions: whoever is there often has to wait for others.
 const TURNS: [&str; 5] = [
     "before the directory is synced",
@@ -63,9 +71,9 @@ pub(crate) fn meanwhile(place: &'static str, work: impl FnOnce() + 'static) {
     MEANWHILE.set(Some((place, Box::new(work))));
 }
 
-/// What [`meanwhile`] has set is not done any more.
-pub(crate) fn forget_meanwhile() {
-    MEANWHILE.set(None);
+/// What [`meanwhile`] has set is not done any more. Returns whether it was not done yet.
+pub(crate) fn forget_meanwhile() -> bool {
+    MEANWHILE.take().is_some()
 }
 
 /// Called before every store through a mapping, and in the middle of those that are not one

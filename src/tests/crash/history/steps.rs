@@ -133,7 +133,7 @@ impl History {
         let range = first..first + lens.len() as u64;
         let crowded = note_crowding(&queue);
         let written = write(&messages);
-        forget_meanwhile();
+        let _ = forget_meanwhile();
         if let Some(Crowding { first, used }) = crowded.take() {
             let limit = self.options.max_bytes.unwrap_or(u64::MAX);
             let segment = queue.core.pool.geometry().segment_len;
