@@ -123,6 +123,7 @@ impl<S: Storage> Engine<S> {
             }
             spot
         };
+        reached!("before a consumer has its place");
         let place = Place { number: 0, position: spot.position, seq: spot.seq };
         let taken = self.take_up(None, name, place, &[], 0);
         self.core.places.cells.write().retain(|place| !Arc::ptr_eq(place, &stand_in));

@@ -167,6 +167,7 @@ impl<S: Storage> Index<S> {
             self.poison.check()?;
         }
         sync().map_err(|failed| {
+            reached!("before a failed sync is noted");
             let error = failed.heeded(if name.is_empty() {
                 self.directory.clone()
             } else {

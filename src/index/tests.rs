@@ -2,7 +2,7 @@
 //! the bytes of another.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustix::io::Errno;
 
@@ -411,26 +411,18 @@ fn two_threads_that_change_the_run_record_lose_nothing_of_each_other() {
 }
 
 #[test]
-fn a_sync_that_begins_while_another_fails_does_not_succeed() {
+fn no_sync_begins_while_another_fails() {
     let (storage, index) = made(Stores::ByMap);
     storage.fail_after(Call::SyncFile, 1, Errno::IO, false);
-    let before = storage.call_count(Call::SyncFile);
-    std::thread::scope(|scope| {
-        // The first thread fails, and cannot note that it did.
-        let run = index.run.lock();
-        let first = scope.spawn(|| index.sync());
-        while storage.call_count(Call::SyncFile) == before {
-            std::thread::yield_now();
+    let (index, second) = (Arc::new(index), Arc::new(OnceLock::new()));
+    let (other, answer) = (Arc::clone(&index), Arc::clone(&second));
+    // The first thread has failed, and has not noted it yet.
+    meanwhile("before a failed sync is noted", move || {
+        if other.syncing.try_lock().is_some() {
+            answer.set(other.sync().is_ok()).unwrap();
         }
-        let second = scope.spawn(|| index.sync());
-        for _ in 0..10_000 {
-            if second.is_finished() {
-                break;
-            }
-            std::thread::yield_now();
-        }
-        drop(run);
-        assert!(first.join().unwrap().is_err());
-        assert!(second.join().unwrap().is_err(), "R6");
     });
+    assert!(index.sync().is_err() && !forget_meanwhile());
+    assert_ne!(second.get(), Some(&true), "R6");
+    assert!(index.sync().is_err(), "R6");
 }

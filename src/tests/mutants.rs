@@ -154,7 +154,9 @@ mutants! {
     /// What is dropped is not noted as dropped.
     DropNotNoted => "P4: each missing number is told with its cause",
     /// A reader within the tail's segment is not told that it was drained.
-    ReaderNotSentOn => "P9: no consumer waits beside a message",
+    ReaderNotSentOn => "P9: no consumer waits beside a message"; equivalent:
+        "The reader searches the rest of the segment. What a refused record left there has numbers \
+         of the next segment, which a search does not take. So it goes on there, only later.",
     /// When the only segment is drained, it is not noted up to which number.
     DrainedUpToNotNoted => "the disk knows which numbers were given back",
     /// The oldest segment is drained as if it were the tail's.

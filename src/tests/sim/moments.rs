@@ -33,7 +33,9 @@ thread_local! {
 }
 
 /// Places that are no steps of a schedule of their own: the next thing done there is one.
-const NO_STEPS: [&str; 7] = [
+const NO_STEPS: [&str; 9] = [
+    "before a consumer has its place",
+    "before a failed sync is noted",
     "before a place is stored",
     "before a tail is published",
     "behind a flush's messages",

@@ -208,6 +208,26 @@ fn a_place_is_stored_before_other_threads_see_it() {
     assert_eq!(next.map(|message| message.seq()), Some(0));
 }
 
+/// While a consumer is made, another one goes on, and gives back what it has read: but not what the
+/// new one has to read.
+#[test]
+fn what_a_consumer_that_is_being_made_has_to_read_stays() {
+    let storage = SimStorage::new(7).with_file_capacity(128 << 10);
+    let queue = Arc::new(Engine::open_without_keeper(storage, &small(6)).unwrap());
+    queue.consumer("b").unwrap();
+    // Two segments and a piece.
+    queue.enqueue(&[1; 18_000]).unwrap();
+    queue.enqueue(&[1; 100]).unwrap();
+    let other = Arc::clone(&queue);
+    meanwhile("before a consumer has its place", move || {
+        take_all(&other, "b");
+        other.core.reclaim();
+    });
+    let consumer = queue.consumer("a").unwrap();
+    let next = reading::next(&queue, &consumer, Read::Take).unwrap();
+    assert_eq!(next.map(|message| message.seq()), Some(0));
+}
+
 /// A consumer that reads no more keeps no dropped segment's space on the disk.
 #[test]
 fn who_stands_in_a_segment_that_is_dropped_lets_go_of_it() {
