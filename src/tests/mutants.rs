@@ -370,6 +370,8 @@ mutants! {
     LeftSegmentOpenEnded => "P3: what is refused is never delivered",
     /// An opening believes the row of a file that grew right before a kill.
     GrownFileNotMeasured => "max_bytes holds at every step",
+    /// Of a refused record that begins a segment the header is not cleared.
+    OwnSegmentUncleared => "what is refused is never delivered",
     /// A flush that comes behind the end of the run says that it is done.
     FlushedAfterTheEnd => "P1: what is said to be durable is",
     /// An opening that found bytes lost with a mount leaves the token in the index.

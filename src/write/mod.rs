@@ -182,7 +182,7 @@ impl<F: StorageFile> Writer<F> {
         // message that somebody took.
         if let Err(error) = state.index.move_tail(tail, before)
             && !planted!(IndexTailNotHeeded)
-            && !self.stays(state, before.position)
+            && !self.stays(state, before)
         {
             return Err(Error::io("write", state.storage.path().join(format::INDEX_NAME), error));
         }
@@ -196,12 +196,20 @@ impl<F: StorageFile> Writer<F> {
         Ok(tail)
     }
 
-    /// The index could not store the tail behind a record that is whole in its segment. Clears the
-    /// record's header at `position`. Where that fails too, an opening after the death of this
-    /// process would find the record. So it stays: it is committed, and the index's tail is late.
+    /// The index could not store the tail behind a record that is whole in its segment, and begins
+    /// at `before` or in a segment of its own. Clears the record's header. Where that fails too, an
+    /// opening after the death of this process would find the record. So it stays: it is committed,
+    /// and the index's tail is late.
     #[cold]
-    fn stays<S: Storage<File = F>>(&self, state: &State<S>, position: u64) -> bool {
-        if self.clear_header(state, position) || planted!(RefusedAndWhole) {
+    fn stays<S: Storage<File = F>>(&self, state: &State<S>, before: Spot) -> bool {
+        let own = {
+            let list = state.segments.list();
+            let own = list.live.iter().find(|row| row.header.base > before.position).copied();
+            // Where a record goes on that began before, the next one is the first to begin.
+            own.filter(|row| row.header.first_seq == before.seq && !planted!(OwnSegmentUncleared))
+        };
+        let begins = own.map_or(before.position, |row| row.header.base);
+        if self.clear_header(state, begins) || planted!(RefusedAndWhole) {
             return false;
         }
         state.index.set_tail(self.tail.at);

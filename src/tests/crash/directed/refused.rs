@@ -8,7 +8,9 @@ use super::{disk, is_of_a_cut, options, take_all};
 use crate::consume::standing::Read;
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap, GapCause};
-use crate::format::{INDEX_NAME, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
+use crate::format::{
+    FRAGMENT_HEADER_LEN, INDEX_NAME, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState,
+};
 use crate::options::{OnFull, Options};
 use crate::storage::Stores;
 use crate::tests::crash::examine::{next_of, open, standing_of};
@@ -119,6 +121,44 @@ fn a_message_whose_commit_is_refused_was_never_there() {
         assert_eq!(queue.enqueue(&content(next, 100)).unwrap(), next);
         assert_eq!(take_all(&queue).unwrap().len(), kept.len() + 1);
     }
+}
+
+/// As above, where the record begins a segment: behind padding, or behind one that is full. All
+/// writes fail, or all but a few of those that take the record back.
+#[test]
+fn a_message_in_a_segment_of_its_own_whose_commit_is_refused_was_never_there() {
+    let (mut refused, mut taken) = (0, 0);
+    for (left, passing) in (0..12).map(|nth| ([0, 8, 400][nth % 3], nth as u64 / 3)) {
+        for nth in 1.. {
+            let storage = disk(nth);
+            storage.set_stores(Stores::ByCall);
+            let queue = open(storage.clone(), &options()).unwrap();
+            queue.default_consumer().unwrap();
+            let geometry = *queue.core.pool.geometry();
+            let capacity = (geometry.segment_len - SEGMENT_HEADER_LEN) as usize;
+            let first = content(0, capacity - FRAGMENT_HEADER_LEN as usize - left);
+            assert_eq!(queue.enqueue(&first).unwrap(), 0);
+            storage.fail_after(Call::Write, nth, Errno::IO, false);
+            storage.fail_after(Call::Write, nth + 1 + passing, Errno::IO, true);
+            let before = storage.call_count(Call::Write);
+            let answer = queue.enqueue(&content(1, 500));
+            let met = storage.call_count(Call::Write) - before >= nth;
+            let killed = open(storage.process_kill(), &options()).unwrap();
+            let mut kept = vec![Ok((0, first))];
+            match answer {
+                Ok(seq) => kept.push(Ok((seq, content(1, 500)))),
+                Err(_) => refused += 1,
+            }
+            taken += kept.len() - 1;
+            let case = format!("{left} bytes left, write {nth}, then {passing} that pass");
+            assert_eq!(next_of(&killed), kept.len() as u64, "{case}");
+            assert!(take_all(&killed).unwrap() == kept, "{case}");
+            if !met {
+                break;
+            }
+        }
+    }
+    assert!(refused > 12 && taken > 12, "{refused} refused, {taken} taken");
 }
 
 /// A segment that was begun for a refused batch is a spare when the queue is closed. A power cut
