@@ -189,6 +189,44 @@ fn a_folder_imports_only_from_what_stands_lower() {
     assert!(seen > 200, "only {seen} imports were found");
 }
 
+/// Tests schedule what the product takes from `crate::threads`, and see nothing of what it does
+/// with other locks, atomics, threads and clocks.
+#[test]
+fn locks_atomics_threads_and_clocks_come_from_threads() {
+    const NAMES: &[&str] = &["Atomic", "Barrier", "Condvar", "Lock", "Mutex", "Once"];
+    const CALLS: &[&str] = &[
+        "parking_lot::",
+        "Instant::now(",
+        "thread::current(",
+        "thread::park",
+        "thread::sleep(",
+        "thread::spawn(",
+        "thread::yield_now(",
+        "thread::Builder",
+    ];
+    // Where threads of one open queue do not meet by them: the C door's handles, words in mapped
+    // memory (each access is a step there), the real storage (the worlds have another one), and a
+    // list of this process.
+    const APART: &[&str] =
+        &["ffi/", "memory/", "storage/directory.rs", "storage/file.rs", "engine/held.rs"];
+    let (src, mut seen) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), 0);
+    for (_, path, source) in product() {
+        let inside = path.strip_prefix(&src).unwrap().to_str().unwrap();
+        if inside == "threads/real.rs" || APART.iter().any(|apart| inside.starts_with(apart)) {
+            continue;
+        }
+        seen += 1;
+        let imports = source.split(';').filter_map(|text| text.split_once("use std::"));
+        for (_, import) in imports {
+            let name = NAMES.iter().find(|name| import.contains(**name));
+            assert!(name.is_none(), "{inside}: `use std::{import}` is no step of a schedule");
+        }
+        let call = CALLS.iter().find(|call| source.contains(**call));
+        assert!(call.is_none(), "{inside}: {call:?} is no step of a schedule");
+    }
+    assert!(seen > 80, "only {seen} files were looked at");
+}
+
 /// Each name of a type, with the folders that have one.
 fn homes(files: &[(String, PathBuf, String)]) -> BTreeMap<&str, Vec<&str>> {
     let mut home: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

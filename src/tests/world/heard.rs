@@ -114,7 +114,7 @@ impl Listener<'_> {
                 ensure!(before.is_none(), "{name:?} skipped {seq}, which it got");
             }
             Answer::Gap(gap) => {
-                check_cause(gap, self.script)?;
+                check_cause(gap, self.script, self.known.losses)?;
                 let again = self
                     .heard
                     .gaps

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::acts::{Act, Answer, Event, NAMES, Story, Told};
 use super::heard::heard;
-use super::promised::Promised;
+use super::promised::{Losses, Promised};
 use super::quiet::{check_nothing, check_quiet};
 use super::script::Script;
 use super::shown::{Next, Shown, show};
@@ -35,6 +35,7 @@ pub(super) struct Known {
     batches: BTreeMap<u64, Vec<u64>>,
     /// By consumer: numbers that it has dealt with, durably.
     dealt: BTreeMap<&'static str, BTreeSet<u64>>,
+    pub(super) losses: Losses,
 }
 
 impl Known {
@@ -48,6 +49,7 @@ impl Known {
     ) -> Check {
         let story = told.lock();
         let events = &story.events;
+        self.losses.allow(&script.options);
         let shown = show(left, script)?;
         let shown_next = shown.next;
         let is_remount = matches!(death, Death::Remount(_));
@@ -84,6 +86,7 @@ impl Known {
                 next: self.next.min(if is_remount { shown_next } else { u64::MAX }),
                 script,
                 ids: &self.ids,
+                losses: self.losses,
             };
             promised.check(shown).map_err(|broken| {
                 format!(

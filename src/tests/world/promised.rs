@@ -8,7 +8,7 @@ use super::script::Script;
 use super::shown::Next;
 use super::told::{Check, ensure};
 use crate::error::{Gap, GapCause};
-use crate::options::OnFull;
+use crate::options::{OnFull, Options};
 use crate::tests::sim::Call;
 
 pub(super) struct Promised<'a> {
@@ -32,6 +32,21 @@ pub(super) struct Promised<'a> {
     pub(super) script: &'a Script,
     /// Who has that number, of all that were ever seen.
     pub(super) ids: &'a BTreeMap<u64, u64>,
+    pub(super) losses: Losses,
+}
+
+/// What the options of any life so far allow to be given up.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Losses {
+    drops: bool,
+    expires: bool,
+}
+
+impl Losses {
+    pub(super) fn allow(&mut self, options: &Options) {
+        self.drops |= options.on_full == OnFull::DropOldest;
+        self.expires |= options.max_age.is_some();
+    }
 }
 
 impl Promised<'_> {
@@ -75,7 +90,7 @@ impl Promised<'_> {
     /// Only a power cut loses what was acknowledged, and only what was not durable.
     fn check_losses(&self, gaps: &[Gap], expected: &BTreeMap<u64, u64>) -> Check {
         for gap in gaps {
-            check_cause(gap, self.script)?;
+            check_cause(gap, self.script, self.losses)?;
             if !matches!(gap.cause, GapCause::Unflushed | GapCause::Reserved) {
                 continue;
             }
@@ -199,11 +214,13 @@ pub(super) fn holds(gap: &Gap, seq: u64) -> bool {
     (gap.first..=gap.last).contains(&seq)
 }
 
-/// Damage is told only where reads were made to fail.
-pub(super) fn check_cause(gap: &Gap, script: &Script) -> Check {
+/// Damage is told only where reads were made to fail, and what is given up only where some life,
+/// this one or another, was to give it up.
+pub(super) fn check_cause(gap: &Gap, script: &Script, losses: Losses) -> Check {
     let may = match gap.cause {
-        // Another life may have dropped or expired what is told in this one.
-        GapCause::Dropped | GapCause::Expired | GapCause::Unflushed | GapCause::Reserved => true,
+        GapCause::Dropped => losses.drops,
+        GapCause::Expired => losses.expires,
+        GapCause::Unflushed | GapCause::Reserved => true,
         _ => script.faults.iter().any(|(call, ..)| *call == Call::Read),
     };
     ensure!(may, "{gap:?}");

@@ -1,6 +1,7 @@
 //! What an opening of what a life left shows to each consumer.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::Queue;
@@ -35,10 +36,10 @@ impl Next {
         }
     }
 
-    fn first(&self) -> u64 {
+    fn numbers(&self) -> RangeInclusive<u64> {
         match self {
-            Next::Message(seq, _) => *seq,
-            Next::Gap(gap) => gap.first,
+            Next::Message(seq, _) => *seq..=*seq,
+            Next::Gap(gap) => gap.first..=gap.last,
         }
     }
 }
@@ -86,8 +87,9 @@ pub(super) fn show(left: &SimStorage, script: &Script) -> Check<Shown> {
         let end = standing.with_progress(|progress| progress.cursor.spot().seq);
         let next = queue.core.committed_spot().seq;
         ensure!(end >= next, "{name:?} is told nothing of the numbers from {end} to {next}");
-        let numbers: Vec<u64> = upcoming.iter().map(Next::first).collect();
-        ensure!(numbers.is_sorted(), "{name:?} is told {numbers:?}");
+        let numbers: Vec<_> = upcoming.iter().map(Next::numbers).collect();
+        let is_once = numbers.is_sorted_by(|one, other| one.end() < other.start());
+        ensure!(is_once, "{name:?} is told {numbers:?}");
         consumers.insert(name, upcoming);
     }
     let next = queue.core.committed_spot().seq;
