@@ -145,6 +145,7 @@ impl Stage<'_> {
         storage.set_capacity(None);
         storage.set_capacity(capacity.map(|capacity| capacity + storage.used()));
         storage.clear_faults();
+        storage.set_most(script.options.max_bytes.map(|most| most.max(storage.named_bytes())));
         for (call, nth, errno, sticky) in &script.faults {
             storage.fail_after(*call, *nth, *errno, *sticky);
         }
