@@ -88,7 +88,7 @@ impl<S: Storage> Engine<S> {
     #[cold]
     fn enqueue_again(&self, error: Error, payload: &[u8]) -> Result<u64> {
         if !error.is_full() {
-            return Err(error);
+            return Err(error.of_refusal());
         }
         self.enqueue_looking(payload)
     }
@@ -105,9 +105,21 @@ impl<S: Storage> Engine<S> {
     pub(crate) fn write<R>(
         &self,
         count: u64,
-        mut push: impl FnMut(&mut Writer<S::File>, &Core<S>) -> Result<R>,
+        push: impl FnMut(&mut Writer<S::File>, &Core<S>) -> Result<R>,
     ) -> Result<(Range<u64>, R)> {
         let _told = events::at_end();
+        let committed = self.write_and_commit(push);
+        let (first, end, waiters, result) = committed.map_err(Error::of_refusal)?;
+        self.written(end, count, waiters)?;
+        Ok((first..end.seq, result))
+    }
+
+    /// As [`write`](Self::write), without what follows a commit. Returns the first number, the end,
+    /// how many readers wait, and what `push` has returned.
+    fn write_and_commit<R>(
+        &self,
+        mut push: impl FnMut(&mut Writer<S::File>, &Core<S>) -> Result<R>,
+    ) -> Result<(u64, Spot, usize, R)> {
         let core = &*self.core;
         let (mut deadline, mut search) = (None, Search::default());
         loop {
@@ -124,9 +136,7 @@ impl<S: Storage> Engine<S> {
                 Ok(result) => {
                     let waiters = core.message_waiters.load(Ordering::Relaxed);
                     let end = writer.committed();
-                    drop(writer);
-                    self.written(end, count, waiters)?;
-                    return Ok((first..end.seq, result));
+                    return Ok((first, end, waiters, result));
                 }
                 Err(error) => error,
             };
@@ -212,7 +222,7 @@ impl<S: Storage> Engine<S> {
             Some(every) => self.count(every, count),
             None => Ok(()),
         };
-        flushed.map_err(Error::of_flush)
+        flushed.map_err(|error| error.of_flush(self.core.storage.path()))
     }
 
     /// Counts `count` operations. Flushes when they complete another `every`.

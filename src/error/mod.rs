@@ -42,10 +42,11 @@ pub enum Error {
     /// The operating system refused a call. A full disk is one reason (`source.kind()` is
     /// [`io::ErrorKind::StorageFull`]): nothing was changed, and the call works again when there is
     /// space. With `op` `"flush"` the messages of the call are in the queue, but could not be made
-    /// durable.
+    /// durable. With `op` `"sync"` nothing was changed: a sync failed that had to come first.
     #[error("cannot {op} {}: {source}", path.display())]
     Io {
-        /// What was tried, as a verb: `"open"`, `"create"`, `"allocate"`, `"flush"`.
+        /// What was tried, as a verb: `"open"`, `"create"`, `"allocate"`, `"sync"`,
+        /// `"flush"`.
         op: &'static str,
         /// The file or directory it was tried on.
         path: PathBuf,
@@ -187,8 +188,11 @@ pub(crate) struct LaterVersion {
     pub(crate) supported: u32,
 }
 
-/// `op` of an [`Error::Io`] from a failed sync.
+/// `op` of an [`Error::Io`] from a failed sync, or from a flush at the end of a call that has done
+/// its work.
 const FLUSH: &str = "flush";
+/// `op` of an [`Error::Io`] from a sync that failed before the call had done anything.
+const SYNC: &str = "sync";
 
 /// The error of a failed sync. The bytes that it was to make durable may be lost, whatever a later
 /// sync says (rule R6), so a caller cannot use it as an [`Error`] before the queue is poisoned:
@@ -301,7 +305,7 @@ impl Error {
     pub fn is_full(&self) -> bool {
         match self {
             Error::Full { .. } => true,
-            Error::Io { op: FLUSH, .. } => false,
+            Error::Io { op: FLUSH | SYNC, .. } => false,
             Error::Io { source, .. } => no_space(source),
             _ => false,
         }
@@ -313,10 +317,24 @@ impl Error {
     }
 
     /// Marks an error as that of a flush at the end of a call that has done its work: it is no
-    /// refusal.
-    pub(crate) fn of_flush(self) -> Self {
+    /// refusal, also where the flush of another thread has failed.
+    pub(crate) fn of_flush(self, directory: &Path) -> Self {
         match self {
             Error::Io { path, source, .. } => Error::Io { op: FLUSH, path, source },
+            refused if planted!(RefusedThoughDone) => refused,
+            refused => {
+                let source = io::Error::other(refused.to_string());
+                Error::Io { op: FLUSH, path: directory.to_owned(), source }
+            }
+        }
+    }
+
+    /// Marks an error as that of a call that has done nothing, though a sync may have failed.
+    pub(crate) fn of_refusal(self) -> Self {
+        match self {
+            Error::Io { op: FLUSH, path, source } if !planted!(RefusedAsFlush) => {
+                Error::Io { op: SYNC, path, source }
+            }
             other => other,
         }
     }

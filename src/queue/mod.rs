@@ -112,7 +112,9 @@ impl Queue {
     /// An [`Error::Io`] with `op` `"flush"` comes from a flush that this call had to do (see
     /// [`flush_every_ops`](Options::flush_every_ops)). The message is in the queue then, stays
     /// there and survives the process: to enqueue it again would make two of it. Such an error is
-    /// never [`is_full`](Error::is_full), and mostly the queue is poisoned.
+    /// never [`is_full`](Error::is_full), and mostly the queue is poisoned. With any other error,
+    /// [`Error::Poisoned`] and an [`Error::Io`] with `op` `"sync"` among them, it is not in the
+    /// queue.
     #[inline]
     #[doc(alias = "EnqueueString")]
     pub fn enqueue(&self, message: impl AsRef<[u8]>) -> Result<u64> {

@@ -159,7 +159,10 @@ fn take_up_index<S: Storage>(
             // ever.
             let was_being_made = rows.is_empty() && file.was_being_made();
             drop(file);
-            if !was_being_made || storage.remove(INDEX_NAME).is_err() {
+            if was_being_made {
+                let removed = storage.remove(INDEX_NAME);
+                removed.map_err(|error| index_error(storage, "remove", error))?;
+            } else {
                 set_aside(storage, INDEX_NAME);
             }
             Index::create(storage, queue_id, nonce)

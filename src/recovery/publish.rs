@@ -1,14 +1,16 @@
 //! The last phase: stores what was found for the next opening, and hands it to the queue.
 
-use crate::error::{Gap, GapCause, Result};
+use std::io;
+
+use crate::error::{Error, Gap, GapCause, Result};
 use crate::format::{self, FLAG_CHANGING, INDEX_NAME, SegmentHeader, Spot};
 use crate::index::RowsAre;
 use crate::index::image::Live;
-use crate::index::run::Run;
+use crate::index::run::{Next, Run};
 use crate::options::Options;
 use crate::recovery::belief::{Belief, given_up};
 use crate::recovery::{Known, PlacedTail, Recovered, lease};
-use crate::segment::Found;
+use crate::segment::{Found, Row};
 use crate::storage::{Storage, StorageFile};
 
 /// Stores the live part and the rows of the segments, and returns all that the opening found.
@@ -36,6 +38,9 @@ pub(super) fn publish<S: Storage>(
     let flags = if known.rows_from_index { 0 } else { FLAG_CHANGING };
     // What the run record says of a segment that exists stays until that segment is durable.
     let stated_next = next.or(known.image.live.run.and_then(|run| run.next));
+    if let (Some(_), Some(stated)) = (next, known.image.live.run.and_then(|run| run.next)) {
+        keep_statement(storage, &known.rows.live, stated)?;
+    }
     known.index.begin_run(&Live {
         token: known.token,
         pid: std::process::id(),
@@ -51,7 +56,7 @@ pub(super) fn publish<S: Storage>(
     // Counted last, so that the files which this opening set aside are among them.
     let is_other =
         options.max_bytes.is_some() || !known.rows_from_index || known.made_anew || !trusted;
-    let other_bytes = if is_other { other_bytes(storage) } else { 0 };
+    let other_bytes = if is_other { other_bytes(storage)? } else { 0 };
     let is_clean = known.image.checkpoint.is_some_and(|checkpoint| checkpoint.clean)
         && matches!(known.belief, Belief::Cache | Belief::CleanEnd);
     Ok(Recovered {
@@ -76,6 +81,22 @@ pub(super) fn publish<S: Storage>(
         consumers: known.image.consumers,
         index: known.index,
     })
+}
+
+/// The run record is about to state what another segment will say. So the one that says what was
+/// `stated` there before, if it exists, must not be lost any more.
+fn keep_statement<S: Storage>(storage: &S, live: &[Row], stated: Next) -> Result<()> {
+    let Some(row) = live.iter().find(|row| row.header.base == stated.base) else {
+        return Ok(());
+    };
+    if planted!(StatementMayBeLost) {
+        return Ok(());
+    }
+    let path = storage.path().join(format::segment_name(row.slot));
+    let file = storage.open(&format::segment_name(row.slot));
+    let file = file.map_err(|error| Error::io("open", path.clone(), error))?;
+    file.sync().map_err(|failed| failed.ends_opening(path))?;
+    storage.sync_directory().map_err(|failed| failed.ends_opening(storage.path()))
 }
 
 /// Writes the rows of all segments anew. Returns false when the index has no room for all of them.
@@ -157,12 +178,26 @@ fn gaps_of(end: u64, gap: u64, reserved: u64, cause: u8) -> impl Iterator<Item =
 }
 
 /// Bytes of disk that the files take that are neither the index nor a segment.
-fn other_bytes<S: Storage>(storage: &S) -> u64 {
-    let listed = storage.list().unwrap_or_default();
-    let others = listed.iter().filter(|listed| {
-        listed.is_file && listed.name != INDEX_NAME && format::segment_slot(&listed.name).is_none()
-    });
-    others
-        .filter_map(|listed| storage.open(&listed.name).and_then(|file| file.disk_bytes()).ok())
-        .sum()
+fn other_bytes<S: Storage>(storage: &S) -> Result<u64> {
+    let error = |name: &str, error| Error::io("measure", storage.path().join(name), error);
+    let mut bytes = 0;
+    for listed in storage.list().map_err(|failed| error("", failed))? {
+        let name = &*listed.name;
+        if !listed.is_file || name == INDEX_NAME || format::segment_slot(name).is_some() {
+            continue;
+        }
+        match storage.open(name).and_then(|file| file.disk_bytes()) {
+            Ok(taken) => bytes += taken,
+            // Not an ordinary file after all, or one that may not be opened: not of this queue.
+            Err(failed) if is_foreign(&failed) => {}
+            Err(_) if planted!(UnmeasuredNotCounted) => {}
+            Err(failed) => return Err(error(name, failed)),
+        }
+    }
+    Ok(bytes)
+}
+
+fn is_foreign(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, NotFound, PermissionDenied};
+    matches!(error.kind(), InvalidData | NotFound | PermissionDenied)
 }

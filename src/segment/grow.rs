@@ -86,7 +86,7 @@ impl<F: StorageFile> List<F> {
                 } else if !planted!(FailedFileNotCounted) {
                     // The next opening removes it. Until then it counts like a file set aside.
                     let _ = file.set_len(0);
-                    self.names.other_bytes += disk_bytes(&file, 0);
+                    self.names.other_bytes += file.disk_bytes().unwrap_or(header.length);
                 }
                 Err(error)
             }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use super::files::{Segment, disk_bytes, open_life, set_aside, taken};
 use super::list::List;
-use super::{Context, Row, spares_wanted};
+use super::{Context, Lost, Row, spares_wanted};
 use crate::format::{self, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
 use crate::storage::{Storage, StorageFile};
 use crate::threads::AtomicU64;
@@ -267,11 +267,20 @@ impl<F: StorageFile> List<F> {
             let spare = self.recycling.spares.remove(at);
             let row = spare.row;
             let known = spare.file.is_some().then_some(row.header.disk);
-            let file = match spare.file {
-                Some(file) => file.len().ok().map(|len| (file, len.min(row.header.length))),
-                None => open_life(context.storage, row.slot, &row.header).ok(),
+            let opened = match spare.file {
+                Some(file) => match file.len() {
+                    Ok(len) => Ok((file, len.min(row.header.length))),
+                    Err(error) => Err(Lost::Io(error)),
+                },
+                None => open_life(context.storage, row.slot, &row.header),
             };
-            let Some((file, allocated)) = file else {
+            let is_unknown = matches!(opened, Err(Lost::Io(_)));
+            if is_unknown && !planted!(SpareSetAside) {
+                // It cannot be looked at now. Its bytes count until it is removed.
+                self.recycling.drained.push(Drained { row });
+                continue;
+            }
+            let Ok((file, allocated)) = opened else {
                 // The file is not the spare of the row: it is set aside, and counted.
                 let name = format::segment_name(row.slot);
                 let opened = context.storage.open(&name);

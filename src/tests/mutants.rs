@@ -372,6 +372,16 @@ mutants! {
     GrownFileNotMeasured => "max_bytes holds at every step",
     /// Of a refused record that begins a segment the header is not cleared.
     OwnSegmentUncleared => "what is refused is never delivered",
+    /// A caller whose message is in the queue is told what refuses the calls behind it.
+    RefusedThoughDone => "what is refused is never delivered",
+    /// A sync that failed before a message was stored is told as one that came behind it.
+    RefusedAsFlush => "P1: what a caller is told to be in the queue is there",
+    /// A spare that cannot be looked at is set aside, where its bytes count for ever.
+    SpareSetAside => "P5: a queue that was full works again",
+    /// An opening has the run record forget what a segment states that is not durable.
+    StatementMayBeLost => "P4: each missing number is told with its cause",
+    /// A file that an opening cannot measure is not counted.
+    UnmeasuredNotCounted => "max_bytes holds at every step",
     /// A flush that comes behind the end of the run says that it is done.
     FlushedAfterTheEnd => "P1: what is said to be durable is",
     /// An opening that found bytes lost with a mount leaves the token in the index.

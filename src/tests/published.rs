@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use crate::consume::standing::Read;
 use crate::engine::Engine;
 use crate::engine::reading;
+use crate::error::Error;
 use crate::options::Options;
 use crate::storage::Stores;
 use crate::tests::sim::{Call, SimStorage, forget_meanwhile, meanwhile};
@@ -93,4 +94,60 @@ fn the_keeper_flushes_up_to_what_is_published() {
         }
     });
     queue.enqueue(b"two").unwrap();
+}
+
+/// Each sync and write of an enqueue fails in turn, the first of a run among them. What the caller
+/// is told says whether the message is in the queue.
+#[test]
+fn an_error_says_whether_the_message_is_in_the_queue() {
+    let (mut flushes, mut refusals) = (0, 0);
+    for (call, every) in [Call::SyncFile, Call::SyncDirectory, Call::Write]
+        .into_iter()
+        .flat_map(|call| [(call, None), (call, Some(1)), (call, Some(2))])
+    {
+        for nth in 1.. {
+            let storage = disk();
+            let options = Options::new().arena_size(4096).max_bytes(512 << 10);
+            let options = options.flush_every_ops(every);
+            let queue = Engine::open_without_keeper(storage.clone(), &options).unwrap();
+            storage.fail_after(call, nth, Errno::IO, false);
+            let mut expected = 0;
+            for _ in 0..4 {
+                match queue.enqueue(b"a message") {
+                    Ok(_) => expected += 1,
+                    Err(Error::Io { op: "flush", .. }) => {
+                        (expected, flushes) = (expected + 1, flushes + 1)
+                    }
+                    Err(_) => refusals += 1,
+                }
+            }
+            let is_met = storage.failed(call) > 0;
+            storage.clear_faults();
+            let again = Engine::open_without_keeper(storage.process_kill(), &options).unwrap();
+            assert_eq!(again.core.found_tail.seq, expected, "{call:?} {nth}, every {every:?}");
+            if !is_met {
+                break;
+            }
+        }
+    }
+    assert!(flushes > 3 && refusals > 3, "{flushes} {refusals}");
+}
+
+/// Another thread's flush fails while this one waits for its own: the message is in the queue, and
+/// the caller is not told that it was refused.
+#[test]
+fn a_message_in_the_queue_is_not_called_refused_when_the_flush_of_another_fails() {
+    let storage = disk();
+    let options = Options::new().arena_size(4096).max_bytes(512 << 10).flush_every_ops(1);
+    let queue = Arc::new(Engine::open_without_keeper(storage.clone(), &options).unwrap());
+    queue.enqueue(b"one").unwrap();
+    let other = Arc::clone(&queue);
+    meanwhile("before a tail is published", move || {
+        other.core.index.set_poisoned(&Error::Closed);
+    });
+    let answer = queue.enqueue(b"two");
+    assert!(matches!(answer, Err(Error::Io { op: "flush", .. })), "{answer:?}");
+    assert!(matches!(queue.enqueue(b"three"), Err(Error::Poisoned { .. })));
+    let again = Engine::open_without_keeper(storage.process_kill(), &options).unwrap();
+    assert_eq!(again.core.found_tail.seq, 2);
 }

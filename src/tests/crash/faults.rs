@@ -15,7 +15,7 @@ use crate::options::Options;
 use crate::storage::Stores;
 use crate::tests::sim::{Call, SimStorage};
 
-const CALLS: [Call; 11] = [
+const CALLS: [Call; 13] = [
     Call::Create,
     Call::Open,
     Call::Rename,
@@ -27,6 +27,8 @@ const CALLS: [Call; 11] = [
     Call::Read,
     Call::Write,
     Call::List,
+    Call::List,
+    Call::Measure,
 ];
 
 /// The consumer with deliveries.
@@ -55,7 +57,7 @@ struct Seen {
 impl Seen {
     fn failed(&mut self, queue: &Queue, error: &Error) -> Check {
         self.failures += 1;
-        let sync = matches!(error, Error::Io { op: "flush", .. }) && !error.is_unwritten();
+        let sync = matches!(error, Error::Io { op: "flush" | "sync", .. }) && !error.is_unwritten();
         ensure!(
             !sync || queue.core.is_poisoned() || queue.core.check_readable().is_err(),
             "a sync failed and nothing is refused: {error}"

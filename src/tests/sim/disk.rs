@@ -305,9 +305,9 @@ pub(super) struct State {
     pub(super) gate: Option<(Call, Arc<Gate>)>,
     /// By inode.
     pub(super) unreadable: Vec<(u64, Range<usize>)>,
-    pub(super) counts: [u64; Call::List as usize + 1],
+    pub(super) counts: [u64; Call::Measure as usize + 1],
     /// How many calls failed as they were told to.
-    pub(super) failed: [u64; Call::List as usize + 1],
+    pub(super) failed: [u64; Call::Measure as usize + 1],
     /// A digest of all calls, in their order.
     pub(super) calls: u64,
     pub(super) freeze: Option<u64>,
@@ -315,6 +315,7 @@ pub(super) struct State {
     pub(super) capacity: Option<u64>,
     /// Bytes that the files in the directory may take.
     pub(super) most: Option<u64>,
+    pub(super) most_taken: u64,
     pub(super) file_capacity: usize,
     pub(super) stores: Stores,
     pub(super) rng: Rng,
@@ -402,6 +403,7 @@ impl State {
             freeze: None,
             frozen: None,
             most: None,
+            most_taken: 0,
             rng: self.rng.clone(),
             nameless: Vec::new(),
             holder: None,

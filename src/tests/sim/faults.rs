@@ -21,6 +21,8 @@ pub(crate) enum Call {
     Read,
     Write,
     List,
+    /// Of a file's length, or of the disk that it takes.
+    Measure,
 }
 
 #[derive(Debug)]

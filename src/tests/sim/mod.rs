@@ -103,6 +103,7 @@ impl SimStorage {
             frozen: None,
             capacity: None,
             most: None,
+            most_taken: 0,
             file_capacity: 256 << 10,
             life: CacheToken { place: rng.bytes(), mount: 1 },
             stores: Stores::ByMap,
@@ -135,7 +136,14 @@ impl SimStorage {
 
     /// Sets how many bytes the files in the directory may take. A call that makes it more panics.
     pub(crate) fn set_most(&self, bytes: Option<u64>) {
-        self.disk.lock().most = bytes;
+        let mut disk = self.disk.lock();
+        disk.most = bytes;
+        disk.most_taken = disk.most_taken.max(disk.named_bytes());
+    }
+
+    /// The most bytes that the files in the directory took since a limit was set.
+    pub(crate) fn most_taken(&self) -> u64 {
+        self.disk.lock().most_taken
     }
 
     /// How many descriptors of files are open.

@@ -206,7 +206,7 @@ impl SimFile {
     }
 
     /// Gives space to the pages of a range and extends the file over it, or changes nothing.
-    fn extend(&self, state: &State, range: Range<usize>) -> io::Result<()> {
+    fn extend(&self, state: &mut State, range: Range<usize>) -> io::Result<()> {
         let free = state.free();
         let mut body = self.inode.body.lock();
         let pages = range.start / PAGE..range.end.div_ceil(PAGE);
@@ -219,6 +219,7 @@ impl SimFile {
         drop(body);
         let (taken, most) = (state.named_bytes(), state.most.unwrap_or(u64::MAX));
         assert!(taken <= most, "the files take {taken} of {most} bytes");
+        state.most_taken = state.most_taken.max(taken);
         Ok(())
     }
 }
@@ -232,6 +233,7 @@ impl Drop for SimFile {
 
 impl StorageFile for SimFile {
     fn len(&self) -> io::Result<u64> {
+        drop(enter_or_fail(&self.disk, Call::Measure)?);
         Ok(self.inode.body.lock().len as u64)
     }
 
@@ -239,10 +241,10 @@ impl StorageFile for SimFile {
         telling(
             || format!("allocate {len} bytes at {offset} in {}", self.name()),
             || {
-                let state = enter_or_fail(&self.disk, Call::Allocate)?;
+                let mut state = enter_or_fail(&self.disk, Call::Allocate)?;
                 let end = offset.checked_add(len).ok_or(ErrorKind::InvalidInput)?;
                 self.inode.body.lock().check_capacity(end as usize);
-                self.extend(&state, offset as usize..end as usize)
+                self.extend(&mut state, offset as usize..end as usize)
             },
         )
     }
@@ -316,7 +318,7 @@ impl StorageFile for SimFile {
                 let mut range = offset as usize..offset as usize + buf.len();
                 self.inode.body.lock().check_capacity(range.end);
                 if answer.is_ok() {
-                    answer = self.extend(&state, range.clone());
+                    answer = self.extend(&mut state, range.clone());
                 }
                 let mut body = self.inode.body.lock();
                 if answer.is_err() {
@@ -358,6 +360,7 @@ impl StorageFile for SimFile {
     }
 
     fn disk_bytes(&self) -> io::Result<u64> {
+        drop(enter_or_fail(&self.disk, Call::Measure)?);
         Ok((self.inode.body.lock().pages.iter().filter(|page| page.allocated).count() * PAGE)
             as u64)
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::task::{Wake, Waker};
+use std::task::Wake;
 use std::time::Duration;
 
 use super::Queue;
@@ -14,10 +14,10 @@ use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::{Error, Result};
 use crate::message::Message;
+use crate::segment::overhead;
 use crate::tests::schedule;
 use crate::tests::sim::SimStorage;
 use crate::threads;
-use crate::threads::waiting::Signal;
 
 /// A life: opens the queue, has everybody act, waits until nobody has anything to do, and closes
 /// it.
@@ -114,9 +114,9 @@ fn check_unchanged(then: &BTreeMap<String, Vec<u8>>, now: &BTreeMap<String, Vec<
 }
 
 /// Wakes a thread, and asks the queue something first.
-struct Asking {
-    queue: Queue,
-    thread: threads::Thread,
+pub(super) struct Asking {
+    pub(super) queue: Queue,
+    pub(super) thread: threads::Thread,
 }
 
 impl Wake for Asking {
@@ -126,9 +126,16 @@ impl Wake for Asking {
     }
 }
 
+/// The identity of a message that was read.
+pub(super) fn identity_of(seq: u64, bytes: &[u8]) -> u64 {
+    identity(bytes).unwrap_or_else(|| panic!("message {seq} is not what anybody sent"))
+}
+
 /// What a thread has in its hands.
 #[derive(Default)]
-struct Held {
+pub(super) struct Held {
+    /// Which of its acts the thread is at.
+    pub(super) number: usize,
     /// Consumer, number and ticket of each delivery that is not answered.
     deliveries: Vec<(usize, u64, Handed)>,
     /// The last messages with their identities: their bytes stay as they are.
@@ -137,12 +144,10 @@ struct Held {
 
 impl Held {
     /// Keeps messages, and says which they are.
-    fn keep(&mut self, found: impl IntoIterator<Item = Message>) -> Answer {
+    pub(super) fn keep(&mut self, found: impl IntoIterator<Item = Message>) -> Answer {
         let mut which = Vec::new();
         for message in found {
-            let seq = message.seq();
-            let id = identity(&message)
-                .unwrap_or_else(|| panic!("message {seq} is not what anybody sent"));
+            let (seq, id) = (message.seq(), identity_of(message.seq(), &message));
             self.messages.push((message, id));
             which.push((seq, id));
         }
@@ -160,6 +165,9 @@ impl Held {
     }
 }
 
+/// By how much the index grows in a life, at most.
+const INDEX_GROWS: u64 = 16 << 10;
+
 /// A thread that acts.
 pub(super) struct Actor {
     pub(super) number: u64,
@@ -174,6 +182,7 @@ impl Actor {
     fn play(self, cast: &Cast) {
         let mut held = Held::default();
         for (number, act) in cast.acts.iter().enumerate() {
+            held.number = number;
             let ids = ids_of(schedule::seed(), self.number, number as u64, *act);
             let oldest = held.deliveries.first().map(|(_, seq, _)| *seq);
             let at = self.begin(&cast.name, *act, &ids, oldest);
@@ -186,7 +195,10 @@ impl Actor {
     fn end(&self, at: usize, act: Act, answer: Result<Answer>) {
         let answer = answer.unwrap_or_else(|error| match error {
             Error::Gap(gap) => Answer::Gap(gap),
-            error if error.is_full() => Answer::Refused,
+            error if error.is_full() => {
+                self.check_refusal(act);
+                Answer::Refused
+            }
             Error::MessageTooLarge { .. } => Answer::Refused,
             error => Answer::Failed(error.to_string()),
         });
@@ -201,6 +213,20 @@ impl Actor {
         drop(told);
         let (_, mapped) = self.queue.core.pool.usage();
         assert!(mapped <= self.most_mapped, "{mapped} bytes are mapped of {}", self.most_mapped);
+    }
+
+    /// Nothing is refused for want of space where there was enough for it at any time of this life.
+    fn check_refusal(&self, act: Act) {
+        let (core, bytes) = (&self.queue.core, act.bytes() as u64);
+        let (Some(most), false) = (core.limits.max_bytes, self.may_fail) else {
+            return;
+        };
+        let length = core.pool.geometry().segment_len;
+        // Each piece has a header, and up to an eighth of a segment may be left at its end.
+        let segments = 2 + 2 * bytes / length;
+        let needed = segments * (length + overhead(length)) + INDEX_GROWS;
+        let taken = core.storage.most_taken();
+        assert!(taken + needed > most, "{act:?} is refused, with {taken} of {most} bytes taken");
     }
 
     fn begin(&self, name: &str, act: Act, ids: &[u64], delivery: Option<u64>) -> usize {
@@ -273,34 +299,6 @@ impl Actor {
         assert!(is_refused && read.is_err(), "a call from within enqueue_with is not refused");
     }
 
-    /// Reads, in one of the ways that need no acknowledgement.
-    fn read(&self, act: Act, held: &mut Held) -> Result<Answer> {
-        let queue = &*self.queue;
-        let found = match act {
-            Act::Take(which) => reading::next(queue, &*self.standing(which)?, Read::Take)?,
-            Act::Peek(which) => reading::next(queue, &*self.standing(which)?, Read::Look)?,
-            Act::Wait(which, most) => {
-                let standing = self.standing(which)?;
-                reading::next_waiting(queue, &standing, Duration::from_millis(most))?
-            }
-            Act::WaitForever(which) => {
-                let standing = self.standing(which)?;
-                queue.wait(&standing, None, || reading::next(queue, &standing, Read::Take))?
-            }
-            Act::Task(which) => self.task(which)?,
-            Act::TakeBatch(which, most) => {
-                let taken = reading::batch(queue, &*self.standing(which)?, most)?;
-                return Ok(held.keep(taken));
-            }
-            Act::Skip(which) => {
-                let skipped = reading::skip(queue, &*self.standing(which)?)?;
-                return Ok(skipped.map_or(Answer::Nothing, Answer::Skipped));
-            }
-            _ => None,
-        };
-        Ok(held.keep(found))
-    }
-
     /// Receives a delivery, or answers the oldest one.
     fn deliver(&self, act: Act, held: &mut Held) -> Result<Answer> {
         let queue = &*self.queue;
@@ -366,28 +364,5 @@ impl Actor {
             _ => return Ok(Answer::Nothing),
         }
         Ok(Answer::Done)
-    }
-
-    /// Waits by a waker, which asks the queue how much is durable before it wakes anybody.
-    fn task(&self, which: usize) -> Result<Option<Message>> {
-        let (queue, standing) = (&*self.queue, self.standing(which)?);
-        let waker = Arc::new(Asking { queue: Arc::clone(&self.queue), thread: threads::current() });
-        let waker = Waker::from(waker);
-        if let Some(message) = reading::next(queue, &standing, Read::Take)? {
-            return Ok(Some(message));
-        }
-        let ticket = queue.join(&standing, Signal::Task(waker.clone()))?;
-        let found = loop {
-            queue.core.waiters.rearm(ticket, Signal::Task(waker.clone()));
-            match reading::next(queue, &standing, Read::Take) {
-                Ok(None) => {}
-                found => break found,
-            }
-            while !queue.core.waiters.is_woken(ticket) {
-                threads::park();
-            }
-        };
-        queue.leave(&standing, ticket);
-        found
     }
 }

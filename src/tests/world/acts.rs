@@ -65,6 +65,17 @@ pub(super) enum Act {
     WriteBack(u64),
 }
 
+impl Act {
+    /// Payload that it puts in.
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Act::Enqueue(len) | Act::With(len) | Act::WithCalls(len) => len,
+            Act::Batch(count, len) => count * len,
+            _ => 0,
+        }
+    }
+}
+
 /// What came of an act.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {

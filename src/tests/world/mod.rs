@@ -19,6 +19,7 @@ mod heard;
 mod known;
 mod promised;
 mod quiet;
+mod reads;
 mod script;
 mod shown;
 mod shrink;

@@ -49,7 +49,7 @@ pub(super) struct Opening {
     pub(super) unreadable: Option<u64>,
 }
 
-const CALLS: [Call; 11] = [
+const CALLS: [Call; 13] = [
     Call::Create,
     Call::Open,
     Call::Rename,
@@ -61,6 +61,8 @@ const CALLS: [Call; 11] = [
     Call::Map,
     Call::Read,
     Call::Write,
+    Call::List,
+    Call::Measure,
 ];
 
 /// What a message is made durable by.

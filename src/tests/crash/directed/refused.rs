@@ -12,7 +12,7 @@ use crate::format::{
     FRAGMENT_HEADER_LEN, INDEX_NAME, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState,
 };
 use crate::options::{OnFull, Options};
-use crate::storage::Stores;
+use crate::storage::{Storage, StorageFile, Stores};
 use crate::tests::crash::examine::{next_of, open, standing_of};
 use crate::tests::crash::model::content;
 use crate::tests::sim::Call;
@@ -236,4 +236,34 @@ fn what_was_dropped_for_a_refused_batch_is_told_as_dropped_after_a_power_cut() {
         let dropped = Gap { first: 0, last: 0, cause: GapCause::Dropped };
         assert_eq!(told.first(), Some(&Err(dropped)), "seed {seed}: {told:?}");
     }
+}
+
+/// A file that was set aside counts in `max_bytes`. An opening that cannot measure it fails, or
+/// counts it all the same.
+#[test]
+fn an_opening_that_cannot_measure_a_file_counts_it_or_fails() {
+    let queue = open(disk(1), &options()).unwrap();
+    queue.enqueue(&content(0, 100)).unwrap();
+    let storage = queue.core.storage.process_kill();
+    let aside = storage.create("segment-00000009.damaged").unwrap();
+    aside.allocate(0, 8 << 10).unwrap();
+    drop(aside);
+    let mut met = 0;
+    for nth in 1.. {
+        let storage = storage.process_kill();
+        storage.set_most(Some(64 << 10));
+        storage.fail_after(Call::Measure, nth, Errno::IO, false);
+        let opened = open(storage.clone(), &options());
+        met = nth;
+        let is_met = storage.failed(Call::Measure) > 0;
+        storage.clear_faults();
+        if let Ok(queue) = opened {
+            let full = (0..100).find_map(|id| queue.enqueue(&content(id, 1000)).err());
+            assert!(full.is_some_and(|error| error.is_full()), "the disk holds the limit");
+        }
+        if !is_met {
+            break;
+        }
+    }
+    assert!(met > 2, "{met}");
 }
