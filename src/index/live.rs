@@ -103,7 +103,10 @@ impl<S: Storage> Index<S> {
             self.store_run(&run);
         }
         let tail = live.tail.unwrap_or_default();
-        self.set_tail(tail);
+        // A kill between its words leaves none.
+        if self.tail() != Some(tail) {
+            self.set_tail(tail);
+        }
         if is_new && !planted!(OldMarkKept) {
             sheet.zero(at + live_at::SYNCED_A, 48);
         }

@@ -1,6 +1,6 @@
 //! How far an opening believes the index, and what the index says where it is believed.
 
-use crate::format::Spot;
+use crate::format::{Checkpoint, Spot};
 use crate::index::image::IndexImage;
 use crate::index::losses::GivenUp;
 use crate::index::run::Run;
@@ -29,9 +29,16 @@ impl Belief {
     /// How far the index may be believed, by its own marks and by the storage's cache token.
     pub(super) fn in_index(image: &IndexImage, token: &CacheToken) -> Belief {
         let is_same_place = image.live.run.is_some() && image.live.token.place == token.place;
+        // A run begun behind a clean end may give up messages before it takes the mark back.
+        let gave_up_since = |checkpoint: &Checkpoint| {
+            let given_up = image.live.run.map(|run| run.given_up.end());
+            is_same_place
+                && given_up.is_some_and(|end| end > GivenUp::of(checkpoint).end())
+                && !planted!(ExpiredComesBack)
+        };
         match image.checkpoint {
             _ if is_same_place && image.live.token.is(token) => Belief::Cache,
-            Some(checkpoint) if checkpoint.clean => Belief::CleanEnd,
+            Some(checkpoint) if checkpoint.clean && !gave_up_since(&checkpoint) => Belief::CleanEnd,
             _ if is_same_place => Belief::Mount,
             _ => Belief::Disk,
         }

@@ -244,8 +244,9 @@ impl<F: StorageFile> List<F> {
         context.pool.unmap_segment(spare.row.header.life);
         let removed = context.storage.remove(&format::segment_name(spare.row.slot));
         if removed.is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
-            // Its bytes count until it is removed.
-            self.recycling.drained.push(Drained { row: spare.row });
+            // It stays, and counts. (As a drained segment it would be a spare again after the next
+            // settling, which would count as space given back.)
+            self.recycling.spares.push(Spare { file: None, ..spare });
             return false;
         }
         self.names.directory_changes += 1;

@@ -380,6 +380,8 @@ mutants! {
     SpareSetAside => "P5: a queue that was full works again",
     /// An opening has the run record forget what a segment states that is not durable.
     StatementMayBeLost => "P4: each missing number is told with its cause",
+    /// A clean end is believed although the run behind it gave up messages.
+    ExpiredComesBack => "P4: what was given up does not come back",
     /// A file that an opening cannot measure is not counted.
     UnmeasuredNotCounted => "max_bytes holds at every step",
     /// A flush that comes behind the end of the run says that it is done.

@@ -1,5 +1,7 @@
 //! What an opening, or a refused call, leaves behind when it ends half way.
 
+use std::time::Duration;
+
 use rustix::io::Errno;
 
 use super::{disk, fine, holds_but_for, kept_but_for, options, take_all};
@@ -137,5 +139,35 @@ fn what_a_segment_states_whose_name_is_lost_is_not_called_damaged() {
                 }
             }
         }
+    });
+}
+
+/// Behind a clean end messages expire, and the process is killed at each call from there on. What
+/// had expired does not come back where the next opening sees another mount.
+#[test]
+fn what_expired_behind_a_clean_end_does_not_come_back_in_another_mount() {
+    holds_but_for(Mutant::ExpiredComesBack, || {
+        let options = options().max_age(Duration::from_secs(1));
+        let mut met = 0;
+        for nth in 1.. {
+            let storage = disk(nth);
+            let queue = open(storage.clone(), &options).unwrap();
+            queue.default_consumer().unwrap();
+            queue.enqueue(&content(0, 100)).unwrap();
+            queue.close().unwrap();
+            let queue = open(storage.clone(), &options).unwrap();
+            storage.advance_clock(5_000);
+            storage.freeze_at(nth);
+            queue.expire();
+            let Some(killed) = storage.frozen() else {
+                break;
+            };
+            let unaged = super::options();
+            let told = |storage| take_all(&open(storage, &unaged).unwrap()).unwrap();
+            let (here, elsewhere) = (told(killed.process_kill()), told(killed.seen_elsewhere()));
+            met += u32::from(here.iter().all(Result::is_err));
+            assert_eq!(here, elsewhere, "killed at call {nth}");
+        }
+        assert!(met > 1, "{met}");
     });
 }
