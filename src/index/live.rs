@@ -21,6 +21,14 @@ pub(crate) enum RowsAre {
     Changing,
 }
 
+/// What the live part of a run is stored over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StoredOver {
+    /// What the opening has believed.
+    Believed,
+    Doubted,
+}
+
 impl<S: Storage> Index<S> {
     /// Publishes the tail for the opening after this process died. The number is stored first;
     /// `recovery` says what a kill between the stores leaves.
@@ -81,16 +89,13 @@ impl<S: Storage> Index<S> {
     }
 
     /// Stores the live part of this run, under the storage's cache token.
-    pub(crate) fn begin_run(&self, live: &Live) {
+    pub(crate) fn begin_run(&self, live: &Live, over: StoredOver) {
         let at = index_at::LIVE;
         let sheet = &self.sheet;
-        // The token is stored last, so a half written live part is never believed. Under an
-        // unchanged token the old live part was believed and stays so: each part that is stored
-        // over it says the same, or what became true since. Otherwise a kill in this opening would
-        // count as a power cut.
-        let mut token = [0; 24];
-        sheet.copy_out(at + live_at::CACHE_TOKEN, &mut token);
-        let is_new = token != live.token.encode();
+        // The token is stored last, so a half written live part is never believed. Where the old
+        // live part was believed it stays so: each part that is stored over it says the same, or
+        // what became true since. Otherwise a kill in this opening would count as a power cut.
+        let is_new = over == StoredOver::Doubted;
         if is_new {
             let now = if planted!(TokenFirst) { live.token.encode() } else { [0; 24] };
             sheet.copy_in(at + live_at::CACHE_TOKEN, &now);

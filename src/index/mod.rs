@@ -29,7 +29,7 @@ use consumers::clear_consumer;
 use extents::Extents;
 pub(crate) use file::IndexFile;
 use file::LARGEST_REST;
-pub(crate) use live::{RowsAre, holder};
+pub(crate) use live::{RowsAre, StoredOver, holder};
 use syncs::Syncs;
 
 use crate::error::{Error, Result, SyncFailed};

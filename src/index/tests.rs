@@ -151,9 +151,10 @@ fn under_the_token_of_a_run_the_live_part_says_nothing_of_another_run() {
         for nth in 1.. {
             // Each store is a call here, so a process may be killed between any two of them.
             let (storage, index) = made(Stores::ByCall);
-            index.begin_run(&live(token(1), 3));
+            index.begin_run(&live(token(1), 3), StoredOver::Doubted);
             storage.freeze_at(nth);
-            index.begin_run(&live(next, number));
+            let over = if is_new { StoredOver::Doubted } else { StoredOver::Believed };
+            index.begin_run(&live(next, number), over);
             let killed = storage.frozen();
             let live = image(killed.as_ref().unwrap_or(&storage)).live;
             seen += usize::from(live.token == token(1));
@@ -181,7 +182,7 @@ fn under_the_token_of_a_run_the_live_part_says_nothing_of_another_run() {
 fn a_damaged_part_of_the_live_part_costs_no_other() {
     let life = CacheToken { place: [1; 16], mount: 1 };
     let (storage, index) = made(Stores::ByMap);
-    index.begin_run(&live(life, 3));
+    index.begin_run(&live(life, 3), StoredOver::Doubted);
     index.set_synced(at(32, 4));
     let damaged = |at: usize| {
         let killed = storage.process_kill();

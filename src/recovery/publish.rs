@@ -4,9 +4,9 @@ use std::io;
 
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::format::{self, FLAG_CHANGING, INDEX_NAME, SegmentHeader, Spot};
-use crate::index::RowsAre;
 use crate::index::image::Live;
 use crate::index::run::{Next, Run};
+use crate::index::{RowsAre, StoredOver};
 use crate::options::Options;
 use crate::recovery::belief::{Belief, given_up};
 use crate::recovery::{Known, PlacedTail, Recovered, lease};
@@ -41,13 +41,17 @@ pub(super) fn publish<S: Storage>(
     if let (Some(_), Some(stated)) = (next, known.image.live.run.and_then(|run| run.next)) {
         keep_statement(storage, &known.rows.live, stated)?;
     }
-    known.index.begin_run(&Live {
+    let is_believed =
+        matches!(known.belief, Belief::Cache | Belief::Mount) && !planted!(BelievedIsDoubted);
+    let live = Live {
         token: known.token,
         pid: std::process::id(),
         run: Some(Run { flags, next_life, lease, given_up, next: stated_next }),
         tail: Some(spot),
         synced: Some(durable),
-    });
+    };
+    let over = if is_believed { StoredOver::Believed } else { StoredOver::Doubted };
+    known.index.begin_run(&live, over);
     let rows_complete = known.rows_from_index || write_rows(&known);
     if known.made_anew {
         known.image.consumers.iter_mut().for_each(|consumer| consumer.row = u32::MAX);

@@ -87,7 +87,12 @@ pub(super) fn start_of_walk(image: &IndexImage, live: &[Row], belief: Belief) ->
                 // An opening stores both anew, the tail last: until then the next segment's
                 // beginning may be the better one.
                 Some(tail) => next.filter(|next| next.seq > tail.seq).or(Some(tail)),
-                None => next.or(live.last().map(base_of)),
+                // (Not the last segment's beginning: it may have been begun for a record that was
+                // never completed, by the run before.)
+                None if planted!(WalkFromTheLastSegment) => next.or(live.last().map(base_of)),
+                None => next
+                    .or(image.live.synced)
+                    .or(image.checkpoint.map(|checkpoint| checkpoint.spot())),
             }
         }
         (false, Some(checkpoint)) => Some(checkpoint.spot()),

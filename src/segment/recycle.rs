@@ -38,6 +38,8 @@ pub(super) struct Transfer<F> {
     pub(super) open: Weak<Segment<F>>,
     /// It becomes a spare; otherwise its file is removed.
     pub(super) becomes_spare: bool,
+    /// It was one before: no space is given back.
+    pub(super) was_spare: bool,
     /// Its file was removed.
     pub(super) is_removed: bool,
 }
@@ -45,7 +47,14 @@ pub(super) struct Transfer<F> {
 impl<F: StorageFile> Transfer<F> {
     /// The removal of a segment. Its bytes stay on the disk while anybody has `open`.
     pub(super) fn removal(row: Row, open: Weak<Segment<F>>) -> Transfer<F> {
-        Transfer { row, file: None, open, becomes_spare: false, is_removed: false }
+        Transfer {
+            row,
+            file: None,
+            open,
+            becomes_spare: false,
+            was_spare: false,
+            is_removed: false,
+        }
     }
 
     /// Marks the file as a spare, or removes it. The caller does not hold the list's lock.
@@ -207,7 +216,12 @@ impl<F: StorageFile> List<F> {
         let Spare { mut row, file, .. } = self.recycling.spares.remove(at);
         row.header.held = self.recycling.held;
         self.recycling.in_transit.push(row);
-        Some(Transfer { file, becomes_spare: true, ..Transfer::removal(row, Weak::new()) })
+        Some(Transfer {
+            file,
+            becomes_spare: true,
+            was_spare: true,
+            ..Transfer::removal(row, Weak::new())
+        })
     }
 
     /// Finishes a transfer that was carried out.
@@ -219,7 +233,8 @@ impl<F: StorageFile> List<F> {
         let mut row = transfer.row;
         let life = row.header.life;
         self.recycling.in_transit.retain(|other| other.header.life != life);
-        self.recycling.given_back += u64::from(transfer.becomes_spare || transfer.is_removed);
+        let gives_back = transfer.becomes_spare && !transfer.was_spare || transfer.is_removed;
+        self.recycling.given_back += u64::from(gives_back);
         if transfer.becomes_spare {
             row.header.state = SegmentState::Spare;
             self.write_row(context, &row);

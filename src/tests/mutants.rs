@@ -382,6 +382,10 @@ mutants! {
     StatementMayBeLost => "P4: each missing number is told with its cause",
     /// A clean end is believed although the run behind it gave up messages.
     ExpiredComesBack => "P4: what was given up does not come back",
+    /// A kill in an opening that believes the live part counts as a power cut.
+    BelievedIsDoubted => "what an opening that dies has read is told as it would have been",
+    /// Where a kill left no tail, the walk begins with the last segment.
+    WalkFromTheLastSegment => "P2: what is acknowledged is there after a kill",
     /// A file that an opening cannot measure is not counted.
     UnmeasuredNotCounted => "max_bytes holds at every step",
     /// A flush that comes behind the end of the run says that it is done.

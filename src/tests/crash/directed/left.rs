@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::{disk, fine, holds_but_for, kept_but_for, options, take_all};
+use super::{Taken, disk, fine, holds_but_for, kept_but_for, options, take_all};
 use crate::error::GapCause;
 use crate::format::SEGMENT_HEADER_LEN;
 use crate::tests::crash::examine::{next_of, open};
 use crate::tests::crash::model::{content, ensure};
-use crate::tests::sim::{Call, Mutant};
+use crate::tests::sim::{Call, Mutant, SimStorage};
 
 /// A new file can be neither completed nor removed, again and again: the limit holds.
 #[test]
@@ -142,32 +142,100 @@ fn what_a_segment_states_whose_name_is_lost_is_not_called_damaged() {
     });
 }
 
-/// Behind a clean end messages expire, and the process is killed at each call from there on. What
-/// had expired does not come back where the next opening sees another mount.
+/// Behind a clean end a message expires, and the process is killed at each call from there on.
+fn killed_after_it_expired() -> Vec<SimStorage> {
+    let options = options().max_age(Duration::from_secs(1));
+    let mut images = Vec::new();
+    loop {
+        let storage = disk(images.len() as u64);
+        let queue = open(storage.clone(), &options).unwrap();
+        queue.default_consumer().unwrap();
+        queue.enqueue(&content(0, 100)).unwrap();
+        queue.close().unwrap();
+        let queue = open(storage.clone(), &options).unwrap();
+        storage.advance_clock(5_000);
+        storage.freeze_at(1 + images.len() as u64);
+        queue.expire();
+        match storage.frozen() {
+            Some(killed) => images.push(killed),
+            None => return images,
+        }
+    }
+}
+
+/// What the next run's consumer is told.
+fn told(storage: SimStorage) -> Vec<Taken> {
+    take_all(&open(storage, &options()).unwrap()).unwrap()
+}
+
 #[test]
 fn what_expired_behind_a_clean_end_does_not_come_back_in_another_mount() {
     holds_but_for(Mutant::ExpiredComesBack, || {
-        let options = options().max_age(Duration::from_secs(1));
+        let mut expired = 0;
+        for killed in killed_after_it_expired() {
+            let here = told(killed.process_kill());
+            expired += u32::from(here.iter().all(Result::is_err));
+            assert_eq!(here, told(killed.seen_elsewhere()));
+        }
+        assert!(expired > 1, "{expired}");
+    });
+}
+
+/// The opening in another mount believes what it reads, and is killed at each store.
+#[test]
+fn what_expired_does_not_come_back_when_an_opening_dies_that_believed_it() {
+    holds_but_for(Mutant::BelievedIsDoubted, || {
         let mut met = 0;
-        for nth in 1.. {
-            let storage = disk(nth);
-            let queue = open(storage.clone(), &options).unwrap();
+        for killed in killed_after_it_expired() {
+            let here = told(killed.process_kill());
+            for nth in 1.. {
+                let storage = killed.seen_elsewhere();
+                storage.freeze_at_store(nth);
+                drop(open(storage.clone(), &options()).unwrap());
+                storage.disarm();
+                let Some(dead) = storage.frozen() else {
+                    break;
+                };
+                met += 1;
+                assert_eq!(told(dead), here, "store {nth}");
+            }
+        }
+        assert!(met > 20, "{met}");
+    });
+}
+
+/// Killed with a segment begun for a batch that was never whole, and killed again, between the
+/// words of the index's tail, before that segment was settled: what came between is there.
+#[test]
+fn a_segment_of_a_batch_that_was_never_whole_hides_nothing() {
+    holds_but_for(Mutant::WalkFromTheLastSegment, || {
+        let mut met = 0;
+        for (call, nth) in (1..12).flat_map(|call| (1..30).map(move |nth| (call, nth))) {
+            let storage = disk(3);
+            let queue = open(storage.clone(), &options()).unwrap();
             queue.default_consumer().unwrap();
             queue.enqueue(&content(0, 100)).unwrap();
-            queue.close().unwrap();
-            let queue = open(storage.clone(), &options).unwrap();
-            storage.advance_clock(5_000);
-            storage.freeze_at(nth);
-            queue.expire();
-            let Some(killed) = storage.frozen() else {
+            storage.freeze_at(call);
+            queue.enqueue_batch(&[content(1, 4000), content(2, 4000), content(3, 4000)]).unwrap();
+            let Some(storage) = storage.frozen() else {
                 break;
             };
-            let unaged = super::options();
-            let told = |storage| take_all(&open(storage, &unaged).unwrap()).unwrap();
-            let (here, elsewhere) = (told(killed.process_kill()), told(killed.seen_elsewhere()));
-            met += u32::from(here.iter().all(Result::is_err));
-            assert_eq!(here, elsewhere, "killed at call {nth}");
+            let queue = open(storage.clone(), &options()).unwrap();
+            // More than the batch had.
+            let given = (5..10).map(|id| queue.enqueue(&content(id, 100)).unwrap());
+            let next = given.last().unwrap();
+            storage.freeze_at_store(nth);
+            queue.enqueue(&content(10, 100)).unwrap();
+            storage.disarm();
+            let Some(killed) = storage.frozen() else {
+                continue;
+            };
+            met += 1;
+            let queue = open(killed, &options()).unwrap();
+            assert!(next_of(&queue) > next, "call {call}, store {nth}: {}", next_of(&queue));
+            let told = take_all(&queue).unwrap();
+            assert!(told.contains(&Ok((next, content(9, 100)))), "call {call}, store {nth}");
         }
-        assert!(met > 1, "{met}");
+        assert!(met > 20, "{met}");
     });
 }
