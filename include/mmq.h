@@ -579,7 +579,7 @@ mmq_status mmq_close(struct mmq_queue *queue);
  * @return MMQ_OK; MMQ_FULL (also after waiting, with MMQ_WAIT), MMQ_MESSAGE_TOO_LARGE,
  *   MMQ_POISONED, MMQ_IO, MMQ_FORKED, MMQ_INVALID_ARGUMENT: nothing was changed. With
  *   mmq_options_set_flush_every_ops MMQ_IO may come from the flush instead: then the message is in
- *   the queue, and mostly the queue is poisoned.
+ *   the queue, mostly the queue is poisoned, and the text of mmq_last_error says "cannot flush".
  */
 mmq_status mmq_enqueue(struct mmq_queue *queue, const void *data, size_t len, uint64_t *seq_out);
 

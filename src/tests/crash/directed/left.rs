@@ -222,8 +222,10 @@ fn a_segment_of_a_batch_that_was_never_whole_hides_nothing() {
             };
             let queue = open(storage.clone(), &options()).unwrap();
             // More than the batch had.
-            let given = (5..10).map(|id| queue.enqueue(&content(id, 100)).unwrap());
-            let next = given.last().unwrap();
+            let mut next = 0;
+            for id in 5..10 {
+                next = queue.enqueue(&content(id, 100)).unwrap();
+            }
             storage.freeze_at_store(nth);
             queue.enqueue(&content(10, 100)).unwrap();
             storage.disarm();
