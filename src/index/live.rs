@@ -24,8 +24,9 @@ pub(crate) enum RowsAre {
 /// What the live part of a run is stored over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StoredOver {
-    /// What the opening has believed.
+    /// A live part that the opening has believed, under this token or another one.
     Believed,
+    /// Any other: it must not be believed again.
     Doubted,
 }
 

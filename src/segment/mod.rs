@@ -263,8 +263,7 @@ impl<S: Storage> Segments<S> {
     }
 
     /// Calls `attempt` until it finds room, or until settling gives no space back any more. The
-    /// attempt is told whether space is coming. Both are found under one lock: otherwise the keeper
-    /// could settle in between, and a queue that is empty by now would be called full.
+    /// attempt is told whether space is coming. Both are found under one lock.
     fn with_room<R>(
         &self,
         context: &Context<'_, S>,

@@ -16,15 +16,15 @@ use crate::format::INDEX_NAME;
 use crate::options::Options;
 use crate::tests::sim::{Call, SimStorage, meanwhile};
 
-type Queue = Arc<Engine<SimStorage>>;
+pub(super) type Queue = Arc<Engine<SimStorage>>;
 
 /// At most seven segments of 64 KiB.
-fn open(storage: &SimStorage) -> Queue {
+pub(super) fn open(storage: &SimStorage) -> Queue {
     let options = Options::new().arena_size(4096).max_bytes(512 << 10);
     Arc::new(Engine::open_without_keeper(storage.clone(), &options).unwrap())
 }
 
-fn disk() -> SimStorage {
+pub(super) fn disk() -> SimStorage {
     SimStorage::new(5).with_file_capacity(64 << 10)
 }
 

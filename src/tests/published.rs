@@ -16,18 +16,8 @@ use crate::engine::reading;
 use crate::error::Error;
 use crate::options::Options;
 use crate::storage::Stores;
-use crate::tests::sim::{Call, SimStorage, forget_meanwhile, meanwhile};
-
-type Queue = Arc<Engine<SimStorage>>;
-
-fn open(storage: &SimStorage) -> Queue {
-    let options = Options::new().arena_size(4096).max_bytes(512 << 10);
-    Arc::new(Engine::open_without_keeper(storage.clone(), &options).unwrap())
-}
-
-fn disk() -> SimStorage {
-    SimStorage::new(5).with_file_capacity(64 << 10)
-}
+use crate::tests::late::{Queue, disk, open};
+use crate::tests::sim::{Call, forget_meanwhile, meanwhile};
 
 fn take(queue: &Queue) -> Option<u64> {
     let standing = queue.consumer("c").unwrap();
