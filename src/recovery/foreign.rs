@@ -4,8 +4,10 @@
 //! An opening asks this only when the index has no valid header. A file is mmq's if it is a regular
 //! file, has the name of the index or of a segment, and
 //!
-//! - begins with the magic number of such a file, of whatever version; or
-//! - is empty, or all zero: a kill while the file was being created leaves it so; or
+//! - begins with the magic number of such a file, of whatever version, or with what damage left of
+//!   it: at most two bytes of another value, the others as they were or zero; or
+//! - is empty, or its first sector is zero: a kill while the file was being created leaves it so,
+//!   and so does a sector that was lost; or
 //! - has a length that mmq gives such files (whole pages of 4 KiB): every header in it may be
 //!   damaged; or
 //! - is an index of any length in which one row still describes a segment. (Records in a segment
@@ -20,11 +22,14 @@ use std::io;
 
 use crate::error::{Error, Result};
 use crate::format::{
-    self, ASIDE_SUFFIX, INDEX_MAGIC, INDEX_NAME, MAX_SEGMENT_LEN, SEGMENT_HEADER_LEN,
+    self, ASIDE_SUFFIX, INDEX_MAGIC, INDEX_NAME, MAX_SEGMENT_LEN, SECTOR, SEGMENT_HEADER_LEN,
     SEGMENT_MAGIC, SegmentHeader, index_at,
 };
 use crate::storage::read_full;
 use crate::storage::{Storage, StorageFile};
+
+/// Bytes of a magic number that may have another value, neither their own nor zero.
+const OTHER_BYTES: usize = 2;
 
 /// Bytes: the length of every file that mmq makes is a multiple of this.
 const PAGE: u64 = 4096;
@@ -101,25 +106,20 @@ fn is_ours<S: Storage>(storage: &S, name: &str) -> io::Result<bool> {
     let mut bytes = vec![0; index_at::END];
     let read = read_full(&file, &mut bytes, 0)?;
     let bytes = &bytes[..read];
-    Ok(bytes.starts_with(&magic.to_le_bytes())
+    Ok(begins_with(bytes, magic)
         || (magic == INDEX_MAGIC && describes_a_segment(bytes))
-        || is_zero(&file, len)?)
+        || bytes.iter().take(SECTOR).all(|byte| *byte == 0))
+}
+
+/// Whether these bytes begin with this magic number, or with what damage left of it.
+fn begins_with(bytes: &[u8], magic: u64) -> bool {
+    let pairs = || bytes.iter().zip(magic.to_le_bytes());
+    let other = pairs().filter(|&(&byte, magic)| byte != magic && byte != 0).count();
+    other <= OTHER_BYTES && pairs().any(|(byte, magic)| *byte == magic)
 }
 
 /// Whether any row in these bytes of an index is the header of a segment.
 fn describes_a_segment(index: &[u8]) -> bool {
     let (rows, _) = index.as_chunks::<{ SEGMENT_HEADER_LEN as usize }>();
     rows.iter().any(|row| SegmentHeader::decode(row).is_ok())
-}
-
-fn is_zero<F: StorageFile>(file: &F, len: u64) -> io::Result<bool> {
-    let (mut bytes, mut offset) = (vec![0; 64 << 10], 0);
-    while offset < len {
-        let read = read_full(file, &mut bytes, offset)?;
-        if read == 0 || bytes[..read].iter().any(|byte| *byte != 0) {
-            return Ok(read == 0);
-        }
-        offset += read as u64;
-    }
-    Ok(true)
 }

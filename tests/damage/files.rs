@@ -252,3 +252,35 @@ fn foreign_files_beside_the_segments_cost_nothing() {
         });
     }
 }
+
+/// One file is left, cut where no file of mmq's ends, and its first sector is damaged: still a
+/// queue's.
+#[test]
+fn what_is_left_of_one_file_is_still_a_queue() {
+    let made = tempfile::tempdir().unwrap();
+    Queue::open(made.path()).unwrap().enqueue("a message").unwrap();
+    for name in ["index", "segment-00000000"] {
+        let whole = fs::read(made.path().join(name)).unwrap();
+        for cut in [1, 2, 7, 8, 9, 47, 100, 511, 513, 700, 1025, 1100, 5000] {
+            let opens = |what: &str, damage: &dyn Fn(&mut [u8])| {
+                let dir = tempfile::tempdir().unwrap();
+                let mut bytes = whole[..cut].to_vec();
+                damage(&mut bytes);
+                fs::write(dir.path().join(name), &bytes).unwrap();
+                let queue = Queue::open(dir.path())
+                    .unwrap_or_else(|error| panic!("{name} cut at {cut}, {what}: {error}"));
+                queue.enqueue("after").unwrap();
+            };
+            opens("undamaged", &|_| ());
+            // Of fewer than eight bytes the magic number's own are needed.
+            for at in (0..8).filter(|_| cut >= 8) {
+                opens("one byte", &|bytes| bytes[at] ^= 0x55);
+                opens("two bytes", &|bytes| {
+                    bytes[at] ^= 0x55;
+                    bytes[(at + 3) % 8] ^= 0x55;
+                });
+                opens("a sector", &|bytes| bytes[at..cut.min(at + 512)].fill(0));
+            }
+        }
+    }
+}
