@@ -331,7 +331,7 @@ typedef struct mmq_stats {
   uint64_t segments;
   /** Drained segments kept for reuse. */
   uint64_t spare_segments;
-  /** Arenas mapped now. */
+  /** Arenas mapped now: the bytes mapped, in arenas, rounded up. */
   uint64_t mapped_arenas;
   /** Bytes mapped now, without the index file. */
   uint64_t mapped_bytes;
@@ -435,8 +435,10 @@ struct mmq_options *mmq_options_new(void);
 void mmq_options_free(struct mmq_options *options);
 
 /**
- * Size of an arena, the unit of mapping and of the memory cap. Default 134217728 (128 MiB). It may
- * differ at every opening.
+ * Size of an arena, the unit of the memory cap, and the length of the longest segment file.
+ * Default 134217728 (128 MiB). It may differ at every opening. Segments are short (2 MiB) while
+ * consumers have little to read, and grow with what they have to read: a queue that is nearly
+ * empty stays small whatever its arena size.
  *
  * @param options Not NULL.
  * @param bytes A multiple of the OS page, 4096 to 1073741824 (checked by mmq_open).

@@ -18,9 +18,9 @@ pub enum OnFull {
     /// Wait until there is room, at most that long (`None`: for ever), then refuse it.
     Wait(Option<Duration>),
     /// Give up the oldest messages, a whole segment at a time; when there is only one segment, all
-    /// that it holds. (A segment is as long as an arena, or 4 MiB where arenas are shorter, and at
-    /// most an eighth of [`Options::max_bytes`].) Every consumer that had not read them is told by
-    /// a [`Gap`](crate::Gap) with [`GapCause::Dropped`](crate::GapCause::Dropped).
+    /// that it holds. (A segment is at most as long as an arena, or 4 MiB where arenas are shorter,
+    /// and at most a quarter of [`Options::max_bytes`].) Every consumer that had not read them is
+    /// told by a [`Gap`](crate::Gap) with [`GapCause::Dropped`](crate::GapCause::Dropped).
     ///
     /// Where the disk itself is full, a [`Message`](crate::Message), a
     /// [`Delivery`](crate::Delivery) or an [`Iter`](crate::Iter) keeps the space that it refers to
@@ -89,9 +89,17 @@ impl Options {
         }
     }
 
-    /// Size of an arena in bytes, the unit of mapping and of the memory cap: a multiple of the OS
-    /// page, 4 KiB to 1 GiB. Default 128 MiB. Arenas below 4 MiB are slices of a shared segment
-    /// file of 4 MiB.
+    /// Size of an arena in bytes, the unit of the memory cap, and the length of the longest segment
+    /// file: a multiple of the OS page, 4 KiB to 1 GiB. Default 128 MiB. Arenas below 4 MiB are
+    /// slices of shared segment files of up to 4 MiB.
+    ///
+    /// Segments follow the backlog, which is what consumers have still to read. They are short (2
+    /// MiB) while there is little, and double as it grows. So a queue that is nearly empty takes
+    /// about 14 MiB of disk and of memory whatever its arena size, and a long backlog has few
+    /// files. A message that is longer than the segments are at present gets one in which it lies
+    /// in one piece, up to the arena size. After a long backlog was read, what is left of it on
+    /// the disk is given back 0.2 s later. (If the last segment is read slowly: after as long again
+    /// as that took, but within a minute.)
     #[doc(alias = "SetArenaSize")]
     pub const fn arena_size(mut self, bytes: u64) -> Self {
         self.arena_size = bytes;

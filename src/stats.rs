@@ -26,7 +26,7 @@ pub struct Stats {
     pub segments: u64,
     /// Drained segments kept for reuse.
     pub spare_segments: u64,
-    /// Arenas mapped now.
+    /// Arenas mapped now: the bytes mapped, in arenas, rounded up.
     pub mapped_arenas: u64,
     /// Bytes mapped now, without the index file.
     pub mapped_bytes: u64,

@@ -42,6 +42,71 @@ fn a_few_messages_take_a_few_mib_even_with_arenas_of_128_mib() {
     assert!(disk(dir.path()) < 16 * MIB as u64, "{} bytes", disk(dir.path()));
 }
 
+/// With the default options, whatever is sent.
+#[test]
+fn a_queue_that_is_nearly_empty_takes_little_disk_whatever_the_arena_size() {
+    for (len, backlog) in [(128, 0), (KIB, 0), (16 * KIB, 0), (KIB, 1000)] {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = Queue::open(dir.path()).unwrap();
+        let (message, mut buffer) = (vec![7; len], Vec::new());
+        (0..backlog).for_each(|_| _ = queue.enqueue(&message).unwrap());
+        let (mut most, mut arenas) = (0, 0);
+        for round in 0..(160 * MIB / len) {
+            queue.enqueue(&message).unwrap();
+            queue.dequeue_into(&mut buffer).unwrap().unwrap();
+            if round % (MIB / len) == 0 {
+                most = most.max(disk(dir.path()));
+                arenas = arenas.max(queue.stats().mapped_arenas);
+            }
+        }
+        let bound = ((MOST_BUSY * 2 + 1) * MIB) as u64;
+        assert!(most <= bound && arenas == 1, "{most} bytes for {len}, {arenas} arenas");
+    }
+}
+
+/// A backlog has few files, and the disk is small again soon after it was read, though nobody
+/// writes. (The tail's segment is a long one then.)
+#[test]
+fn a_backlog_has_few_files_and_a_long_segment_that_was_read_is_given_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().arena_size(16 << 20);
+    let mut queue = options.clone().open(dir.path()).unwrap();
+    for closed in [false, true] {
+        for _ in 0..1280 {
+            queue.enqueue(vec![7; 100 * KIB]).unwrap();
+        }
+        assert!(disk(dir.path()) >= 125 * MIB as u64);
+        // 2, 2, 4, 8 MiB, and then 16 MiB each; and a spare.
+        assert!(segments(dir.path()).len() <= 13, "{:?}", names(dir.path()));
+        let mut buffer = Vec::new();
+        while queue.dequeue_into(&mut buffer).unwrap().is_some() {}
+        if closed {
+            queue.close().unwrap();
+            assert!(disk(dir.path()) <= 5 * MIB as u64, "{:?}", names(dir.path()));
+            queue = options.clone().open(dir.path()).unwrap();
+        } else {
+            eventually("the long segments are given back", || disk(dir.path()) <= 5 * MIB as u64);
+        }
+        let seq = queue.enqueue("after").unwrap();
+        assert_eq!(queue.dequeue().unwrap().unwrap().seq(), seq);
+    }
+}
+
+/// A record that is longer than the segments are at present lies in one piece: a reader borrows it.
+#[test]
+fn a_record_longer_than_the_first_segments_lies_in_one_piece() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue =
+        Options::new().arena_size(16 << 20).max_mapped_arenas(None).open(dir.path()).unwrap();
+    queue.enqueue("short").unwrap();
+    queue.enqueue(vec![7; 9 * MIB]).unwrap();
+    assert_eq!(&queue.dequeue().unwrap().unwrap()[..], b"short");
+    assert_eq!(queue.dequeue().unwrap().unwrap().len(), 9 * MIB);
+    let lengths: Vec<_> =
+        segments(dir.path()).iter().map(|path| std::fs::metadata(path).unwrap().len()).collect();
+    assert!(lengths.iter().any(|len| *len > 9 * MIB as u64), "{lengths:?}");
+}
+
 #[test]
 fn a_drained_queue_gives_its_space_back() {
     for (arena, most) in [(4 * KIB, 4 * 4 * MIB), (4 * MIB, 4 * 4 * MIB), (8 * MIB, 4 * 8 * MIB)] {

@@ -1,5 +1,6 @@
 //! The keeper: a queue's own thread. It flushes by time, and when many bytes are not durable; it
-//! settles drained segments; it makes the next segment; it gives up messages that are too old.
+//! settles drained segments; it makes the next segment; it gives up messages that are too old, and
+//! long segments that nobody needs.
 //!
 //! The thread starts when it is first asked for one of these: an idle queue without a timer and
 //! without ages has no thread. If it cannot start, an opening with a timer or with ages is refused;
@@ -22,8 +23,9 @@ pub(crate) struct Keeper<S: Storage> {
     starter: Arc<Starter<S>>,
 }
 
-/// Gives up messages that are too old. The engine makes it, because consumers have to let go of the
-/// segments, and this folder does not know consumers.
+/// Gives up messages that are too old, and a long segment of the tail when all of it is read. The
+/// engine makes it, because consumers have to let go of the segments, and this folder does not know
+/// consumers.
 pub(crate) struct Look<S: Storage>(pub(crate) Arc<LookFn<S>>);
 
 type LookFn<S> = dyn Fn(&Core<S>) + Send + Sync;
@@ -143,8 +145,12 @@ impl<S: Storage> Keeper<S> {
     }
 }
 
-/// A queue is idle when no segment was drained for this long. Then surplus spares are removed.
+/// A queue is idle when no segment was drained for this long. Then surplus spares are removed, and
+/// a tail's segment that is long and read.
 const IDLE: Duration = Duration::from_millis(200);
+/// As long as the tail's segment is long the keeper looks again: each time after twice the pause,
+/// and at least this often.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The thread's work, until the bell says stop.
 fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
@@ -155,7 +161,7 @@ fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
     // Messages expire also while nobody reads or writes.
     let every = core.ages.map(|ages| ages.look_every());
     let mut next_look = every.map(|every| now() + every);
-    let mut trim_at = None;
+    let (mut trim_at, mut pause) = (None, IDLE);
     let mut wishes = bell.wishes.lock();
     loop {
         if wishes.stop {
@@ -166,7 +172,7 @@ fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
             // A failed sync poisons the queue: the next call that writes returns the error.
             let _ = core.settle();
             core.wake_writers();
-            trim_at = Some(now() + IDLE);
+            (trim_at, pause) = (Some(now() + IDLE), IDLE);
             events::tell();
             wishes = bell.wishes.lock();
             continue;
@@ -196,8 +202,10 @@ fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
         }
         if trim_at.is_some_and(|due| now() >= due) {
             drop(wishes);
+            (look.0)(core);
             core.segments.trim_spares(&core.context());
-            trim_at = None;
+            pause = LONGEST_PAUSE.min(2 * pause);
+            trim_at = core.has_long_tail().then(|| now() + pause);
             events::tell();
             wishes = bell.wishes.lock();
             continue;

@@ -116,6 +116,40 @@ impl<S: Storage> Core<S> {
         true
     }
 
+    /// Drains the segments that every consumer has passed; the tail's too when all of it is read.
+    /// Returns whether there are segments to settle. The caller holds the producers' lock.
+    pub(crate) fn drain_read(&self, writer: &mut Writer<S::File>) -> bool {
+        // Never waits for `giving_back`: a seek that holds it may wait for the producers' lock.
+        if planted!(RoomWaitsForASeek) {
+            drop(self.places.giving_back.read());
+        }
+        let Some(giving_back) = self.places.giving_back.try_read() else {
+            return false;
+        };
+        let Some(lowest) = self.places.lowest() else {
+            return false;
+        };
+        let tail = writer.committed();
+        let drained = self.segments.drain(lowest);
+        let drained_tail = lowest >= tail.position && self.drain_tail(writer, GapCause::Dropped, 0);
+        drop(giving_back);
+        if drained_tail {
+            self.oldest_seq.fetch_max(tail.seq, Ordering::AcqRel);
+        }
+        if drained || drained_tail {
+            self.note_oldest();
+        }
+        drained || drained_tail
+    }
+
+    /// As [`drain_read`](Self::drain_read), where the tail's segment is longer than a queue needs
+    /// that is nearly empty.
+    pub(crate) fn drain_long_tail(&self) -> bool {
+        self.has_long_tail()
+            && !planted!(LongTailKept)
+            && self.writer.try_lock().is_some_and(|mut writer| self.drain_read(&mut writer))
+    }
+
     /// Makes everything durable: messages, then places.
     pub(crate) fn flush(&self) -> Result<()> {
         self.check_writable()?;

@@ -64,7 +64,8 @@ impl<S: Storage> Engine<S> {
         for (index, cause) in GapCause::ALL.into_iter().enumerate() {
             stats.set_lost(cause, core.gaps.lost[index].load(Ordering::Acquire));
         }
-        (stats.mapped_arenas, stats.mapped_bytes) = core.pool.usage();
+        stats.mapped_bytes = core.pool.mapped_bytes();
+        stats.mapped_arenas = stats.mapped_bytes.div_ceil(self.options.arena_size);
         if stats.messages > 0 {
             let oldest = list.live.front().map_or(end.position, |row| row.header.base);
             let from = place.map_or(oldest, |place| place.position.max(oldest));

@@ -121,7 +121,7 @@ impl<S: Storage> Engine<S> {
             keeper: Keeper::new(
                 &core,
                 options.flush_every,
-                Look(Arc::new(move |core| by_keeper.expire(core))),
+                Look(Arc::new(move |core| by_keeper.look(core))),
             ),
             core,
             options: options.clone(),
@@ -188,6 +188,7 @@ impl<S: Storage> Engine<S> {
             standing.end_run(core);
         }
         core.reclaim();
+        core.drain_long_tail();
         let settled = core.settle();
         if settled.is_ok() && !core.is_poisoned() {
             core.segments.trim_spares(&core.context());

@@ -129,9 +129,9 @@ impl<S: Storage> Engine<S> {
     /// Gives back at once what is too old, or what all consumers have read; true when there was
     /// something. The caller holds the producers' lock.
     ///
-    /// Elsewhere the tail's segment stays even when all of it is read. Here, where there is no
-    /// other room, it is drained too: it is used again from its beginning, or makes room for
-    /// shorter ones.
+    /// Elsewhere the tail's segment stays even when all of it is read, unless it is long and the
+    /// queue is idle. Here, where there is no other room, it is drained too: it is used again from
+    /// its beginning, or makes room for shorter ones.
     #[cold]
     fn find_room(&self, writer: &mut Writer<S::File>) -> Result<bool> {
         let core = &*self.core;
@@ -140,25 +140,10 @@ impl<S: Storage> Engine<S> {
             core.settle()?;
             return Ok(true);
         }
-        // Never waits for `giving_back`: a seek that holds it may wait for the producers' lock.
-        if planted!(RoomWaitsForASeek) {
-            drop(core.places.giving_back.read());
-        }
-        let Some(giving_back) = core.places.giving_back.try_read() else {
-            return Ok(false);
-        };
-        let Some(lowest) = core.places.lowest() else {
-            return Ok(false);
-        };
-        let drained = core.segments.drain(lowest);
-        let is_read = lowest >= writer.committed().position;
-        let drained_tail = is_read && core.drain_tail(writer, GapCause::Dropped, 0);
-        drop(giving_back);
-        if !drained && !drained_tail {
+        if !core.drain_read(writer) {
             return Ok(false);
         }
-        core.note_oldest();
-        self.gave_up(if drained_tail { writer.committed().seq } else { 0 }).map(|()| true)
+        self.gave_up(0).map(|()| true)
     }
 
     /// Called after `standing` left a segment behind, or wanted a window or a descriptor: gives
@@ -209,6 +194,18 @@ impl<S: Storage> Consumers<S> {
         for standing in self.by_name.lock().values() {
             standing.let_go_if_drained(core);
         }
+    }
+
+    /// Gives up a tail's segment that is long and read, and what is too old. The keeper calls it
+    /// now and then, and waits for nobody: it looks again later.
+    pub(super) fn look(&self, core: &Core<S>) {
+        if core.drain_long_tail() {
+            self.let_go_if_drained(core);
+            // A failed sync poisons the queue: the next call that writes returns the error.
+            let _ = core.settle();
+            core.wake_writers();
+        }
+        self.expire(core);
     }
 
     /// As [`Engine::expire`]. While a removed segment is open, consumers that were busy at an

@@ -72,8 +72,10 @@ pub unsafe extern "C" fn mmq_options_free(options: *mut mmq_options) {
     guard(|| unsafe { free(options) });
 }
 
-/// Size of an arena, the unit of mapping and of the memory cap. Default 134217728 (128 MiB). It may
-/// differ at every opening.
+/// Size of an arena, the unit of the memory cap, and the length of the longest segment file.
+/// Default 134217728 (128 MiB). It may differ at every opening. Segments are short (2 MiB) while
+/// consumers have little to read, and grow with what they have to read: a queue that is nearly
+/// empty stays small whatever its arena size.
 ///
 /// @param options Not NULL.
 /// @param bytes A multiple of the OS page, 4096 to 1073741824 (checked by mmq_open).

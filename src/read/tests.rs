@@ -8,6 +8,7 @@ use crate::error::{Gap, GapCause};
 use crate::format::{SEGMENT_HEADER_LEN, SegmentHeader, segment_name};
 use crate::index::losses::GivenUp;
 use crate::options::Options;
+use crate::segment::geometry::LENGTH_HERE;
 use crate::state::Gaps;
 use crate::tests::sim::{Call, SimFile, SimStorage};
 
@@ -15,6 +16,7 @@ type Queue = Engine<SimStorage>;
 
 /// Segments of 64 KiB, each in one window.
 fn small() -> Options {
+    LENGTH_HERE.set(Some(64 << 10));
     Options::new().arena_size(64 << 10).max_bytes(512 << 10)
 }
 

@@ -135,7 +135,7 @@ impl View {
         limit: u64,
     ) -> Result<Needs> {
         let geometry = state.pool.geometry();
-        if geometry.window_len < geometry.segment_len && limit - position >= geometry.window_len {
+        if geometry.window_len < geometry.most_len && limit - position >= geometry.window_len {
             return self.read_ahead(state, segment, position, limit).map(|()| Needs::Nothing);
         }
         let window_len = geometry.window_len;

@@ -1,20 +1,32 @@
 //! Lengths of segments and windows, and how many windows may be mapped.
 
-use crate::format::{SHARED_SEGMENT_LEN, index_at};
+use crate::format::{SEGMENT_HEADER_LEN, SHARED_SEGMENT_LEN, index_at};
+
+/// The length of a segment of a queue that is nearly empty, if arenas are not shorter.
+const LEAST_LEN: u64 = 2 << 20;
+
+#[cfg(test)]
+thread_local! {
+    /// The length of every segment of a queue that this thread opens.
+    pub(crate) static LENGTH_HERE: std::cell::Cell<Option<u64>> =
+        const { std::cell::Cell::new(None) };
+}
 
 /// Lengths and numbers that follow from the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
-    /// Length of a new segment file in bytes, header included.
-    pub(crate) segment_len: u64,
+    /// Length of the shortest new segment file in bytes, header included.
+    pub(crate) least_len: u64,
+    /// Length of the longest new segment file.
+    pub(crate) most_len: u64,
     /// Length of a mapped window in bytes: a whole segment, or an arena when the cap is tight.
     pub(crate) window_len: u64,
-    /// How many windows may be mapped at a time.
-    pub(crate) max_windows: usize,
+    /// How many bytes may be mapped at a time.
+    pub(crate) max_mapped: u64,
 }
 
 impl Geometry {
-    /// Small arenas share a segment. A queue with `max_bytes` has at least eight segments, or as
+    /// Small arenas share a segment. A queue with `max_bytes` has at least four segments, or as
     /// many as its bytes allow, so that giving one back is a small step.
     pub(crate) fn new(
         arena_size: u64,
@@ -22,29 +34,43 @@ impl Geometry {
         max_bytes: Option<u64>,
         page: u64,
     ) -> Geometry {
-        let mut segment_len = arena_size.max(SHARED_SEGMENT_LEN / arena_size * arena_size);
+        let mut most_len = arena_size.max(SHARED_SEGMENT_LEN / arena_size * arena_size);
+        let mut least_len = LEAST_LEN.min(most_len);
         if let Some(max_bytes) = max_bytes {
             let room = max_bytes.saturating_sub(index_at::END as u64);
-            let most = (max_bytes / 8).min(room / 3).max(2 * page);
-            if segment_len > most {
+            let most = (room / 4).max(2 * page);
+            if most_len > most {
                 let unit = if arena_size <= most { arena_size } else { page };
-                segment_len = most / unit * unit;
+                most_len = most / unit * unit;
             }
+            least_len = least_len.min((most_len / 4 / page * page).max(2 * page));
+        }
+        #[cfg(test)]
+        if let Some(length) = LENGTH_HERE.get() {
+            (least_len, most_len) = (length, length);
         }
         let cap = max_mapped_arenas.map(|arenas| u64::from(arenas).saturating_mul(arena_size));
-        match cap {
-            Some(cap) if cap / segment_len < 3 => Geometry {
-                segment_len,
-                window_len: arena_size,
-                max_windows: max_mapped_arenas.unwrap_or(3) as usize,
-            },
-            Some(cap) => Geometry {
-                segment_len,
-                window_len: segment_len,
-                max_windows: usize::try_from(cap / segment_len).unwrap_or(usize::MAX),
-            },
-            None => Geometry { segment_len, window_len: segment_len, max_windows: usize::MAX },
+        let max_mapped = cap.unwrap_or(u64::MAX);
+        let window_len = if max_mapped / most_len < 3 { arena_size } else { most_len };
+        Geometry { least_len, most_len, window_len, max_mapped }
+    }
+
+    /// The length of the segment behind one of the length `present`, when consumers have `backlog`
+    /// bytes still to read and its first record takes `need`. Lengths double as the backlog grows:
+    /// so a backlog has few files, and a queue that is nearly empty stays in memory that is warm.
+    /// A backlog that stays about the same has segments of one length, which are used again.
+    pub(crate) fn next_len(&self, present: u64, backlog: u64, need: u64) -> u64 {
+        let backlog_bound = if planted!(LengthsStay) { 0 } else { backlog };
+        let whole = if planted!(LongRecordCut) { 0 } else { SEGMENT_HEADER_LEN + need };
+        let is_short = |length| 2 * length <= backlog_bound || length < whole;
+        let mut length = self.least_len;
+        while length < self.most_len && is_short(length) {
+            length *= 2;
         }
+        if present > length && backlog >= length {
+            length *= 2;
+        }
+        length.min(self.most_len)
     }
 }
 
@@ -52,36 +78,59 @@ impl Geometry {
 mod tests {
     use super::*;
 
+    fn geometry(arena: u64, cap: Option<u32>, max: Option<u64>) -> Geometry {
+        Geometry::new(arena, cap, max, 4096)
+    }
+
     #[test]
     fn geometry_follows_arena_cap_and_limit() {
-        let geometry = |arena, cap, max| Geometry::new(arena, cap, max, 4096);
-        assert_eq!(
-            geometry(4096, Some(3), None),
-            Geometry { segment_len: 4 << 20, window_len: 4096, max_windows: 3 }
-        );
-        assert_eq!(
-            geometry(4 << 20, Some(3), None),
-            Geometry { segment_len: 4 << 20, window_len: 4 << 20, max_windows: 3 }
-        );
-        assert_eq!(geometry(128 << 20, Some(10), None).max_windows, 10);
-        assert_eq!(
-            geometry(4096, None, None),
-            Geometry { segment_len: 4 << 20, window_len: 4 << 20, max_windows: usize::MAX }
-        );
-        let small = geometry(4096, Some(3), Some(65536));
-        assert_eq!(small.segment_len, 8192);
+        let lens = |geometry: Geometry| (geometry.least_len, geometry.most_len);
+        let windows = |geometry: Geometry| (geometry.window_len, geometry.max_mapped);
+        assert_eq!(lens(geometry(4096, Some(3), None)), (2 << 20, 4 << 20));
+        assert_eq!(windows(geometry(4096, Some(3), None)), (4096, 3 * 4096));
+        assert_eq!(windows(geometry(4 << 20, Some(3), None)), (4 << 20, 12 << 20));
+        assert_eq!(lens(geometry(128 << 20, Some(10), None)), (2 << 20, 128 << 20));
+        assert_eq!(windows(geometry(128 << 20, Some(10), None)), (128 << 20, 1280 << 20));
+        assert_eq!(windows(geometry(4096, None, None)), (4 << 20, u64::MAX));
+        assert_eq!(lens(geometry(4096, Some(3), Some(65536))), (8192, 8192));
         for max in [65536, 100_000, 1 << 20, 64 << 20, 1 << 30] {
             for arena in [4096, 12288, 65536, 4 << 20, 128 << 20] {
                 let geometry = geometry(arena, Some(3), Some(max));
-                assert!(
-                    geometry.segment_len <= max / 4 && geometry.segment_len.is_multiple_of(4096),
-                    "{arena} {max}"
-                );
-                assert!(
-                    geometry.window_len * geometry.max_windows as u64 <= 3 * arena,
-                    "{arena} {max}"
-                );
+                let (least, most) = lens(geometry);
+                assert!(8192 <= least && least <= most && most <= max / 4, "{arena} {max}");
+                assert!(least.is_multiple_of(4096) && most.is_multiple_of(4096), "{arena} {max}");
+                assert_eq!(geometry.max_mapped, 3 * arena, "{arena} {max}");
+                assert!(3 * geometry.window_len <= 3 * arena, "{arena} {max}");
             }
+        }
+    }
+
+    #[test]
+    fn segments_are_short_while_little_is_to_be_read_and_double_with_the_backlog() {
+        const MIB: u64 = 1 << 20;
+        let geometry = geometry(128 * MIB, None, None);
+        assert_eq!(geometry.next_len(2 * MIB, 0, 100), 2 * MIB);
+        assert_eq!(geometry.next_len(2 * MIB, 4 * MIB - 1, 100), 2 * MIB);
+        assert_eq!(geometry.next_len(2 * MIB, 4 * MIB, 100), 4 * MIB);
+        assert_eq!(geometry.next_len(2 * MIB, 0, 2 * MIB), 4 * MIB, "the record is in one piece");
+        assert_eq!(geometry.next_len(2 * MIB, 0, 1000 * MIB), 128 * MIB);
+        assert_eq!(geometry.next_len(128 * MIB, 0, 100), 2 * MIB);
+        let (mut backlog, mut present, mut files) = (0, 0, 0);
+        while backlog < 1024 * MIB {
+            present = geometry.next_len(present, backlog, 100);
+            (backlog, files) = (backlog + present, files + 1);
+        }
+        assert!(files <= 16, "{files} files for {backlog} bytes");
+    }
+
+    #[test]
+    fn a_backlog_that_goes_up_and_down_by_a_third_has_segments_of_one_length() {
+        let geometry = geometry(100 << 20, None, None);
+        for backlog in [2 << 20, 3 << 20, 4 << 20, 5 << 20, 60 << 20, 100 << 20, 1 << 30] {
+            let more = geometry.next_len(0, backlog * 4 / 3, 100);
+            let settled = geometry.next_len(more, backlog, 100);
+            assert_eq!(geometry.next_len(settled, backlog * 4 / 3, 100), settled, "{backlog}");
+            assert_eq!(geometry.next_len(settled, backlog, 100), settled, "{backlog}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Makes segments, and grows their files.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -53,9 +54,9 @@ impl<F: StorageFile> List<F> {
             self.live.back().is_some_and(|row| row.header.allocated == row.header.length);
         let step = if was_filled { LARGEST_STEP } else { first_step };
         let generous = exact.max(step).min(header.length);
-        let mut made = self.allocate(context, &file, &name, 0, generous);
+        let mut made = self.allocate(context, &file, &name, header.length, 0..generous);
         while matches!(&made, Err(error) if error.is_full()) {
-            made = self.allocate(context, &file, &name, 0, exact);
+            made = self.allocate(context, &file, &name, header.length, 0..exact);
             if matches!(&made, Err(error) if error.is_full()) && !self.discard_spare(context) {
                 break;
             }
@@ -148,7 +149,7 @@ impl<F: StorageFile> List<F> {
             held: self.recycling.held,
             created: plan.created,
             until: plan.until,
-            length: context.pool.geometry().segment_len,
+            length: self.next_len(context.pool.geometry(), &plan),
             allocated: 0,
             disk: 0,
             salt: self.names.salts.draw(context.storage),
@@ -179,11 +180,12 @@ impl<F: StorageFile> List<F> {
         let exact = end.next_multiple_of(crate::memory::page_size()).min(length);
         let generous = exact.max((4 * have).clamp(FIRST_STEP, have + LARGEST_STEP)).min(length);
         let full = |got: &Result<u64>| matches!(got, Err(error) if error.is_full());
-        let mut got = self.allocate(context, &segment.file, &segment.name(), have, generous);
+        let mut got =
+            self.allocate(context, &segment.file, &segment.name(), length, have..generous);
         if full(&got) && coming == Coming::Nothing {
             context.begin_changing()?;
             while full(&got) {
-                got = self.allocate(context, &segment.file, &segment.name(), have, exact);
+                got = self.allocate(context, &segment.file, &segment.name(), length, have..exact);
                 if full(&got) && !self.discard_spare(context) {
                     break;
                 }
@@ -209,17 +211,19 @@ impl<F: StorageFile> List<F> {
         Ok(())
     }
 
-    /// Really allocates the file from `have` up to `end` if the limits allow it; returns `end`.
+    /// Really allocates the range of the file of a segment of that length if the limits allow it;
+    /// returns the range's end.
     pub(super) fn allocate<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
         file: &F,
         name: &str,
-        have: u64,
-        end: u64,
+        length: u64,
+        range: Range<u64>,
     ) -> Result<u64> {
+        let Range { start: have, end } = range;
         // The list does not count a file that is being made.
-        let first = if have == 0 { overhead(context.pool.geometry().segment_len) } else { 0 };
+        let first = if have == 0 { overhead(length) } else { 0 };
         let needed = end - have + first;
         let index = if planted!(IndexNotCounted) { 0 } else { context.index.len() };
         let used = self.limited_bytes() + index;

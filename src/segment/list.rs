@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use super::files::{Segment, overhead, taken};
+use super::geometry::Geometry;
 use super::names::Names;
 use super::recycle::Recycling;
-use super::{Context, Row};
+use super::{Context, Plan, Row};
 #[cfg(test)]
 use crate::format;
 use crate::index::RowsAre;
@@ -83,7 +84,7 @@ impl<F: StorageFile> List<F> {
             return free;
         };
         let index = context.index.len();
-        let length = context.pool.geometry().segment_len;
+        let length = context.pool.geometry().most_len;
         let least = 3 * (length + overhead(length)) + self.names.other_bytes;
         limit.saturating_sub(index + self.limited_bytes().max(least)).min(free)
     }
@@ -94,8 +95,29 @@ impl<F: StorageFile> List<F> {
             && self.open.iter().filter(|(_, open)| open.strong_count() > 0).count() > MANY_OPEN
     }
 
+    /// The length of the tail's segment: while the backlog stays about the same, also that of the
+    /// next one.
+    pub(super) fn tail_len(&self, geometry: &Geometry) -> u64 {
+        self.live.back().map_or(geometry.least_len, |row| row.header.length)
+    }
+
+    /// Whether the tail's segment is longer than that of a queue that is nearly empty.
+    pub(crate) fn has_long_tail(&self, geometry: &Geometry) -> bool {
+        self.tail_len(geometry) > geometry.least_len
+    }
+
+    /// The length of the next segment.
+    pub(super) fn next_len(&self, geometry: &Geometry, plan: &Plan) -> u64 {
+        geometry.next_len(self.tail_len(geometry), plan.backlog, plan.need)
+    }
+
     pub(crate) fn spares(&self) -> usize {
         self.recycling.spares.len()
+    }
+
+    /// How many spares of that length there are.
+    pub(crate) fn spares_of(&self, length: u64) -> usize {
+        self.recycling.spares.iter().filter(|spare| spare.row.header.length == length).count()
     }
 
     /// Checks that each segment file in the directory is counted once, and that each slot taken has

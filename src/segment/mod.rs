@@ -42,7 +42,8 @@ pub(crate) use list::List;
 use names::Names;
 #[cfg(test)]
 pub(crate) use open::MOST_UNSYNCED_HERE;
-pub(crate) use open::{Unsynced, most_unsynced};
+pub(crate) use open::Unsynced;
+use open::most_unsynced;
 use recycle::Recycling;
 
 /// The longest segment of which an idle queue keeps [`SPARES_SMALL`] spares.
@@ -114,6 +115,8 @@ pub(crate) struct Plan {
     pub(crate) cause: u8,
     /// Bytes behind the header that the first record needs.
     pub(crate) need: u64,
+    /// Bytes before the tail that a consumer has still to read.
+    pub(crate) backlog: u64,
     /// Payload bytes of the whole record that begins in the segment, or goes on in it.
     pub(crate) whole: u64,
     pub(crate) created: u64,
@@ -250,7 +253,7 @@ impl<S: Storage> Segments<S> {
     ) -> Result<Arc<Segment<S::File>>> {
         let short = {
             let list = self.list();
-            list.recycling.spares.is_empty()
+            list.spares_of(list.next_len(context.pool.geometry(), &plan)) == 0
                 && !(context.limits.are_none()
                     && list.recycling.drained.len() + list.recycling.in_transit.len() < SPARES_BUSY)
         };
@@ -412,7 +415,7 @@ impl<S: Storage> Segments<S> {
         let mut list = self.list();
         let header = list.live.front()?.header;
         let is_idle =
-            tail.position <= header.base && header.length <= context.pool.geometry().segment_len;
+            tail.position <= header.base && header.length <= context.pool.geometry().least_len;
         if list.live.len() != 1 && !planted!(TailDrainedBeforeOthers) || is_idle {
             return None;
         }

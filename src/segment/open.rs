@@ -24,7 +24,7 @@ pub(crate) fn most_unsynced(length: u64) -> usize {
     if let Some(most) = MOST_UNSYNCED_HERE.get() {
         return most;
     }
-    usize::try_from(MOST_BYTES_UNSYNCED / length)
+    usize::try_from(MOST_BYTES_UNSYNCED / length.max(1))
         .unwrap_or(MOST_UNSYNCED)
         .clamp(LEAST_UNSYNCED, MOST_UNSYNCED)
 }
@@ -132,6 +132,12 @@ impl<F: StorageFile> List<F> {
     /// How many segments will be full and not synced when the next one begins.
     pub(crate) fn count_unsynced(&self) -> usize {
         self.kept_open.len()
+    }
+
+    /// How many segments may be full and not synced, of the length that those have in the mean.
+    pub(crate) fn most_unsynced(&self) -> usize {
+        let bytes: u64 = self.kept_open.iter().map(|open| open.header.length).sum();
+        most_unsynced(bytes / self.kept_open.len().max(1) as u64)
     }
 
     /// The first live segment with a base in `from .. to` that was stored to and not synced. It is

@@ -4,10 +4,11 @@
 //! ([`Geometry::window_len`]). The pool has one reference to every window; the writer, each reader
 //! and each lent message have more. Invariants:
 //!
-//! - At most [`Geometry::max_windows`] windows are mapped.
+//! - At most [`Geometry::max_mapped`] bytes are mapped.
 //! - A window that anybody else refers to is never unmapped.
-//! - At most `max_windows - 2` windows are open to lending at a time, so that the tail and one head
-//!   always find room. Messages that a user keeps for long can make reading copy, but never fail.
+//! - Windows that are open to lending leave room for two of the longest, so that the tail and one
+//!   head always find room. Messages that a user keeps for long can make reading copy, but never
+//!   fail.
 //!
 //! A caller that gets no window reads and writes the file by calls instead, which the kernel keeps
 //! coherent with every mapping.
@@ -96,20 +97,23 @@ impl Pool {
         windows.clock += 1;
         let key = (life, number);
         if !windows.mapped.contains_key(&key) {
-            if windows.mapped.len() >= self.geometry.max_windows && !windows.evict() {
-                return Ok(None);
-            }
             let start = number * self.geometry.window_len;
             let len = self.geometry.window_len.min(file_len - start);
+            while windows.mapped_bytes().saturating_add(len) > self.geometry.max_mapped
+                && !planted!(MappedBeyondTheCap)
+            {
+                if !windows.evict() {
+                    return Ok(None);
+                }
+            }
             let window = file.map(start, len as usize)?;
             windows.mapped.insert(
                 key,
                 Mapped { window, allocated: 0, last_used: 0, lending: false, is_unwanted: false },
             );
         }
-        let may_lend = user == User::Reader
-            && memory::CAN_DETACH
-            && windows.may_lend(&key, self.geometry.max_windows);
+        let may_lend =
+            user == User::Reader && memory::CAN_DETACH && windows.may_lend(&key, &self.geometry);
         let clock = windows.clock;
         let Some(mapped) = windows.mapped.get_mut(&key) else {
             return Ok(None);
@@ -168,11 +172,9 @@ impl Pool {
         windows.mapped.len() < before
     }
 
-    /// How many windows are mapped, and how many bytes.
-    pub(crate) fn usage(&self) -> (u64, u64) {
-        let windows = self.windows.lock();
-        let bytes = windows.mapped.values().map(|mapped| mapped.window.len() as u64).sum();
-        (windows.mapped.len() as u64, bytes)
+    /// How many bytes are mapped.
+    pub(crate) fn mapped_bytes(&self) -> u64 {
+        self.windows.lock().mapped_bytes()
     }
 
     /// Unmaps every window. One that somebody still refers to becomes a private copy at the same
@@ -189,6 +191,10 @@ impl Pool {
 }
 
 impl Windows {
+    fn mapped_bytes(&self) -> u64 {
+        self.mapped.values().map(|mapped| mapped.window.len() as u64).sum()
+    }
+
     /// Unmaps the window that was not used for the longest time. Returns false when all are in use.
     fn evict(&mut self) -> bool {
         let idle = self.mapped.iter();
@@ -200,13 +206,11 @@ impl Windows {
         true
     }
 
-    /// Whether one more window, `key`, may be open to lending.
-    fn may_lend(&self, key: &(u64, u64), max_windows: usize) -> bool {
-        let others = self
-            .mapped
-            .iter()
-            .filter(|(other, mapped)| *other != key && mapped.lending && mapped.is_in_use())
-            .count();
-        others < max_windows.saturating_sub(2)
+    /// Whether the window `key` may be open to lending, besides those that are.
+    fn may_lend(&self, key: &(u64, u64), geometry: &Geometry) -> bool {
+        let is_lent = |mapped: &Mapped| mapped.lending && mapped.is_in_use();
+        let lent = self.mapped.iter().filter(|(other, mapped)| *other == key || is_lent(mapped));
+        let bytes: u64 = lent.map(|(_, mapped)| mapped.window.len() as u64).sum();
+        bytes.saturating_add(2 * geometry.window_len) <= geometry.max_mapped
     }
 }

@@ -157,8 +157,8 @@ impl<F: StorageFile> List<F> {
     }
 
     /// Begins the transfer of a drained segment. It becomes a spare, unless there are enough
-    /// (`coming` are on their way), its length is not that of new segments, or a reader has it
-    /// open.
+    /// (`coming` are on their way), its length is not that of the tail's segment, or a reader has
+    /// it open.
     pub(super) fn begin_transfer<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
@@ -175,9 +175,9 @@ impl<F: StorageFile> List<F> {
             .iter()
             .position(|open| open.header.life == life)
             .map(|at| self.recycling.drained_files.swap_remove(at));
-        let becomes_spare = self.recycling.spares.len() + coming
-            < spares_wanted(row.header.length, context.limits.pace())
-            && row.header.length == context.pool.geometry().segment_len;
+        let length = row.header.length;
+        let becomes_spare = length == self.tail_len(context.pool.geometry())
+            && self.spares_of(length) + coming < spares_wanted(length, context.limits.pace());
         // Two looks, in this order. A reader that has the segment open may still take one of its
         // windows and lend from it, so the windows are looked at when nobody else has the segment
         // open. Nobody opens it again: only live segments are opened, under the list's lock, which
@@ -203,6 +203,18 @@ impl<F: StorageFile> List<F> {
             },
             None => Transfer { becomes_spare, ..Transfer::removal(row, Weak::new()) },
         }
+    }
+
+    /// Begins the removal of spares: of those that `goes` says.
+    pub(super) fn take_spares_to_remove(
+        &mut self,
+        goes: impl FnMut(&mut Spare<F>) -> bool,
+    ) -> Vec<Transfer<F>> {
+        let going = self.recycling.spares.extract_if(.., goes);
+        let transfers: Vec<_> =
+            going.map(|spare| Transfer::removal(spare.row, Weak::new())).collect();
+        self.recycling.in_transit.extend(transfers.iter().map(|transfer| transfer.row));
+        transfers
     }
 
     /// Begins to write `held` to the header of a spare, when no drained segment becomes one: a file
@@ -261,7 +273,11 @@ impl<F: StorageFile> List<F> {
         if removed.is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
             // It stays, and counts. (As a drained segment it would be a spare again after the next
             // settling, which would count as space given back.)
-            self.recycling.spares.push(Spare { file: None, ..spare });
+            if planted!(SpareGoesRound) {
+                self.recycling.drained.push(Drained { row: spare.row });
+            } else {
+                self.recycling.spares.push(Spare { file: None, ..spare });
+            }
             return false;
         }
         self.names.directory_changes += 1;

@@ -2,7 +2,6 @@
 //! directory.
 
 use std::io;
-use std::sync::Weak;
 use std::sync::atomic::Ordering;
 
 use super::files::disk_bytes;
@@ -52,6 +51,11 @@ impl<S: Storage> Segments<S> {
                 transfers.push(list.begin_transfer(context, drained, coming));
             }
         }
+        // The backlog has grown or shrunk. A fresh spare was made for what it is now.
+        let length = list.tail_len(context.pool.geometry());
+        transfers.extend(list.take_spares_to_remove(|spare| {
+            spare.row.header.length != length && !spare.is_fresh && !planted!(OtherSparesStay)
+        }));
         if !transfers.iter().any(|transfer| transfer.becomes_spare) {
             transfers.extend(list.take_spare_to_mark());
         }
@@ -60,29 +64,27 @@ impl<S: Storage> Segments<S> {
         Ok(())
     }
 
-    /// Removes the spares that only a busy queue keeps.
+    /// Removes the spares that only a busy queue keeps, and those that are not as long as the
+    /// tail's segment.
     pub(crate) fn trim_spares(&self, context: &Context<'_, S>) {
         let settling = self.settling.lock();
         if *settling {
             return;
         }
         let mut list = self.list();
-        let surplus = list
-            .recycling
-            .spares
-            .len()
-            .saturating_sub(spares_wanted(context.pool.geometry().segment_len, Pace::Idle));
-        if surplus == 0 || context.begin_changing().is_err() {
+        let length = list.tail_len(context.pool.geometry());
+        let (right, wanted) = (list.spares_of(length), spares_wanted(length, Pace::Idle));
+        if right == list.spares() && right <= wanted || context.begin_changing().is_err() {
             return;
         }
-        // The spares that were used the longest time ago.
-        let transfers: Vec<_> = list
-            .recycling
-            .spares
-            .drain(..surplus)
-            .map(|spare| Transfer::removal(spare.row, Weak::new()))
-            .collect();
-        list.recycling.in_transit.extend(transfers.iter().map(|transfer| transfer.row));
+        // Of the right ones, those that were used the longest time ago.
+        let mut surplus = right.saturating_sub(wanted);
+        let transfers = list.take_spares_to_remove(|spare| {
+            let is_right = spare.row.header.length == length || planted!(OtherSparesStay);
+            let goes = !is_right || surplus > 0;
+            surplus -= usize::from(is_right && goes);
+            goes
+        });
         drop(list);
         self.transfer(context, transfers);
     }
@@ -105,22 +107,23 @@ impl<S: Storage> Segments<S> {
         context.index.set_rows_are(list.rows_are());
     }
 
-    /// Makes a spare ahead of need, if there is none, none is coming, and no limit is set. Best
-    /// effort.
-    pub(crate) fn prepare(&self, context: &Context<'_, S>) {
+    /// Makes a spare ahead of need, as long as the next segment is with that backlog, if there is
+    /// none, none is coming, and no limit is set. Best effort.
+    pub(crate) fn prepare(&self, context: &Context<'_, S>, backlog: u64) {
         let settling = self.settling.lock();
         if *settling {
             return;
         }
         let mut list = self.list();
+        let plan = Plan { backlog, ..Plan::default() };
         if !context.limits.are_none()
-            || !list.recycling.spares.is_empty()
+            || list.spares_of(list.next_len(context.pool.geometry(), &plan)) > 0
             || list.has_drained()
             || list.live.is_empty()
         {
             return;
         }
-        let Ok(header) = list.begin_life(context, SegmentState::Spare, Plan::default()) else {
+        let Ok(header) = list.begin_life(context, SegmentState::Spare, plan) else {
             return;
         };
         let slot = list.names.slots.lowest_free();

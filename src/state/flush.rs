@@ -8,9 +8,10 @@
 //! A segment keeps the descriptor through which it was first stored to until it is synced through
 //! that descriptor, also when it is full. The reason: the kernel reports a failed write-back to the
 //! descriptors that are open, and may have forgotten it when one is opened later. Descriptors are
-//! few, so the number of full, unsynced segments is bounded ([`most_unsynced`]). At three quarters
-//! of the bound a producer asks the keeper for a flush; at the bound it waits for the keeper, with
-//! the producers' lock held. So the keeper and the leader of a flush must never wait for that lock.
+//! few, so the number of full, unsynced segments is bounded (`List::most_unsynced`). At three
+//! quarters of the bound a producer asks the keeper for a flush; at the bound it waits for the
+//! keeper, with the producers' lock held. So the keeper and the leader of a flush must never wait
+//! for that lock.
 //!
 //! The index is synced after the data it describes, and only in two cases: a place has moved, or
 //! the checkpoint is more than [`CHECKPOINT_EVERY`] bytes behind (recovery walks from it). So a
@@ -23,7 +24,7 @@ use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result, SyncFailed};
 use crate::format::{self, Checkpoint, Spot};
-use crate::segment::{Lost, Segment, Unsynced, most_unsynced};
+use crate::segment::{Lost, Segment, Unsynced};
 use crate::state::{Durable, MOST_BEHIND, State};
 use crate::storage::store_again;
 use crate::storage::{Storage, StorageFile};
@@ -150,10 +151,14 @@ impl<S: Storage> State<S> {
     /// three quarters of the bound on it asks the keeper for a flush; at the bound it waits for
     /// that flush. The caller holds the producers' lock; `committed` is the committed tail.
     pub(crate) fn bound_unsynced(&self, committed: Spot) -> Result<()> {
-        let most = most_unsynced(self.pool.geometry().segment_len);
-        if self.segments.list().count_unsynced() < most - most / 4 {
-            return Ok(());
-        }
+        let most = {
+            let list = self.segments.list();
+            let most = list.most_unsynced();
+            if list.count_unsynced() < most - most / 4 {
+                return Ok(());
+            }
+            most
+        };
         let mut failures = self.durable.lock().failures;
         self.sync_soon(committed)?;
         let mut durable = self.durable.lock();

@@ -83,8 +83,19 @@ impl<S: Storage> State<S> {
         if !self.is_poisoned()
             && end.saturating_sub(self.committed.position.load(Ordering::Acquire)) <= AHEAD
         {
-            self.segments.prepare(&self.context());
+            self.segments.prepare(&self.context(), self.backlog(end));
         }
+    }
+
+    pub(crate) fn has_long_tail(&self) -> bool {
+        self.segments.list().has_long_tail(self.pool.geometry())
+    }
+
+    /// How many bytes before `end` are held, and some consumer has still to read them. Without a
+    /// consumer, all that are held.
+    pub(crate) fn backlog(&self, end: u64) -> u64 {
+        let held = self.segments.list().live.front().map_or(end, |row| row.header.base);
+        end.saturating_sub(self.places.lowest().unwrap_or(0).max(held))
     }
 
     /// The longest message, in bytes, that fits into the queue under its limits when it is empty.
@@ -94,7 +105,7 @@ impl<S: Storage> State<S> {
         };
         // Without files set aside: the user may remove them, and until then the queue is full.
         let taken = self.index.len();
-        let segment_len = self.pool.geometry().segment_len;
+        let segment_len = self.pool.geometry().most_len;
         let segments =
             max_bytes.saturating_sub(taken) / (segment_len + crate::segment::overhead(segment_len));
         // One segment less: messages before this one may lie in the tail's segment.

@@ -11,6 +11,7 @@ use crate::engine::reading;
 use crate::error::{Error, GapCause};
 use crate::format::CONSUMER_ROWS;
 use crate::options::Options;
+use crate::segment::geometry::LENGTH_HERE;
 use crate::storage::{CLOCK, FileStorage};
 use crate::tests::sim::{Call, SimStorage};
 use crate::threads::ready::{PIPES, Ready};
@@ -227,6 +228,7 @@ fn turn_clock(milliseconds: i64) {
 #[test]
 fn a_clock_that_is_turned_back_makes_no_message_expire_early() {
     const AGE: i64 = 60_000;
+    LENGTH_HERE.set(Some(32 << 10));
     let dir = tempfile::tempdir().unwrap();
     let options = Options::new()
         .arena_size(4096)

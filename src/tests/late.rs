@@ -14,12 +14,14 @@ use crate::engine::reading::{self, AsMessage};
 use crate::error::Error;
 use crate::format::INDEX_NAME;
 use crate::options::Options;
+use crate::segment::geometry::LENGTH_HERE;
 use crate::tests::sim::{Call, SimStorage, meanwhile};
 
 pub(super) type Queue = Arc<Engine<SimStorage>>;
 
 /// At most seven segments of 64 KiB.
 pub(super) fn open(storage: &SimStorage) -> Queue {
+    LENGTH_HERE.set(Some(64 << 10));
     let options = Options::new().arena_size(4096).max_bytes(512 << 10);
     Arc::new(Engine::open_without_keeper(storage.clone(), &options).unwrap())
 }

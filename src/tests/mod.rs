@@ -9,6 +9,7 @@ mod engine;
 mod events;
 mod flush;
 mod late;
+mod lengths;
 pub(crate) mod mutants;
 mod published;
 mod reserved;

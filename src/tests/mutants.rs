@@ -370,6 +370,16 @@ mutants! {
     LeftSegmentOpenEnded => "P3: what is refused is never delivered",
     /// An opening believes the row of a file that grew right before a kill.
     GrownFileNotMeasured => "max_bytes holds at every step",
+    /// Segments stay short however long the backlog is.
+    LengthsStay => "P6: few files for a long backlog",
+    /// A record longer than the present length of segments gets no longer one.
+    LongRecordCut => "P6: a record lies in one piece where an arena has room for it",
+    /// Spares that are not as long as the tail's segment stay.
+    OtherSparesStay => "P6: drained space goes back to the disk",
+    /// An idle queue keeps a long segment of which all is read.
+    LongTailKept => "P6: drained space goes back to the disk",
+    /// Windows are mapped beyond the cap.
+    MappedBeyondTheCap => "P6: mapped memory stays within the cap",
     /// Of a refused record that begins a segment the header is not cleared.
     OwnSegmentUncleared => "what is refused is never delivered",
     /// A caller whose message is in the queue is told what refuses the calls behind it.
@@ -386,6 +396,8 @@ mutants! {
     BelievedIsDoubted => "what an opening that dies has read is told as it would have been",
     /// Where a kill left no tail, the walk begins with the last segment.
     WalkFromTheLastSegment => "P2: what is acknowledged is there after a kill",
+    /// A spare that cannot be removed is settled again, and again.
+    SpareGoesRound => "P9: a call without room ends",
     /// A file that an opening cannot measure is not counted.
     UnmeasuredNotCounted => "max_bytes holds at every step",
     /// A flush that comes behind the end of the run says that it is done.

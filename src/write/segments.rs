@@ -50,9 +50,12 @@ impl<F: StorageFile> Writer<F> {
         }
         let segment = self.tail.opened(state)?;
         let room = segment.header.end() - self.tail.at.position;
-        if room < need.total && room <= segment.header.capacity() / 8 {
-            // Padding wastes little here, and the record stays in one piece. Where it would waste
-            // more, the record is cut.
+        let capacity = segment.header.capacity();
+        let fits_a_longer_one =
+            need.total > capacity && segment.header.length < state.pool.geometry().most_len;
+        if room < need.total && (room <= capacity / 8 || fits_a_longer_one) {
+            // Padding wastes little here, or less than the record's own length, and the record
+            // stays in one piece. Where it would waste more, the record is cut.
             self.next_segment(state, need)?;
         }
         let segment = self.tail.opened(state)?;
@@ -199,6 +202,7 @@ impl<F: StorageFile> Writer<F> {
             reserved: next.reserved,
             cause: next.cause,
             need: need.total,
+            backlog: state.backlog(self.tail.at.position),
             whole: need.whole,
             created: span.created,
             until: span.until,

@@ -13,13 +13,14 @@ use crate::index::run::Next;
 use crate::memory::checksum::crc32c;
 use crate::options::Options;
 use crate::segment::Row;
+use crate::segment::geometry::LENGTH_HERE;
 use crate::state::State;
 use crate::storage::Stores;
 use crate::tests::sim::{SimFile, SimStorage};
 use crate::write::Room;
 
-/// Segments of 64 KiB.
 fn options() -> Options {
+    LENGTH_HERE.set(Some(64 << 10));
     Options::new().arena_size(16 << 10).max_bytes(512 << 10)
 }
 

@@ -156,7 +156,7 @@ fn many_damages_at_once_still_deliver_nothing_false() {
 fn a_beginning_that_was_lost_before_anybody_read_is_told_to_everybody() {
     for closed_between in [false, true] {
         let dir = tempfile::tempdir().unwrap();
-        let options = Options::new().arena_size(4096).max_bytes(4 << 20);
+        let options = Options::new().arena_size(4096).max_bytes(8 << 20);
         let messages = Messages::new(11, &[2000..=2000]);
         let queue = options.clone().open(dir.path()).unwrap();
         (0..1000).for_each(|seq| assert_eq!(queue.enqueue(messages.bytes(seq)).unwrap(), seq));

@@ -100,11 +100,11 @@ fn a_spare_gives_its_space_to_a_segment_that_must_grow() {
 fn one_spare_is_made_ahead_where_nobody_counts_the_bytes() {
     for (limit, made) in [(None, 1), (Some(1 << 20), 0)] {
         let bench = Bench::new(limit);
-        bench.segments.prepare(&bench.context());
+        bench.segments.prepare(&bench.context(), 0);
         assert_eq!(bench.counts(), [0, 0, 0], "before the first segment");
         bench.append_all(1);
-        bench.segments.prepare(&bench.context());
-        bench.segments.prepare(&bench.context());
+        bench.segments.prepare(&bench.context(), 0);
+        bench.segments.prepare(&bench.context(), 0);
         assert_eq!((bench.counts(), rows_count(&bench)), ([1, 0, made], true));
     }
 }

@@ -40,7 +40,12 @@ impl Bench {
         let found = Found { rows_complete: true, next_life: 1, ..Found::default() };
         Bench {
             index,
-            pool: Pool::new(Geometry { segment_len: LEN, window_len: LEN, max_windows: 3 }),
+            pool: Pool::new(Geometry {
+                least_len: LEN,
+                most_len: LEN,
+                window_len: LEN,
+                max_mapped: 3 * LEN,
+            }),
             limits: Limits { max_bytes, min_free_bytes: 0 },
             given_up: Mutex::default(),
             segments: Segments::new(found),

@@ -11,7 +11,12 @@ fn pool(most: usize) -> (SimStorage, SimFile, Pool) {
     let storage = SimStorage::new(3);
     let file = storage.create("file").unwrap();
     file.allocate(0, 8 * WINDOW).unwrap();
-    let geometry = Geometry { segment_len: 8 * WINDOW, window_len: WINDOW, max_windows: most };
+    let geometry = Geometry {
+        least_len: 8 * WINDOW,
+        most_len: 8 * WINDOW,
+        window_len: WINDOW,
+        max_mapped: most as u64 * WINDOW,
+    };
     (storage, file, Pool::new(geometry))
 }
 
@@ -26,10 +31,10 @@ fn no_more_windows_are_mapped_than_the_cap_says_and_who_got_none_gets_the_next_t
         (0..3).map(|number| get(&pool, &file, 1, number, User::Writer).unwrap()).collect();
     assert!(get(&pool, &file, 1, 3, User::Writer).is_none(), "all are in use");
     assert!(get(&pool, &file, 1, 1, User::Writer).is_some(), "what is mapped is shared");
-    assert_eq!((pool.usage(), storage.call_count(Call::Map)), ((3, 3 * WINDOW), 3));
+    assert_eq!((pool.mapped_bytes(), storage.call_count(Call::Map)), (3 * WINDOW, 3));
     held.pop();
     let granted = get(&pool, &file, 1, 3, User::Writer).unwrap();
-    assert_eq!((pool.usage(), granted.window.len()), ((3, 3 * WINDOW), WINDOW as usize));
+    assert_eq!((pool.mapped_bytes(), granted.window.len()), (3 * WINDOW, WINDOW as usize));
     assert!(get(&pool, &file, 1, 2, User::Writer).is_none(), "its room was taken");
 }
 
@@ -78,11 +83,11 @@ fn windows_of_a_segment_that_is_gone_stay_while_somebody_has_them_and_go_after_t
     drop(get(&pool, &file, 2, 0, User::Writer));
     assert!(!pool.is_idle(1) && pool.is_idle(2));
     pool.unmap_segment(1);
-    assert_eq!(pool.usage().0, 2, "the lent one counts");
+    assert_eq!(pool.mapped_bytes(), 2 * WINDOW, "the lent one counts");
     assert!(!pool.unmap_unwanted());
     drop(lent);
     assert!(pool.is_idle(1) && pool.unmap_unwanted());
-    assert_eq!(pool.usage().0, 1);
+    assert_eq!(pool.mapped_bytes(), WINDOW);
 }
 
 #[test]
@@ -96,4 +101,17 @@ fn a_segment_that_is_used_again_goes_on_with_its_windows() {
     drop(get(&pool, &file, 1, 0, User::Writer));
     assert_eq!(storage.call_count(Call::Map), maps + 1, "the life before has none");
     assert!(!pool.is_idle(7) && !window.lending);
+}
+
+/// The cap is one of bytes: short segments have more windows.
+#[test]
+fn short_windows_leave_room_for_more_of_them() {
+    let (storage, file, pool) = pool(3);
+    let half = |life| pool.get(&file, life, 0, WINDOW / 2, || WINDOW / 2, User::Writer).unwrap();
+    let held: Vec<_> = (0..6).map(|life| half(life).unwrap()).collect();
+    assert_eq!((pool.mapped_bytes(), storage.call_count(Call::Map)), (3 * WINDOW, 6));
+    assert!(half(6).is_none());
+    drop(held);
+    assert!(get(&pool, &file, 7, 0, User::Writer).is_some(), "two of them make room");
+    assert_eq!(pool.mapped_bytes(), 3 * WINDOW);
 }

@@ -73,13 +73,13 @@ fn the_windows_of_a_spare_go_over_to_its_next_life() {
         let row = *list.live.iter().find(|row| row.header.life == life).unwrap();
         let segment = list.open(&bench.storage, &row).unwrap();
         drop(bench.pool.get(&segment.file, life, 0, LEN, || LEN, User::Reader).unwrap().unwrap());
-        bench.pool.usage()
+        bench.pool.mapped_bytes()
     };
-    assert_eq!(look(1), (1, LEN));
+    assert_eq!(look(1), LEN);
     bench.pass(1);
     bench.settle().unwrap();
     let next = bench.append(1).unwrap().header.life;
-    assert_eq!(look(next), (1, LEN), "it is mapped already");
+    assert_eq!(look(next), LEN, "it is mapped already");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn once_the_files_are_let_go_nothing_is_done_to_them() {
     bench.segments.end_settling();
     let calls = bench.storage.calls();
     bench.settle().unwrap();
-    bench.segments.prepare(&bench.context());
+    bench.segments.prepare(&bench.context(), 0);
     bench.segments.trim_spares(&bench.context());
     assert_eq!((bench.storage.calls(), bench.counts()), (calls, [1, 2, 0]));
 }
@@ -274,4 +274,53 @@ fn a_spare_that_cannot_be_looked_at_just_now_is_not_set_aside() {
     bench.settle().unwrap();
     assert_eq!(bench.counts(), [2, 0, 1]);
     assert!(!bench.storage.file_names().iter().any(|name| name.ends_with(ASIDE_SUFFIX)));
+}
+
+/// Spares of a length that the queue no longer needs go, and segments of that length do not become
+/// spares.
+#[test]
+fn spares_are_as_long_as_the_tails_segment() {
+    let bench = Bench::new(None);
+    bench.append_all(3);
+    bench.pass(2);
+    bench.settle().unwrap();
+    assert_eq!(bench.counts(), [1, 0, 2]);
+    let double = Geometry { most_len: 2 * LEN, ..*bench.pool.geometry() };
+    let bench = Bench { pool: Pool::new(double), ..bench };
+    let append = |backlog| {
+        let last = bench.segments.list().live.back().unwrap().header;
+        let (base, first_seq) = (last.end(), last.first_seq + HELD);
+        let plan = Plan { base, first_seq, need: 1, backlog, ..Plan::default() };
+        bench.segments.append(&bench.context(), plan).unwrap().header.length
+    };
+    assert_eq!((append(2 * LEN), bench.counts()), (2 * LEN, [2, 0, 2]), "none is long enough");
+    bench.synced();
+    bench.pass(1);
+    bench.settle().unwrap();
+    assert_eq!(bench.counts(), [1, 0, 0], "all were too short");
+    assert_eq!(append(0), LEN);
+    bench.synced();
+    bench.pass(1);
+    bench.settle().unwrap();
+    assert_eq!(bench.counts(), [1, 0, 0], "it was too long");
+}
+
+/// On a full disk no file can be removed: the search for room ends, and leaves no more files.
+#[test]
+fn a_search_for_room_ends_where_no_spare_can_be_removed() {
+    let bench = Bench::new(None);
+    // Too many for all of them to become spares.
+    bench.append_all(12);
+    bench.pass(11);
+    bench.storage.set_capacity(Some(bench.storage.named_bytes()));
+    bench.storage.fail_after(Call::Remove, 1, Errno::IO, true);
+    let files = bench.storage.file_names().len();
+    let long = Plan { need: LEN, ..Plan::default() };
+    let last = bench.segments.list().live.back().unwrap().header;
+    let other = Plan { base: last.end(), first_seq: last.first_seq + HELD, ..long };
+    let double = Geometry { most_len: 2 * LEN, ..*bench.pool.geometry() };
+    let bench = Bench { pool: Pool::new(double), ..bench };
+    assert!(bench.segments.append(&bench.context(), other).unwrap_err().is_full());
+    let more = bench.storage.file_names().len() - files;
+    assert!(more < 9, "{more} more files");
 }

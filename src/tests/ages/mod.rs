@@ -15,6 +15,7 @@ use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause};
 use crate::options::Options;
+use crate::segment::geometry::LENGTH_HERE;
 use crate::tests::sim::{Rng, SimStorage};
 
 const AGE: u64 = 10_000;
@@ -361,6 +362,7 @@ fn an_empty_segment_does_not_make_messages_old() {
 /// expired is old enough.
 #[test]
 fn a_death_while_the_tail_expires_loses_nothing_else() {
+    LENGTH_HERE.set(Some(32 << 10));
     let mut met = [0; 2];
     for (in_store, flushed) in [(0, true), (1, true), (0, false), (1, false)] {
         for nth in 1.. {

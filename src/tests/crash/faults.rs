@@ -347,11 +347,14 @@ fn all_rounds(calls: &[Call], stores: Stores) {
             for every in [None, Some(1), Some(7)] {
                 let options =
                     Options::new().arena_size(16 << 10).max_bytes(256 << 10).flush_every_ops(every);
+                // Where nothing can be written any more, a refused record may stay where it is: at
+                // each moment another one.
+                let each = stores == Stores::ByCall && sticky && every.is_none();
                 let mut nth = 1;
                 loop {
                     rounds += 1;
                     match round(call, nth, errno, sticky, &options, stores) {
-                        Ok(true) => nth += 1 + nth / one_of,
+                        Ok(true) => nth += if each { 1 } else { 1 + nth / one_of },
                         Ok(false) => break,
                         Err(broken) => {
                             panic!(

@@ -14,6 +14,7 @@ use crate::error::{Error, Gap, GapCause};
 use crate::format::{ASIDE_SUFFIX, FLAG_CHANGING, SegmentHeader, segment_name, segment_slot};
 use crate::index::image::IndexImage;
 use crate::options::OnFull;
+use crate::segment::geometry::LENGTH_HERE;
 use crate::storage::Stores;
 use crate::tests::sim::{Call, Mutant, SimStorage};
 
@@ -258,10 +259,11 @@ fn a_lost_index_costs_nothing_of_a_batch_that_is_half_read() {
 /// that they were given back.
 #[test]
 fn a_lost_index_leaves_no_doubt_of_what_left_the_directory() {
+    LENGTH_HERE.set(Some(16 << 10));
     let options = options().max_bytes(128 << 10);
     let queue = open(disk(1), &options).unwrap();
     let standing = queue.default_consumer().unwrap().clone();
-    let len = queue.core.pool.geometry().segment_len as usize - 200;
+    let len = (16 << 10) - 200;
     for message in 0..5 {
         queue.enqueue(&content(message, len)).unwrap();
     }

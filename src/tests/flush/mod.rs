@@ -16,12 +16,14 @@ use crate::engine::{Background, Engine};
 use crate::error::Error;
 use crate::options::Options;
 use crate::segment::MOST_UNSYNCED_HERE;
+use crate::segment::geometry::LENGTH_HERE;
 use crate::tests::sim::{Call, SimStorage};
 
 type Queue = Arc<Engine<SimStorage>>;
 
 /// At most seven segments of 64 KiB.
 fn options() -> Options {
+    LENGTH_HERE.set(Some(64 << 10));
     Options::new().arena_size(4096).max_bytes(512 << 10)
 }
 

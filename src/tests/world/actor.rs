@@ -211,7 +211,7 @@ impl Actor {
         told.events[at].ended = schedule::steps();
         told.events[at].answer = answer;
         drop(told);
-        let (_, mapped) = self.queue.core.pool.usage();
+        let mapped = self.queue.core.pool.mapped_bytes();
         assert!(mapped <= self.most_mapped, "{mapped} bytes are mapped of {}", self.most_mapped);
     }
 
@@ -221,7 +221,7 @@ impl Actor {
         let (Some(most), false) = (core.limits.max_bytes, self.may_fail) else {
             return;
         };
-        let length = core.pool.geometry().segment_len;
+        let length = core.pool.geometry().most_len;
         // Each piece has a header, and up to an eighth of a segment may be left at its end.
         let segments = 2 + 2 * bytes / length;
         let needed = segments * (length + overhead(length)) + INDEX_GROWS;

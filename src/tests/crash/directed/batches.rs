@@ -6,6 +6,7 @@ use super::{PAGE, disk, fine, holds_but_for, is_of_a_cut, kept_but_for, options,
 use crate::consume::standing::Read;
 use crate::engine::reading;
 use crate::format::SEGMENT_HEADER_LEN;
+use crate::segment::geometry::LENGTH_HERE;
 use crate::storage::Stores;
 use crate::tests::crash::examine::{Queue, next_of, open, standing_of};
 use crate::tests::crash::model::{Check, content, ensure};
@@ -135,12 +136,14 @@ fn the_rest_of_a_flushed_batch_outlives_two_power_cuts() {
 #[test]
 fn a_refused_batch_leaves_no_segment_before_the_tail() {
     let storage = disk(1);
+    LENGTH_HERE.set(Some(64 << 10));
     let queue =
         open(storage.clone(), &options().arena_size(32 << 10).max_bytes(512 << 10)).unwrap();
     queue.default_consumer().unwrap();
     queue.enqueue(&content(1, 50_000)).unwrap();
     assert_eq!(take_all(&queue).unwrap().len(), 1);
     queue.close().unwrap();
+    LENGTH_HERE.set(None);
     let queue = open(storage, &options()).unwrap();
     for kill in [false, true, false] {
         let next = next_of(&queue);
@@ -220,7 +223,7 @@ fn a_refused_record_behind_damaged_padding_is_not_delivered() {
     let storage = disk(3);
     let options = options().arena_size(16 << 10).max_bytes(256 << 10);
     let queue = open(storage.clone(), &options).unwrap();
-    let capacity = (queue.core.pool.geometry().segment_len - SEGMENT_HEADER_LEN) as usize;
+    let capacity = (queue.core.pool.geometry().least_len - SEGMENT_HEADER_LEN) as usize;
     let first = content(0, capacity - capacity / 8 + 100);
     assert_eq!(queue.enqueue(&first).unwrap(), 0);
     let tail = queue.core.committed_spot().position;

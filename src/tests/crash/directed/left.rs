@@ -95,7 +95,7 @@ fn a_segment_that_was_left_is_closed_before_the_next_one_begins() {
         let storage = disk(3);
         let queue = open(storage.clone(), &options).unwrap();
         queue.default_consumer().unwrap();
-        let capacity = (queue.core.pool.geometry().segment_len - SEGMENT_HEADER_LEN) as usize;
+        let capacity = (queue.core.pool.geometry().least_len - SEGMENT_HEADER_LEN) as usize;
         let first = content(0, capacity - capacity / 8 + 100);
         assert_eq!(queue.enqueue(&first).unwrap(), 0);
         queue.core.flush().unwrap();

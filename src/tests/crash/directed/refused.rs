@@ -135,7 +135,7 @@ fn a_message_in_a_segment_of_its_own_whose_commit_is_refused_was_never_there() {
             let queue = open(storage.clone(), &options()).unwrap();
             queue.default_consumer().unwrap();
             let geometry = *queue.core.pool.geometry();
-            let capacity = (geometry.segment_len - SEGMENT_HEADER_LEN) as usize;
+            let capacity = (geometry.least_len - SEGMENT_HEADER_LEN) as usize;
             let first = content(0, capacity - FRAGMENT_HEADER_LEN as usize - left);
             assert_eq!(queue.enqueue(&first).unwrap(), 0);
             storage.fail_after(Call::Write, nth, Errno::IO, false);

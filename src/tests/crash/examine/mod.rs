@@ -84,7 +84,9 @@ pub(super) fn open(storage: SimStorage, options: &Options) -> Check<Queue> {
 pub(super) fn prepare_ahead(queue: &Queue) {
     let unlimited = Limits { max_bytes: None, min_free_bytes: 0 };
     if !queue.core.is_poisoned() {
-        queue.core.segments.prepare(&Context { limits: unlimited, ..queue.core.context() });
+        let end = queue.core.committed_spot().position;
+        let context = Context { limits: unlimited, ..queue.core.context() };
+        queue.core.segments.prepare(&context, queue.core.backlog(end));
     }
 }
 
@@ -221,7 +223,7 @@ pub(super) fn examine(
 ) -> Check<Held> {
     let queue = open(image, options)?;
     ensure!(
-        queue.core.pool.usage().0
+        queue.core.pool.mapped_bytes().div_ceil(options.arena_size)
             <= 4 + u64::from(options.max_mapped_arenas.unwrap_or(u32::MAX - 4)),
         "opening maps too much"
     );

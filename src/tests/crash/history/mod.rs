@@ -237,8 +237,7 @@ impl History {
 
     /// From nothing to three segments.
     fn random_len(&mut self) -> usize {
-        let segment =
-            self.queue.as_ref().map_or(8192, |queue| queue.core.pool.geometry().segment_len);
+        let segment = self.queue.as_ref().map_or(8192, |queue| queue.core.pool.geometry().most_len);
         let rng = &mut self.rng;
         let below = match rng.below(20) {
             0..8 => 40,
@@ -257,7 +256,7 @@ fn random_stores(rng: &mut Choices) -> Stores {
     if rng.percent(10) { Stores::ByCall } else { Stores::ByMap }
 }
 
-/// Segments of 8 to 64 KiB.
+/// The shortest segments take 8 to 36 KiB, the longest 8 to 120 KiB.
 fn random_options(rng: &mut Choices) -> Options {
     let arena = 4096 << rng.below(5);
     let most = (64 << 10) << rng.below(4);

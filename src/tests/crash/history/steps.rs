@@ -136,7 +136,7 @@ impl History {
         let _ = forget_meanwhile();
         if let Some(Crowding { first, used }) = crowded.take() {
             let limit = self.options.max_bytes.unwrap_or(u64::MAX);
-            let segment = queue.core.pool.geometry().segment_len;
+            let segment = queue.core.pool.geometry().most_len;
             ensure!(
                 used + segment + overhead(segment) > limit,
                 "messages live longer although {used} bytes are used of {limit}"
@@ -378,8 +378,11 @@ fn note_crowding(queue: &Queue) -> Rc<Cell<Option<Crowding>>> {
     let noted = Rc::new(Cell::new(None));
     let (queue, note) = (queue.clone(), Rc::clone(&noted));
     meanwhile("no room behind the tail's segment", move || {
-        let tail = queue.core.segments.list().live.back().map(|row| row.header.first_seq);
-        let used = queue.core.storage.named_bytes();
+        // Each long segment may take a block more when its pages are written out.
+        let list = queue.core.segments.list();
+        let later: u64 = list.live.iter().map(|row| overhead(row.header.length)).sum();
+        let used = queue.core.storage.named_bytes() + later;
+        let tail = list.live.back().map(|row| row.header.first_seq);
         note.set(tail.map(|first| Crowding { first, used }));
     });
     noted

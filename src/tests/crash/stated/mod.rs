@@ -176,7 +176,7 @@ fn whatever_becomes_of_a_segment_no_acknowledged_number_is_unmentioned() {
 fn an_older_index_put_back_hides_nothing() {
     for (closed, copied) in [(false, false), (true, false), (false, true), (true, true)] {
         let options = options().max_bytes(512 << 10);
-        let storage = disk(3);
+        let storage = SimStorage::new(3).with_file_capacity(128 << 10);
         let queue = open(storage.clone(), &options).unwrap();
         (0..5).for_each(|number| assert_eq!(queue.enqueue(&content(number, 700)).unwrap(), number));
         queue.core.flush().unwrap();
