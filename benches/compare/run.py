@@ -31,6 +31,8 @@ FLOORS = ["memcpy-mmap", "memcpy-mmap-mutex", "memcpy-mmap-falloc", "memcpy-mmap
 # These peers check a message when it is read. The others hand out whatever the file holds.
 CHECKED = {"mmq", "mmq-message", "mmq-batch", "walrus", "fjall", "redb", "goque", "okaywal", "persistent-queue"}
 # (Peers whose dequeue copies nothing would be compared with `mmq-skip`. None of these is one.)
+# What mmq and bigqueue take where no option is set.
+DEFAULT_ARENA = 128 * M
 # bigqueue's matrix: arena, message, caps in arenas (0: none).
 MATRIX = [
     (4 * K, 128, (3, 10, 0)), (4 * K, 16 * K, (10, 0)), (4 * K, M, (0,)),
@@ -46,6 +48,10 @@ def human(n):
         if n >= unit:
             return f"{n / unit:g}{name}"
     return f"{n}B"
+
+
+def human_mb(bytes):
+    return f"{bytes / M:.0f} MB"
 
 
 def build(options, scratch):
@@ -185,6 +191,9 @@ def plan(options):
                     continue
                 floors = FLOORS if scenario in ("enqueue", "dequeue", "peek", "rw", "durable") else []
                 cells.append(((scenario, size, 4 * M, 0, "2,2"), wanted(MMQ[:2] + GO + RUST + floors)))
+                if scenario == "rw" and size <= 16 * K:
+                    # As a user has it who sets no option.
+                    cells.append(((scenario, size, DEFAULT_ARENA, 0, "2,2"), wanted(MMQ[:2] + GO + RUST)))
     if options.set in ("matrix", "all"):
         for arena, size, caps in MATRIX:
             for cap in caps:
@@ -214,6 +223,7 @@ def short(ns):
 
 def tables(out, text):
     wall, cpu = medians(out, "ns_per_op"), medians(out, "cpu_ns_per_op")
+    memory, disk = medians(out, "peak_rss_kb"), medians(out, "disk_bytes")
     cells = list(dict.fromkeys(cell for cell, _ in wall))
     peers = list(dict.fromkeys(peer for _, peer in wall))
     matrix = [cell for cell in cells if cell[4] == "1,1"]
@@ -222,22 +232,25 @@ def tables(out, text):
         say = lambda line="": print(line, file=file)
         say(f"Medians. {platform.platform()}, {os.cpu_count()} processors. `benches/compare/run.py`")
         say("In brackets: how many times longer than mmq, wall / processor time (below 1: mmq is slower). * checks what it reads.")
-        for scenario in dict.fromkeys(cell[0] for cell in rest):
-            columns = [cell for cell in rest if cell[0] == scenario]
-            say(f"\n**{scenario}**\n")
+        for scenario, arena in dict.fromkeys((cell[0], cell[2]) for cell in rest):
+            columns = [cell for cell in rest if (cell[0], cell[2]) == (scenario, arena)]
+            is_default = arena == DEFAULT_ARENA
+            say(f"\n**{scenario}{', default arenas: time, resident memory, disk' if is_default else ''}**\n")
             say("| | " + " | ".join(human(cell[1]) for cell in columns) + " |")
             say("|---|" + "---|" * len(columns))
             for peer in peers:
                 values = []
                 for cell in columns:
                     mine, other = wall.get((cell, "mmq")), wall.get((cell, peer))
+                    space = (f", {human_mb(memory[cell, peer] * K)}, {human_mb(disk[cell, peer])}"
+                             if is_default and (cell, peer) in memory and (cell, peer) in disk else "")
                     if other is None:
                         values.append("-")
                     elif peer == "mmq" or mine is None:
-                        values.append(short(other))
+                        values.append(short(other) + space)
                     else:
                         by = cpu.get((cell, peer), math.nan) / (cpu.get((cell, "mmq")) or math.nan)
-                        values.append(f"{short(other)} ({other / mine:.3g} / {by:.3g})")
+                        values.append(f"{short(other)} ({other / mine:.3g} / {by:.3g}){space}")
                 if any(value != "-" for value in values):
                     say(f"| {peer}{'*' if peer in CHECKED else ''} | " + " | ".join(values) + " |")
         if matrix:
@@ -262,7 +275,7 @@ def plot(wall, cells, peers, picture):
     rows = [peer for peer in peers if peer not in MMQ and peer not in FLOORS]
     ratio = lambda cell, peer: wall[cell, peer] / wall[cell, "mmq"] if (cell, peer) in wall and (cell, "mmq") in wall else math.nan
     values = [[ratio(cell, peer) for cell in cells] for peer in rows]
-    names = [f"{cell[0]} {human(cell[1])}" for cell in cells]
+    names = [f"{cell[0]} {human(cell[1])}{' default' if cell[2] == DEFAULT_ARENA else ''}" for cell in cells]
     if not rows or not cells:
         return
     try:
