@@ -14,7 +14,7 @@ use memmap2::{Advice, MmapMut, MmapOptions};
 
 /// The queue's own checksum, which is private in the crate and so compiled here again.
 #[path = "../../src/memory/checksum.rs"]
-#[allow(dead_code, reason = "a part is enough")]
+#[allow(dead_code, unused_imports, reason = "a part is enough")]
 mod checksum;
 
 const HEADER: usize = 16;

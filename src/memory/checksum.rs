@@ -7,9 +7,13 @@
 //! The processor's CRC instruction takes eight bytes a cycle but answers three cycles later. So
 //! three stretches ("lanes") of the input run side by side, the later two from a zero state, and
 //! are joined at the end: a state is moved past `m` words by multiplying it with `x^(64 m)`, which
-//! carry-less multiplication does for any `m` with one constant.
+//! carry-less multiplication does for any `m` with one constant. Where the processor multiplies whole
+//! vectors, long input is summed by that (`wide.rs`).
 
 #![expect(unsafe_code, reason = "instructions that some processors do not have")]
+
+#[path = "wide.rs"]
+pub(crate) mod wide;
 
 /// Continues the raw CRC32C `state` over `bytes`.
 #[inline]
@@ -44,6 +48,16 @@ pub(crate) fn crc32c_words<const N: usize>(state: u32, words: [u64; N]) -> u32 {
 /// The Castagnoli polynomial, reflected: bit 31 stands for x^0.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 
+/// x^`exponent`, modulo the polynomial.
+pub(super) const fn power_of_x(exponent: u32) -> u32 {
+    let (mut power, mut at) = (1 << 31, 0);
+    while at < exponent {
+        power = times_x(power);
+        at += 1;
+    }
+    power
+}
+
 /// `state * x`, modulo the polynomial.
 const fn times_x(state: u32) -> u32 {
     (state >> 1) ^ (POLYNOMIAL & (state & 1).wrapping_neg())
@@ -52,6 +66,8 @@ const fn times_x(state: u32) -> u32 {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod hardware {
     use super::times_x;
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    use super::wide;
     use std::sync::atomic::{AtomicU8, Ordering};
 
     #[cfg(target_arch = "aarch64")]
@@ -181,6 +197,10 @@ mod hardware {
     #[cfg_attr(target_arch = "aarch64", target_feature(enable = "crc,aes"))]
     #[inline(never)]
     fn update_long(mut state: u32, mut words: &[[u8; 8]], bytes: &[u8]) -> u32 {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if bytes.len() >= wide::FROM && wide::available() {
+            return wide::sum(state, bytes);
+        }
         while words.len() >= FITTED_FROM {
             let (now, later) = words.split_at(words.len().min(ROUND));
             state = three_lanes(state, now, (now.len() - LEAD) / 3);

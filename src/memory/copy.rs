@@ -1,6 +1,6 @@
 //! Copies bytes, with or without a checksum in the same pass.
 //!
-//! Measured for the copy and the checksum of one message (GB/s; AMD EPYC, two processors of a
+//! Measured for the copy and the checksum of one message, in pieces (GB/s; AMD EPYC, two processors of a
 //! virtual machine, medians):
 //!
 //! | bytes | one after the other, from the cache | in one pass | one after the other, from memory | in one pass, fetched ahead |
@@ -12,30 +12,18 @@
 //!
 //! A checksum alone reads 12 to 17 GB/s from memory, and 28 fetched ahead.
 
-use crate::memory::checksum::crc32c;
+use crate::memory::checksum::{crc32c, wide};
 use std::ptr;
 
-/// From this length on, the bytes are summed and copied piece by piece: each piece is in the
-/// first-level cache when it is read for the second time.
-const TOGETHER_FROM: usize = 1024;
+/// From this length on, the bytes are summed and copied in one pass: each byte is loaded once
+/// (`wide.rs`), or piece by piece, so that each piece is in the first-level cache when it is read for
+/// the second time.
+const TOGETHER_FROM: usize = wide::FROM;
 /// Bytes of such a piece: three lanes of the checksum.
 const CHECKED_PIECE: usize = 1536;
 /// Memory is fetched this many bytes ahead of the piece. By itself, the processor fetches ahead
 /// only up to the end of the page.
 const FETCH_AHEAD: usize = 8192;
-
-/// Has the processor fetch `len` bytes at `from`, which need not be mapped.
-#[inline(always)]
-fn fetch(from: *const u8, len: usize) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    for line in (0..len).step_by(64) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint that takes any address; every x86_64 has the instruction.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(line).cast()) }
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = (from, len);
-}
 
 /// Continues the raw CRC32C `crc_state` over bytes that may not be in the cache.
 #[inline]
@@ -49,8 +37,11 @@ pub(super) fn verify(crc_state: u32, bytes: &[u8]) -> u32 {
 
 #[inline(never)]
 fn verify_long(crc_state: u32, bytes: &[u8]) -> u32 {
+    if wide::available() {
+        return crc32c(crc_state, bytes);
+    }
     bytes.chunks(CHECKED_PIECE).fold(crc_state, |crc_state, piece| {
-        fetch(piece.as_ptr().wrapping_add(FETCH_AHEAD), piece.len());
+        wide::fetch(piece.as_ptr().wrapping_add(FETCH_AHEAD), piece.len());
         crc32c(crc_state, piece)
     })
 }
@@ -79,12 +70,17 @@ pub(super) unsafe fn copy_checked(to: *mut u8, from: *const u8, len: usize, crc_
 /// As [`copy_bytes`].
 #[inline(never)]
 unsafe fn copy_checked_long(to: *mut u8, from: *const u8, len: usize, mut crc_state: u32) -> u32 {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if wide::available() {
+        // SAFETY: passed on.
+        return unsafe { wide::copy(to, from, len, crc_state) };
+    }
     for start in (0..len).step_by(CHECKED_PIECE) {
         let piece = CHECKED_PIECE.min(len - start);
         // SAFETY: `start < len`, and at most the rest is read and copied.
         unsafe {
             let from = from.add(start);
-            fetch(from.wrapping_add(FETCH_AHEAD), piece);
+            wide::fetch(from.wrapping_add(FETCH_AHEAD), piece);
             crc_state = crc32c(crc_state, std::slice::from_raw_parts(from, piece));
             ptr::copy_nonoverlapping(from, to.add(start), piece);
         }
