@@ -7,8 +7,8 @@
 //! The processor's CRC instruction takes eight bytes a cycle but answers three cycles later. So
 //! three stretches ("lanes") of the input run side by side, the later two from a zero state, and
 //! are joined at the end: a state is moved past `m` words by multiplying it with `x^(64 m)`, which
-//! carry-less multiplication does for any `m` with one constant. Where the processor multiplies whole
-//! vectors, long input is summed by that (`wide.rs`).
+//! carry-less multiplication does for any `m` with one constant. Where the processor multiplies
+//! whole vectors, long input is summed by that (`wide.rs`).
 
 #![expect(unsafe_code, reason = "instructions that some processors do not have")]
 

@@ -1,7 +1,7 @@
 //! Copies bytes, with or without a checksum in the same pass.
 //!
-//! Measured for the copy and the checksum of one message, in pieces (GB/s; AMD EPYC, two processors of a
-//! virtual machine, medians):
+//! Measured for the copy and the checksum of one message, in pieces (GB/s; AMD EPYC, two processors
+//! of a virtual machine, medians):
 //!
 //! | bytes | one after the other, from the cache | in one pass | one after the other, from memory | in one pass, fetched ahead |
 //! |---|---|---|---|---|
@@ -16,8 +16,8 @@ use crate::memory::checksum::{crc32c, wide};
 use std::ptr;
 
 /// From this length on, the bytes are summed and copied in one pass: each byte is loaded once
-/// (`wide.rs`), or piece by piece, so that each piece is in the first-level cache when it is read for
-/// the second time.
+/// (`wide.rs`), or piece by piece, so that each piece is in the first-level cache when it is read
+/// for the second time.
 const TOGETHER_FROM: usize = wide::FROM;
 /// Bytes of such a piece: three lanes of the checksum.
 const CHECKED_PIECE: usize = 1536;

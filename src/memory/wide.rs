@@ -3,12 +3,13 @@
 //! A lane of 128 bits is moved past `d` bits by multiplying its two halves with two constants,
 //! x^(d + 31) and x^(d - 33). The sum of both products, and of what stands there, is as good as all
 //! that lay before. (Of the exponents: the first half lies 64 bits before the second, and the
-//! product of a half with a reflected constant of 32 bits ends 33 bits before the lane's end.) So 256
-//! bytes go over those that follow, until fewer are left; those 256 are then summed as bytes are.
+//! product of a half with a reflected constant of 32 bits ends 33 bits before the lane's end.) So
+//! 256 bytes go over those that follow, until fewer are left; those 256 are then summed as bytes
+//! are.
 //!
 //! With the copy, each byte is loaded once: what is summed is what is stored. Measured on an Intel
-//! Xeon (Granite Rapids, virtual machine; medians), as ratios to a memcpy of the same bytes into one
-//! buffer:
+//! Xeon (Granite Rapids, virtual machine; medians), as ratios to a memcpy of the same bytes into
+//! one buffer:
 //!
 //! | bytes | memory that no cache holds | in pieces | the same bytes again | in pieces |
 //! |---|---|---|---|---|
@@ -18,8 +19,8 @@
 //! | 1 MiB | 0.76 | 1.0 to 1.3 | 1.09 | 1.6 |
 //! | 4 MiB | 1.0 | 1.1 to 2.6 | 1.0 | 1.2 |
 //!
-//! "In pieces" is what other processors do (`copy.rs`). With vectors of 32 bytes the figures are the
-//! same, but for bytes in the first-level cache (1.6 at 16 KiB).
+//! "In pieces" is what other processors do (`copy.rs`). With vectors of 32 bytes the figures are
+//! the same, but for bytes in the first-level cache (1.6 at 16 KiB).
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::{crc32c, power_of_x};
