@@ -79,7 +79,7 @@ impl<S: Storage> Standing<S> {
                 _ => &mut progress.cursor,
             };
             let (FoundAt::Ahead(record) | FoundAt::Again(record)) = &found;
-            let delivered = match delivery.deliver(cursor, record) {
+            let delivered = match delivery.deliver(cursor, *record) {
                 Ok(Some(delivered)) => delivered,
                 // The record is looked for again.
                 Ok(None) => continue,

@@ -53,7 +53,7 @@ pub(crate) trait Deliver<S: Storage> {
     fn deliver(
         &mut self,
         cursor: &mut Cursor<S::File>,
-        record: &Record,
+        record: Record,
     ) -> Result<Option<Self::Delivered>, Box<Error>>;
 
     /// Whether the caller got the message. If not, no read steps over it.
@@ -162,7 +162,7 @@ impl<S: Storage> Standing<S> {
         &self,
         core: &Core<S>,
         what: Read,
-        mut check: Check,
+        check: Check,
         mut delivery: D,
     ) -> Step<D::Delivered> {
         if let Err(error) = core.check_readable() {
@@ -174,35 +174,18 @@ impl<S: Storage> Standing<S> {
             return self.step_specially(progress, core, what, delivery).0;
         }
         let mut moved = false;
-        // No closure: compiled on its own, it would return its result through memory.
-        let outcome = 'outcome: {
-            loop {
-                let record = match progress.cursor.meet(core, check) {
-                    Ok(Some(record)) => record,
-                    Ok(None) => break 'outcome Ok(None),
-                    Err(error) if what == Read::TakeMore && matches!(*error, Error::Gap(_)) => {
-                        // The next read meets the gap again: back to the place.
-                        if !planted!(GapOfABatchNotTold) {
-                            progress.cursor.move_to(progress.stored);
-                        }
-                        break 'outcome Ok(None);
-                    }
-                    Err(error) => break 'outcome Err(error),
-                };
-                match delivery.deliver(&mut progress.cursor, &record) {
-                    Ok(Some(delivered)) => {
-                        if what == Read::Look {
-                            progress.cursor.remember(&record);
-                        } else if D::took(&delivered) {
-                            progress.cursor.step_over(&record);
-                            moved = true;
-                        }
-                        break 'outcome Ok(Some(delivered));
-                    }
-                    Ok(None) => check = Check::Now,
-                    Err(error) => break 'outcome Err(error),
-                }
+        let outcome = match progress.offer(core, what, check, &mut delivery) {
+            Ok(Offered::Delivered(delivered)) => {
+                moved = what != Read::Look && D::took(&delivered);
+                Ok(Some(delivered))
             }
+            Ok(Offered::Nothing) => Ok(None),
+            Ok(Offered::Unchecked) => {
+                let outcome = progress.offer_checked(core, what, &mut delivery);
+                moved = what != Read::Look && matches!(&outcome, Ok(Some(it)) if D::took(it));
+                outcome
+            }
+            Err(error) => Err(error),
         };
         let spot = progress.cursor.spot();
         if moved || spot.position != progress.stored.position || spot.seq != progress.stored.seq {
@@ -337,7 +320,66 @@ pub(crate) fn told<R>(outcome: &Result<Option<R>, Box<Error>>) -> Option<Gap> {
     }
 }
 
+/// What one look for a message came to.
+enum Offered<R> {
+    Delivered(R),
+    Nothing,
+    /// The payload is damaged, or must be checked before it is delivered.
+    Unchecked,
+}
+
 impl<S: Storage> Progress<S> {
+    /// Finds the next message and hands it to `delivery`. Unless `what` is [`Read::Look`], steps
+    /// over a message that `delivery` took.
+    #[inline(always)]
+    fn offer<D: Deliver<S>>(
+        &mut self,
+        core: &Core<S>,
+        what: Read,
+        check: Check,
+        delivery: &mut D,
+    ) -> Result<Offered<D::Delivered>, Box<Error>> {
+        let record = match self.cursor.meet(core, check) {
+            Ok(Some(record)) => record,
+            Ok(None) => return Ok(Offered::Nothing),
+            Err(error) if what == Read::TakeMore && matches!(*error, Error::Gap(_)) => {
+                // The next read meets the gap again: back to the place.
+                if !planted!(GapOfABatchNotTold) {
+                    self.cursor.move_to(self.stored);
+                }
+                return Ok(Offered::Nothing);
+            }
+            Err(error) => return Err(error),
+        };
+        let Some(delivered) = delivery.deliver(&mut self.cursor, record)? else {
+            return Ok(Offered::Unchecked);
+        };
+        if what == Read::Look {
+            self.cursor.remember(record);
+        } else if D::took(&delivered) {
+            self.cursor.step_over(record);
+        }
+        Ok(Offered::Delivered(delivered))
+    }
+
+    /// As [`offer`](Self::offer), with payloads that are checked before they are delivered.
+    #[cold]
+    #[inline(never)]
+    fn offer_checked<D: Deliver<S>>(
+        &mut self,
+        core: &Core<S>,
+        what: Read,
+        delivery: &mut D,
+    ) -> Result<Option<D::Delivered>, Box<Error>> {
+        loop {
+            match self.offer(core, what, Check::Now, delivery)? {
+                Offered::Delivered(delivered) => return Ok(Some(delivered)),
+                Offered::Nothing => return Ok(None),
+                Offered::Unchecked => {}
+            }
+        }
+    }
+
     /// Lets go of segment and view when the segment is no longer part of the queue.
     fn let_go_if_drained(&mut self, core: &Core<S>) {
         if let Some(life) = self.cursor.segment_life()

@@ -73,7 +73,7 @@ impl<S: Storage> Ahead<S> {
                         cursor.advance();
                         continue;
                     }
-                    if let Some(message) = message(cursor, &record) {
+                    if let Some(message) = message(cursor, record) {
                         cursor.advance();
                         return Ok(Some(message));
                     }

@@ -26,7 +26,7 @@ impl<S: Storage> Engine<S> {
         if planted!(WriterAfterClose) {
             return Ok(writer);
         }
-        self.core.check_writable()?;
+        self.core.check_still_writable()?;
         Ok(writer)
     }
 

@@ -15,10 +15,7 @@ use crate::threads::now;
 /// The window that the record may be lent from, and the offset of its payload there; `None` where
 /// the payload must be copied. Whether lending is sound is decided here and nowhere else.
 #[inline(always)]
-pub(crate) fn lendable<'a, F>(
-    cursor: &'a mut Cursor<F>,
-    record: &Record,
-) -> Option<(&'a mut Window, usize)>
+pub(crate) fn lendable<F>(cursor: &mut Cursor<F>, record: Record) -> Option<(&mut Window, usize)>
 where
     F: StorageFile,
 {
@@ -29,13 +26,13 @@ where
 /// The record as a message: lent in place where that is sound, else copied. `None` when the payload
 /// is not what was written: the caller looks for the record again, checked.
 #[inline]
-pub(crate) fn message<F: StorageFile>(cursor: &mut Cursor<F>, record: &Record) -> Option<Message> {
+pub(crate) fn message<F: StorageFile>(cursor: &mut Cursor<F>, record: Record) -> Option<Message> {
     let len = record.len as usize;
     if let Some((window, offset)) = lendable(cursor, record) {
         return Some(Message::lent(record.seq, window.share(), offset, len));
     }
     if record.in_window.is_none() {
-        return cursor.take_gathered(record).map(|bytes| Message::owned(record.seq, bytes));
+        return cursor.take_gathered(record.seq).map(|bytes| Message::owned(record.seq, bytes));
     }
     let mut bytes = Vec::with_capacity(len);
     cursor.copy_to(record, Then::Stays, &mut bytes).then(|| Message::owned(record.seq, bytes))
@@ -61,7 +58,7 @@ impl<S: Storage> Deliver<S> for AsMessage {
     fn deliver(
         &mut self,
         cursor: &mut Cursor<S::File>,
-        record: &Record,
+        record: Record,
     ) -> Result<Option<Message>, Box<Error>> {
         Ok(message(cursor, record))
     }
@@ -92,7 +89,7 @@ impl<S: Storage> Deliver<S> for IntoBuffer<'_> {
     fn deliver(
         &mut self,
         cursor: &mut Cursor<S::File>,
-        record: &Record,
+        record: Record,
     ) -> Result<Option<u64>, Box<Error>> {
         Ok(cursor.copy_to(record, self.then, self.buffer).then_some(record.seq))
     }
@@ -131,7 +128,7 @@ impl<'a, S: Storage, R: Fn(usize) -> Option<&'a mut [u8]>> Deliver<S> for Fittin
     fn deliver(
         &mut self,
         cursor: &mut Cursor<S::File>,
-        record: &Record,
+        record: Record,
     ) -> Result<Option<Fit>, Box<Error>> {
         let len = record.len as usize;
         match (self.room)(len) {
@@ -170,7 +167,7 @@ impl<S: Storage> Deliver<S> for Unseen {
     fn deliver(
         &mut self,
         _: &mut Cursor<S::File>,
-        record: &Record,
+        record: Record,
     ) -> Result<Option<u64>, Box<Error>> {
         Ok(Some(record.seq))
     }

@@ -50,7 +50,7 @@ pub(super) fn give_message(message: Message) -> *mut mmq_message {
 #[inline(always)]
 pub(super) fn give_found<F: StorageFile>(
     cursor: &mut Cursor<F>,
-    record: &Record,
+    record: Record,
 ) -> Option<*mut mmq_message> {
     // The fields go straight into the shell: moving the message would cost more than finding it.
     let shell = Empty::new();
@@ -66,10 +66,7 @@ pub(super) fn give_found<F: StorageFile>(
 
 #[cold]
 #[inline(never)]
-fn give_copied<F: StorageFile>(
-    cursor: &mut Cursor<F>,
-    record: &Record,
-) -> Option<*mut mmq_message> {
+fn give_copied<F: StorageFile>(cursor: &mut Cursor<F>, record: Record) -> Option<*mut mmq_message> {
     reading::message(cursor, record).map(give_message)
 }
 

@@ -76,7 +76,7 @@ impl Deliver<FileStorage> for &mut Given {
     fn deliver(
         &mut self,
         cursor: &mut Cursor<<FileStorage as Storage>::File>,
-        record: &Record,
+        record: Record,
     ) -> Result<Option<()>, Box<Error>> {
         Ok(give_found(cursor, record).map(|message| self.0 = message))
     }

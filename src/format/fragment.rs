@@ -162,6 +162,33 @@ impl Fragment {
         Some((fragment, crc_state))
     }
 
+    /// For the header of the record `seq` in one piece: the payload's length, the bytes that the
+    /// record takes, and the [`crc_state`](Self::crc_state). `None` for any other header, and when
+    /// its own check does not hold at this offset.
+    #[inline(always)]
+    pub(crate) fn decode_whole(
+        words: FragmentWords,
+        seed: u32,
+        offset: u64,
+        seq: u64,
+    ) -> Option<(u32, u64, u32)> {
+        const FREE: u64 = ((SEAL_BIT | MORE_BIT | CONTINUES_BIT) as u64) << SEQ_BITS;
+        const TAG: u64 = (1 << 48) - 1;
+        let wanted = (seq & SEQ_MASK) | (Kind::Whole as u64) << SEQ_BITS;
+        let numbers = if planted!(NumberNotChecked) { SEQ_MASK } else { 0 };
+        if (words.1 ^ wanted) & (TAG & !FREE & !numbers) != 0 {
+            return None;
+        }
+        let (len, tag) = ((words.0 >> 32) as u32, words.1 & TAG);
+        let crc_state = header_crc_state(seed, offset, len, tag);
+        if u64::from(fold(crc_state)) != words.1 >> 48 && !planted!(FragmentHeaderNotChecked) {
+            return None;
+        }
+        const { assert!(SEAL_BIT as u64 == SEAL_LEN) };
+        let seal = tag >> SEQ_BITS & SEAL_LEN;
+        Some((len, fragment_len(u64::from(len)) + seal, crc_state))
+    }
+
     /// Whether the header was written for the payload whose sum ended in this CRC state.
     #[inline]
     pub(crate) fn holds(words: FragmentWords, payload_crc_state: u32) -> bool {

@@ -293,6 +293,15 @@ fn a_fragment_of_an_unknown_kind_or_bit_does_not_validate() {
     for unknown in [0, 7] {
         assert_eq!(Fragment::decode(words(unknown), 99, 64), None, "{unknown}");
     }
+    // What is decoded as a whole record is what is decoded as any fragment.
+    for kind in 0..=u8::MAX {
+        for (offset, seq) in [(64, 7), (64, 8), (72, 7)] {
+            let decoded = Fragment::decode(words(kind), 99, offset)
+                .filter(|(fragment, _)| fragment.kind == Kind::Whole && fragment.is_numbered(seq));
+            let wanted = decoded.map(|(fragment, crc)| (fragment.len, fragment.total_len(), crc));
+            assert_eq!(Fragment::decode_whole(words(kind), 99, offset, seq), wanted, "{kind}");
+        }
+    }
 }
 
 #[test]

@@ -25,21 +25,21 @@ const COPIED_EVERY: u64 = 64;
 impl<F: StorageFile> PlaceRow<F> {
     /// Stores a new place in the older half. The other half stays whole until this one is, so a
     /// kill between two stores, or a torn page, leaves one of them.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn store(&mut self, spot: Spot) {
         self.number += 1;
         let place = Place { number: self.number, position: spot.position, seq: spot.seq };
         let half = if planted!(PlaceOverwritten) { 0 } else { self.number & 1 };
         let half = self.at.pair + half as usize * PLACE_HALF_LEN;
         self.sheet.store_row(half, place.words(), place.crc(self.seed));
-        if self.number.is_multiple_of(COPIED_EVERY) {
-            self.store_copy(&place);
+        if place.number.is_multiple_of(COPIED_EVERY) {
+            self.store_copy(place);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn store_copy(&self, place: &Place) {
+    fn store_copy(&self, place: Place) {
         self.sheet.store_row(self.at.copy, place.words(), place.crc(self.seed));
     }
 }
@@ -107,7 +107,7 @@ impl<S: Storage> Index<S> {
             || Place::decode(&copied, seed).is_none()
         {
             sheet.copy_in(at.copy, &wanted);
-            place_row.store_copy(&Place { number: place_row.number, ..place });
+            place_row.store_copy(Place { number: place_row.number, ..place });
         }
         let (mut said, wanted) = ([0; NAME_ROW_LEN], format::encode_name(name));
         sheet.copy_out(at.name, &mut said);

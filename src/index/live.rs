@@ -47,7 +47,7 @@ impl<S: Storage> Index<S> {
     #[inline]
     pub(crate) fn move_tail(&self, tail: Spot, before: Spot) -> io::Result<()> {
         let words = tail_words(self.key, tail);
-        self.sheet.try_store_words(index_at::LIVE + live_at::TAIL_SEQ, words, || {
+        self.sheet.try_store_words(index_at::LIVE + live_at::TAIL_SEQ, words, move || {
             tail_words(self.key, before)
         })
     }

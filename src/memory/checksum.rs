@@ -33,7 +33,7 @@ pub(crate) fn crc32c_u64(state: u32, word: u64) -> u32 {
 }
 
 /// Continues the raw CRC32C `state` over the little-endian bytes of `words`.
-#[inline]
+#[inline(always)]
 pub(crate) fn crc32c_words<const N: usize>(state: u32, words: [u64; N]) -> u32 {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     if hardware::available() {

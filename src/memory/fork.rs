@@ -9,42 +9,48 @@ use memmap2::{MmapOptions, MmapRaw};
 /// none of its threads and locks. A guard that a child makes itself works there.
 #[derive(Debug)]
 pub(crate) struct ForkGuard {
-    /// A word that is zero in a forked child until that child makes a guard; `None` where the
-    /// system cannot wipe memory on fork.
-    pub(super) word: Option<&'static AtomicU64>,
+    /// A word that is zero in a forked child until that child makes a guard. Where the system
+    /// cannot wipe memory on fork: [`NO_WORD`].
+    word: &'static AtomicU64,
     /// The word's value in this process, or the process id where there is no word.
-    pub(super) token: u64,
+    token: u64,
 }
+
+/// Stands for a word that differs from every token.
+static NO_WORD: AtomicU64 = AtomicU64::new(u64::MAX);
 
 impl ForkGuard {
     pub(crate) fn new() -> ForkGuard {
         // A child's copy of `NEXT` goes on from its parent's value: their tokens differ.
         static NEXT: AtomicU64 = AtomicU64::new(1);
         static WORD: OnceLock<Option<&'static AtomicU64>> = OnceLock::new();
-        let word = *WORD.get_or_init(word_wiped_on_fork);
-        let token = match word {
-            Some(word) => {
-                let fresh = NEXT.fetch_add(1, Ordering::Relaxed);
-                match word.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
-                    Ok(_) => fresh,
-                    Err(present) => present,
-                }
-            }
-            None => u64::from(std::process::id()),
+        let Some(word) = *WORD.get_or_init(word_wiped_on_fork) else {
+            return ForkGuard::by_process_id();
+        };
+        let fresh = NEXT.fetch_add(1, Ordering::Relaxed);
+        let token = match word.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => fresh,
+            Err(present) => present,
         };
         ForkGuard { word, token }
     }
 
+    pub(super) fn by_process_id() -> ForkGuard {
+        ForkGuard { word: &NO_WORD, token: u64::from(std::process::id()) }
+    }
+
     /// Whether this process is a child, forked after the guard was made. One load where the system
     /// wipes memory on fork.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn forked(&self) -> bool {
         // Relaxed: within one process the word changes once, before there is a guard.
-        let now = match self.word {
-            Some(word) => word.load(Ordering::Relaxed),
-            None => u64::from(std::process::id()),
-        };
-        now != self.token || is_unwound()
+        (self.word.load(Ordering::Relaxed) != self.token && self.is_other()) || is_unwound()
+    }
+
+    /// Whether this is another process, when the word is not the token.
+    #[cold]
+    fn is_other(&self) -> bool {
+        !std::ptr::eq(self.word, &NO_WORD) || self.token != u64::from(std::process::id())
     }
 }
 

@@ -275,7 +275,7 @@ fn in_the_process_that_asks_nothing_was_forked() {
 fn a_forked_child_is_told_so_and_may_begin_anew() {
     use std::os::unix::process::CommandExt;
     let guard = ForkGuard::new();
-    let by_pid = ForkGuard { word: None, token: std::process::id().into() };
+    let by_pid = ForkGuard::by_process_id();
     assert!(!guard.forked() && !by_pid.forked());
     let in_child = move || {
         let anew = ForkGuard::new();

@@ -16,9 +16,9 @@ impl<F: StorageFile> Cursor<F> {
     /// Replaces the content of `out` by the record's payload. False when the payload is not what
     /// was written: `out` is empty then, and the caller looks for the record again, checked.
     #[inline(always)]
-    pub(crate) fn copy_to(&mut self, record: &Record, then: Then, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn copy_to(&mut self, record: Record, then: Then, out: &mut Vec<u8>) -> bool {
         let (Some(offset), Some(window)) = (record.in_window, self.view.window()) else {
-            return self.copy_gathered(record, then, out);
+            return self.copy_gathered(record.seq, then, out);
         };
         out.clear();
         let len = record.len as usize;
@@ -34,10 +34,10 @@ impl<F: StorageFile> Cursor<F> {
     }
 
     #[cold]
-    fn copy_gathered(&mut self, record: &Record, then: Then, out: &mut Vec<u8>) -> bool {
+    fn copy_gathered(&mut self, seq: u64, then: Then, out: &mut Vec<u8>) -> bool {
         match then {
-            Then::Stays => self.scratch.copy_to(record.seq, out),
-            Then::StepsOver => self.scratch.exchange(record.seq, out),
+            Then::Stays => self.scratch.copy_to(seq, out),
+            Then::StepsOver => self.scratch.exchange(seq, out),
         }
     }
 
@@ -45,9 +45,9 @@ impl<F: StorageFile> Cursor<F> {
     /// [`copy_to`](Self::copy_to).
     #[cfg(feature = "capi")]
     #[inline(always)]
-    pub(crate) fn copy_into(&mut self, record: &Record, out: &mut [u8]) -> bool {
+    pub(crate) fn copy_into(&mut self, record: Record, out: &mut [u8]) -> bool {
         let (Some(offset), Some(window)) = (record.in_window, self.view.window()) else {
-            return self.copy_gathered_into(record, out);
+            return self.copy_gathered_into(record.seq, out);
         };
         if self.verified {
             window.copy_out(offset, out);
@@ -60,13 +60,13 @@ impl<F: StorageFile> Cursor<F> {
 
     #[cfg(feature = "capi")]
     #[cold]
-    fn copy_gathered_into(&mut self, record: &Record, out: &mut [u8]) -> bool {
-        self.scratch.copy_into(record.seq, out)
+    fn copy_gathered_into(&mut self, seq: u64, out: &mut [u8]) -> bool {
+        self.scratch.copy_into(seq, out)
     }
 
     /// The payload that was gathered for the record, without a copy. `None` when a read took it
     /// before.
-    pub(crate) fn take_gathered(&mut self, record: &Record) -> Option<Vec<u8>> {
-        self.scratch.take(record.seq)
+    pub(crate) fn take_gathered(&mut self, seq: u64) -> Option<Vec<u8>> {
+        self.scratch.take(seq)
     }
 }

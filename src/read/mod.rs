@@ -143,7 +143,7 @@ impl<F: StorageFile> Cursor<F> {
         check: Check,
     ) -> Result<Option<Record>, Box<Error>> {
         if let Some(record) = self.found
-            && self.is_at_hand(&record, check)
+            && self.is_at_hand(record, check)
         {
             return Ok(Some(record));
         }
@@ -157,7 +157,7 @@ impl<F: StorageFile> Cursor<F> {
     /// Whether the remembered record can be delivered as it is. A record outside the window is at
     /// hand while the scratch has its payload, even if its segments are gone meanwhile.
     #[inline(always)]
-    fn is_at_hand(&self, record: &Record, check: Check) -> bool {
+    fn is_at_hand(&self, record: Record, check: Check) -> bool {
         match check {
             Check::Never => true,
             _ if record.in_window.is_none() => {
@@ -191,13 +191,13 @@ impl<F: StorageFile> Cursor<F> {
     /// Steps over the remembered record.
     pub(crate) fn advance(&mut self) {
         if let Some(record) = self.found {
-            self.step_over(&record);
+            self.step_over(record);
         }
     }
 
     /// Steps over the record at the spot.
     #[inline(always)]
-    pub(crate) fn step_over(&mut self, record: &Record) {
+    pub(crate) fn step_over(&mut self, record: Record) {
         self.found = None;
         self.spot = Spot { position: record.end, seq: record.seq + 1 };
         let is_behind = |segment: &Arc<Segment<F>>| segment.header.end() <= record.end;
@@ -209,9 +209,9 @@ impl<F: StorageFile> Cursor<F> {
 
     /// Remembers the record at the spot for the next read.
     #[inline(always)]
-    pub(crate) fn remember(&mut self, record: &Record) {
+    pub(crate) fn remember(&mut self, record: Record) {
         if self.found.is_none() {
-            self.found = Some(*record);
+            self.found = Some(record);
         }
     }
 

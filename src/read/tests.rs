@@ -50,7 +50,7 @@ fn first_header(queue: &Queue) -> SegmentHeader {
     queue.core.segments.list().live[0].header
 }
 
-fn copy(cursor: &mut Cursor<SimFile>, record: &Record) -> Option<Vec<u8>> {
+fn copy(cursor: &mut Cursor<SimFile>, record: Record) -> Option<Vec<u8>> {
     let mut out = b"what it held before".to_vec();
     cursor.copy_to(record, Then::Stays, &mut out).then_some(out)
 }
@@ -60,7 +60,7 @@ fn take(queue: &Queue, cursor: &mut Cursor<SimFile>) -> Result<Option<(u64, Vec<
     match cursor.find(&queue.core) {
         Ok(None) => Ok(None),
         Ok(Some(record)) => {
-            let bytes = copy(cursor, &record).expect("what was found checked can be copied");
+            let bytes = copy(cursor, record).expect("what was found checked can be copied");
             cursor.advance();
             Ok(Some((record.seq, bytes)))
         }
@@ -107,7 +107,7 @@ fn quick_way_and_slow_way_find_the_same_records() {
         assert_eq!((met.seq, met.len), (seq as u64, bytes.len() as u64));
         let mut by_calls = Vec::new();
         assert!(scratch.copy_to(met.seq, &mut by_calls) && by_calls == *bytes, "{seq} by calls");
-        assert_eq!(copy(&mut quick, &met).as_ref(), Some(bytes), "{seq} from the window");
+        assert_eq!(copy(&mut quick, met).as_ref(), Some(bytes), "{seq} from the window");
         in_pieces += usize::from(met.in_window.is_none());
         quick.advance();
         slow.advance();
@@ -211,28 +211,28 @@ fn a_record_in_several_pieces_is_gathered_once_and_its_scratch_trimmed() {
 
     // It is read once, however often it is looked at. A read that steps over it gets its memory.
     let record = cursor.meet(&queue.core, Check::Later).unwrap().unwrap();
-    cursor.remember(&record);
+    cursor.remember(record);
     assert_eq!((record.in_window, record.len), (None, 1_300_000));
     let before = reads();
-    assert_eq!(copy(&mut cursor, &record).as_ref(), Some(&put[1]));
+    assert_eq!(copy(&mut cursor, record).as_ref(), Some(&put[1]));
     assert!(cursor.meet(&queue.core, Check::Now).unwrap().is_some());
     let mut out = Vec::with_capacity(10);
-    assert!(cursor.copy_to(&record, Then::StepsOver, &mut out) && out == put[1]);
+    assert!(cursor.copy_to(record, Then::StepsOver, &mut out) && out == put[1]);
     assert_eq!(reads(), before);
     // A payload that was given away is read again.
-    assert!(!cursor.copy_to(&record, Then::StepsOver, &mut out) && out.is_empty());
+    assert!(!cursor.copy_to(record, Then::StepsOver, &mut out) && out.is_empty());
     let record = cursor.meet(&queue.core, Check::Now).unwrap().unwrap();
     assert!(reads() > before);
-    assert_eq!(cursor.take_gathered(&record).as_ref(), Some(&put[1]));
-    assert_eq!(cursor.take_gathered(&record), None);
+    assert_eq!(cursor.take_gathered(record.seq).as_ref(), Some(&put[1]));
+    assert_eq!(cursor.take_gathered(record.seq), None);
     cursor.take_crossed();
-    cursor.step_over(&record);
+    cursor.step_over(record);
     assert!(cursor.take_crossed(), "the segment of its first piece is behind");
 
     // The memory of a long payload does not stay, and earlier bytes are not taken for it.
     let record = cursor.find(&queue.core).unwrap().unwrap();
     assert!(cursor.scratch.is_of(2));
-    assert_eq!(copy(&mut cursor, &record).as_ref(), Some(&put[2]));
+    assert_eq!(copy(&mut cursor, record).as_ref(), Some(&put[2]));
     assert!(cursor.scratch.capacity() == 0 && !cursor.scratch.is_of(2));
     cursor.advance();
     assert_eq!(take(&queue, &mut cursor), Ok(Some((3, put[3].clone()))));
@@ -253,7 +253,7 @@ fn with_short_windows_a_backlog_is_read_ahead_and_its_buffer_used_again() {
             ahead += 1;
             assert!(!cursor.may_lend() && cursor.view.is_ahead(), "{seq}");
         }
-        assert_eq!(copy(&mut cursor, &record).as_ref(), Some(bytes), "{seq}");
+        assert_eq!(copy(&mut cursor, record).as_ref(), Some(bytes), "{seq}");
         cursor.advance();
     }
     let (reads, maps) =
@@ -281,11 +281,11 @@ fn check_later_notices_a_payload_that_changed() {
     let met = cursor.meet(&queue.core, Check::Later).unwrap().unwrap();
     assert!(met.seq == 1 && !cursor.verified);
     damage(&storage, &put[1]);
-    assert_eq!(copy(&mut cursor, &met), None);
+    assert_eq!(copy(&mut cursor, met), None);
     let mut out = vec![1; 9];
-    assert!(!cursor.copy_to(&met, Then::StepsOver, &mut out) && out.is_empty());
+    assert!(!cursor.copy_to(met, Then::StepsOver, &mut out) && out.is_empty());
     #[cfg(feature = "capi")]
-    assert!(!cursor.copy_into(&met, &mut [0; 400]) && !cursor.is_verified());
+    assert!(!cursor.copy_into(met, &mut [0; 400]) && !cursor.is_verified());
     // A read of the header alone does not find the damage.
     assert_eq!(cursor.meet(&queue.core, Check::Never).unwrap().map(|met| met.seq), Some(1));
 
@@ -293,10 +293,10 @@ fn check_later_notices_a_payload_that_changed() {
     let told = cursor.meet(&queue.core, Check::Now).unwrap_err();
     assert!(matches!(*told, Error::Gap(told) if told == gap(1, 1, GapCause::Damaged)));
     let met = cursor.meet(&queue.core, Check::Later).unwrap().unwrap();
-    cursor.remember(&met);
-    assert_eq!(copy(&mut cursor, &met).as_ref(), Some(&put[2]));
+    cursor.remember(met);
+    assert_eq!(copy(&mut cursor, met).as_ref(), Some(&put[2]));
     assert!(cursor.verified, "by the copy: it is not checked again");
-    assert!(cursor.is_at_hand(&met, Check::Now));
+    assert!(cursor.is_at_hand(met, Check::Now));
 }
 
 #[test]

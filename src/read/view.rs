@@ -1,7 +1,7 @@
 //! What a cursor sees of its segment without a call: mapped bytes, or bytes that were read ahead.
 
 use crate::error::{Error, Result};
-use crate::format::{FRAGMENT_HEADER_LEN, Fragment, FragmentWords, Kind, SEGMENT_HEADER_LEN, Spot};
+use crate::format::{FRAGMENT_HEADER_LEN, Fragment, FragmentWords, SEGMENT_HEADER_LEN, Spot};
 use crate::memory::Window;
 use crate::read::{Check, Record};
 use crate::segment::Segment;
@@ -108,19 +108,18 @@ impl View {
         let [first, second] = window.load_pair(offset);
         let words = FragmentWords(first, second);
         let in_segment = spot.position - segment.header.base;
-        let (fragment, crc_before) = Fragment::decode(words, segment.seed, in_segment)?;
-        let end = spot.position + fragment.total_len();
-        let fits = end <= self.end && end <= limit;
-        if fragment.kind != Kind::Whole || !fits || !fragment.is_numbered(spot.seq) {
+        let (len, total, crc_before) =
+            Fragment::decode_whole(words, segment.seed, in_segment, spot.seq)?;
+        let end = spot.position + total;
+        if end > self.end || end > limit {
             return None;
         }
         let payload = offset + FRAGMENT_HEADER_LEN as usize;
         let crc_after = words.payload_crc_state();
-        let len = fragment.len as usize;
-        if check == Check::Now && window.crc32c(crc_before, payload, len) != crc_after {
+        if check == Check::Now && window.crc32c(crc_before, payload, len as usize) != crc_after {
             return None;
         }
-        let (seq, len) = (spot.seq, u64::from(fragment.len));
+        let (seq, len) = (spot.seq, u64::from(len));
         Some(Record { seq, len, in_window: Some(payload), end, crc_before, crc_after })
     }
 

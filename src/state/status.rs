@@ -52,6 +52,13 @@ impl<S: Storage> State<S> {
         }
     }
 
+    /// As [`check_writable`](Self::check_writable), for a thread that
+    /// [may wait](Self::check_may_wait).
+    #[inline]
+    pub(crate) fn check_still_writable(&self) -> Result<()> {
+        if self.index.poison.takes_all_calls() { Ok(()) } else { self.refuse_writing() }
+    }
+
     #[cold]
     fn refuse_waiting(&self) -> Result<()> {
         if self.fork_guard.forked() {

@@ -190,21 +190,21 @@ impl<F: StorageFile> Sheet<F> {
         self.try_store(
             offset,
             8 * N,
-            |window| window.store_words(offset, words),
-            |window| window.store_words(offset, before()),
+            move |window| window.store_words(offset, words),
+            move |window| window.store_words(offset, before()),
         )
     }
 
     /// As [`Window::store_words`].
     #[inline(always)]
     pub(crate) fn store_words<const N: usize>(&self, offset: usize, words: [u64; N]) {
-        self.store(offset, 8 * N, |window| window.store_words(offset, words));
+        self.store(offset, 8 * N, move |window| window.store_words(offset, words));
     }
 
     /// As [`Window::store_row`].
     #[inline(always)]
     pub(crate) fn store_row<const N: usize>(&self, offset: usize, words: [u64; N], last: u32) {
-        self.store(offset, 8 * N + 4, |window| window.store_row(offset, words, last));
+        self.store(offset, 8 * N + 4, move |window| window.store_row(offset, words, last));
     }
 }
 
