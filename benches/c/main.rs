@@ -22,13 +22,14 @@ fn run(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Builds the shared library, optimised as for a release, and the C and C++ programs.
+/// Builds the shared library, optimised as the installed one, and the C and C++ programs.
 fn build(scratch: &Path) -> (PathBuf, PathBuf, PathBuf) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(root).args([
         "rustc",
-        "--release",
+        "--profile",
+        "capi",
         "--lib",
         "--features",
         "capi",
@@ -36,7 +37,7 @@ fn build(scratch: &Path) -> (PathBuf, PathBuf, PathBuf) {
         "cdylib",
     ]);
     run(cargo.arg("--target-dir").arg(scratch));
-    let lib = scratch.join("release");
+    let lib = scratch.join("capi");
     let soname = lib.join(concat!("libmmq.so.", env!("CARGO_PKG_VERSION_MAJOR")));
     if !soname.exists() {
         std::os::unix::fs::symlink("libmmq.so", soname).unwrap();

@@ -3,7 +3,9 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
+use crate::binary::declared;
 use crate::library::{exists, root, run, scratch};
 
 /// The programs of `examples/`, by name.
@@ -19,23 +21,98 @@ fn without_chance(said: &str) -> Vec<String> {
     said.lines().map(line).collect()
 }
 
-#[expect(clippy::too_many_lines, reason = "one program after the other")]
+/// Where cargo built these tests: it has built there most of what the installer needs.
+fn target() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("cargo's directory")
+}
+
+/// Runs cargo there with these words. One at a time: each puts its library where others have
+/// theirs.
+fn cargo(words: &[&str], more: &[&str]) {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(root()).args(words).arg("--target-dir").arg(target()).args(more);
+    run(&mut cargo);
+}
+
+/// The README's command.
+fn install(prefix: &Path, more: &[&str]) {
+    let prefix = ["--", "--prefix", prefix.to_str().unwrap()];
+    cargo(&["run", "--features", "install", "--bin", "mmq-install"], &[&prefix, more].concat());
+}
+
+/// The names of sections of debug information in that file.
+fn debug_sections(file: &Path) -> Vec<String> {
+    let said = run(Command::new("readelf").arg("-SW").arg(file));
+    let named = said.split_whitespace().filter(|word| word.starts_with(".debug_"));
+    named.map(str::to_owned).collect()
+}
+
+#[cfg(target_os = "linux")]
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
+fn what_is_installed_is_small_unless_the_lines_of_the_source_are_asked_for() {
+    let place = tempfile::tempdir().unwrap();
+    let libraries = |build: &str, more: &[&str]| {
+        let prefix = place.path().join(build);
+        install(&prefix, more);
+        [prefix.join("lib/libmmq.so"), prefix.join("lib/libmmq.a")]
+    };
+    let small = libraries("small", &[]);
+    for (library, most) in small.iter().zip([1_500_000, 2_800_000]) {
+        let bytes = std::fs::metadata(library).unwrap().len();
+        assert!(bytes <= most, "{} has {bytes} bytes", library.display());
+        assert_eq!(debug_sections(library), Vec::<String>::new());
+    }
+    for library in libraries("lines", &["--debug-lines"]) {
+        assert!(debug_sections(&library).contains(&".debug_line".to_owned()));
+    }
+    for library in libraries("debug", &["--debug"]) {
+        assert!(debug_sections(&library).contains(&".debug_info".to_owned()));
+    }
+}
+
+/// The static library has the names of the header and no others: it goes into one program with
+/// other Rust code, which has a standard library of its own.
+#[cfg(target_os = "linux")]
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
+fn a_program_links_the_static_library_with_another_one_of_rust() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path();
+    install(dir, &[]);
+    let archive = dir.join("lib/libmmq.a");
+    let symbols = run(Command::new("nm").args(["-g", "--defined-only"]).arg(&archive));
+    let mut named: Vec<_> =
+        symbols.lines().filter_map(|line| line.split(' ').nth(2)).map(str::to_owned).collect();
+    named.sort_unstable();
+    assert_eq!(named, declared());
+
+    let other = "#[unsafe(no_mangle)] pub extern \"C\" fn other() -> i32 {\n\
+                 std::panic::catch_unwind(|| panic!(\"caught\")).map_or(7, |()| 0)\n}\n";
+    let program = "#include <mmq.h>\nint other(void);\nint main(void) {\n  mmq_queue *queue;\n\
+                   if (mmq_open(\"queue\", NULL, &queue) != MMQ_OK) return 1;\n\
+                   if (other() != 7) return 2;\n  return mmq_close(queue);\n}\n";
+    std::fs::write(dir.join("other.rs"), other).unwrap();
+    std::fs::write(dir.join("program.c"), program).unwrap();
+    let mut rustc = Command::new("rustc");
+    run(rustc.current_dir(dir).args(["--edition=2024", "--crate-type=staticlib", "other.rs"]));
+    let orders = [["lib/libmmq.a", "libother.a"], ["libother.a", "lib/libmmq.a"]];
+    for (order, name) in orders.iter().zip(["first", "second"]) {
+        let mut compile = Command::new("cc");
+        compile.current_dir(dir).args(["program.c", "-Iinclude", "-o", name]).args(order);
+        run(compile.args(["-pthread", "-lm", "-ldl"]));
+        run(Command::new(dir.join(name)).current_dir(dir));
+    }
+}
+
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
 fn what_is_installed_builds_the_examples_through_pkg_config_and_cmake() {
-    let target = scratch("library");
     let place = tempfile::tempdir().unwrap();
     let prefix = place.path().join("prefix");
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(root()).args([
-        "run",
-        "--features",
-        "capi",
-        "--example",
-        "install",
-        "--target-dir",
-    ]);
-    run(cargo.arg(&target).args(["--", "--debug", "--prefix"]).arg(&prefix));
+    install(&prefix, &[]);
     let soname = format!("libmmq.so.{}", env!("CARGO_PKG_VERSION_MAJOR"));
     let full = format!("libmmq.so.{}", env!("CARGO_PKG_VERSION"));
     for link in ["libmmq.so", &soname] {
@@ -46,11 +123,9 @@ fn what_is_installed_builds_the_examples_through_pkg_config_and_cmake() {
     std::fs::rename(&prefix, &moved).unwrap();
     let pkg_config = moved.join("lib/pkgconfig");
 
-    let mut rust = Command::new(env!("CARGO"));
-    rust.current_dir(root()).args(["build", "--examples", "--target-dir"]).arg(&target);
-    run(&mut rust);
+    cargo(&["build", "--examples"], &[]);
     let expected = |name: &str| {
-        without_chance(&run(&mut Command::new(target.join("debug/examples").join(name))))
+        without_chance(&run(&mut Command::new(target().join("debug/examples").join(name))))
     };
 
     if exists("make") && exists("pkg-config") {

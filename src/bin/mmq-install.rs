@@ -1,0 +1,234 @@
+//! Installs mmq for C and C++: headers, shared and static library, `mmq.pc`, and a CMake package.
+//!
+//! ```sh
+//! cargo run --features install --bin mmq-install -- --prefix /usr/local
+//! ```
+//!
+//! `--libdir NAME` (default `lib`) names the directory of the libraries below the prefix,
+//! `--destdir DIR` puts everything below DIR (for packagers), `--debug-lines` leaves the lines of
+//! the source in the libraries, for debuggers and backtraces (7 and 13 MB instead of 1.3 and 2.3),
+//! `--debug` installs an unoptimised build. With cargo-c, use `cargo cinstall` instead.
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SOURCE: &str = env!("CARGO_MANIFEST_DIR");
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+const MAJOR: &str = env!("CARGO_PKG_VERSION_MAJOR");
+const MINOR: &str = env!("CARGO_PKG_VERSION_MINOR");
+const SHARED: &str = if cfg!(target_os = "macos") { "libmmq.dylib" } else { "libmmq.so" };
+
+/// How the libraries are built.
+#[derive(Clone, Copy, PartialEq)]
+enum Libraries {
+    /// Optimised and small: the profile `capi` of Cargo.toml, without the lines of the source.
+    Small,
+    /// The same code, with the lines.
+    Lines,
+    /// Not optimised.
+    Debug,
+}
+
+struct Arguments {
+    prefix: PathBuf,
+    libdir: String,
+    destdir: Option<PathBuf>,
+    build: Libraries,
+}
+
+fn read_arguments() -> Result<Arguments, Box<dyn Error>> {
+    let usage =
+        "usage: mmq-install --prefix DIR [--libdir NAME] [--destdir DIR] [--debug-lines | --debug]";
+    let (mut prefix, mut destdir) = (None, None);
+    let (mut libdir, mut build) = ("lib".to_owned(), Libraries::Small);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or(usage);
+        match argument.as_str() {
+            "--prefix" => prefix = Some(std::path::absolute(value()?)?),
+            "--libdir" => libdir = value()?,
+            "--destdir" => destdir = Some(std::path::absolute(value()?)?),
+            "--debug-lines" => build = Libraries::Lines,
+            "--debug" => build = Libraries::Debug,
+            _ => return Err(usage.into()),
+        }
+    }
+    Ok(Arguments { prefix: prefix.ok_or(usage)?, libdir, destdir, build })
+}
+
+/// Where cargo put this program, in TARGET/PROFILE/, it builds the libraries too. (A program that
+/// was copied away, by `cargo install` for instance, lets it use the directory it has for itself.)
+fn target() -> Result<PathBuf, Box<dyn Error>> {
+    let program = std::env::current_exe()?;
+    let made_by_cargo = |dir: &&Path| dir.join("CACHEDIR.TAG").exists();
+    let target = program.ancestors().nth(2).filter(made_by_cargo);
+    Ok(target.map_or_else(|| Path::new(SOURCE).join("target"), Path::to_path_buf))
+}
+
+/// Builds both libraries in that directory, and returns what the compiler said.
+fn build(target: &Path, profile: &str) -> Result<String, Box<dyn Error>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.current_dir(SOURCE).args(["rustc", "--lib", "--features", "capi"]);
+    command.args(["--crate-type", "cdylib,staticlib", "--profile", profile]);
+    command.arg("--target-dir").arg(target);
+    let output = command.args(["--", "--print", "native-static-libs"]).output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() { Ok(said) } else { Err(said.into()) }
+}
+
+/// The system libraries that the static library needs, as the compiler tells them.
+fn system_libraries(said: &str) -> String {
+    let told = said.lines().find_map(|line| line.split_once("native-static-libs: "));
+    told.map_or("-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc", |(_, libraries)| libraries.trim())
+        .to_owned()
+}
+
+fn pkg_config(libdir: &str, system: &str) -> String {
+    let up = "/..".repeat(Path::new(libdir).components().count() + 1);
+    format!(
+        "prefix=${{pcfiledir}}{up}\nlibdir=${{prefix}}/{libdir}\nincludedir=${{prefix}}/include\n\nName: mmq\nDescription: {}\n\
+         Version: {VERSION}\nLibs: -L${{libdir}} -lmmq\nLibs.private: {system}\nCflags: -I${{includedir}}\n",
+        env!("CARGO_PKG_DESCRIPTION")
+    )
+}
+
+fn cmake_config(libdir: &str, shared: &str, soname: &str, system: &str) -> String {
+    let up = "/..".repeat(Path::new(libdir).components().count() + 2);
+    let system = system.split_whitespace().collect::<Vec<_>>().join(";");
+    format!(
+        r#"# find_package(mmq) gives mmq::mmq, the shared library, and mmq::static, the static one with what it needs.
+get_filename_component(_mmq_prefix "${{CMAKE_CURRENT_LIST_DIR}}{up}" ABSOLUTE)
+if(NOT TARGET mmq::mmq)
+  add_library(mmq::mmq SHARED IMPORTED)
+  set_target_properties(mmq::mmq PROPERTIES
+    IMPORTED_LOCATION "${{_mmq_prefix}}/{libdir}/{shared}"
+    IMPORTED_SONAME "{soname}"
+    INTERFACE_INCLUDE_DIRECTORIES "${{_mmq_prefix}}/include")
+  add_library(mmq::static STATIC IMPORTED)
+  set_target_properties(mmq::static PROPERTIES
+    IMPORTED_LOCATION "${{_mmq_prefix}}/{libdir}/libmmq.a"
+    INTERFACE_INCLUDE_DIRECTORIES "${{_mmq_prefix}}/include"
+    INTERFACE_LINK_LIBRARIES "{system}")
+endif()
+set(mmq_FOUND TRUE)
+unset(_mmq_prefix)
+"#
+    )
+}
+
+fn cmake_version() -> String {
+    format!(
+        r#"set(PACKAGE_VERSION "{VERSION}")
+# Before 1.0 a new minor number is a new interface.
+set(PACKAGE_VERSION_COMPATIBLE FALSE)
+set(PACKAGE_VERSION_EXACT FALSE)
+if(PACKAGE_FIND_VERSION_MAJOR EQUAL {MAJOR}
+   AND NOT PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)
+  if({MAJOR} GREATER 0 OR PACKAGE_FIND_VERSION_COUNT LESS 2
+     OR PACKAGE_FIND_VERSION_MINOR EQUAL {MINOR})
+    set(PACKAGE_VERSION_COMPATIBLE TRUE)
+  endif()
+endif()
+if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
+  set(PACKAGE_VERSION_EXACT TRUE)
+endif()
+"#
+    )
+}
+
+fn tool(command: &mut Command) -> Result<(), Box<dyn Error>> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| format!("{name}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim()).into())
+}
+
+/// Takes out the lines of the source, unless they are asked for. The names of functions stay,
+/// for backtraces.
+fn strip(file: &Path, build: Libraries) -> Result<(), Box<dyn Error>> {
+    if build == Libraries::Small { tool(Command::new("strip").arg("-S").arg(file)) } else { Ok(()) }
+}
+
+/// Makes an archive of one object. The compiler's has all of `compiler_builtins` beside it. The
+/// object's names are its own, except those of the header: a program may link it with static
+/// libraries of other Rust code.
+fn pack(archive: &Path, packed: &Path, build: Libraries) -> Result<(), Box<dyn Error>> {
+    let object = packed.with_file_name("mmq.o");
+    let _ = fs::remove_file(packed);
+    // What was linked as a whole (`lto`) is in one member: one name finds it all.
+    let mut link = Command::new("ld");
+    link.args(["-r", "--force-group-allocation", "-u", "mmq_open", "-o"]).arg(&object);
+    tool(link.arg(archive))?;
+    let mut names = Command::new("objcopy");
+    tool(names.args(["--wildcard", "--keep-global-symbol=mmq_*"]).arg(&object))?;
+    strip(&object, build)?;
+    tool(Command::new("ar").arg("rcsD").arg(packed).arg(&object))?;
+    Ok(fs::remove_file(object)?)
+}
+
+/// Puts the static library there: packed, where the tools of Linux are.
+fn install_archive(built: &Path, lib: &Path, build: Libraries) -> Result<(), Box<dyn Error>> {
+    let (from, to) = (built.join("libmmq.a"), lib.join("libmmq.a"));
+    if build != Libraries::Debug && cfg!(target_os = "linux") {
+        let packed = lib.join("libmmq.a.new");
+        match pack(&from, &packed, build) {
+            Ok(()) => return Ok(fs::rename(packed, to)?),
+            Err(error) => eprintln!("libmmq.a stays as large as the compiler made it: {error}"),
+        }
+    }
+    fs::copy(from, to)?;
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let asked = read_arguments()?;
+    let target = target()?;
+    // The profile of cargo, and where below its directory the libraries are then.
+    let (profile, folder) =
+        if asked.build == Libraries::Debug { ("dev", "debug") } else { ("capi", "capi") };
+    let system = system_libraries(&build(&target, profile)?);
+    let built = target.join(folder);
+
+    let root = match &asked.destdir {
+        Some(destdir) => destdir.join(asked.prefix.strip_prefix("/")?),
+        None => asked.prefix.clone(),
+    };
+    let (include, lib) = (root.join("include"), root.join(&asked.libdir));
+    let (pkgconfig, cmake) = (lib.join("pkgconfig"), lib.join("cmake/mmq"));
+    for dir in [&include, &pkgconfig, &cmake] {
+        fs::create_dir_all(dir)?;
+    }
+    for header in ["mmq.h", "mmq.hpp"] {
+        fs::copy(Path::new(SOURCE).join("include").join(header), include.join(header))?;
+    }
+    install_archive(&built, &lib, asked.build)?;
+    let (full, soname) = if cfg!(target_os = "macos") {
+        (format!("libmmq.{VERSION}.dylib"), format!("libmmq.{MAJOR}.dylib"))
+    } else {
+        (format!("libmmq.so.{VERSION}"), format!("libmmq.so.{MAJOR}"))
+    };
+    // A program that runs keeps the file it has: it is replaced, not written over.
+    let fresh = lib.join(format!("{full}.new"));
+    fs::copy(built.join(SHARED), &fresh)?;
+    if let Err(error) = strip(&fresh, asked.build) {
+        eprintln!("{full} keeps the lines of the source: {error}");
+    }
+    fs::rename(fresh, lib.join(&full))?;
+    for link in [soname.as_str(), SHARED] {
+        let link = lib.join(link);
+        if link.is_symlink() || link.exists() {
+            fs::remove_file(&link)?;
+        }
+        std::os::unix::fs::symlink(&full, link)?;
+    }
+    fs::write(pkgconfig.join("mmq.pc"), pkg_config(&asked.libdir, &system))?;
+    fs::write(cmake.join("mmqConfig.cmake"), cmake_config(&asked.libdir, &full, &soname, &system))?;
+    fs::write(cmake.join("mmqConfigVersion.cmake"), cmake_version())?;
+    println!("installed mmq {VERSION} under {}", root.display());
+    Ok(())
+}
