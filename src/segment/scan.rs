@@ -15,6 +15,8 @@ use crate::storage::StorageFile;
 
 /// Bytes read at a time.
 const BUFFER: usize = 64 << 10;
+/// Bytes that the first call reads: behind a clean end there is nothing, and an opening is short.
+const FIRST: usize = 4 << 10;
 
 /// A segment file seen as fragments.
 pub(crate) struct Scan<'a, F: StorageFile> {
@@ -68,7 +70,8 @@ impl<'a, F: StorageFile> Scan<'a, F> {
     fn bytes(&mut self, position: u64, len: usize) -> io::Result<&[u8]> {
         let have = self.from..self.from + self.buffer.len() as u64;
         if !(have.contains(&position) && position + len as u64 <= have.end) {
-            let room = (self.limit - position).min(BUFFER as u64) as usize;
+            let most = if self.buffer.is_empty() { FIRST.max(len) } else { BUFFER };
+            let room = (self.limit - position).min(most as u64) as usize;
             self.buffer.resize(room, 0);
             let offset = SEGMENT_HEADER_LEN + (position - self.header.base);
             let read = crate::storage::read_full(self.file, &mut self.buffer, offset)?;
