@@ -139,7 +139,6 @@ impl Window {
     }
 
     /// [`copy_out`](Self::copy_out), and the raw CRC32C `crc_state` continued over these bytes.
-    #[cfg(any(test, feature = "capi"))]
     #[inline(always)]
     pub(crate) fn copy_out_checked(&self, offset: usize, into: &mut [u8], crc_state: u32) -> u32 {
         #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The cursor alone, over the simulated disk.
 
 use super::gaps::{pass_to, pass_to_end, pass_to_first};
-use super::gather::gather;
+use super::gather::{TRIM_ABOVE, gather};
 use super::*;
 use crate::engine::Engine;
 use crate::error::{Gap, GapCause};
@@ -202,9 +202,10 @@ fn what_a_segment_states_to_be_missing_before_it_has_the_cause_it_states() {
 
 #[test]
 fn a_record_in_several_pieces_is_gathered_once_and_its_scratch_trimmed() {
-    let options = Options::new().arena_size(1 << 20).max_bytes(8 << 20);
+    LENGTH_HERE.set(Some(1 << 20));
+    let options = Options::new().arena_size(1 << 20).max_bytes(32 << 20);
     let (storage, queue) = open(&options, 1 << 20);
-    let put = put(&queue, [100, 1_300_000, 2_500_000, 50]);
+    let put = put(&queue, [100, 1_300_000, TRIM_ABOVE + 1, 50]);
     let mut cursor = cursor(&queue);
     assert_eq!(take(&queue, &mut cursor), Ok(Some((0, put[0].clone()))));
     let reads = || storage.call_count(Call::Read);
@@ -315,4 +316,19 @@ fn a_cursor_that_is_let_go_holds_nothing_and_stays_where_it_is() {
     assert_eq!((cursor.segment_life(), cursor.spot()), (None, spot));
     assert!(cursor.window().is_none() && cursor.found.is_none() && !cursor.may_lend());
     assert_eq!(take(&queue, &mut cursor), Ok(Some((0, put[0].clone()))));
+}
+
+#[test]
+fn a_damaged_long_piece_of_a_record_is_not_delivered() {
+    let (storage, queue) = open(&Options::new().arena_size(1 << 20).max_bytes(8 << 20), 1 << 20);
+    let put = put(&queue, [1_600_000, 10]);
+    // A byte of the second piece, which is copied from a window.
+    let (name, at) = (segment_name(1), 300_000);
+    let reads = storage.call_count(Call::Read);
+    assert_eq!(take(&queue, &mut cursor(&queue)), Ok(Some((0, put[0].clone()))));
+    assert!(storage.call_count(Call::Read) - reads < 10, "pieces are read by calls");
+    storage.corrupt(&name, at, &[!storage.read_file(&name)[at]]);
+    let mut cursor = cursor(&queue);
+    assert_eq!(take(&queue, &mut cursor), Err(gap(0, 0, GapCause::Damaged)));
+    assert_eq!(take(&queue, &mut cursor), Ok(Some((1, put[1].clone()))));
 }

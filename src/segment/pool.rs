@@ -25,6 +25,8 @@ use crate::threads::Mutex;
 pub(crate) enum User {
     Writer,
     Reader,
+    /// Copies out of the window and lets go of it.
+    Copier,
 }
 
 #[derive(Debug)]

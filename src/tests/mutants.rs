@@ -408,6 +408,8 @@ mutants! {
     GapsCountedTwice => "the figures say how many there are",
     /// A reader that searches behind damage takes a record for one of the next segment.
     FoundBeyondTheSegment => "P3: what is refused is never delivered",
+    /// A piece of a record that lies in several is delivered unchecked.
+    PieceNotChecked => "P3: every message is checked",
     /// A new file that could be neither completed nor removed is not counted.
     FailedFileNotCounted => "max_bytes holds at every step",
     /// Where a kill left no tail, the walk ends at the first bytes that do not validate.
