@@ -10,6 +10,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::CacheToken;
 use super::file::{Overwrites, write_zeros};
+use crate::threads::OnceLock;
 use rustix::fs::{FallocateFlags, StatxFlags, ioctl_setflags, statx};
 pub(super) use rustix::fs::{IFlags, ioctl_getflags};
 pub(super) use rustix::fs::{fdatasync as sync_data, fsync as full_sync};
@@ -58,19 +59,30 @@ pub(super) fn unshare(file: &File, len: u64) {
     let _ = retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::UNSHARE_RANGE, 0, len));
 }
 
+/// What the kernel calls this boot. It is read once: a process does not outlive its boot, and the
+/// walk through /proc takes longer than the rest of an opening.
+fn boot_id() -> Option<&'static [u8]> {
+    static BOOT: OnceLock<Vec<u8>> = OnceLock::new();
+    if BOOT.get().is_none() {
+        let boot = std::fs::read("/proc/sys/kernel/random/boot_id").ok();
+        // Another thread may have set the same meanwhile.
+        let _ = BOOT.set(boot.filter(|boot| boot.len() >= 32)?);
+    }
+    BOOT.get().map(Vec::as_slice)
+}
+
 /// `None` when the boot cannot be identified; then no cached byte is trusted.
 pub(super) fn cache_token(directory: &OwnedFd) -> Option<CacheToken> {
     // STATX_MNT_ID_UNIQUE (Linux 6.8) is never given twice in a boot. The plain mount id is: umount
     // and mount may give the same again, so it proves nothing.
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
-    let boot =
-        std::fs::read("/proc/sys/kernel/random/boot_id").ok().filter(|boot| boot.len() >= 32)?;
+    let boot = boot_id()?;
     let stat =
         retry_on_intr(|| statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | UNIQUE))
             .ok()?;
     let is_unique = StatxFlags::from_bits_retain(stat.stx_mask).contains(UNIQUE);
     let numbers = [u64::from(stat.stx_dev_major), u64::from(stat.stx_dev_minor), stat.stx_ino];
-    let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).chain(boot);
+    let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).chain(boot.iter().copied());
     // FNV-1a with 128 bits.
     let hash = bytes.fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
         (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
