@@ -50,6 +50,15 @@ impl Drop for Held {
     }
 }
 
+/// Whether the calling thread has noted events to report.
+#[inline(always)]
+pub(crate) fn are_noted() -> bool {
+    #[cfg(feature = "tracing")]
+    return noted::are_noted();
+    #[cfg(not(feature = "tracing"))]
+    false
+}
+
 /// Reports the noted events. The calling thread holds no lock.
 #[inline(always)]
 pub(crate) fn tell() {
@@ -75,9 +84,13 @@ mod noted {
         }
     }
 
+    pub(super) fn are_noted() -> bool {
+        NOTED.try_with(|noted| !noted.borrow().is_empty()).unwrap_or(false)
+    }
+
     #[inline]
     pub(super) fn tell() {
-        if NOTED.try_with(|noted| !noted.borrow().is_empty()).unwrap_or(false) {
+        if are_noted() {
             tell_all();
         }
     }

@@ -22,6 +22,12 @@ pub enum OnFull {
     /// and at most a quarter of [`Options::max_bytes`].) Every consumer that had not read them is
     /// told by a [`Gap`](crate::Gap) with [`GapCause::Dropped`](crate::GapCause::Dropped).
     ///
+    /// From a [`Options::max_bytes`] of 16 MiB on, a segment is at most a sixteenth of it (but for
+    /// a message that is longer), and the queue's own thread gives up the oldest ahead of need: one
+    /// segment, and up to four while messages come faster than the disk syncs. So no `enqueue`
+    /// waits for the syncs that this takes, as long as the thread keeps up; and the queue holds
+    /// eleven sixteenths of its limit at least.
+    ///
     /// Where the disk itself is full, a [`Message`](crate::Message), a
     /// [`Delivery`](crate::Delivery) or an [`Iter`](crate::Iter) keeps the space that it refers to
     /// until it is dropped: a new message may be refused although all older ones were given up.

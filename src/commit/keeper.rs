@@ -1,6 +1,7 @@
 //! The keeper: a queue's own thread. It flushes by time, and when many bytes are not durable; it
-//! settles drained segments; it makes the next segment; it gives up messages that are too old, and
-//! long segments that nobody needs.
+//! reserves numbers and settles drained segments, for producers, which never sync for that; it
+//! makes the next segment; it gives up messages that are too old, the oldest where room is needed,
+//! and long segments that nobody needs.
 //!
 //! The thread starts when it is first asked for one of these: an idle queue without a timer and
 //! without ages has no thread. If it cannot start, an opening with a timer or with ages is refused;
@@ -15,7 +16,7 @@ use crate::commit::Core;
 use crate::error::{Error, Result};
 use crate::events;
 use crate::storage::Storage;
-use crate::threads::bell::Bell;
+use crate::threads::bell::{Bell, Errand, Presence};
 use crate::threads::{JoinHandle, Mutex, now, spawn};
 
 #[derive(Debug)]
@@ -23,12 +24,20 @@ pub(crate) struct Keeper<S: Storage> {
     starter: Arc<Starter<S>>,
 }
 
-/// Gives up messages that are too old, and a long segment of the tail when all of it is read. The
-/// engine makes it, because consumers have to let go of the segments, and this folder does not know
-/// consumers.
+/// What gives messages up, and a long segment of the tail when all of it is read. The engine makes
+/// it, because consumers have to let go of the segments, and this folder does not know consumers.
 pub(crate) struct Look<S: Storage>(pub(crate) Arc<LookFn<S>>);
 
-type LookFn<S> = dyn Fn(&Core<S>) + Send + Sync;
+type LookFn<S> = dyn Fn(&Core<S>, LookFor) -> Result<()> + Send + Sync;
+
+/// What is to be given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LookFor {
+    /// Messages that are too old, and a long segment that is read.
+    Age,
+    /// The oldest messages, so that there is room for the next segments.
+    Room,
+}
 
 impl<S: Storage> Clone for Look<S> {
     fn clone(&self) -> Look<S> {
@@ -95,8 +104,7 @@ pub(crate) struct Leaving<'a, S: Storage>(pub(crate) &'a Core<S>);
 
 impl<S: Storage> Drop for Leaving<'_, S> {
     fn drop(&mut self) {
-        self.0.bell.wishes.lock().stop = true;
-        self.0.bell.note_end();
+        self.0.bell.leave();
         let _durable = self.0.durable.lock();
         if !planted!(KeeperLeavesInSilence) {
             self.0.segment_synced.notify_all();
@@ -152,6 +160,32 @@ const IDLE: Duration = Duration::from_millis(200);
 /// and at least this often.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// Does what producers wait for, or are about to need.
+fn run<S: Storage>(core: &Core<S>, look: &Look<S>, errand: Errand) -> Result<()> {
+    match errand {
+        Errand::Settle => {
+            let settled = core.settle();
+            core.wake_writers();
+            settled
+        }
+        Errand::Room => (look.0)(core, LookFor::Room),
+        Errand::Lease(lease) => core.lease(lease),
+    }
+}
+
+/// Reports events. A subscriber may call the queue, and wait for a producer that waits for the
+/// keeper, or be one itself: so the keeper is away meanwhile.
+fn tell<S: Storage>(core: &Core<S>) {
+    if !events::are_noted() {
+        return;
+    }
+    core.bell.set_presence(Presence::Away);
+    drop(core.durable.lock());
+    core.segment_synced.notify_all();
+    events::tell();
+    core.bell.set_presence(Presence::Here);
+}
+
 /// The thread's work, until the bell says stop.
 fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
     let bell = &*core.bell;
@@ -167,13 +201,15 @@ fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
         if wishes.stop {
             return;
         }
-        if std::mem::take(&mut wishes.settle) {
+        if let Some(errand) = wishes.take_errand() {
             drop(wishes);
-            // A failed sync poisons the queue: the next call that writes returns the error.
-            let _ = core.settle();
-            core.wake_writers();
-            (trim_at, pause) = (Some(now() + IDLE), IDLE);
-            events::tell();
+            // If nobody waits for the answer: a failed sync poisons the queue, and the next call
+            // that writes returns the error.
+            bell.answer(run(core, look, errand));
+            if !matches!(errand, Errand::Lease(_)) {
+                (trim_at, pause) = (Some(now() + IDLE), IDLE);
+            }
+            tell(core);
             wishes = bell.wishes.lock();
             continue;
         }
@@ -181,32 +217,32 @@ fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
             drop(wishes);
             // As above: a failed sync poisons the queue.
             let _ = core.flush_behind();
-            events::tell();
+            tell(core);
             wishes = bell.wishes.lock();
             continue;
         }
         if std::mem::take(&mut wishes.ahead) {
             drop(wishes);
             core.prepare_ahead();
-            events::tell();
+            tell(core);
             wishes = bell.wishes.lock();
             continue;
         }
         if next_look.is_some_and(|due| now() >= due) {
             drop(wishes);
-            (look.0)(core);
+            let _ = (look.0)(core, LookFor::Age);
             next_look = every.map(|every| now() + every);
-            events::tell();
+            tell(core);
             wishes = bell.wishes.lock();
             continue;
         }
         if trim_at.is_some_and(|due| now() >= due) {
             drop(wishes);
-            (look.0)(core);
+            let _ = (look.0)(core, LookFor::Age);
             core.segments.trim_spares(&core.context());
             pause = LONGEST_PAUSE.min(2 * pause);
             trim_at = core.has_long_tail().then(|| now() + pause);
-            events::tell();
+            tell(core);
             wishes = bell.wishes.lock();
             continue;
         }
@@ -228,7 +264,7 @@ fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
                 // The next period begins at the end of this flush, so that a disk slower than the
                 // period gets a pause.
                 next_flush = due(period);
-                events::tell();
+                tell(core);
                 wishes = bell.wishes.lock();
             }
         }

@@ -20,7 +20,7 @@ use held::{OpenHere, is_open_here};
 use later::Later;
 
 use crate::commit::Core;
-use crate::commit::keeper::{Keeper, Look};
+use crate::commit::keeper::{Keeper, Look, LookFor};
 use crate::error::{Error, Result};
 use crate::events;
 use crate::memory::page_size;
@@ -121,7 +121,13 @@ impl<S: Storage> Engine<S> {
             keeper: Keeper::new(
                 &core,
                 options.flush_every,
-                Look(Arc::new(move |core| by_keeper.look(core))),
+                Look(Arc::new(move |core, look_for| match look_for {
+                    LookFor::Age => {
+                        by_keeper.look(core);
+                        Ok(())
+                    }
+                    LookFor::Room => by_keeper.make_room(core),
+                })),
             ),
             core,
             options: options.clone(),
@@ -228,6 +234,7 @@ fn state<S: Storage>(
         options.arena_size,
         options.max_mapped_arenas,
         options.max_bytes,
+        options.on_full,
         page_size(),
     );
     let small_flushes = options.flush_every_ops.is_some_and(|operations| operations < 10_000)

@@ -105,7 +105,7 @@ impl<S: Storage> Engine<S> {
         if !planted!(RemovedStaysOpen) {
             self.consumers.let_go_if_drained(&self.core);
         }
-        self.core.settle()
+        self.core.have_settled()
     }
 
     /// Drops messages that are too old. Waits for no consumer: a busy one is asked again later.
@@ -137,7 +137,7 @@ impl<S: Storage> Engine<S> {
         let core = &*self.core;
         if core.expire_for(writer) {
             self.consumers.let_go_if_drained(core);
-            core.settle()?;
+            core.have_settled()?;
             return Ok(true);
         }
         if !core.drain_read(writer) {
@@ -206,6 +206,19 @@ impl<S: Storage> Consumers<S> {
             core.wake_writers();
         }
         self.expire(core);
+    }
+
+    /// Drops the oldest messages ahead of need. The keeper calls it, and waits for nobody.
+    pub(crate) fn make_room(&self, core: &Core<S>) -> Result<()> {
+        let visible = core.visible.position.load(Ordering::Acquire);
+        if let Some(first_held) = core.segments.drop_ahead(&core.context(), visible) {
+            core.oldest_seq.fetch_max(first_held, Ordering::AcqRel);
+            core.note_given_up();
+            self.let_go_if_drained(core);
+        }
+        let settled = core.settle();
+        core.wake_writers();
+        settled
     }
 
     /// As [`Engine::expire`]. While a removed segment is open, consumers that were busy at an

@@ -1,9 +1,17 @@
 //! Lengths of segments and windows, and how many windows may be mapped.
 
+use super::files::overhead;
 use crate::format::{SEGMENT_HEADER_LEN, SHARED_SEGMENT_LEN, index_at};
+use crate::options::OnFull;
 
 /// The length of a segment of a queue that is nearly empty, if arenas are not shorter.
 const LEAST_LEN: u64 = 2 << 20;
+
+/// Queues that drop their oldest messages do so ahead of need from this `max_bytes` on. (Less in
+/// tests, whose disks are small.)
+const DROPS_AHEAD_FROM: u64 = if cfg!(test) { 128 << 10 } else { 16 << 20 };
+/// Such a queue has so many segments at least: what is kept free is a small part.
+const SHARES: u64 = 16;
 
 #[cfg(test)]
 thread_local! {
@@ -17,8 +25,12 @@ thread_local! {
 pub(crate) struct Geometry {
     /// Length of the shortest new segment file in bytes, header included.
     pub(crate) least_len: u64,
+    /// Length of the longest new segment file for records that it has room for in one piece.
+    pub(crate) usual_len: u64,
     /// Length of the longest new segment file.
     pub(crate) most_len: u64,
+    /// The queue drops its oldest messages, and does so before it needs the room.
+    pub(crate) drops_ahead: bool,
     /// Length of a mapped window in bytes: a whole segment, or an arena when the cap is tight.
     pub(crate) window_len: u64,
     /// How many bytes may be mapped at a time.
@@ -32,27 +44,37 @@ impl Geometry {
         arena_size: u64,
         max_mapped_arenas: Option<u32>,
         max_bytes: Option<u64>,
+        on_full: OnFull,
         page: u64,
     ) -> Geometry {
         let mut most_len = arena_size.max(SHARED_SEGMENT_LEN / arena_size * arena_size);
         let mut least_len = LEAST_LEN.min(most_len);
+        let (mut usual_len, mut drops_ahead) = (most_len, false);
         if let Some(max_bytes) = max_bytes {
             let room = max_bytes.saturating_sub(index_at::END as u64);
             let most = (room / 4).max(2 * page);
-            if most_len > most {
+            let cut = |length: u64, most: u64| {
                 let unit = if arena_size <= most { arena_size } else { page };
-                most_len = most / unit * unit;
-            }
+                if length > most { most / unit * unit } else { length }
+            };
+            most_len = cut(most_len, most);
             least_len = least_len.min((most_len / 4 / page * page).max(2 * page));
+            usual_len = most_len;
+            drops_ahead = on_full == OnFull::DropOldest && max_bytes >= DROPS_AHEAD_FROM;
+            if drops_ahead {
+                let share = room / SHARES;
+                usual_len = cut(most_len, (share - overhead(share)).max(2 * page));
+                least_len = least_len.min(usual_len);
+            }
         }
         #[cfg(test)]
         if let Some(length) = LENGTH_HERE.get() {
-            (least_len, most_len) = (length, length);
+            (least_len, usual_len, most_len) = (length, length, length);
         }
         let cap = max_mapped_arenas.map(|arenas| u64::from(arenas).saturating_mul(arena_size));
         let max_mapped = cap.unwrap_or(u64::MAX);
         let window_len = if max_mapped / most_len < 3 { arena_size } else { most_len };
-        Geometry { least_len, most_len, window_len, max_mapped }
+        Geometry { least_len, usual_len, most_len, drops_ahead, window_len, max_mapped }
     }
 
     /// The length of the segment behind one of the length `present`, when consumers have `backlog`
@@ -62,15 +84,16 @@ impl Geometry {
     pub(crate) fn next_len(&self, present: u64, backlog: u64, need: u64) -> u64 {
         let backlog_bound = if planted!(LengthsStay) { 0 } else { backlog };
         let whole = if planted!(LongRecordCut) { 0 } else { SEGMENT_HEADER_LEN + need };
+        let most = if whole > self.usual_len { self.most_len } else { self.usual_len };
         let is_short = |length| 2 * length <= backlog_bound || length < whole;
         let mut length = self.least_len;
-        while length < self.most_len && is_short(length) {
+        while length < most && is_short(length) {
             length *= 2;
         }
         if present > length && backlog >= length {
             length *= 2;
         }
-        length.min(self.most_len)
+        length.min(most)
     }
 }
 
@@ -78,8 +101,27 @@ impl Geometry {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_queue_that_drops_ahead_has_sixteen_segments_but_for_long_records() {
+        let dropping = |arena, max| Geometry::new(arena, None, Some(max), OnFull::DropOldest, 4096);
+        for max in [DROPS_AHEAD_FROM, 1 << 20, 16 << 20, 64 << 20, 1 << 30] {
+            let room = max - index_at::END as u64;
+            for arena in [4096, 65536, 4 << 20, 128 << 20] {
+                let geometry = dropping(arena, max);
+                let Geometry { least_len, usual_len, most_len, .. } = geometry;
+                assert!(geometry.drops_ahead);
+                assert_eq!(most_len, self::geometry(arena, None, Some(max)).most_len);
+                assert!(least_len <= usual_len && usual_len <= most_len, "{arena} {max}");
+                assert!(16 * (usual_len + overhead(usual_len)) <= room.max(16 * 8192));
+                assert_eq!(geometry.next_len(usual_len, max, usual_len / 2), usual_len);
+                assert_eq!(geometry.next_len(usual_len, 0, most_len - 128), most_len);
+            }
+        }
+        assert!(!dropping(4096, DROPS_AHEAD_FROM - 1).drops_ahead);
+    }
+
     fn geometry(arena: u64, cap: Option<u32>, max: Option<u64>) -> Geometry {
-        Geometry::new(arena, cap, max, 4096)
+        Geometry::new(arena, cap, max, OnFull::Reject, 4096)
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl<F: StorageFile> List<F> {
         let was_filled =
             self.live.back().is_some_and(|row| row.header.allocated == row.header.length);
         let step = if was_filled { LARGEST_STEP } else { first_step };
-        let generous = exact.max(step).min(header.length);
+        let generous = self.within_limit(context, header.length, 0, exact.max(step)).max(exact);
         let mut made = self.allocate(context, &file, &name, header.length, 0..generous);
         while matches!(&made, Err(error) if error.is_full()) {
             made = self.allocate(context, &file, &name, header.length, 0..exact);
@@ -178,7 +178,8 @@ impl<F: StorageFile> List<F> {
             return Ok(());
         }
         let exact = end.next_multiple_of(crate::memory::page_size()).min(length);
-        let generous = exact.max((4 * have).clamp(FIRST_STEP, have + LARGEST_STEP)).min(length);
+        let generous = exact.max((4 * have).clamp(FIRST_STEP, have + LARGEST_STEP));
+        let generous = self.within_limit(context, length, have, generous).max(exact);
         let full = |got: &Result<u64>| matches!(got, Err(error) if error.is_full());
         let mut got =
             self.allocate(context, &segment.file, &segment.name(), length, have..generous);
@@ -211,6 +212,25 @@ impl<F: StorageFile> List<F> {
         Ok(())
     }
 
+    /// Where a segment of that length ends that is to have space up to `end` and has it up to
+    /// `have`: earlier, if `max_bytes` leaves less. So it grows in large steps near the limit, too.
+    fn within_limit<S: Storage<File = F>>(
+        &self,
+        context: &Context<'_, S>,
+        length: u64,
+        have: u64,
+        end: u64,
+    ) -> u64 {
+        let end = end.min(length);
+        let Some(limit) = context.limits.max_bytes.filter(|_| !planted!(SmallSteps)) else {
+            return end;
+        };
+        let first = if have == 0 { overhead(length) } else { 0 };
+        let left = limit.saturating_sub(self.limited_bytes() + context.index.len() + first);
+        let page = crate::memory::page_size();
+        end.min(have + left / page * page)
+    }
+
     /// Really allocates the range of the file of a segment of that length if the limits allow it;
     /// returns the range's end.
     pub(super) fn allocate<S: Storage<File = F>>(
@@ -227,10 +247,15 @@ impl<F: StorageFile> List<F> {
         let needed = end - have + first;
         let index = if planted!(IndexNotCounted) { 0 } else { context.index.len() };
         let used = self.limited_bytes() + index;
+        // Where the oldest messages are dropped ahead of need, a segment is begun only when all of
+        // it has room: behind one that the limit cuts off there would be no room for spares.
+        let geometry = context.pool.geometry();
+        let whole = geometry.drops_ahead && length <= geometry.usual_len && !self.live.is_empty();
+        let asked = if have == 0 && whole { length + first } else { needed };
         if let Some(limit) = context.limits.max_bytes
-            && used + needed > limit
+            && used + asked > limit
         {
-            return Err(context.full(used, limit, needed));
+            return Err(context.full(used, limit, asked));
         }
         let path = || context.storage.path().join(name);
         if context.limits.min_free_bytes > 0 {

@@ -7,7 +7,7 @@ use super::files::{Segment, overhead, taken};
 use super::geometry::Geometry;
 use super::names::Names;
 use super::recycle::Recycling;
-use super::{Context, Plan, Row};
+use super::{Context, Plan, Row, spares_wanted};
 #[cfg(test)]
 use crate::format;
 use crate::index::RowsAre;
@@ -35,6 +35,8 @@ pub(crate) struct List<F> {
     /// The life of the tail's segment and the time of the first look at it, when its header does
     /// not tell the age of its messages.
     pub(super) undated_tail: Option<(u64, u64)>,
+    /// For how many segments room is kept free, in a queue that drops its oldest messages.
+    pub(crate) margin: u64,
 }
 
 impl<F: StorageFile> List<F> {
@@ -118,6 +120,11 @@ impl<F: StorageFile> List<F> {
     /// How many spares of that length there are.
     pub(crate) fn spares_of(&self, length: u64) -> usize {
         self.recycling.spares.iter().filter(|spare| spare.row.header.length == length).count()
+    }
+
+    /// How many spares of that length are kept while the queue is busy.
+    pub(super) fn spares_wanted<S: Storage>(&self, context: &Context<'_, S>, length: u64) -> usize {
+        spares_wanted(length, context.limits.pace()).max(self.margin as usize)
     }
 
     /// Checks that each segment file in the directory is counted once, and that each slot taken has

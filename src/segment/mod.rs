@@ -16,6 +16,7 @@ mod fill;
 pub(crate) mod geometry;
 mod grow;
 mod list;
+mod margin;
 mod names;
 mod open;
 pub(crate) mod pool;
@@ -33,12 +34,14 @@ use crate::index::Index;
 use crate::index::losses::GivenUp;
 use crate::segment::pool::Pool;
 use crate::storage::Storage;
+use crate::threads::bell::Bell;
 use crate::threads::{AtomicU64, Mutex, MutexGuard};
 
 use files::Salts;
 pub(crate) use files::{Segment, open_life, overhead, set_aside};
 pub(crate) use fill::CALL_FROM;
 pub(crate) use list::List;
+pub(crate) use margin::RoomAhead;
 use names::Names;
 #[cfg(test)]
 pub(crate) use open::MOST_UNSYNCED_HERE;
@@ -180,6 +183,8 @@ pub(crate) struct Context<'a, S: Storage> {
     /// Fresh space is filled with zeros ahead of its use: no flush comes after every few bytes,
     /// which would write the zeros out.
     pub(crate) fills: bool,
+    /// By which a producer asks the keeper to settle.
+    pub(crate) bell: &'a Bell,
 }
 
 impl<S: Storage> Context<'_, S> {
@@ -225,6 +230,7 @@ impl<S: Storage> Segments<S> {
                 recycling: Recycling::new(found.drained, found.spares, found.held),
                 drained_up_to: 0,
                 undated_tail: None,
+                margin: 1,
                 names: Names {
                     slots,
                     next_life: found.next_life,
@@ -258,7 +264,7 @@ impl<S: Storage> Segments<S> {
                     && list.recycling.drained.len() + list.recycling.in_transit.len() < SPARES_BUSY)
         };
         if short {
-            self.settle(context)?;
+            self.have_settled(context)?;
         }
         // Otherwise the keeper is about to settle: a new file needs no sync now, and is one more
         // spare later.
@@ -286,7 +292,7 @@ impl<S: Storage> Segments<S> {
             }
             let seen = list.recycling.given_back;
             drop(list);
-            self.settle(context)?;
+            self.have_settled(context)?;
             stuck = self.list().recycling.given_back == seen;
         }
     }
@@ -332,9 +338,7 @@ impl<S: Storage> Segments<S> {
     /// [`passed`](Self::passed) was `seen`: then a writer that found no room tries again. Space
     /// that a refused record gave back itself is no reason to try again.
     pub(crate) fn regain(&self, context: &Context<'_, S>, seen: u64) -> Result<bool> {
-        if self.list().has_drained() {
-            self.settle(context)?;
-        }
+        self.have_settled(context)?;
         Ok(self.passed() != seen)
     }
 

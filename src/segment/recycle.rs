@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use super::files::{Segment, disk_bytes, open_life, set_aside, taken};
 use super::list::List;
-use super::{Context, Lost, Row, spares_wanted};
+use super::{Context, Lost, Row};
 use crate::format::{self, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
 use crate::storage::{Storage, StorageFile};
 use crate::threads::AtomicU64;
@@ -177,7 +177,7 @@ impl<F: StorageFile> List<F> {
             .map(|at| self.recycling.drained_files.swap_remove(at));
         let length = row.header.length;
         let becomes_spare = length == self.tail_len(context.pool.geometry())
-            && self.spares_of(length) + coming < spares_wanted(length, context.limits.pace());
+            && self.spares_of(length) + coming < self.spares_wanted(context, length);
         // Two looks, in this order. A reader that has the segment open may still take one of its
         // windows and lend from it, so the windows are looked at when nobody else has the segment
         // open. Nobody opens it again: only live segments are opened, under the list's lock, which

@@ -72,6 +72,7 @@ impl<S: Storage> Segments<S> {
             return;
         }
         let mut list = self.list();
+        list.margin = 1;
         let length = list.tail_len(context.pool.geometry());
         let (right, wanted) = (list.spares_of(length), spares_wanted(length, Pace::Idle));
         if right == list.spares() && right <= wanted || context.begin_changing().is_err() {

@@ -28,6 +28,7 @@ use crate::segment::{Lost, Segment, Unsynced};
 use crate::state::{Durable, MOST_BEHIND, State};
 use crate::storage::store_again;
 use crate::storage::{Storage, StorageFile};
+use crate::threads::bell::Errand;
 use crate::threads::{MutexGuard, now};
 
 /// Bytes after which a flush renews the checkpoint. (Fewer in the crash tests, whose disks are
@@ -274,6 +275,32 @@ impl<S: Storage> State<S> {
             }
             checkpoint.clean = false;
         })
+    }
+
+    /// Reserves the numbers below `lease`: the checkpoint on disk says so, and claims no clean end.
+    pub(crate) fn lease(&self, lease: u64) -> Result<()> {
+        self.sync_directory()?;
+        if planted!(LeaseSaidEarly) {
+            self.leased.fetch_max(lease, Ordering::Release);
+        }
+        reached!("before a lease is on the disk");
+        let next_life = self.segments.next_life();
+        let mut leased = lease;
+        self.index.write_checkpoint(|checkpoint| {
+            checkpoint.clean = false;
+            // Never lower than before: those numbers may have been given out, or told as missing.
+            leased = lease.max(if planted!(LeaseGoesBack) { 0 } else { checkpoint.lease });
+            checkpoint.lease = leased;
+            checkpoint.next_life = checkpoint.next_life.max(next_life);
+        })?;
+        self.index.set_lease(leased);
+        self.leased.store(leased, Ordering::Release);
+        Ok(())
+    }
+
+    /// As [`lease`](Self::lease), for a producer, which waits until the keeper has done it.
+    pub(crate) fn have_leased(&self, lease: u64) -> Result<()> {
+        self.bell.ask(Errand::Lease(lease)).unwrap_or_else(|| self.lease(lease))
     }
 
     /// Writes the checkpoint of a clean end: the run ends at `spot`, and everything is on disk.

@@ -131,6 +131,8 @@ pub(crate) struct State<S: Storage> {
     pub(crate) space: Space,
     pub(crate) gaps: Gaps,
     pub(crate) flush_totals: FlushTotals,
+    /// No number at or above it may be given out: the checkpoint on disk reserves those below.
+    pub(crate) leased: AtomicU64,
     /// The tail that the opening found. What lies between the durable mark and it is suspect (R4).
     pub(crate) found_tail: Spot,
 }
@@ -186,6 +188,7 @@ impl<S: Storage> State<S> {
             space: Space::default(),
             gaps: Gaps::new(parts.known_gaps, parts.given_up),
             flush_totals: FlushTotals::default(),
+            leased: AtomicU64::new(0),
             found_tail: parts.tail,
         };
         state.committed.publish(parts.tail);
@@ -203,6 +206,7 @@ impl<S: Storage> State<S> {
             durable,
             given_up: &self.gaps.given_up,
             fills: self.fills,
+            bell: &self.bell,
         }
     }
 

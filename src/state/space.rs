@@ -1,14 +1,16 @@
 //! Disk space: giving drained segments back, expiring messages, and waiting for space.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::{AHEAD, State};
 use crate::error::Result;
 use crate::format;
-use crate::segment::Segment;
 use crate::segment::ages::Expired;
+use crate::segment::{Plan, RoomAhead, Segment};
 use crate::storage::Storage;
+use crate::threads::bell::Errand;
 use crate::threads::{Condvar, Mutex, now};
 
 /// Where producers wait when the queue is full.
@@ -55,6 +57,31 @@ impl<S: Storage> State<S> {
             return Ok(());
         }
         self.segments.settle(&self.context())
+    }
+
+    /// As [`settle`](Self::settle), for a producer, which waits until the keeper has done it.
+    pub(crate) fn have_settled(&self) -> Result<()> {
+        if self.is_poisoned() && !planted!(SettledPoisoned) {
+            return Ok(());
+        }
+        self.segments.have_settled(&self.context())
+    }
+
+    /// Makes the next segment of the queue. One that drops its oldest messages has the keeper do so
+    /// ahead of need, and waits for it only when there is no room for the segment.
+    pub(crate) fn append(&self, plan: Plan) -> Result<Arc<Segment<S::File>>> {
+        let room = self.segments.room_ahead(&self.context(), &plan);
+        if room == RoomAhead::Nothing
+            && let Some(made) = self.bell.ask(Errand::Room)
+        {
+            // (Without a keeper the segment is refused, and the engine looks for room.)
+            made?;
+        }
+        let segment = self.segments.append(&self.context(), plan)?;
+        if room != RoomAhead::Enough {
+            self.bell.ring(|wishes| wishes.room = true);
+        }
+        Ok(segment)
     }
 
     /// As [`Segments::extend`](crate::segment::Segments::extend).

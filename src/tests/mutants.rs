@@ -76,6 +76,8 @@ mutants! {
     LeaseNotWritten => "no number is given out twice after a power cut",
     /// A lease that is used up is not renewed.
     LeaseNotRenewed => "no number is given out twice after a power cut",
+    /// A lease counts before the checkpoint that has it is on the disk.
+    LeaseSaidEarly => "no number is given out twice after a power cut",
     /// A new lease may be lower than the one before.
     LeaseGoesBack => "no number is given out twice after a power cut",
     /// A record stored by calls gets its header before its payload.
@@ -95,6 +97,17 @@ mutants! {
     KeeperWaitsForProducers => "P9: no order of calls deadlocks",
     /// Who waits for the keeper is not told that it has ended.
     KeeperLeavesInSilence => "P9: no wake-up is lost",
+    /// A producer does the keeper's errands itself, although there is a keeper.
+    ErrandsDoneHere => "P9: no sync on the thread of a caller that asked for none",
+    /// A producer that waits for an errand is not told that it is done.
+    AnswerNotTold => "P9: no wake-up is lost",
+    /// A producer waits for the keeper while the keeper calls code that may wait for producers.
+    AskedWhileAway => "P9: no order of calls deadlocks",
+    /// Messages are dropped ahead of need behind the visible end, where a record may be half
+    /// written.
+    UncommittedDropped => "P1: what is being written is not given up",
+    /// Near the limit a file grows by a page at a time.
+    SmallSteps => "space comes in large steps near the limit, too",
     /// The keeper is not woken to end.
     KeeperNotRungToEnd => "P9: a close ends",
     /// The keeper does not flush when `flush_every` has passed.

@@ -1,20 +1,74 @@
 //! How other threads ask the keeper's thread for work.
 
+use crate::error::Result;
 use crate::threads::{AtomicBool, Condvar, Mutex, OnceLock};
 use std::fmt;
 use std::sync::atomic::Ordering;
+
+/// Work with syncs in it, which the keeper does for producers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Errand {
+    /// Settle drained segments.
+    Settle,
+    /// Give up the oldest messages, so that there is room for the next segment, and settle.
+    Room,
+    /// Reserve the numbers below this one.
+    Lease(u64),
+}
+
+/// Where the keeper is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    Here,
+    Away,
+}
+
+/// An errand that a producer waits for: one at a time, for that producer has the producers' lock.
+#[derive(Debug, Default)]
+pub(crate) enum Awaited {
+    #[default]
+    Nothing,
+    For(Errand),
+    /// The keeper is at it.
+    Taken,
+    Done(Result<()>),
+}
 
 /// What other threads have asked the keeper for since it last looked.
 #[derive(Debug, Default)]
 pub(crate) struct Wishes {
     /// Settle drained segments.
     pub(crate) settle: bool,
+    /// Have room for more than the next segment.
+    pub(crate) room: bool,
+    /// Reserve the numbers below this one.
+    pub(crate) lease: Option<u64>,
+    pub(crate) asked: Awaited,
+    /// The keeper reports events, to code that may call the queue and wait for a producer.
+    pub(crate) away: bool,
     /// Make the next segment ready.
     pub(crate) ahead: bool,
     /// Flush what is committed, and sync full segments.
     pub(crate) flush: bool,
     /// End the thread.
     pub(crate) stop: bool,
+}
+
+impl Wishes {
+    /// The errand that the keeper is to do next.
+    pub(crate) fn take_errand(&mut self) -> Option<Errand> {
+        if let Awaited::For(errand) = self.asked {
+            self.asked = Awaited::Taken;
+            return Some(errand);
+        }
+        if std::mem::take(&mut self.settle) {
+            return Some(Errand::Settle);
+        }
+        if std::mem::take(&mut self.room) {
+            return Some(Errand::Room);
+        }
+        self.lease.take().map(Errand::Lease)
+    }
 }
 
 /// Starts the keeper's thread; false when there is to be none.
@@ -25,6 +79,8 @@ type StartFn = Box<dyn Fn() -> bool + Send + Sync>;
 pub(crate) struct Bell {
     pub(crate) wishes: Mutex<Wishes>,
     pub(crate) rung: Condvar,
+    /// What a producer has asked for is done, or it is to do it itself.
+    answered: Condvar,
     /// The keeper's thread runs.
     running: AtomicBool,
     starter: OnceLock<StartFn>,
@@ -54,9 +110,60 @@ impl Bell {
         self.running.store(false, Ordering::Release);
     }
 
-    /// Whether the keeper's thread runs and was not asked to end.
+    /// Whether the keeper's thread runs, was not asked to end, and is not away.
     pub(crate) fn is_answered(&self) -> bool {
-        self.running.load(Ordering::Acquire) && !self.wishes.lock().stop
+        self.running.load(Ordering::Acquire) && {
+            let wishes = self.wishes.lock();
+            !wishes.stop && !wishes.away
+        }
+    }
+
+    /// Has the keeper do `errand`, and waits until it has. `None`: the caller is to do it itself,
+    /// for there is no keeper, or it is away. The caller holds the producers' lock, and none of
+    /// those that the keeper may wait for.
+    #[cold]
+    pub(crate) fn ask(&self, errand: Errand) -> Option<Result<()>> {
+        if planted!(ErrandsDoneHere) || !self.ring(|wishes| wishes.asked = Awaited::For(errand)) {
+            return None;
+        }
+        let mut wishes = self.wishes.lock();
+        loop {
+            let waits = !wishes.stop && !wishes.away || planted!(AskedWhileAway);
+            match std::mem::take(&mut wishes.asked) {
+                Awaited::Done(result) => return Some(result),
+                Awaited::Nothing => return None,
+                Awaited::For(_) if !waits => return None,
+                asked => wishes.asked = asked,
+            }
+            self.answered.wait(&mut wishes);
+        }
+    }
+
+    /// The errand that was [asked](Self::ask) for, if one was, is done.
+    pub(crate) fn answer(&self, result: Result<()>) {
+        let mut wishes = self.wishes.lock();
+        if matches!(wishes.asked, Awaited::Taken) {
+            wishes.asked = Awaited::Done(result);
+            if !planted!(AnswerNotTold) {
+                self.answered.notify_one();
+            }
+        }
+    }
+
+    /// The keeper is away, or back. A producer that waits for it does its errand itself.
+    pub(crate) fn set_presence(&self, presence: Presence) {
+        self.wishes.lock().away = presence == Presence::Away;
+        self.answered.notify_one();
+    }
+
+    /// The keeper's thread ends, and does no more of what it was asked for.
+    pub(crate) fn leave(&self) {
+        let mut wishes = self.wishes.lock();
+        wishes.stop = true;
+        wishes.asked = Awaited::Nothing;
+        drop(wishes);
+        self.answered.notify_one();
+        self.note_end();
     }
 
     /// Asks the keeper for something. False when there is to be no thread.

@@ -233,7 +233,7 @@ impl<F: StorageFile> Writer<F> {
         }
         if !planted!(RefusedSegmentsStay) && state.segments.drain_behind(committed) {
             // Best effort: a drained segment is settled at the latest when the next one is needed.
-            let _ = state.settle();
+            let _ = state.have_settled();
         }
         // A record that was begun at the tail has no end, so recovery would cut it off. Its header
         // is cleared all the same.

@@ -1,5 +1,7 @@
 //! The lease of sequence numbers: a checkpoint on disk reserves them before they are given out.
 
+use std::sync::atomic::Ordering;
+
 use super::tail::STRIDE;
 use crate::error::Result;
 use crate::format::FRAGMENT_HEADER_LEN;
@@ -7,7 +9,8 @@ use crate::state::State;
 use crate::storage::Storage;
 
 /// How many sequence numbers are reserved at a time, so that none is used twice after a power cut.
-const LEASE: u64 = 1 << 20;
+/// (More than twice as many as a stride can use: when half are used the keeper is asked for more.)
+const LEASE: u64 = 1 << 21;
 
 /// What the checkpoint on disk says of this run.
 #[derive(Debug)]
@@ -42,36 +45,29 @@ impl Numbers {
             return Ok(());
         }
         if !durable || checkpoint.clean || checkpoint.number == 0 || lease > checkpoint.lease {
-            self.write_lease(state, lease)?;
+            state.have_leased(lease)?;
+            self.lease = self.lease.map(|_| state.leased.load(Ordering::Acquire));
         }
         self.has_begun = true;
         Ok(())
     }
 
-    /// Reserves more numbers when the records of one stride from `seq` on could use up the lease.
+    /// Has the keeper reserve more numbers when half of the lease is used. Waits for it when the
+    /// records of one stride from `seq` on could use up the rest.
     pub(super) fn renew_lease<S: Storage>(&mut self, state: &State<S>, seq: u64) -> Result<()> {
+        let is_low = |lease: u64| lease < seq + LEASE / 2 && !planted!(LeaseNotRenewed);
+        let Some(lease) = self.lease.filter(|lease| is_low(*lease)) else {
+            return Ok(());
+        };
+        let leased = lease.max(state.leased.load(Ordering::Acquire));
+        self.lease = Some(leased);
         // The most records that a stride can hold.
         let most = STRIDE / FRAGMENT_HEADER_LEN + 1;
-        if self.lease.is_some_and(|lease| lease < seq + most) && !planted!(LeaseNotRenewed) {
-            self.write_lease(state, seq + LEASE)?;
-        }
-        Ok(())
-    }
-
-    fn write_lease<S: Storage>(&mut self, state: &State<S>, lease: u64) -> Result<()> {
-        state.sync_directory()?;
-        // Never lower than before: those numbers may have been given out, or told as missing.
-        let before = if planted!(LeaseGoesBack) { 0 } else { state.index.checkpoint().lease };
-        let lease = lease.max(before);
-        let next_life = state.segments.next_life();
-        state.index.write_checkpoint(|checkpoint| {
-            checkpoint.clean = false;
-            checkpoint.lease = lease;
-            checkpoint.next_life = checkpoint.next_life.max(next_life);
-        })?;
-        state.index.set_lease(lease);
-        if self.lease.is_some() {
-            self.lease = Some(lease);
+        if leased < seq + most {
+            state.have_leased(seq + LEASE)?;
+            self.lease = Some(state.leased.load(Ordering::Acquire));
+        } else if is_low(leased) {
+            state.bell.ring(|wishes| wishes.lease = Some(seq + LEASE));
         }
         Ok(())
     }

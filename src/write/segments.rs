@@ -187,7 +187,7 @@ impl<F: StorageFile> Writer<F> {
         need: Need,
     ) -> Result<()> {
         if state.expire() {
-            state.settle()?;
+            state.have_settled()?;
         }
         state.bound_unsynced(self.tail.committed)?;
         // The rest of a record belongs to a message that began before: the first message that
@@ -207,7 +207,7 @@ impl<F: StorageFile> Writer<F> {
             created: span.created,
             until: span.until,
         };
-        let segment = state.segments.append(&state.context(), plan)?;
+        let segment = state.append(plan)?;
         self.succession.follow();
         self.tail.at.position = next.base;
         self.enter(segment, span);

@@ -1,6 +1,8 @@
 //! The writer over a simulated disk: which bytes it leaves, and what it takes back.
 
 use std::iter;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::Writer;
 use super::tail::STRIDE;
@@ -16,7 +18,7 @@ use crate::segment::Row;
 use crate::segment::geometry::LENGTH_HERE;
 use crate::state::State;
 use crate::storage::Stores;
-use crate::tests::sim::{SimFile, SimStorage};
+use crate::tests::sim::{SYNCS, SimFile, SimStorage, meanwhile};
 use crate::write::Room;
 
 fn options() -> Options {
@@ -345,4 +347,38 @@ fn a_lease_is_on_disk_before_a_number_at_it_is_given_out() {
         writer.commit(core).unwrap();
     }
     assert_eq!(renewed, 2, "it is renewed when it must be, and no sooner");
+}
+
+/// Half of the lease is used: the keeper is asked to reserve more, nobody waits for it, and no
+/// number counts as reserved before the disk says so.
+#[test]
+fn a_lease_is_renewed_ahead_of_need_and_by_the_keeper() {
+    let storage = disk();
+    let engine = Arc::new(open(&storage, &options()));
+    let core = &*engine.core;
+    engine.enqueue(b"").unwrap();
+    // From here on there is a keeper, which is this thread.
+    core.bell.note_begin();
+    let first = core.leased.load(Ordering::Acquire);
+    let syncs = SYNCS.get();
+    let push_at = |seq: u64| {
+        let mut writer = core.writer.lock();
+        writer.tail.at.seq = seq;
+        writer.stop();
+        writer.push(core, b"", Batch::default()).unwrap();
+        writer.commit(core).unwrap();
+        core.bell.wishes.lock().lease.take()
+    };
+    assert_eq!(push_at(first / 2), None);
+    let asked = push_at(first / 2 + 1).unwrap();
+    assert_eq!((asked > first, SYNCS.get()), (true, syncs));
+    let (keeper, disk) = (Arc::clone(&engine), storage.clone());
+    meanwhile("before a lease is on the disk", move || {
+        let cut = open(&disk.power_cut_losing_all(), &options());
+        let next = cut.core.committed_spot().seq;
+        assert!(keeper.core.leased.load(Ordering::Acquire) <= next);
+    });
+    core.lease(asked).unwrap();
+    assert_eq!((push_at(first), core.leased.load(Ordering::Acquire)), (None, asked));
+    core.bell.leave();
 }

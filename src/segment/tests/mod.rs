@@ -26,6 +26,7 @@ struct Bench {
     pool: Pool,
     limits: Limits,
     given_up: Mutex<GivenUp>,
+    bell: Bell,
     segments: Segments<SimStorage>,
 }
 
@@ -42,12 +43,15 @@ impl Bench {
             index,
             pool: Pool::new(Geometry {
                 least_len: LEN,
+                usual_len: LEN,
                 most_len: LEN,
+                drops_ahead: false,
                 window_len: LEN,
                 max_mapped: 3 * LEN,
             }),
             limits: Limits { max_bytes, min_free_bytes: 0 },
             given_up: Mutex::default(),
+            bell: Bell::default(),
             segments: Segments::new(found),
             storage,
         }
@@ -62,6 +66,7 @@ impl Bench {
             durable: Spot::default(),
             given_up: &self.given_up,
             fills: false,
+            bell: &self.bell,
         }
     }
 

@@ -13,7 +13,9 @@ fn pool(most: usize) -> (SimStorage, SimFile, Pool) {
     file.allocate(0, 8 * WINDOW).unwrap();
     let geometry = Geometry {
         least_len: 8 * WINDOW,
+        usual_len: 8 * WINDOW,
         most_len: 8 * WINDOW,
+        drops_ahead: false,
         window_len: WINDOW,
         max_mapped: most as u64 * WINDOW,
     };

@@ -285,7 +285,7 @@ fn spares_are_as_long_as_the_tails_segment() {
     bench.pass(2);
     bench.settle().unwrap();
     assert_eq!(bench.counts(), [1, 0, 2]);
-    let double = Geometry { most_len: 2 * LEN, ..*bench.pool.geometry() };
+    let double = Geometry { usual_len: 2 * LEN, most_len: 2 * LEN, ..*bench.pool.geometry() };
     let bench = Bench { pool: Pool::new(double), ..bench };
     let append = |backlog| {
         let last = bench.segments.list().live.back().unwrap().header;
@@ -318,7 +318,7 @@ fn a_search_for_room_ends_where_no_spare_can_be_removed() {
     let long = Plan { need: LEN, ..Plan::default() };
     let last = bench.segments.list().live.back().unwrap().header;
     let other = Plan { base: last.end(), first_seq: last.first_seq + HELD, ..long };
-    let double = Geometry { most_len: 2 * LEN, ..*bench.pool.geometry() };
+    let double = Geometry { usual_len: 2 * LEN, most_len: 2 * LEN, ..*bench.pool.geometry() };
     let bench = Bench { pool: Pool::new(double), ..bench };
     assert!(bench.segments.append(&bench.context(), other).unwrap_err().is_full());
     let more = bench.storage.file_names().len() - files;

@@ -2,6 +2,7 @@
 //! dropped takes new ones, whoever wrote, read or lent them. On a simulated disk, in an order that
 //! the test makes.
 
+mod ahead;
 mod refused;
 
 use std::sync::Arc;

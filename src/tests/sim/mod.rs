@@ -65,7 +65,7 @@ pub(crate) struct SimStorage {
 }
 
 thread_local! {
-    /// Syncs of files that this thread made.
+    /// Syncs of files and of the directory that this thread made.
     pub(crate) static SYNCS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 

@@ -97,6 +97,7 @@ impl Storage for SimStorage {
         telling(
             || "sync the directory".to_owned(),
             || {
+                SYNCS.set(SYNCS.get() + 1);
                 slowly(|| {
                     let mut state =
                         enter_or_fail(&self.disk, Call::SyncDirectory).map_err(SyncFailed)?;

@@ -6,6 +6,7 @@
 //! given, and the order of its steps is drawn.)
 
 mod cuts;
+mod keeper;
 mod places;
 
 use std::ops::Range;

@@ -1,0 +1,103 @@
+//! The margin of a queue that drops its oldest messages: room for the next segments, made before it
+//! is needed, so that no producer waits for the syncs that giving up takes.
+//!
+//! The margin is the length of one segment or a few, of which there are sixteen: it grows each time
+//! that a producer has used it up and waits, and is the least again when the queue was idle.
+
+use super::files::{overhead, taken};
+use super::list::List;
+use super::{Context, Plan, Segments};
+use crate::error::{GapCause, Result};
+use crate::events;
+use crate::storage::{Storage, StorageFile};
+use crate::threads::bell::Errand;
+
+/// The longest margin, in segments.
+const MOST_MARGIN: u64 = 4;
+
+/// How much room there is ahead of need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RoomAhead {
+    /// The margin is whole; or the queue keeps none.
+    Enough,
+    /// There is room for the next segment, and behind it not for the whole margin.
+    Little,
+    /// There is no room for the next segment.
+    Nothing,
+}
+
+impl<F: StorageFile> List<F> {
+    /// Bytes of disk that are free, spares, or about to be one of them.
+    fn room<S: Storage<File = F>>(&self, context: &Context<'_, S>) -> u64 {
+        let held: u64 = self.live.iter().map(taken).sum();
+        let limit = context.limits.max_bytes.unwrap_or(u64::MAX);
+        limit.saturating_sub(held + self.names.other_bytes + context.index.len())
+    }
+
+    /// How many segments of that length there is room for now.
+    fn fitting<S: Storage<File = F>>(&self, context: &Context<'_, S>, length: u64) -> u64 {
+        let limit = context.limits.max_bytes.unwrap_or(u64::MAX);
+        let free = limit.saturating_sub(self.limited_bytes() + context.index.len());
+        self.spares_of(length) as u64 + free / (length + overhead(length))
+    }
+}
+
+impl<S: Storage> Segments<S> {
+    /// How much room there is for the segment of that plan, and for those after it.
+    pub(crate) fn room_ahead(&self, context: &Context<'_, S>, plan: &Plan) -> RoomAhead {
+        let geometry = context.pool.geometry();
+        let mut list = self.list();
+        let length = list.next_len(geometry, plan);
+        // A longer one is for one long record: only then room is made for it.
+        if !geometry.drops_ahead || length > geometry.usual_len {
+            return RoomAhead::Enough;
+        }
+        let fitting = list.fitting(context, length);
+        if fitting > list.margin {
+            return RoomAhead::Enough;
+        }
+        // Told by the producer: while the keeper tells something it does nothing for producers.
+        let (used, limit) = (list.limited_bytes(), context.limits.max_bytes.unwrap_or(0));
+        events::full(context.storage.path(), &context.full(used, limit, length));
+        if fitting > 0 {
+            return RoomAhead::Little;
+        }
+        list.margin = (list.margin + 1).min(MOST_MARGIN);
+        RoomAhead::Nothing
+    }
+
+    /// Drops the oldest segments until there is room for the margin. Of those that end at or before
+    /// `visible` alone: others may hold the beginning of a record that is being written. The last
+    /// one stays. Returns the first number that is still in the queue, if there were any.
+    pub(crate) fn drop_ahead(&self, context: &Context<'_, S>, visible: u64) -> Option<u64> {
+        let geometry = context.pool.geometry();
+        let mut list = self.list();
+        let length = list.tail_len(geometry).min(geometry.usual_len);
+        let wanted = list.margin * (length + overhead(length));
+        let mut any = false;
+        while geometry.drops_ahead
+            && list.room(context) < wanted
+            && list.live.len() > 1
+            && (list.live[0].header.end() <= visible || planted!(UncommittedDropped))
+        {
+            list.drain_front();
+            any = true;
+        }
+        if !any {
+            return None;
+        }
+        let first_held = list.first_whole(context.storage)?.seq;
+        if !planted!(DropNotNoted) {
+            context.given_up.lock().note(GapCause::Dropped, first_held);
+        }
+        Some(first_held)
+    }
+
+    /// As [`settle`](Self::settle), for a producer, which waits until the keeper has done it.
+    pub(crate) fn have_settled(&self, context: &Context<'_, S>) -> Result<()> {
+        if !self.list().has_drained() {
+            return Ok(());
+        }
+        context.bell.ask(Errand::Settle).unwrap_or_else(|| self.settle(context))
+    }
+}

@@ -1,0 +1,121 @@
+//! Room that is made ahead of need, by the keeper.
+
+use std::sync::Arc;
+
+use super::{Queue, content};
+use crate::consume::standing::Read;
+use crate::engine::{Background, Engine, reading};
+use crate::error::Error;
+use crate::options::{OnFull, Options};
+use crate::tests::sim::{Call, SYNCS, SimStorage, meanwhile};
+
+const LEN: usize = 1000;
+
+fn open(storage: &SimStorage, options: &Options, background: Background) -> Queue {
+    Arc::new(Engine::open_with(storage.clone(), options, background).unwrap())
+}
+
+/// A queue may have so many bytes: with the second it drops ahead of need.
+const LIMITS: [u64; 2] = [100_000, 256 << 10];
+
+fn dropping(max_bytes: u64) -> Options {
+    Options::new().arena_size(4096).max_bytes(max_bytes).on_full(OnFull::DropOldest)
+}
+
+/// Bytes of the segments that hold messages.
+fn held(queue: &Queue) -> u64 {
+    queue.core.segments.list().live.iter().map(|row| row.header.allocated).sum()
+}
+
+/// The first lease, room at the limit, segments that consumers have read: the keeper does every
+/// sync that these take.
+#[test]
+fn who_puts_in_without_a_flush_never_syncs() {
+    for max_bytes in LIMITS {
+        for on_full in [OnFull::DropOldest, OnFull::Wait(None)] {
+            let storage = SimStorage::new(3).with_file_capacity(256 << 10);
+            storage.set_most(Some(max_bytes));
+            let queue = open(&storage, &dropping(max_bytes).on_full(on_full), Background::Keeper);
+            let consumer = queue.consumer("").unwrap();
+            let before = SYNCS.get();
+            for seq in 0..1500 {
+                assert_eq!(queue.enqueue(&content(seq, LEN)).unwrap(), seq);
+                if on_full == OnFull::DropOldest {
+                    continue;
+                }
+                assert!(reading::next(&queue, &consumer, Read::Take).unwrap().is_some());
+            }
+            assert_eq!(SYNCS.get(), before, "{max_bytes} {on_full:?}");
+            assert!(storage.call_count(Call::SyncFile) > 2);
+            queue.close().unwrap();
+        }
+    }
+}
+
+/// What is kept free is a small part of the queue, and what is held comes.
+#[test]
+fn a_queue_that_drops_ahead_of_need_is_nearly_full() {
+    let [_, max_bytes] = LIMITS;
+    let storage = SimStorage::new(3).with_file_capacity(256 << 10);
+    let queue = open(&storage, &dropping(max_bytes), Background::Keeper);
+    assert!(queue.core.pool.geometry().drops_ahead);
+    let room = max_bytes - queue.core.index.len();
+    let consumer = queue.consumer("").unwrap();
+    for seq in 0..1500 {
+        queue.enqueue(&content(seq, LEN)).unwrap();
+        if seq > room / LEN as u64 {
+            assert!(held(&queue) > room * 5 / 8, "{} of {room} bytes", held(&queue));
+        }
+    }
+    let mut next = 0;
+    loop {
+        match reading::next(&queue, &consumer, Read::Take) {
+            Ok(Some(message)) => assert_eq!(*message, content(next, LEN)),
+            Ok(None) => break,
+            Err(Error::Gap(gap)) => next = gap.last,
+            Err(error) => panic!("{error}"),
+        }
+        next += 1;
+    }
+    assert_eq!(next, 1500);
+}
+
+/// The keeper makes room while a producer writes a record that begins in the oldest segment.
+#[test]
+fn a_record_that_is_being_written_is_not_dropped_for_the_next_one() {
+    let [_, max_bytes] = LIMITS;
+    let storage = SimStorage::new(3).with_file_capacity(256 << 10);
+    let queue = open(&storage, &dropping(max_bytes), Background::Calls);
+    for seq in 0..400 {
+        queue.enqueue(&content(seq, LEN)).unwrap();
+    }
+    let long = content(400, queue.core.max_message() as usize);
+    let keeper = Arc::clone(&queue);
+    meanwhile("before a tail is published", move || {
+        // It wants more than there is.
+        keeper.core.segments.list().margin = 100;
+        keeper.consumers.make_room(&keeper.core).unwrap();
+    });
+    assert_eq!(queue.enqueue(&long).unwrap(), 400);
+    let consumer = queue.consumer("").unwrap();
+    let last = loop {
+        match reading::next(&queue, &consumer, Read::Take) {
+            Ok(Some(message)) if message.seq() == 400 => break message,
+            Ok(Some(_)) | Err(Error::Gap(_)) => {}
+            read => panic!("{read:?}"),
+        }
+    };
+    assert_eq!(*last, long);
+}
+
+/// A file grows in large steps to the last byte that the limit leaves.
+#[test]
+fn space_comes_in_large_steps_near_the_limit_too() {
+    let storage = SimStorage::new(3).with_file_capacity(4 << 20);
+    let options = Options::new().arena_size(4096).max_bytes((2 << 20) - 100_000);
+    let queue = open(&storage, &options, Background::Calls);
+    while queue.enqueue(&[1; LEN]).is_ok() {}
+    let (segments, steps) =
+        (queue.core.segments.list().live.len() as u64, storage.call_count(Call::Allocate));
+    assert!(steps <= 4 * segments, "{steps} steps for {segments} segments");
+}
