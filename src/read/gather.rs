@@ -9,7 +9,6 @@ use crate::memory::Window;
 use crate::memory::checksum::crc32c;
 use crate::read::view::failed;
 use crate::read::{Check, Record};
-use crate::segment::geometry::Geometry;
 use crate::segment::pool::User;
 use crate::segment::scan::words;
 use crate::segment::{Lost, Segment};
@@ -211,11 +210,11 @@ impl<S: Storage> Chain<'_, S> {
     /// A window of the whole segment, to copy a piece of `len` bytes from. `None` where a call is
     /// as good, or there is no window.
     fn window(&self, len: u64) -> Option<Window> {
-        let Geometry { window_len, most_len, .. } = *self.state.pool.geometry();
-        if len < WINDOW_FROM || window_len < most_len {
+        let (file, header) = (&self.segment.file, &self.segment.header);
+        // An older segment may be longer than this run's windows.
+        if len < WINDOW_FROM || self.state.pool.geometry().window_len < header.length {
             return None;
         }
-        let (file, header) = (&self.segment.file, &self.segment.header);
         let allocated = || self.segment.allocated();
         let granted =
             self.state.pool.get(file, header.life, 0, header.length, allocated, User::Copier);

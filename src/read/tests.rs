@@ -241,7 +241,7 @@ fn a_record_in_several_pieces_is_gathered_once_and_its_scratch_trimmed() {
 
 #[test]
 fn with_short_windows_a_backlog_is_read_ahead_and_its_buffer_used_again() {
-    let options = Options::new().arena_size(4096).max_mapped_arenas(3).max_bytes(512 << 10);
+    let options = Options::new().arena_size(4096).max_mapped_arenas(4).max_bytes(512 << 10);
     let (storage, queue) = open(&options, 64 << 10);
     let mut put = put(&queue, (0..100).map(|n| 700 + n));
     let mut cursor = cursor(&queue);
@@ -331,4 +331,18 @@ fn a_damaged_long_piece_of_a_record_is_not_delivered() {
     let mut cursor = cursor(&queue);
     assert_eq!(take(&queue, &mut cursor), Err(gap(0, 0, GapCause::Damaged)));
     assert_eq!(take(&queue, &mut cursor), Ok(Some((1, put[1].clone()))));
+}
+
+#[test]
+fn a_long_piece_in_a_segment_of_an_earlier_run_that_is_longer_than_a_window_is_read_by_calls() {
+    LENGTH_HERE.set(Some(512 << 10));
+    let (storage, queue) = open(&Options::new().arena_size(512 << 10), 512 << 10);
+    let put = put(&queue, [800_000, 10]);
+    queue.close().unwrap();
+    LENGTH_HERE.set(Some(64 << 10));
+    let queue = Engine::open_without_keeper(storage, &Options::new().arena_size(64 << 10)).unwrap();
+    let mut cursor = cursor(&queue);
+    for (seq, bytes) in put.into_iter().enumerate() {
+        assert_eq!(take(&queue, &mut cursor), Ok(Some((seq as u64, bytes))));
+    }
 }

@@ -137,37 +137,38 @@ impl View {
         if geometry.window_len < geometry.most_len && limit - position >= geometry.window_len {
             return self.read_ahead(state, segment, position, limit).map(|()| Needs::Nothing);
         }
-        let window_len = geometry.window_len;
-        let number = segment.offset(position) / window_len;
-        let start = number * window_len;
-        let base = segment.header.base.wrapping_sub(SEGMENT_HEADER_LEN).wrapping_add(start);
-        let end = |window: &Window| {
-            let valid = (start + window.len() as u64).min(segment.allocated()) - start;
+        let offset = segment.offset(position);
+        let zero = segment.header.base.wrapping_sub(SEGMENT_HEADER_LEN);
+        let end = |window: &Window, base: u64| {
+            let start = base.wrapping_sub(zero);
+            let valid = (start + window.len() as u64).min(segment.allocated()).max(start) - start;
             base.wrapping_add(valid).min(segment.header.end())
         };
         if let Some(window) = &self.window
             && self.source != Source::ReadAhead
-            && self.base == base
+            && position.wrapping_sub(self.base) < window.len() as u64
         {
             // The same window, of which more may be allocated by now.
-            self.end = end(window);
+            self.end = end(window, self.base);
             return Ok(Needs::Nothing);
         }
         self.clear();
-        if start >= segment.allocated() {
+        let arena = offset / geometry.window_len * geometry.window_len;
+        if arena >= segment.allocated() {
             return Ok(Needs::Nothing);
         }
         let (life, length) = (segment.header.life, segment.header.length);
         let granted = state
             .pool
-            .get(&segment.file, life, number, length, || segment.allocated(), User::Reader)
+            .get(&segment.file, life, offset, length, || segment.allocated(), User::Reader)
             .map_err(|error| failed("map", state, segment, error))?;
         if let Some(granted) = granted {
-            self.base = base;
-            self.end = end(&granted.window);
+            self.base = zero.wrapping_add(granted.start);
+            self.end = end(&granted.window, self.base);
             self.source = if granted.lending { Source::Lendable } else { Source::CopyOnly };
             self.window = Some(granted.window);
         }
+        let base = zero.wrapping_add(arena);
         if self.may_lend() || self.asked_at == base {
             return Ok(Needs::Nothing);
         }
