@@ -163,8 +163,12 @@ impl Promised<'_> {
                 && !is_told(*seq)
                 && (!self.is_cut || self.must_stay(*seq))
         };
-        // Acts that had not ended may have taken some: the first ones.
-        let first = came.keys().next().copied().unwrap_or(u64::MAX);
+        // Acts that had not ended may have taken some: the first ones. (A power cut brings back
+        // what others had dealt with before.)
+        let is_back = |seq: &u64| {
+            self.is_cut && (heard.taken.contains_key(seq) || heard.answered.contains(seq))
+        };
+        let first = came.keys().copied().find(|seq| !is_back(seq)).unwrap_or(u64::MAX);
         let options = &self.script.options;
         let drops = options.on_full == OnFull::DropOldest || options.max_age.is_some();
         // A message that is in flight comes again, and others behind it may be taken.
