@@ -20,6 +20,9 @@ thread_local! {
         const { std::cell::Cell::new(None) };
 }
 
+/// The longest window that the writer asks for where an arena is shorter.
+const WRITER_LEN: u64 = 64 << 10;
+
 /// Lengths and numbers that follow from the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
@@ -75,6 +78,15 @@ impl Geometry {
         let max_mapped = cap.unwrap_or(u64::MAX);
         let window_len = if max_mapped / most_len < 3 { arena_size } else { most_len };
         Geometry { least_len, usual_len, most_len, drops_ahead, window_len, max_mapped }
+    }
+
+    /// Length of the writer's windows: where arenas are very short, several of them, up to two
+    /// thirds of the cap. Each window costs two calls and a fault, whatever its length. (Enqueue of
+    /// 128 bytes, arenas of 4 KiB: 300 ns; with a window of two of three arenas 180, with six of
+    /// ten 125. With three, a message that comes alone is copied: it is shorter than a window.)
+    pub(crate) fn writer_len(&self) -> u64 {
+        let most = (self.max_mapped / 3 * 2).min(WRITER_LEN);
+        (most / self.window_len * self.window_len).max(self.window_len)
     }
 
     /// The length of the segment behind one of the length `present`, when consumers have `backlog`
@@ -145,6 +157,20 @@ mod tests {
                 assert!(3 * geometry.window_len <= 3 * arena, "{arena} {max}");
             }
         }
+    }
+
+    #[test]
+    fn the_writer_maps_several_very_short_arenas_at_once() {
+        let lens = [(4096, 3, 8192), (4096, 10, 24576), (4096, 100, 65536), (12288, 3, 24576)];
+        for (arena, cap, len) in lens {
+            assert_eq!(geometry(arena, Some(cap), None).writer_len(), len, "{cap} of {arena}");
+        }
+        for (arena, cap) in [(64 << 10, 3), (128 << 10, 10), (4 << 20, 3)] {
+            let geometry = geometry(arena, Some(cap), None);
+            assert_eq!(geometry.writer_len(), geometry.window_len, "{cap} of {arena}");
+        }
+        let uncapped = geometry(4096, None, None);
+        assert_eq!(uncapped.writer_len(), uncapped.window_len);
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! The pool: the bounded set of mapped windows.
 //!
 //! A window is a whole segment, or one arena of it when the cap is tight
-//! ([`Geometry::window_len`]). The pool has one reference to every window; the writer, each reader
-//! and each lent message have more. Invariants:
+//! ([`Geometry::window_len`]); the writer's may be several arenas ([`Geometry::writer_len`]). The
+//! pool has one reference to every window; the writer, each reader and each lent message have more.
+//! Invariants:
 //!
 //! - At most [`Geometry::max_mapped`] bytes are mapped.
 //! - A window that anybody else refers to is never unmapped.
-//! - Windows that are open to lending leave room for two of the longest, so that the tail and one
-//!   head always find room. Messages that a user keeps for long can make reading copy, but never
-//!   fail.
+//! - Windows that are open to lending leave room for two more of ordinary length, so that the tail
+//!   and one head always find room. Messages that a user keeps for long can make reading copy, but
+//!   never fail.
 //!
 //! A caller that gets no window reads and writes the file by calls instead, which the kernel keeps
 //! coherent with every mapping.
@@ -29,6 +30,9 @@ pub(crate) enum User {
     Copier,
 }
 
+/// The segment's life, the number in it of the window's first arena, and the window's length.
+type Key = (u64, u64, u64);
+
 #[derive(Debug)]
 struct Mapped {
     window: Window,
@@ -43,6 +47,10 @@ struct Mapped {
 }
 
 impl Mapped {
+    fn new(window: Window) -> Mapped {
+        Mapped { window, allocated: 0, last_used: 0, lending: false, is_unwanted: false }
+    }
+
     /// Whether anybody besides the pool refers to it.
     fn is_in_use(&self) -> bool {
         self.window.references() != self.window.weight()
@@ -51,8 +59,7 @@ impl Mapped {
 
 #[derive(Debug, Default)]
 struct Windows {
-    /// By the segment's life and the window's number in it.
-    mapped: BTreeMap<(u64, u64), Mapped>,
+    mapped: BTreeMap<Key, Mapped>,
     /// Counts how often a window was asked for.
     clock: u64,
 }
@@ -67,6 +74,8 @@ pub(crate) struct Pool {
 #[derive(Debug)]
 pub(crate) struct Granted {
     pub(crate) window: Window,
+    /// The offset in the segment's file where it begins.
+    pub(crate) start: u64,
     /// Messages may be lent from it.
     pub(crate) lending: bool,
 }
@@ -80,16 +89,16 @@ impl Pool {
         &self.geometry
     }
 
-    /// Returns the window `number` of the segment `life`, and maps it if need be; `None` when there
-    /// is no room for it. `file_len` is the segment's full length. `allocated` returns how many
-    /// bytes of the file are allocated; it is called under the pool's lock, so a growth that it
-    /// does not see is reported by [`grown`](Self::grown) afterwards. A reader is also told whether
-    /// it may lend messages from the window.
+    /// Returns a window of the segment `life` that has `offset`, and maps one if need be; `None`
+    /// when there is no room for it. `file_len` is the segment's full length. `allocated` returns
+    /// how many bytes of the file are allocated; it is called under the pool's lock, so a growth
+    /// that it does not see is reported by [`grown`](Self::grown) afterwards. A reader is also told
+    /// whether it may lend messages from the window.
     pub(crate) fn get<F: StorageFile>(
         &self,
         file: &F,
         life: u64,
-        number: u64,
+        offset: u64,
         file_len: u64,
         allocated: impl Fn() -> u64,
         user: User,
@@ -97,23 +106,20 @@ impl Pool {
         let mut windows = self.windows.lock();
         let windows = &mut *windows;
         windows.clock += 1;
-        let key = (life, number);
-        if !windows.mapped.contains_key(&key) {
-            let start = number * self.geometry.window_len;
-            let len = self.geometry.window_len.min(file_len - start);
-            while windows.mapped_bytes().saturating_add(len) > self.geometry.max_mapped
-                && !planted!(MappedBeyondTheCap)
-            {
-                if !windows.evict() {
+        let unit = self.geometry.window_len;
+        let key = match windows.having(life, offset, unit, user) {
+            Some(key) => key,
+            None => {
+                let room = windows.make_room(&self.geometry, offset, file_len, user);
+                let Some((start, len)) = room else {
                     return Ok(None);
-                }
+                };
+                let window = file.map(start, len as usize)?;
+                let key = (life, start / unit, len);
+                windows.mapped.insert(key, Mapped::new(window));
+                key
             }
-            let window = file.map(start, len as usize)?;
-            windows.mapped.insert(
-                key,
-                Mapped { window, allocated: 0, last_used: 0, lending: false, is_unwanted: false },
-            );
-        }
+        };
         let may_lend =
             user == User::Reader && memory::CAN_DETACH && windows.may_lend(&key, &self.geometry);
         let clock = windows.clock;
@@ -125,7 +131,8 @@ impl Pool {
         if may_lend {
             mapped.lending = true;
         }
-        Ok(Some(Granted { window: mapped.window.clone_shared(), lending: may_lend }))
+        let window = mapped.window.clone_shared();
+        Ok(Some(Granted { window, start: key.1 * unit, lending: may_lend }))
     }
 
     /// Notes that the segment's file is allocated up to `allocated` now. Called before anything is
@@ -145,12 +152,12 @@ impl Pool {
     /// Keeps the windows of a segment that begins a new life. Nobody else may refer to them.
     pub(crate) fn renew(&self, old_life: u64, new_life: u64) {
         let mut windows = self.windows.lock();
-        let numbers: Vec<u64> =
-            windows.mapped.keys().filter(|key| key.0 == old_life).map(|key| key.1).collect();
-        for number in numbers {
-            if let Some(mut mapped) = windows.mapped.remove(&(old_life, number)) {
+        let keys: Vec<Key> =
+            windows.mapped.keys().filter(|key| key.0 == old_life).copied().collect();
+        for key in keys {
+            if let Some(mut mapped) = windows.mapped.remove(&key) {
                 (mapped.lending, mapped.is_unwanted) = (false, false);
-                windows.mapped.insert((new_life, number), mapped);
+                windows.mapped.insert((new_life, key.1, key.2), mapped);
             }
         }
     }
@@ -197,6 +204,45 @@ impl Windows {
         self.mapped.values().map(|mapped| mapped.window.len() as u64).sum()
     }
 
+    /// The mapped window of the segment `life` that has `offset`: for the writer the longest, for
+    /// others the shortest.
+    fn having(&self, life: u64, offset: u64, unit: u64, user: User) -> Option<Key> {
+        let before = self.mapped.range((life, 0, 0)..=(life, offset / unit, u64::MAX));
+        let having = before.map(|(key, _)| *key).filter(|key| offset - key.1 * unit < key.2);
+        match user {
+            User::Writer => having.max_by_key(|key| key.2),
+            User::Reader | User::Copier => having.min_by_key(|key| key.2),
+        }
+    }
+
+    /// Unmaps windows until there is room for one that has `offset`; returns its offset and its
+    /// length. Where there is no room for a long one, the writer gets one of an arena.
+    fn make_room(
+        &mut self,
+        geometry: &Geometry,
+        offset: u64,
+        file_len: u64,
+        user: User,
+    ) -> Option<(u64, u64)> {
+        let shortest = geometry.window_len;
+        let mut wanted = if user == User::Writer { geometry.writer_len() } else { shortest };
+        loop {
+            let start = offset / wanted * wanted;
+            let len = wanted.min(file_len - start);
+            if self.mapped_bytes().saturating_add(len) <= geometry.max_mapped
+                || planted!(MappedBeyondTheCap)
+            {
+                return Some((start, len));
+            }
+            if !self.evict() {
+                if wanted == shortest {
+                    return None;
+                }
+                wanted = shortest;
+            }
+        }
+    }
+
     /// Unmaps the window that was not used for the longest time. Returns false when all are in use.
     fn evict(&mut self) -> bool {
         let idle = self.mapped.iter();
@@ -209,7 +255,7 @@ impl Windows {
     }
 
     /// Whether the window `key` may be open to lending, besides those that are.
-    fn may_lend(&self, key: &(u64, u64), geometry: &Geometry) -> bool {
+    fn may_lend(&self, key: &Key, geometry: &Geometry) -> bool {
         let is_lent = |mapped: &Mapped| mapped.lending && mapped.is_in_use();
         let lent = self.mapped.iter().filter(|(other, mapped)| *other == key || is_lent(mapped));
         let bytes: u64 = lent.map(|(_, mapped)| mapped.window.len() as u64).sum();

@@ -7,7 +7,7 @@ use crate::format::{
     Batch, FRAGMENT_HEADER_LEN, Fragment, SEGMENT_HEADER_LEN, Seal, Spot, fragment_len,
 };
 use crate::memory::Window;
-use crate::segment::pool::User;
+use crate::segment::pool::{Granted, User};
 use crate::segment::{CALL_FROM, Segment};
 use crate::state::State;
 use crate::storage::{Storage, StorageFile, Stores};
@@ -173,24 +173,21 @@ impl<F: StorageFile> Tail<F> {
         if state.durable_only || segment.file.stores() == Stores::ByCall {
             return Ok(());
         }
-        let window_len = state.pool.geometry().window_len;
         let offset = segment.offset(position);
-        let number = offset / window_len;
         let granted = state
             .pool
             .get(
                 &segment.file,
                 segment.header.life,
-                number,
+                offset,
                 segment.header.length,
                 || segment.allocated(),
                 User::Writer,
             )
             .map_err(|error| Error::io("map", state.storage.path().join(segment.name()), error))?;
-        let Some(window) = granted.map(|granted| granted.window) else {
+        let Some(Granted { window, start: first, .. }) = granted else {
             return Ok(());
         };
-        let first = number * window_len;
         let end = (first + window.len() as u64).min(segment.allocated());
         let mut usable = end.min(offset + STRIDE);
         let mut longest = u64::MAX;
@@ -198,7 +195,7 @@ impl<F: StorageFile> Tail<F> {
             Some(step) if usable > segment.filled() => {
                 // Up to the next multiple of the step; to the one behind it when that is near.
                 let wanted = (offset + total.max(step / 4)).next_multiple_of(step);
-                segment.fill(wanted.min(end));
+                segment.fill(wanted.min(segment.allocated()));
                 usable = usable.min(segment.filled());
                 // Asks for the next segment in good time. Not within the first step of the queue's
                 // first segment: a queue of a few messages needs no keeper. (A record may begin
