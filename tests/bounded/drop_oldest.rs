@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn drop_oldest_tells_every_consumer_exactly_what_it_missed() {
     let seed = seed("drop oldest");
-    for round in 0..count("MMQ_DROP_ROUNDS", 12) {
+    for round in 0..count("MMQ_DROP_ROUNDS", 4) {
         let mut random = Random::new(seed ^ round);
         let max_bytes = *random.pick(&[64 << 10, 90_000, 200_000, 1 << 20]);
         let dir = tempfile::tempdir().unwrap();

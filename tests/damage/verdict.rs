@@ -205,7 +205,7 @@ pub(crate) fn sampled(share: u64) -> impl Iterator<Item = Arc<Base>> {
     // Cases of the long messages take the most time and find the least.
     let turn = [Arc::clone(&small), Arc::clone(&large), small, large, long];
     // Each copies the whole queue.
-    (0..(count("MMQ_DAMAGE_CASES", 300).min(1000) / share).max(5))
+    (0..(count("MMQ_DAMAGE_CASES", 100).min(1200) / share).max(5))
         .map(move |n| Arc::clone(&turn[n as usize % turn.len()]))
 }
 

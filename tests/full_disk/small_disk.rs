@@ -168,7 +168,7 @@ impl Use {
 #[test]
 fn however_a_small_disk_is_used_what_was_read_or_may_be_dropped_makes_room() {
     let seed = support::seed("however_a_small_disk_is_used");
-    for case in 0..support::count("MMQ_FULL_DISK_CASES", 24) {
+    for case in 0..support::count("MMQ_FULL_DISK_CASES", 8) {
         let mut random = Random::new(seed ^ case);
         let used = Use::any(&mut random);
         let mount = match mount("tmpfs", used.disk) {

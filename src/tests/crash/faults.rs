@@ -341,20 +341,25 @@ fn every_write_may_fail_where_stores_go_by_calls_and_nothing_acknowledged_is_los
 fn all_rounds(calls: &[Call], stores: Stores) {
     let mut rounds = 0;
     // Most of them do the same as the one before.
-    let one_of = if super::asked_for_many() { 20 } else { 4 };
+    let many = super::asked_for_many();
     for call in calls.iter().copied() {
         for (errno, sticky) in [(Errno::IO, false), (Errno::NOSPC, false), (Errno::NOSPC, true)] {
             for every in [None, Some(1), Some(7)] {
                 let options =
                     Options::new().arena_size(16 << 10).max_bytes(256 << 10).flush_every_ops(every);
                 // Where nothing can be written any more, a refused record may stay where it is: at
-                // each moment another one.
-                let each = stores == Stores::ByCall && sticky && every.is_none();
+                // each moment another one. (The long run has them all.)
+                let refused = stores == Stores::ByCall && sticky && every.is_none();
+                let one_of = match (refused, many) {
+                    (true, true) => u64::MAX,
+                    (true, false) | (false, true) => 20,
+                    (false, false) => 4,
+                };
                 let mut nth = 1;
                 loop {
                     rounds += 1;
                     match round(call, nth, errno, sticky, &options, stores) {
-                        Ok(true) => nth += if each { 1 } else { 1 + nth / one_of },
+                        Ok(true) => nth += 1 + nth / one_of,
                         Ok(false) => break,
                         Err(broken) => {
                             panic!(
