@@ -187,9 +187,13 @@ impl<S: Storage> State<S> {
         if committed.position.saturating_sub(durable.position) < MOST_BEHIND {
             return Ok(());
         }
-        // No opening walks over messages that every consumer has passed.
-        let lowest = self.places.lowest().unwrap_or(0);
-        if committed.position.saturating_sub(lowest) < MOST_BEHIND {
+        // No opening walks over messages that every consumer has passed, or that were given up.
+        let walked = if planted!(GivenUpFlushed) {
+            committed.position.saturating_sub(self.places.lowest().unwrap_or(0))
+        } else {
+            self.backlog(committed.position)
+        };
+        if walked < MOST_BEHIND {
             return Ok(());
         }
         self.sync_soon(committed)

@@ -106,6 +106,8 @@ mutants! {
     /// Messages are dropped ahead of need behind the visible end, where a record may be half
     /// written.
     UncommittedDropped => "P1: what is being written is not given up",
+    /// A queue that drops its oldest messages is flushed for what it has dropped.
+    GivenUpFlushed => "P9: nobody waits for a flush that nobody needs",
     /// Near the limit a file grows by a page at a time.
     SmallSteps => "space comes in large steps near the limit, too",
     /// The keeper is not woken to end.

@@ -1,12 +1,14 @@
 //! Room that is made ahead of need, by the keeper.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::{Queue, content};
 use crate::consume::standing::Read;
 use crate::engine::{Background, Engine, reading};
 use crate::error::Error;
 use crate::options::{OnFull, Options};
+use crate::state::MOST_BEHIND;
 use crate::tests::sim::{Call, SYNCS, SimStorage, meanwhile};
 
 const LEN: usize = 1000;
@@ -106,6 +108,18 @@ fn a_record_that_is_being_written_is_not_dropped_for_the_next_one() {
         }
     };
     assert_eq!(*last, long);
+}
+
+/// Little is held, so an opening has little to walk over, however much was dropped: nothing is
+/// flushed for it.
+#[test]
+fn what_was_dropped_is_not_flushed() {
+    let storage = SimStorage::new(3).with_file_capacity(256 << 10);
+    let queue = open(&storage, &dropping(LIMITS[0]), Background::Calls);
+    for seq in 0..2 * MOST_BEHIND / LEN as u64 {
+        queue.enqueue(&content(seq, LEN)).unwrap();
+    }
+    assert_eq!(queue.core.flush_totals.count.load(Ordering::Relaxed), 0);
 }
 
 /// A file grows in large steps to the last byte that the limit leaves.
