@@ -8,7 +8,7 @@
 //! are.
 //!
 //! With the copy, each byte is loaded once: what is summed is what is stored. Measured on an Intel
-//! Xeon (Granite Rapids, virtual machine; medians), as ratios to a memcpy of the same bytes into
+//! Xeon (a virtual machine with AVX-512; medians), as ratios to a memcpy of the same bytes into
 //! one buffer:
 //!
 //! | bytes | memory that no cache holds | in pieces | the same bytes again | in pieces |

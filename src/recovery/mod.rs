@@ -80,6 +80,8 @@ struct ReadIndex<S: Storage> {
     may_adopt: bool,
     token: CacheToken,
     belief: Belief,
+    /// The run before had another token: no byte of it is in the page cache that a sync may skip.
+    is_elsewhere: bool,
 }
 
 /// Reads the index file, whatever bytes it holds. Refuses a directory that is not a queue's.
@@ -107,12 +109,23 @@ fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
     let known = file.as_ref().and_then(|file| Some((file, file.queue_id()?)));
     let Some((known, queue_id)) = known else {
         let (image, belief) = (IndexImage::default(), Belief::Disk);
-        return Ok(ReadIndex { file, image, queue_id: None, may_adopt: false, token, belief });
+        return Ok(ReadIndex {
+            file,
+            image,
+            queue_id: None,
+            may_adopt: false,
+            token,
+            belief,
+            is_elsewhere: false,
+        });
     };
     let image = IndexImage::read(&known.bytes, &queue_id);
     let may_adopt = !known.unreadable;
     let belief = if may_adopt { Belief::in_index(&image, &token) } else { Belief::Disk };
-    Ok(ReadIndex { file, image, queue_id: Some(queue_id), may_adopt, token, belief })
+    let is_elsewhere =
+        ![token.place, CacheToken::default().place].contains(&image.live.token.place);
+    let queue_id = Some(queue_id);
+    Ok(ReadIndex { file, image, queue_id, may_adopt, token, belief, is_elsewhere })
 }
 
 /// What is known once there is an index to write to.
@@ -127,6 +140,7 @@ struct Known<S: Storage> {
     rows_from_index: bool,
     /// The index file was missing or could not be used, so this opening created one.
     made_anew: bool,
+    is_elsewhere: bool,
 }
 
 /// Goes on with the index file where it can be used. Otherwise creates a new one and carries over
@@ -137,7 +151,8 @@ fn take_up_index<S: Storage>(
     read: ReadIndex<S>,
     gathered: Gathered,
 ) -> Result<Known<S>> {
-    let ReadIndex { file, mut image, queue_id: known_id, may_adopt, token, belief } = read;
+    let ReadIndex { file, mut image, queue_id: known_id, may_adopt, token, belief, is_elsewhere } =
+        read;
     let Gathered { rows, from_index: rows_from_index } = gathered;
     let queue_id = rows.queue_id.or(known_id).unwrap_or_else(|| storage.random());
     let made_anew = !may_adopt || known_id != Some(queue_id);
@@ -172,7 +187,18 @@ fn take_up_index<S: Storage>(
     .map_err(|error| index_error(storage, "open", error))?;
     let belief = if made_anew { Belief::Disk } else { belief };
     let cached = belief.of_cache(&image);
-    Ok(Known { index, image, token, belief, cached, rows, rows_from_index, made_anew })
+    let is_elsewhere = is_elsewhere && !made_anew;
+    Ok(Known {
+        index,
+        image,
+        token,
+        belief,
+        cached,
+        rows,
+        rows_from_index,
+        made_anew,
+        is_elsewhere,
+    })
 }
 
 /// Where the records end that the walk found, and where the index says that they end.

@@ -10,7 +10,7 @@ use crate::index::{RowsAre, StoredOver};
 use crate::options::Options;
 use crate::recovery::belief::{Belief, given_up};
 use crate::recovery::{Known, PlacedTail, Recovered, lease};
-use crate::segment::{Found, Row};
+use crate::segment::{Found, Lost, Row, open_life};
 use crate::storage::{Storage, StorageFile};
 
 /// Stores the live part and the rows of the segments, and returns all that the opening found.
@@ -21,7 +21,7 @@ pub(super) fn publish<S: Storage>(
     options: &Options,
 ) -> Result<Recovered<S>> {
     let PlacedTail { spot, next } = tail;
-    let (durable, next_life) = (durable(&known, spot), next_life(&known));
+    let (durable, next_life) = (make_durable(storage, &known, spot)?, next_life(&known));
     let (lease, given_up) =
         (lease(&known.image, known.belief), given_up(&known.image, known.belief));
     let before_next = next.map(|next| gaps_of(next.seq, next.gap, next.reserved, next.cause));
@@ -137,6 +137,33 @@ fn durable<S: Storage>(known: &Known<S>, tail: Spot) -> Spot {
         image.live.synced.filter(|synced| synced.position > durable.position).unwrap_or(durable);
     // At the same position the two numbers differ by numbers that will never come.
     if durable.position >= tail.position || durable.seq > tail.seq { tail } else { durable }
+}
+
+/// The spot up to which everything is known to be on the disk. Behind a power cut that is all that
+/// was found: an earlier run may have confirmed it without a checkpoint, and when the beginning of
+/// a batch is given up its rest counts only where the checkpoint says that it is durable. (The
+/// syncs are for files that were copied. A power cut leaves nothing to write.)
+fn make_durable<S: Storage>(storage: &S, known: &Known<S>, tail: Spot) -> Result<Spot> {
+    let durable = durable(known, tail);
+    if known.belief != Belief::Disk || !known.is_elsewhere || planted!(FoundIsNotConfirmed) {
+        return Ok(durable);
+    }
+    let is_behind =
+        |row: &&Row| row.header.end() > durable.position && row.header.base < tail.position;
+    let mut any = false;
+    for row in known.rows.live.iter().filter(is_behind) {
+        let path = || storage.path().join(format::segment_name(row.slot));
+        match open_life(storage, row.slot, &row.header) {
+            Ok((file, _)) => file.sync().map_err(|failed| failed.ends_opening(path()))?,
+            Err(Lost::Gone) => {}
+            Err(Lost::Io(error)) => return Err(Error::io("open", path(), error)),
+        }
+        any = true;
+    }
+    if any {
+        storage.sync_directory().map_err(|failed| failed.ends_opening(storage.path()))?;
+    }
+    Ok(tail)
 }
 
 /// A life that no segment has had yet, nor any above it.

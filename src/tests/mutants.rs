@@ -373,6 +373,8 @@ mutants! {
     HolderGoesUnflushed => "R4: what a failed sync left off the disk stays suspect",
     /// Places that a killed run left in the page cache count as durable.
     PlacesTakenForDurable => "R8: a segment goes when a synced place is behind it",
+    /// Of what a power cut left, only what lies before the checkpoint counts as durable.
+    FoundIsNotConfirmed => "R4: what was confirmed stays durable over two power cuts",
     /// Everything up to the tail counts as durable once the queue is opened.
     DurableTooFar => "R4: what an opening found is synced before it is promised",
     /// The life of a segment that is gone is used again (R9).

@@ -101,34 +101,51 @@ fn a_torn_batch_is_absent() {
 fn the_rest_of_a_flushed_batch_outlives_two_power_cuts() {
     holds_but_for(Mutant::RecycledBeforePlacesAreSynced, || {
         for seed in 0..40 {
-            let queue = open(disk(seed), &options()).unwrap();
-            queue.default_consumer().unwrap();
-            queue.enqueue_batch(&[content(1, 6000), content(2, 3000), content(3, 10)]).unwrap();
+            let queue = begun_batch(seed);
             queue.core.flush().unwrap();
-            queue.enqueue(&content(4, 3000)).unwrap();
-            let queue = open(queue.core.storage.power_cut(seed), &options()).unwrap();
-            let standing = standing_of(&queue, "").unwrap();
-            for seq in 0..2 {
-                assert_eq!(
-                    reading::next(&queue, &standing, Read::Take).unwrap().unwrap().seq(),
-                    seq
-                );
-            }
-            let shown = || reading::next(&queue, &standing, Read::Look);
-            assert_eq!(shown().unwrap().unwrap().seq(), 2);
-            assert_eq!(
-                queue.core.segments.list().live.front().unwrap().header.first_seq,
-                2,
-                "the first was given back"
-            );
-            let queue = open(queue.core.storage.power_cut(seed), &options()).unwrap();
-            let told = take_all(&queue).unwrap();
-            assert!(
-                matches!(told.first(), Some(Ok((2, bytes))) if *bytes == content(3, 10)),
-                "seed {seed}"
-            );
+            the_rest_outlives_two_power_cuts(queue, seed);
         }
     });
+}
+
+/// The same where the batch was confirmed by syncs of its segments alone, without a checkpoint.
+#[test]
+fn the_rest_of_a_confirmed_batch_outlives_two_power_cuts() {
+    holds_but_for(Mutant::FoundIsNotConfirmed, || {
+        for seed in 0..40 {
+            let queue = begun_batch(seed);
+            queue.core.sync_directory().unwrap();
+            queue.core.flush_to(queue.core.committed_spot()).unwrap();
+            assert_eq!(queue.core.index.checkpoint().seq, 0, "no checkpoint");
+            the_rest_outlives_two_power_cuts(queue, seed);
+        }
+    });
+}
+
+fn begun_batch(seed: u64) -> Queue {
+    let queue = open(disk(seed), &options()).unwrap();
+    queue.default_consumer().unwrap();
+    queue.enqueue_batch(&[content(1, 6000), content(2, 3000), content(3, 10)]).unwrap();
+    queue
+}
+
+fn the_rest_outlives_two_power_cuts(queue: Queue, seed: u64) {
+    queue.enqueue(&content(4, 3000)).unwrap();
+    let queue = open(queue.core.storage.power_cut(seed), &options()).unwrap();
+    let standing = standing_of(&queue, "").unwrap();
+    for seq in 0..2 {
+        assert_eq!(reading::next(&queue, &standing, Read::Take).unwrap().unwrap().seq(), seq);
+    }
+    let shown = || reading::next(&queue, &standing, Read::Look);
+    assert_eq!(shown().unwrap().unwrap().seq(), 2);
+    let first_seq = queue.core.segments.list().live.front().unwrap().header.first_seq;
+    assert_eq!(first_seq, 2, "the first was given back");
+    let queue = open(queue.core.storage.power_cut(seed), &options()).unwrap();
+    let told = take_all(&queue).unwrap();
+    assert!(
+        matches!(told.first(), Some(Ok((2, bytes))) if *bytes == content(3, 10)),
+        "seed {seed}"
+    );
 }
 
 /// A queue that was opened with a smaller limit gives up its one long segment, which everybody has
