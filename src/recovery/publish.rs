@@ -13,15 +13,17 @@ use crate::recovery::{Known, PlacedTail, Recovered, lease};
 use crate::segment::{Found, Lost, Row, open_life};
 use crate::storage::{Storage, StorageFile};
 
-/// Stores the live part and the rows of the segments, and returns all that the opening found.
+/// Stores the live part and the rows of the segments, and returns all that the opening found:
+/// records up to `found`, and the tail, which may stand behind numbers that will never come.
 pub(super) fn publish<S: Storage>(
     storage: &S,
     mut known: Known<S>,
     tail: PlacedTail,
+    found: Spot,
     options: &Options,
 ) -> Result<Recovered<S>> {
     let PlacedTail { spot, next } = tail;
-    let (durable, next_life) = (make_durable(storage, &known, spot)?, next_life(&known));
+    let (durable, next_life) = (make_durable(storage, &known, spot, found)?, next_life(&known));
     let (lease, given_up) =
         (lease(&known.image, known.belief), given_up(&known.image, known.belief));
     let before_next = next.map(|next| gaps_of(next.seq, next.gap, next.reserved, next.cause));
@@ -143,13 +145,22 @@ fn durable<S: Storage>(known: &Known<S>, tail: Spot) -> Spot {
 /// was found: an earlier run may have confirmed it without a checkpoint, and when the beginning of
 /// a batch is given up its rest counts only where the checkpoint says that it is durable. (The
 /// syncs are for files that were copied. A power cut leaves nothing to write.)
-fn make_durable<S: Storage>(storage: &S, known: &Known<S>, tail: Spot) -> Result<Spot> {
+fn make_durable<S: Storage>(
+    storage: &S,
+    known: &Known<S>,
+    tail: Spot,
+    found: Spot,
+) -> Result<Spot> {
     let durable = durable(known, tail);
-    if known.belief != Belief::Disk || !known.is_elsewhere || planted!(FoundIsNotConfirmed) {
+    let is_more = found.position > durable.position && found.seq >= durable.seq;
+    if known.belief != Belief::Disk
+        || !(known.is_elsewhere && is_more)
+        || planted!(FoundIsNotConfirmed)
+    {
         return Ok(durable);
     }
     let is_behind =
-        |row: &&Row| row.header.end() > durable.position && row.header.base < tail.position;
+        |row: &&Row| row.header.end() > durable.position && row.header.base < found.position;
     let mut any = false;
     for row in known.rows.live.iter().filter(is_behind) {
         let path = || storage.path().join(format::segment_name(row.slot));
@@ -163,7 +174,7 @@ fn make_durable<S: Storage>(storage: &S, known: &Known<S>, tail: Spot) -> Result
     if any {
         storage.sync_directory().map_err(|failed| failed.ends_opening(storage.path()))?;
     }
-    Ok(tail)
+    Ok(found)
 }
 
 /// A life that no segment has had yet, nor any above it.
