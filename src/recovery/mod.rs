@@ -140,6 +140,7 @@ struct Known<S: Storage> {
     rows_from_index: bool,
     /// The index file was missing or could not be used, so this opening created one.
     made_anew: bool,
+    /// As in [`ReadIndex`]; false where this opening created the index.
     is_elsewhere: bool,
 }
 

@@ -7,19 +7,7 @@
 #[macro_use]
 mod plant;
 
-const WORLD: &str = "tests::world::whatever_threads_disk_and_death_do_the_promises_hold";
-
-const CRASH: &str = "tests::crash::whatever_a_crash_leaves_keeps_the_promises";
-
-const STORED_AGAIN: &str =
-    "tests::together::places::a_flush_that_stores_pages_again_changes_no_message";
-const LENT: &str =
-    "tests::together::places::what_is_lent_stays_as_it_is_while_segments_are_used_again";
-
-const NEWS_PASSED_ON: &str = "tests::together::who_leaves_the_line_wakes_the_next_for_what_is_left";
-
-const TOLD_DURABLE: &str =
-    "tests::together::cuts::what_any_thread_was_told_to_be_durable_is_there_after_a_power_cut";
+use plant::{CRASH, LENT, NEWS_PASSED_ON, STORED_AGAIN, TOLD_DURABLE, WORLD};
 
 mutants! {
     /// A checkpoint is written before the messages that it names as durable are synced (R0).
@@ -34,8 +22,7 @@ mutants! {
     SealNotChecked => "a batch is of one try",
     /// Segments are recycled before the places behind them are synced (R8).
     RecycledBeforePlacesAreSynced => "R8: a segment goes when a synced place is behind it",
-    /// A half of the checkpoint is overwritten while the other half may exist in the page cache
-    /// alone (R1).
+    /// A half of the checkpoint is overwritten while the other may be in the page cache alone (R1).
     HalfOverwrittenWithoutR1 => "R1: the half that won is on the disk before the other is written",
     /// What an opening found is not stored again before the first sync (R4).
     SuspectNotStoredAgain => "R4: what a failed sync left off the disk is stored again",
@@ -103,8 +90,7 @@ mutants! {
     AnswerNotTold => "P9: no wake-up is lost",
     /// A producer waits for the keeper while the keeper calls code that may wait for producers.
     AskedWhileAway => "P9: no order of calls deadlocks",
-    /// Messages are dropped ahead of need behind the visible end, where a record may be half
-    /// written.
+    /// Messages are dropped ahead of need behind the visible end, where a record may be half there.
     UncommittedDropped => "P1: what is being written is not given up",
     /// A queue that drops its oldest messages is flushed for what it has dropped.
     GivenUpFlushed => "P9: nobody waits for a flush that nobody needs",

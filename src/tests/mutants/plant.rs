@@ -5,6 +5,18 @@ use std::sync::OnceLock;
 
 use super::Mutant;
 
+// Tests that draw schedules, and find faults of the first audit by a seed.
+pub(super) const WORLD: &str = "tests::world::whatever_threads_disk_and_death_do_the_promises_hold";
+pub(super) const CRASH: &str = "tests::crash::whatever_a_crash_leaves_keeps_the_promises";
+pub(super) const STORED_AGAIN: &str =
+    "tests::together::places::a_flush_that_stores_pages_again_changes_no_message";
+pub(super) const LENT: &str =
+    "tests::together::places::what_is_lent_stays_as_it_is_while_segments_are_used_again";
+pub(super) const NEWS_PASSED_ON: &str =
+    "tests::together::who_leaves_the_line_wakes_the_next_for_what_is_left";
+pub(super) const TOLD_DURABLE: &str =
+    "tests::together::cuts::what_any_thread_was_told_to_be_durable_is_there_after_a_power_cut";
+
 macro_rules! mutants {
     ($(
         $(#[doc = $doc:literal])+
