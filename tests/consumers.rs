@@ -327,3 +327,20 @@ fn figures_agree_whatever_was_done() {
     queue.remove_consumer("a").unwrap();
     assert_eq!(queue.stats().dequeued, 200, "what a removed one took still counts");
 }
+
+#[test]
+fn the_queues_own_consumer_is_moved_and_forked_like_any_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = Queue::open(dir.path()).unwrap();
+    queue.enqueue_batch(["a", "b", "c"]).unwrap();
+    assert_eq!(queue.dequeue().unwrap().unwrap().seq(), 0);
+    let second = queue.fork("second").unwrap();
+    assert_eq!(second.dequeue().unwrap().unwrap().seq(), 1);
+    assert!(matches!(queue.fork("second"), Err(Error::InvalidArgument { .. })));
+    assert!(matches!(queue.fork(""), Err(Error::InvalidArgument { .. })));
+    queue.seek(3).unwrap();
+    assert!(queue.dequeue().unwrap().is_none());
+    queue.seek(1).unwrap();
+    assert!(matches!(queue.seek(4), Err(Error::NotFound { .. })));
+    assert_eq!((queue.dequeue().unwrap().unwrap().seq(), queue.len()), (1, 1));
+}

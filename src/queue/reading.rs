@@ -1,13 +1,11 @@
 //! A queue's own reads: those of its default consumer.
 
 use std::os::fd::BorrowedFd;
-#[cfg(feature = "async")]
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::consume::standing::Read;
-#[cfg(doc)]
-use crate::consumer::Consumer;
+use crate::consumer::{Consumer, check_name};
 use crate::delivery::{self, Delivery};
 use crate::engine::ahead::Ahead;
 use crate::engine::reading;
@@ -166,6 +164,28 @@ impl Queue {
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.engine.in_flight()
+    }
+
+    /// Moves the queue's own (default) consumer to the message `seq`, back or forward:
+    /// [`Consumer::seek`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Consumer::seek`]; [`Error::Io`] when the default consumer cannot be made.
+    pub fn seek(&self, seq: u64) -> Result<()> {
+        self.engine.seek(self.engine.default_consumer()?, seq)
+    }
+
+    /// Makes a new consumer called `name` at the place of the queue's own (default) consumer:
+    /// [`Consumer::fork`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Consumer::fork`].
+    pub fn fork(&self, name: &str) -> Result<Consumer> {
+        check_name(self.path(), name)?;
+        let standing = self.engine.fork(self.engine.default_consumer()?, name)?;
+        Ok(Consumer::new(Arc::clone(&self.engine), standing))
     }
 
     /// A descriptor that is readable while a message or an untold gap waits for the queue's own

@@ -1,0 +1,154 @@
+//! `consumers`: makes, moves and removes consumers.
+
+use std::path::Path;
+
+use clap::{Arg, ArgMatches, Command};
+use mmq::Queue;
+
+use super::Call;
+use crate::arguments::{self, flag, text_of};
+use crate::console::{Consent, Console};
+use crate::ending::Ending;
+use crate::failure::{Failure, Tried};
+use crate::opening::{Reads, open_existing};
+use crate::place::{self, Where};
+use crate::units::count;
+
+const ABOUT: &str = "Consumers: each has a place of its own and sees every message";
+
+pub(crate) fn command() -> Command {
+    arguments::command(
+        "consumers",
+        ABOUT,
+        "Examples:\n  \
+         mmq consumers q add audit --at last\n  \
+         mmq consumers q seek audit -100\n  \
+         mmq consumers q fork audit second\n  \
+         mmq consumers q rm audit --yes",
+    )
+    .arg(arguments::dir())
+    .subcommand_required(true)
+    .subcommand(
+        arguments::command(
+            "add",
+            "Make a consumer",
+            "Examples:\n  mmq consumers q add audit --at last",
+        )
+        .arg(name("name", "Its name: 1 to 255 bytes"))
+        .arg(place::argument("at").long("at").help("Where it begins [default: first]")),
+    )
+    .subcommand(
+        arguments::command(
+            "seek",
+            "Move a consumer",
+            "Examples:\n  mmq consumers q seek audit first",
+        )
+        .arg(name("name", "Its name; \"\" is the queue's own"))
+        .arg(place::argument("where").required(true).help("Where to"))
+        .arg(yes()),
+    )
+    .subcommand(
+        arguments::command(
+            "rm",
+            "Remove a consumer",
+            "Examples:\n  mmq consumers q rm audit --yes",
+        )
+        .arg(name("name", "Its name"))
+        .arg(yes()),
+    )
+    .subcommand(
+        arguments::command(
+            "fork",
+            "Make a consumer at the place of another",
+            "Examples:\n  mmq consumers q fork audit second",
+        )
+        .arg(name("name", "The name of the one that is there; \"\" is the queue's own"))
+        .arg(name("new", "The name of the new one")),
+    )
+    .after_help(place::ABOUT)
+}
+
+fn name(id: &'static str, help: &'static str) -> Arg {
+    let shown = if id == "new" { "NEW" } else { "NAME" };
+    Arg::new(id).value_name(shown).help(help).required(true)
+}
+
+pub(super) fn yes() -> Arg {
+    flag("yes", "Give messages up without asking").short('y')
+}
+
+pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+    let dir = arguments::dir_of(call.matches);
+    let Some((verb, matches)) = call.matches.subcommand() else {
+        return Err(Failure::usage("say what to do: add, seek, rm or fork"));
+    };
+    let queue = open_existing(dir)?;
+    let done = work(&queue, verb, matches, call.console);
+    let closed = queue.close();
+    done?;
+    closed?;
+    Ok(Ending::Done)
+}
+
+fn work(queue: &Queue, verb: &str, matches: &ArgMatches, console: Console) -> Tried<()> {
+    let name = text_of(matches, "name").unwrap_or_default();
+    match verb {
+        "add" => {
+            is_free(queue, name)?;
+            let at = matches.get_one::<Where>("at").copied().unwrap_or(Where::First);
+            let stats = queue.stats();
+            let (oldest, next) = (stats.oldest_seq, stats.next_seq);
+            // A place that is not there makes no consumer.
+            let seq = at.resolve(place::Bounds { oldest, next, place: oldest })?;
+            let consumer = queue.consumer(name)?;
+            if seq != oldest {
+                consumer.seek(seq)?;
+            }
+            Ok(())
+        }
+        "seek" => {
+            let reads = Reads::of(queue, Some(name))?;
+            let bounds = reads.bounds(queue)?;
+            let wanted = matches.get_one::<Where>("where").copied().unwrap_or(Where::First);
+            let seq = wanted.resolve(bounds)?;
+            let given_up = seq.saturating_sub(bounds.place).min(reads.len());
+            ask(console, matches, given_up, queue.path())?;
+            Ok(reads.seek(seq)?)
+        }
+        "rm" => {
+            let reads = Reads::of(queue, Some(name))?;
+            ask(console, matches, reads.len(), queue.path())?;
+            Ok(queue.remove_consumer(name)?)
+        }
+        _ => {
+            let new = text_of(matches, "new").unwrap_or_default();
+            is_free(queue, new)?;
+            let reads = Reads::of(queue, Some(name))?;
+            Ok(reads.fork(new)?)
+        }
+    }
+}
+
+fn is_free(queue: &Queue, name: &str) -> Tried<()> {
+    if !queue.consumers().iter().any(|known| known == name) {
+        return Ok(());
+    }
+    let path = queue.path().display();
+    let message = format!("queue {path} has a consumer {name:?} already; `seek` moves it");
+    Err(Failure::new(Ending::Refused, "exists", message))
+}
+
+/// Asks before messages are given up.
+pub(super) fn ask(console: Console, matches: &ArgMatches, messages: u64, dir: &Path) -> Tried<()> {
+    if messages == 0 || matches.get_flag("yes") {
+        return Ok(());
+    }
+    let what = format!("this gives up {} of queue {}", count(messages, "message"), dir.display());
+    match console.asks(&format!("{what}. Go on?")) {
+        Some(Consent::Yes) => Ok(()),
+        Some(Consent::No) => {
+            Err(Failure::new(Ending::Refused, "not_confirmed", "nothing was changed"))
+        }
+        None => Err(Failure::usage(format!("{what}; say --yes"))),
+    }
+}

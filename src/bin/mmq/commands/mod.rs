@@ -1,0 +1,110 @@
+//! The commands. Each is one file: `command` says what its command line is, `run` does it.
+
+mod consumers;
+mod purge;
+mod put;
+mod take;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Command};
+
+use crate::arguments;
+use crate::console::{Console, Form};
+use crate::ending::Ending;
+use crate::failure::{Failure, Tried};
+use crate::signals::Signals;
+
+/// A command as it was called.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    pub(crate) matches: &'a ArgMatches,
+    pub(crate) console: Console,
+    pub(crate) signals: &'a Signals,
+}
+
+struct Entry {
+    command: fn() -> Command,
+    run: fn(&Call<'_>) -> Tried<Ending>,
+}
+
+/// In the order of the help.
+const COMMANDS: [Entry; 4] = [
+    Entry { command: put::command, run: put::run },
+    Entry { command: take::command, run: take::run },
+    Entry { command: consumers::command, run: consumers::run },
+    Entry { command: purge::command, run: purge::run },
+];
+
+/// The version of the tool, and of the files that it reads and writes.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (reads and writes file format 1)");
+const _: () = assert!(mmq::FORMAT_VERSION == 1, "the text above names the format");
+
+/// What `mmq` alone prints.
+const EXAMPLES: &str = "\
+mmq: a durable queue in a directory, for the shell
+
+  mmq put /var/spool/jobs < jobs.txt           each line becomes a message; status 0: durable
+  mmq take /var/spool/jobs -n 1                remove the oldest message and print it
+  find . -name '*.jpg' -print0 | mmq put q -0      messages with any bytes but NUL
+  mmq take q --framing json                    one JSON object a line, for any bytes
+  mmq each q --dead dead -- ./upload           run a command for each message until it succeeds
+  mmq consumers q add audit --at first         another reader that sees every message
+  mmq purge q --before -1000                   give up all messages but the newest
+  mmq spool README.md                          send a file through a queue and check it
+
+`mmq help` lists all commands; `mmq help COMMAND` explains one.
+";
+
+/// The whole command line.
+pub(crate) fn description() -> Command {
+    let tool = arguments::command("mmq", "A durable queue in a directory, for the shell", "")
+        .version(VERSION)
+        .subcommand_required(true)
+        .subcommands(COMMANDS.iter().map(|entry| (entry.command)()));
+    arguments::global(tool)
+}
+
+/// The tool, called with these words.
+pub(crate) fn main(words: Vec<OsString>) -> Ending {
+    if words.len() < 2 {
+        return print(EXAMPLES);
+    }
+    let to_program = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
+    let matches = match description().try_get_matches_from(words) {
+        Ok(matches) => matches,
+        Err(error)
+            if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
+        {
+            return print(&error.to_string());
+        }
+        Err(error) if to_program => {
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+            return Console::plain(Form::Program).fail(&Failure::usage(first));
+        }
+        Err(error) => {
+            let _ = io::stderr().write_all(error.to_string().as_bytes());
+            return Ending::Usage;
+        }
+    };
+    let entry = matches.subcommand().and_then(|(name, matches)| {
+        let entry = COMMANDS.iter().find(|entry| (entry.command)().get_name() == name)?;
+        Some((entry, matches))
+    });
+    let Some((entry, matches)) = entry else { return Ending::Usage };
+    let console = Console::new(matches);
+    let run = |signals: Signals| (entry.run)(&Call { matches, console, signals: &signals });
+    match Signals::catch().and_then(run) {
+        Ok(ending) => ending,
+        Err(failure) => console.fail(&failure),
+    }
+}
+
+/// Prints a text that is complete. Who does not read it to its end wants no more.
+fn print(text: &str) -> Ending {
+    let _ = io::stdout().write_all(text.as_bytes());
+    Ending::Done
+}

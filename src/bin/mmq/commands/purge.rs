@@ -1,0 +1,67 @@
+//! `purge`: gives messages up for every consumer.
+
+use clap::{ArgMatches, Command};
+use mmq::Queue;
+
+use super::Call;
+use super::consumers::{ask, yes};
+use crate::arguments;
+use crate::console::Console;
+use crate::ending::Ending;
+use crate::failure::Tried;
+use crate::opening::{Reads, open_existing};
+use crate::place::{self, Where};
+use crate::units::count;
+
+pub(crate) fn command() -> Command {
+    arguments::command(
+        "purge",
+        "Give up messages: every consumer goes on behind them",
+        "Examples:\n  mmq purge q --yes\n  mmq purge q --before 1042",
+    )
+    .arg(arguments::dir())
+    .arg(place::argument("before").long("before").help("Up to there [default: last, all of them]"))
+    .arg(yes())
+    .after_help(place::ABOUT)
+}
+
+pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+    let queue = open_existing(arguments::dir_of(call.matches))?;
+    let done = purge(&queue, call.matches, call.console);
+    let closed = queue.close();
+    done?;
+    closed?;
+    Ok(Ending::Done)
+}
+
+fn purge(queue: &Queue, matches: &ArgMatches, console: Console) -> Tried<()> {
+    let wanted = matches.get_one::<Where>("before").copied().unwrap_or(Where::Last);
+    let mut moves = Vec::new();
+    let mut given_up = 0;
+    for name in everyone(queue) {
+        let reads = Reads::of(queue, Some(&name))?;
+        let bounds = reads.bounds(queue)?;
+        let seq = wanted.resolve(bounds)?;
+        if seq > bounds.place {
+            given_up += (seq - bounds.place).min(reads.len());
+            moves.push((reads, seq));
+        }
+    }
+    ask(console, matches, given_up, queue.path())?;
+    for (reads, seq) in &moves {
+        reads.seek(*seq)?;
+    }
+    console.note(format!("{} given up", count(given_up, "message")));
+    Ok(())
+}
+
+/// The names of all consumers. The queue's own is among them when it exists, or when there is no
+/// other whose place could say what is done with.
+fn everyone(queue: &Queue) -> Vec<String> {
+    let mut names = queue.consumers();
+    let all = queue.stats().consumers;
+    if all > names.len() as u64 || names.is_empty() {
+        names.push(String::new());
+    }
+    names
+}

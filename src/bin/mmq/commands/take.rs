@@ -1,0 +1,154 @@
+//! `take`: removes messages and prints them.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::time::Instant;
+
+use clap::Command;
+use mmq::{Delivery, Gap};
+
+use super::Call;
+use crate::arguments::{self, Waits, flag, number};
+use crate::ending::Ending;
+use crate::failure::{Failure, Tried};
+use crate::feed::Feed;
+use crate::framing::Written;
+use crate::output::{Out, Output};
+use crate::signals::Woken;
+use crate::units;
+
+/// Messages in the buffer at most, whatever their length.
+const MOST_PENDING: usize = 4096;
+
+const AFTER: &str = "\
+A message is removed when the write call that carried its last byte has returned. What lies unread
+in a pipe when its reader ends is gone: `mmq take q | head` may lose 64 KiB; use -n.
+
+Messages that will never come are told on standard error, or in their place with --framing json;
+then the status is 1. Status 3: no message was there (with -n or --wait).";
+
+pub(crate) fn command() -> Command {
+    let take = arguments::command(
+        "take",
+        "Remove messages and print them, the oldest first",
+        "Examples:\n  \
+         mmq take q -n 1\n  \
+         mmq take q --framing json > messages.json\n  \
+         mmq take q --wait 30s -n 1\n  \
+         mmq take q -f | ./consume",
+    );
+    let take = take
+        .arg(arguments::dir())
+        .arg(number("count", "At most so many [default: all there are]").short('n'))
+        .arg(arguments::consumer())
+        .arg(flag(
+            "sync",
+            "Remove a message only when it is durable in the file that it is written to",
+        ))
+        .after_help(AFTER);
+    arguments::framing_out(arguments::following(take))
+}
+
+pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+    let matches = call.matches;
+    let dir = arguments::dir_of(matches);
+    let consumer = arguments::text_of(matches, "consumer").map(str::to_owned);
+    let waits = arguments::waits(matches);
+    let most = matches.get_one::<u64>("count").copied();
+    let when = if matches.get_flag("sync") { Out::Synced } else { Out::Written };
+    let mut feed = Feed::open(dir.to_owned(), consumer, call.signals)?;
+    let mut take = Take {
+        call,
+        output: Output::new(call.signals, when)?,
+        written: Written::new(matches, call.console),
+        pending: VecDeque::new(),
+    };
+    let result = take.all(&mut feed, waits, most.unwrap_or(u64::MAX));
+    // What could be written is removed, whatever has failed.
+    let result = result.and(take.settle_all());
+    // The others are given back.
+    take.pending.clear();
+    let closed = feed.close();
+    let (said, count) = (take.written.end(), take.written.messages());
+    if let Some(ending) = call.signals.stop() {
+        call.console.note(format!("ended by a signal after {}", units::count(count, "message")));
+        return result.and(closed).map(|()| ending);
+    }
+    result.and(closed).and(said)?;
+    if count == 0 && (most.is_some() || waits != Waits::No) {
+        return Err(nothing(dir));
+    }
+    Ok(Ending::Done)
+}
+
+pub(crate) fn nothing(dir: &Path) -> Failure {
+    Failure::new(Ending::Nothing, "empty", format!("queue {}: no message waits", dir.display()))
+}
+
+struct Take<'a> {
+    call: &'a Call<'a>,
+    output: Output<'a>,
+    written: Written,
+    /// Messages that are not out yet, and where each ends in the output.
+    pending: VecDeque<(u64, Delivery)>,
+}
+
+impl Take<'_> {
+    fn all(&mut self, feed: &mut Feed<'_>, waits: Waits, most: u64) -> Tried<()> {
+        let deadline = match waits {
+            Waits::First(Some(wait)) => Instant::now().checked_add(wait),
+            _ => None,
+        };
+        while self.written.messages() < most && self.call.signals.stop().is_none() {
+            if self.next(feed)? {
+                continue;
+            }
+            // The queue has nothing more for now: what was taken goes out.
+            self.settle_all()?;
+            let waiting = match waits {
+                Waits::No => false,
+                Waits::First(_) => self.written.messages() == 0,
+                Waits::Forever => true,
+            };
+            if !waiting || feed.wait(deadline)? != Woken::Ready {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a message. False when none is there.
+    fn next(&mut self, feed: &Feed<'_>) -> Tried<bool> {
+        let mut gaps: Vec<Gap> = Vec::new();
+        let delivery = feed.next(|gap| gaps.push(gap))?;
+        for gap in gaps {
+            self.written.gap(&mut self.output, gap)?;
+        }
+        let Some(delivery) = delivery else { return Ok(false) };
+        let end = self.written.message(&mut self.output, delivery.seq(), &delivery);
+        self.settle()?;
+        end?;
+        self.pending.push_back((self.output.position(), delivery));
+        if self.pending.len() >= MOST_PENDING {
+            self.settle_all()?;
+        }
+        self.settle()?;
+        Ok(true)
+    }
+
+    fn settle_all(&mut self) -> Tried<()> {
+        let flushed = self.output.flush();
+        self.settle().and(flushed)
+    }
+
+    /// Acknowledges the messages that are out.
+    fn settle(&mut self) -> Tried<()> {
+        let out = self.output.out();
+        while self.pending.front().is_some_and(|(end, _)| *end <= out) {
+            if let Some((_, delivery)) = self.pending.pop_front() {
+                delivery.ack()?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! What the tool says on standard error.
+
+use std::io::{self, IsTerminal, Write};
+
+use clap::ArgMatches;
+
+use crate::ending::Ending;
+use crate::failure::Failure;
+
+/// Who reads the errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Person,
+    /// `--json`: a failure is one line of JSON, the last one.
+    Program,
+}
+
+/// Standard error. When it is closed nobody is left to be told, so its own errors do not count.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Console {
+    pub(crate) form: Form,
+    quiet: bool,
+    progress: bool,
+}
+
+impl Console {
+    pub(crate) fn new(matches: &ArgMatches) -> Console {
+        let form = if matches.get_flag("json") { Form::Program } else { Form::Person };
+        let quiet = matches.get_flag("quiet");
+        Console { form, quiet, progress: !quiet && !matches.get_flag("no-progress") }
+    }
+
+    /// For a failure before there are arguments.
+    pub(crate) fn plain(form: Form) -> Console {
+        Console { form, quiet: false, progress: false }
+    }
+
+    /// Whether a line that moves may be drawn.
+    pub(crate) fn draws(self) -> bool {
+        self.progress && io::stderr().is_terminal()
+    }
+
+    /// Says something beside the work, in one line; not with `--quiet`.
+    pub(crate) fn note(self, text: impl AsRef<str>) {
+        if !self.quiet {
+            self.line(&format!("mmq: {}", text.as_ref()));
+        }
+    }
+
+    /// Says why the command ends. Returns its exit status.
+    pub(crate) fn fail(self, failure: &Failure) -> Ending {
+        if !failure.is_silent() {
+            match self.form {
+                Form::Person => self.line(&format!("mmq: {}", failure.text())),
+                Form::Program => self.line(&failure.json()),
+            }
+        }
+        failure.ending
+    }
+
+    fn line(self, text: &str) {
+        let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
+    }
+
+    /// Asks a question that `y` answers with yes. `None` when there is no terminal to ask on.
+    pub(crate) fn asks(self, question: &str) -> Option<Consent> {
+        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            return None;
+        }
+        let _ = io::stderr().write_all(format!("mmq: {question} [y/N] ").as_bytes());
+        let mut answer = String::new();
+        let _ = io::stdin().read_line(&mut answer);
+        let yes = ["y", "yes"].contains(&answer.trim().to_lowercase().as_str());
+        Some(if yes { Consent::Yes } else { Consent::No })
+    }
+}
+
+/// The answer to a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Consent {
+    Yes,
+    No,
+}

@@ -1,0 +1,121 @@
+//! What went wrong: one sentence, a word for programs, and the exit status.
+
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+use mmq::Error;
+
+use crate::ending::Ending;
+use crate::times;
+
+/// The result of everything that can fail.
+pub(crate) type Tried<T> = Result<T, Failure>;
+
+/// Why a command ended without doing what it was told.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) ending: Ending,
+    /// The word for programs, which never changes.
+    code: &'static str,
+    /// One sentence: what, where, and what to do.
+    message: String,
+    /// Who holds the queue, and since when.
+    holder: Option<(u32, Option<SystemTime>)>,
+}
+
+impl Failure {
+    pub(crate) fn new(ending: Ending, code: &'static str, message: impl Into<String>) -> Failure {
+        Failure { ending, code, message: message.into(), holder: None }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Failure {
+        Failure::new(Ending::Usage, "usage", message)
+    }
+
+    /// A call of the system that failed on a file.
+    pub(crate) fn io(what: impl Display, error: &io::Error) -> Failure {
+        Failure::new(Ending::Failed, "io", format!("{what}: {error}"))
+    }
+
+    /// The reader of standard output has closed it: the command ends, and nothing is said.
+    pub(crate) fn closed_output() -> Failure {
+        Failure::new(Ending::Done, "closed", "")
+    }
+
+    pub(crate) fn no_consumer(dir: &Path, name: &str) -> Failure {
+        let message = format!(
+            "queue {} has no consumer {name:?}; `mmq consumers` lists those it has, and `mmq consumers DIR add NAME` makes one",
+            dir.display()
+        );
+        Failure::new(Ending::Missing, "no_consumer", message)
+    }
+
+    /// Whether there is anything to say.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.message.is_empty()
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.message
+    }
+
+    /// The line for programs.
+    pub(crate) fn json(&self) -> String {
+        let mut error = serde_json::Map::new();
+        error.insert("code".into(), self.code.into());
+        error.insert("message".into(), self.message.as_str().into());
+        if let Some((pid, since)) = self.holder {
+            error.insert("pid".into(), pid.into());
+            if let Some(since) = since {
+                error.insert("since".into(), times::rfc3339(since).into());
+            }
+        }
+        serde_json::json!({ "error": error }).to_string()
+    }
+}
+
+/// What went wrong within the library.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let (ending, code, advice) = match &error {
+            Error::Locked { .. } => (
+                Ending::Locked,
+                "locked",
+                "; to look at it, `mmq stat`, `cat` and `tail` need no lock",
+            ),
+            Error::NotFound { what: "consumer", .. } => (Ending::Missing, "no_consumer", ""),
+            Error::NotFound { what: "message", .. } => (Ending::Missing, "no_message", ""),
+            Error::NotFound { .. } => (Ending::Missing, "no_queue", "; `mmq put` makes one"),
+            Error::NotAQueue { .. } => (Ending::Missing, "not_a_queue", ""),
+            Error::MessageTooLarge { .. } => (Ending::Refused, "too_large", ""),
+            Error::UnsupportedFormat { .. } => {
+                (Ending::Refused, "later_format", "; use the mmq that wrote it, or a later one")
+            }
+            Error::InvalidOption { .. } | Error::InvalidArgument { .. } => {
+                (Ending::Usage, "usage", "")
+            }
+            Error::Gap(_) => (Ending::Bad, "gap", ""),
+            Error::Poisoned { .. } => (Ending::Failed, "poisoned", ""),
+            other if other.is_full() => (
+                Ending::Refused,
+                "full",
+                "; take messages out, allow more, or put with --on-full drop-oldest",
+            ),
+            Error::Io { op: "open", path, source }
+                if source.kind() == io::ErrorKind::NotADirectory =>
+            {
+                let message = format!("{} is not a queue: it is no directory", path.display());
+                return Failure::new(Ending::Missing, "not_a_queue", message);
+            }
+            Error::Io { .. } => (Ending::Failed, "io", ""),
+            _ => (Ending::Failed, "failed", ""),
+        };
+        let holder = match &error {
+            Error::Locked { pid, since, .. } if *pid != 0 => Some((*pid, *since)),
+            _ => None,
+        };
+        Failure { ending, code, message: format!("{error}{advice}"), holder }
+    }
+}

@@ -1,0 +1,108 @@
+//! The messages of a consumer, now and as they come.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use mmq::{Consumer, Delivery, Error, Gap, Options, Queue, past_gaps};
+
+use crate::failure::{Failure, Tried};
+use crate::opening::{self, Reads};
+use crate::signals::{For, Signals, Woken};
+
+/// How often a queue that somebody else may be writing to is looked at.
+const INTERVAL: Duration = Duration::from_millis(50);
+/// After so long it is opened once more, whatever it looks like; then after twice as long.
+const DOUBT: Duration = Duration::from_secs(1);
+
+/// Hands out the messages of a consumer. While nothing is there it lets go of the queue, so that
+/// others can put messages in.
+#[derive(Debug)]
+pub(crate) struct Feed<'a> {
+    dir: PathBuf,
+    name: Option<String>,
+    signals: &'a Signals,
+    /// `None` while nothing is there.
+    open: Option<(Queue, Option<Consumer>)>,
+}
+
+impl<'a> Feed<'a> {
+    /// Opens the queue in `dir`, which must exist, as must the consumer.
+    pub(crate) fn open(
+        dir: PathBuf,
+        name: Option<String>,
+        signals: &'a Signals,
+    ) -> Tried<Feed<'a>> {
+        let queue = opening::open_existing(&dir)?;
+        let mut feed = Feed { dir, name, signals, open: None };
+        feed.begin(queue)?;
+        Ok(feed)
+    }
+
+    fn begin(&mut self, queue: Queue) -> Tried<()> {
+        let consumer = match Reads::of(&queue, self.name.as_deref())? {
+            Reads::Own(_) => None,
+            Reads::Named(consumer) => Some(consumer),
+        };
+        self.open = Some((queue, consumer));
+        Ok(())
+    }
+
+    /// The consumer, while the queue is open.
+    pub(crate) fn reads(&self) -> Tried<Reads<'_>> {
+        match &self.open {
+            Some((_, Some(consumer))) => Ok(Reads::Named(consumer.clone())),
+            Some((queue, None)) => Ok(Reads::Own(queue)),
+            None => Err(Error::Closed.into()),
+        }
+    }
+
+    /// The next message; `None` when there is none now.
+    pub(crate) fn next(&self, on_gap: impl FnMut(Gap)) -> Tried<Option<Delivery>> {
+        let reads = self.reads()?;
+        Ok(past_gaps(|| reads.receive(), on_gap)?)
+    }
+
+    /// Waits until there may be a message. Every delivery has to be acknowledged or given back.
+    pub(crate) fn wait(&mut self, until: Option<Instant>) -> Tried<Woken> {
+        self.close()?;
+        let mark = self.look();
+        let (mut doubt, mut since) = (DOUBT, Instant::now());
+        loop {
+            let next = Instant::now() + INTERVAL;
+            let next = until.map_or(next, |until| next.min(until));
+            let woken = self.signals.wait(&[], For::Reading, Some(next))?;
+            if woken == Woken::Stopped || until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(woken);
+            }
+            if self.look() == mark && since.elapsed() < doubt {
+                continue;
+            }
+            match Options::new().create(false).open(&self.dir) {
+                Ok(queue) => {
+                    self.begin(queue)?;
+                    if self.reads()?.len() > 0 {
+                        return Ok(Woken::Ready);
+                    }
+                    self.close()?;
+                    (doubt, since) = (doubt * 2, Instant::now());
+                }
+                Err(Error::Locked { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// What tells that somebody has opened the queue: its index changes.
+    fn look(&self) -> Option<Vec<u8>> {
+        fs::read(self.dir.join("index")).ok()
+    }
+
+    /// Makes everything durable, and lets go of the queue.
+    pub(crate) fn close(&mut self) -> Tried<()> {
+        match self.open.take() {
+            Some((queue, _)) => queue.close().map_err(Failure::from),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! A message as a JSON object in a line.
+
+use std::collections::BTreeMap;
+
+use mmq::Gap;
+use serde_json::value::RawValue;
+
+use super::base64;
+use super::write::gap_cause;
+
+/// What a line of input holds.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum JsonLine {
+    Message(Vec<u8>),
+    /// A gap that was told to somebody: no message.
+    Gap,
+}
+
+/// The line of a message, without its newline.
+pub(super) fn line(seq: u64, message: &[u8]) -> String {
+    let (name, text) = match std::str::from_utf8(message) {
+        Ok(text) => ("text", serde_json::Value::from(text).to_string()),
+        Err(_) => ("base64", format!("\"{}\"", base64::encode(message))),
+    };
+    format!("{{\"seq\":{seq},\"len\":{},\"{name}\":{text}}}", message.len())
+}
+
+/// The line of a gap, without its newline.
+pub(super) fn gap_line(gap: Gap) -> String {
+    let Gap { first, last, cause } = gap;
+    let (count, cause) = (gap.count(), gap_cause(cause));
+    format!(
+        "{{\"gap\":{{\"first\":{first},\"last\":{last},\"count\":{count},\"cause\":\"{cause}\"}}}}"
+    )
+}
+
+/// Reads a line. What is wrong with it is the error.
+pub(super) fn parse(line: &[u8]) -> Result<JsonLine, String> {
+    let object: BTreeMap<String, Box<RawValue>> =
+        serde_json::from_slice(line).map_err(|error| format!("is no JSON object: {error}"))?;
+    let string = |value: &RawValue, name: &str| {
+        serde_json::from_str::<String>(value.get()).map_err(|_| format!("{name:?} is no string"))
+    };
+    let contents = ["text", "base64", "json", "gap"];
+    let mut found =
+        contents.into_iter().filter_map(|name| object.get(name).map(|value| (name, value)));
+    let one = found.next();
+    if found.next().is_some() {
+        return Err("has two contents: give one of \"text\", \"base64\", \"json\"".into());
+    }
+    match one {
+        Some(("text", value)) => Ok(JsonLine::Message(string(value, "text")?.into_bytes())),
+        Some(("base64", value)) => base64::decode(&string(value, "base64")?)
+            .map(JsonLine::Message)
+            .ok_or_else(|| "\"base64\" is no base64".into()),
+        Some(("json", value)) => Ok(JsonLine::Message(compact(value.get()))),
+        Some(_) => Ok(JsonLine::Gap),
+        None => Err("has no content: give \"text\", \"base64\" or \"json\"".into()),
+    }
+}
+
+/// Valid JSON without the blanks between its parts. Numbers and the order of keys stay as they
+/// are.
+fn compact(json: &str) -> Vec<u8> {
+    let (mut quoted, mut escaped) = (false, false);
+    let mut kept = Vec::with_capacity(json.len());
+    for byte in json.bytes() {
+        if quoted || !byte.is_ascii_whitespace() {
+            kept.push(byte);
+        }
+        quoted ^= byte == b'"' && !escaped;
+        escaped = quoted && byte == b'\\' && !escaped;
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_as_they_are_written() {
+        for message in [&b""[..], b"hello", b"a\n\"b\"\\\x01\x7f", "\u{e9}".as_bytes(), b"\xff\0"] {
+            let line = line(7, message);
+            assert!(!line.contains('\n'));
+            assert_eq!(parse(line.as_bytes()), Ok(JsonLine::Message(message.to_vec())), "{line}");
+        }
+        assert_eq!(line(1042, b"hello"), r#"{"seq":1042,"len":5,"text":"hello"}"#);
+        assert_eq!(line(0, b"\xff"), r#"{"seq":0,"len":1,"base64":"/w=="}"#);
+        let gap = Gap { first: 7, last: 9, cause: mmq::GapCause::Damaged };
+        let told = r#"{"gap":{"first":7,"last":9,"count":3,"cause":"damaged"}}"#;
+        assert_eq!(gap_line(gap), told);
+        assert_eq!(parse(told.as_bytes()), Ok(JsonLine::Gap));
+    }
+
+    #[test]
+    fn any_value_is_stored_compact_and_otherwise_as_it_is() {
+        let line =
+            r#"{ "json" : { "b" : [ 1.50, 12345678901234567890123 ], "a \" b" : "x  \\" } }"#;
+        let stored = r#"{"b":[1.50,12345678901234567890123],"a \" b":"x  \\"}"#;
+        assert_eq!(parse(line.as_bytes()), Ok(JsonLine::Message(stored.into())));
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused_with_the_reason() {
+        for (line, reason) in [
+            ("", "no JSON object"),
+            ("7", "no JSON object"),
+            ("{}", "no content"),
+            (r#"{"text":7}"#, "\"text\" is no string"),
+            (r#"{"base64":"A"}"#, "no base64"),
+            (r#"{"text":"a","base64":"AA"}"#, "two contents"),
+        ] {
+            let said = parse(line.as_bytes()).unwrap_err();
+            assert!(said.contains(reason), "{line}: {said}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Where one message ends and the next begins, in a stream of bytes.
+
+mod base64;
+mod json;
+mod read;
+mod visible;
+mod write;
+
+use clap::ArgMatches;
+use clap::builder::PossibleValue;
+
+pub(crate) use read::Frames;
+pub(crate) use write::Written;
+
+/// How messages follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// A newline behind each.
+    Line,
+    /// A NUL behind each.
+    Null,
+    /// The length before each: four bytes, big-endian.
+    Length,
+    /// The length before each, in LEB128.
+    Varint,
+    /// A JSON object in a line.
+    Json,
+    /// Nothing between them.
+    Raw,
+}
+
+const ALL: [(&str, Framing, &str); 6] = [
+    ("line", Framing::Line, "a newline behind each message"),
+    ("null", Framing::Null, "a NUL behind each message, as for xargs -0"),
+    ("length", Framing::Length, "the length before each: four bytes, big-endian; for any bytes"),
+    ("varint", Framing::Varint, "the length before each, in LEB128; for any bytes"),
+    ("json", Framing::Json, "a JSON object in a line; for any bytes"),
+    ("raw", Framing::Raw, "nothing between messages; a file is one message"),
+];
+
+/// For clap.
+pub(crate) fn names() -> Vec<PossibleValue> {
+    ALL.iter().map(|(name, _, help)| PossibleValue::new(*name).help(*help)).collect()
+}
+
+/// The framing that was asked for, `None` when none was.
+pub(crate) fn asked(matches: &ArgMatches) -> Option<Framing> {
+    if matches.get_flag("null") {
+        return Some(Framing::Null);
+    }
+    let asked = matches.get_one::<String>("framing")?;
+    ALL.iter().find(|(name, ..)| name == asked).map(|(_, framing, _)| *framing)
+}

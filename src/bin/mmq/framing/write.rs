@@ -1,0 +1,176 @@
+//! Messages into a stream.
+
+use std::io::{self, IsTerminal};
+
+use clap::ArgMatches;
+use mmq::{Gap, GapCause};
+
+use super::visible::visible;
+use super::{Framing, asked, json};
+use crate::console::{Console, Form};
+use crate::ending::Ending;
+use crate::failure::{Failure, Tried};
+use crate::output::Output;
+use crate::units;
+
+/// The word for programs.
+pub(super) fn gap_cause(cause: GapCause) -> &'static str {
+    match cause {
+        GapCause::Damaged => "damaged",
+        GapCause::Unflushed => "unflushed",
+        GapCause::Dropped => "dropped",
+        GapCause::Expired => "expired",
+        GapCause::Reserved => "reserved",
+        _ => "unknown",
+    }
+}
+
+/// What becomes of a message that holds its own delimiter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Strict {
+    /// It is written, and counted.
+    Counted,
+    /// The command ends before it.
+    Refused,
+}
+
+/// Writes messages as they were asked for, and counts.
+#[derive(Debug)]
+pub(crate) struct Written {
+    framing: Framing,
+    strict: Strict,
+    console: Console,
+    /// A terminal obeys control bytes, so they are shown as text there.
+    escapes: bool,
+    messages: u64,
+    /// Messages that hold the delimiter, and the first of them.
+    ambiguous: u64,
+    first_ambiguous: u64,
+    gaps: u64,
+    missing: u64,
+}
+
+impl Written {
+    pub(crate) fn new(matches: &ArgMatches, console: Console) -> Written {
+        let asked = asked(matches);
+        // `--json` wants JSON of every command that prints anything.
+        let default = match console.form {
+            Form::Program => Framing::Json,
+            Form::Person => Framing::Line,
+        };
+        let strict = if matches.get_flag("strict") { Strict::Refused } else { Strict::Counted };
+        let framing = asked.unwrap_or(default);
+        Written {
+            framing,
+            strict,
+            console,
+            escapes: asked.is_none() && framing == Framing::Line && io::stdout().is_terminal(),
+            messages: 0,
+            ambiguous: 0,
+            first_ambiguous: 0,
+            gaps: 0,
+            missing: 0,
+        }
+    }
+
+    /// Messages written so far.
+    pub(crate) fn messages(&self) -> u64 {
+        self.messages
+    }
+
+    /// Writes a message. With an error it may have been written in part.
+    pub(crate) fn message(
+        &mut self,
+        output: &mut Output<'_>,
+        seq: u64,
+        message: &[u8],
+    ) -> Tried<()> {
+        match self.framing {
+            Framing::Line => {
+                self.delimited(output, seq, message, b'\n')?;
+            }
+            Framing::Null => self.delimited(output, seq, message, 0)?,
+            Framing::Length => {
+                let length = message.len() as u64;
+                output.push(&[24, 16, 8, 0].map(|shift| (length >> shift) as u8))?;
+                output.push(message)?;
+            }
+            Framing::Varint => {
+                let (mut head, mut length) = (Vec::new(), message.len());
+                while length > 0x7f {
+                    head.push(length as u8 | 0x80);
+                    length >>= 7;
+                }
+                head.push(length as u8);
+                output.push(&head)?;
+                output.push(message)?;
+            }
+            Framing::Json => {
+                output.push(json::line(seq, message).as_bytes())?;
+                output.push(b"\n")?;
+            }
+            Framing::Raw => output.push(message)?,
+        }
+        self.messages += 1;
+        Ok(())
+    }
+
+    fn delimited(
+        &mut self,
+        output: &mut Output<'_>,
+        seq: u64,
+        message: &[u8],
+        delimiter: u8,
+    ) -> Tried<()> {
+        if self.escapes {
+            output.push(&visible(message))?;
+        } else {
+            if message.contains(&delimiter) {
+                self.ambiguity(seq)?;
+            }
+            output.push(message)?;
+        }
+        output.push(&[delimiter])
+    }
+
+    fn ambiguity(&mut self, seq: u64) -> Tried<()> {
+        if self.strict == Strict::Refused {
+            let message = format!("message {seq} holds the delimiter; use --framing length");
+            return Err(Failure::new(Ending::Refused, "framing", message));
+        }
+        if self.ambiguous == 0 {
+            self.first_ambiguous = seq;
+        }
+        self.ambiguous += 1;
+        Ok(())
+    }
+
+    /// Tells of messages that will never come, in their place.
+    pub(crate) fn gap(&mut self, output: &mut Output<'_>, gap: Gap) -> Tried<()> {
+        self.gaps += 1;
+        self.missing += gap.count();
+        if self.framing == Framing::Json {
+            output.push(json::gap_line(gap).as_bytes())?;
+            return output.push(b"\n");
+        }
+        self.console.note(gap.to_string());
+        Ok(())
+    }
+
+    /// What is to be said at the end: of delimiters as a note, of gaps as a failure.
+    pub(crate) fn end(&self) -> Tried<()> {
+        if self.ambiguous > 0 {
+            let (count, first) = (units::count(self.ambiguous, "message"), self.first_ambiguous);
+            self.console.note(format!(
+                "{count} held the delimiter (the first is {first}); use --framing length"
+            ));
+        }
+        if self.gaps == 0 {
+            return Ok(());
+        }
+        let (gaps, missing) =
+            (units::count(self.gaps, "gap"), units::count(self.missing, "message"));
+        let message = format!("{missing} will never come ({gaps})");
+        Err(Failure::new(Ending::Bad, "gap", message))
+    }
+}

@@ -1,0 +1,35 @@
+//! `mmq`, the operator's tool: a queue's messages from and to a shell. It sees the library as any
+//! program does.
+//!
+//! A command is one file of `commands/`: what it is told on its command line, and what it does.
+
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::string_slice,
+    clippy::exit,
+    clippy::print_stdout,
+    clippy::print_stderr
+)]
+
+mod arguments;
+mod commands;
+mod console;
+mod ending;
+mod failure;
+mod feed;
+mod framing;
+mod input;
+mod opening;
+mod output;
+mod place;
+mod progress;
+mod signals;
+mod times;
+mod units;
+
+fn main() -> std::process::ExitCode {
+    commands::main(std::env::args_os().collect()).into()
+}

@@ -1,0 +1,115 @@
+//! Standard output, through one buffer.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+
+use crate::failure::{Failure, Tried};
+use crate::signals::{For, Signals};
+
+const CAPACITY: usize = 64 << 10;
+
+/// What has to have happened to bytes before they count as out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Out {
+    /// The write call that carried them has returned.
+    Written,
+    /// They were synced as well.
+    Synced,
+}
+
+/// Standard output. It counts its bytes, so that a message is acknowledged when its last byte is
+/// out.
+#[derive(Debug)]
+pub(crate) struct Output<'a> {
+    file: File,
+    signals: &'a Signals,
+    buffer: Vec<u8>,
+    when: Out,
+    written: u64,
+    synced: u64,
+}
+
+impl<'a> Output<'a> {
+    pub(crate) fn new(signals: &'a Signals, when: Out) -> Tried<Output<'a>> {
+        let file = io::stdout().as_fd().try_clone_to_owned();
+        let file = file.map_err(|error| Failure::io("standard output", &error))?.into();
+        let buffer = Vec::with_capacity(CAPACITY);
+        Ok(Output { file, signals, buffer, when, written: 0, synced: 0 })
+    }
+
+    /// Where the next byte goes, counted from the beginning of this run.
+    pub(crate) fn position(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// How many bytes are out.
+    pub(crate) fn out(&self) -> u64 {
+        match self.when {
+            Out::Written => self.written,
+            Out::Synced => self.synced,
+        }
+    }
+
+    /// Puts these bytes behind all others. What is in the buffer is written when it is full.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Tried<()> {
+        if self.buffer.len() + bytes.len() > CAPACITY {
+            self.drain()?;
+        }
+        if bytes.len() > CAPACITY {
+            return self.write(bytes).map_err(failed);
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Writes what is in the buffer, and syncs where that was asked for.
+    pub(crate) fn flush(&mut self) -> Tried<()> {
+        self.drain()?;
+        if self.when == Out::Synced && self.synced != self.written {
+            self.file.sync_data().map_err(|error| match error.kind() {
+                ErrorKind::InvalidInput => Failure::usage("--sync: standard output is no file"),
+                _ => Failure::io("standard output", &error),
+            })?;
+            self.synced = self.written;
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self) -> Tried<()> {
+        let bytes = std::mem::take(&mut self.buffer);
+        let result = self.write(&bytes);
+        self.buffer = bytes;
+        self.buffer.clear();
+        result.map_err(failed)
+    }
+
+    fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.file.write(bytes) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    self.written += count as u64;
+                    bytes = bytes.get(count..).unwrap_or_default();
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Somebody else has made it non-blocking.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let descriptors = [self.file.as_fd()];
+                    if self.signals.wait(&descriptors, For::Writing, None).is_err() {
+                        return Err(error);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn failed(error: io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::BrokenPipe => Failure::closed_output(),
+        _ => Failure::io("standard output", &error),
+    }
+}

@@ -1,0 +1,99 @@
+//! SIGINT and SIGTERM. The first asks the command to end in order; the second ends it at once.
+//! Nothing depends on an orderly end: SIGKILL loses nothing acknowledged either.
+
+use std::io::{self, PipeReader};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::{flag, low_level};
+
+use crate::ending::Ending;
+use crate::failure::{Failure, Tried};
+
+/// What a wait waits for besides signals.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum For {
+    Reading,
+    Writing,
+}
+
+/// How a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Woken {
+    Ready,
+    TimedOut,
+    Stopped,
+}
+
+/// The two signals, since [`Signals::catch`].
+#[derive(Debug)]
+pub(crate) struct Signals {
+    /// The number of the latest one; 0: none.
+    caught: Arc<AtomicUsize>,
+    /// Readable once there was one.
+    pipe: PipeReader,
+}
+
+impl Signals {
+    pub(crate) fn catch() -> Tried<Signals> {
+        Self::register().map_err(|error| Failure::io("cannot catch signals", &error))
+    }
+
+    fn register() -> io::Result<Signals> {
+        let (pipe, writer) = io::pipe()?;
+        let (caught, second) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        for signal in [SIGINT, SIGTERM] {
+            // In this order: it ends the process only when an earlier signal has set the flag.
+            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&second))?;
+            flag::register(signal, Arc::clone(&second))?;
+            flag::register_usize(signal, Arc::clone(&caught), signal as usize)?;
+            low_level::pipe::register(signal, writer.try_clone()?)?;
+        }
+        Ok(Signals { caught, pipe })
+    }
+
+    /// The exit status, once the command is to end.
+    pub(crate) fn stop(&self) -> Option<Ending> {
+        match self.caught.load(Relaxed) {
+            0 => None,
+            caught if caught == SIGTERM as usize => Some(Ending::Terminated),
+            _ => Some(Ending::Interrupted),
+        }
+    }
+
+    /// Waits until one of the descriptors is ready, a signal has come, or the time is over.
+    pub(crate) fn wait(
+        &self,
+        descriptors: &[BorrowedFd<'_>],
+        what: For,
+        until: Option<Instant>,
+    ) -> Tried<Woken> {
+        let flags = match what {
+            For::Reading => PollFlags::IN,
+            For::Writing => PollFlags::OUT,
+        };
+        loop {
+            if self.stop().is_some() {
+                return Ok(Woken::Stopped);
+            }
+            let mut polled = vec![PollFd::from_borrowed_fd(self.pipe.as_fd(), PollFlags::IN)];
+            let wanted = descriptors.iter().map(|fd| PollFd::from_borrowed_fd(*fd, flags));
+            polled.extend(wanted);
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            match poll(&mut polled, left.as_ref()) {
+                Ok(0) => return Ok(Woken::TimedOut),
+                Ok(_) if polled.iter().skip(1).any(|fd| !fd.revents().is_empty()) => {
+                    return Ok(Woken::Ready);
+                }
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(Failure::io("cannot wait", &error.into())),
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! `put | take` in each framing.
+
+use mmq::Queue;
+
+use crate::run::{check, ends, given, on, said};
+use crate::support::{Random, seed};
+
+/// Messages without these bytes.
+fn messages(random: &mut Random, without: &[u8]) -> Vec<Vec<u8>> {
+    let mut one = |number: u64| {
+        let longest = if number.is_multiple_of(50) { 300_000 } else { 200 };
+        let mut bytes = vec![0; random.size(0..=longest)];
+        for byte in &mut bytes {
+            *byte = random.next() as u8;
+        }
+        bytes.retain(|byte| !without.contains(byte));
+        bytes
+    };
+    (0..500).map(&mut one).collect()
+}
+
+fn held(dir: &std::path::Path) -> Vec<Vec<u8>> {
+    let queue = Queue::open(dir).unwrap();
+    queue.iter().map(|message| message.unwrap().to_vec()).collect()
+}
+
+#[test]
+fn put_and_take_are_inverse_in_each_framing() {
+    let mut random = Random::new(seed("framings"));
+    let cases: [(&str, &[u8]); 5] =
+        [("line", b"\n\r"), ("null", b"\0"), ("length", b""), ("varint", b""), ("json", b"")];
+    for (framing, without) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        let messages = messages(&mut random, without);
+        let queue = Queue::open(&from).unwrap();
+        queue.enqueue_batch(&messages).unwrap();
+        queue.close().unwrap();
+        let words = ["--framing", framing];
+        let out = ends(on("take", &from, &words), 0).stdout;
+        check(given(on("put", &to, &words), &out), 0);
+        assert!(held(&to) == messages, "{framing}");
+        assert!(held(&from).is_empty(), "{framing}");
+        // Once more, with other batches.
+        let again = ends(on("take", &to, &words), 0).stdout;
+        let framed = |out: &[u8]| String::from_utf8_lossy(out).replace("\"seq\":", "");
+        assert!(framed(&again) == framed(&out), "{framing}");
+    }
+}
+
+#[test]
+fn each_framing_is_what_its_name_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = dir.path().join("q");
+    for (framing, wanted) in [
+        ("line", &b"ab\n\nc\n"[..]),
+        ("null", b"ab\0\0c\0"),
+        ("length", b"\0\0\0\x02ab\0\0\0\0\0\0\0\x01c"),
+        ("varint", b"\x02ab\0\x01c"),
+        ("raw", b"abc"),
+    ] {
+        check(given(on("put", &queue, &[]), b"ab\r\n\nc"), 0);
+        let output = ends(on("take", &queue, &["--framing", framing]), 0);
+        assert_eq!(output.stdout, wanted, "{framing}");
+    }
+    check(given(on("put", &queue, &["--keep-cr"]), b"ab\r\n"), 0);
+    assert_eq!(ends(on("take", &queue, &["-0"]), 0).stdout, b"ab\r\0");
+    check(given(on("put", &queue, &["--framing", "raw"]), b"a\nb\n"), 0);
+    let output = ends(on("take", &queue, &["--json"]), 0);
+    assert_eq!(output.stdout, b"{\"seq\":16,\"len\":4,\"text\":\"a\\nb\\n\"}\n");
+}
+
+#[test]
+fn a_message_with_the_delimiter_is_counted_or_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = b"\x01a\x03b\nc\x01d\x02\n\n";
+    let varint = ["--framing", "varint"];
+    check(given(on("put", dir.path(), &varint), input), 0);
+    let output = ends(on("take", dir.path(), &["--strict"]), 6);
+    assert_eq!(output.stdout, b"a\n");
+    assert!(said(&output).contains("message 1 holds the delimiter; use --framing length"));
+    let output = ends(on("take", dir.path(), &[]), 0);
+    assert_eq!(output.stdout, b"b\nc\nd\n\n\n\n");
+    let wanted = "2 messages held the delimiter (the first is 1); use --framing length";
+    assert!(said(&output).contains(wanted), "{}", said(&output));
+}
+
+#[test]
+fn input_that_is_cut_off_or_wrong_is_refused_and_what_came_before_stays() {
+    for (framing, input, said_is) in [
+        ("length", &b"\0\0\0\x01a\0\0\0\x02b"[..], "message 2 is cut off"),
+        ("length", b"\0\0\0\x01a\0\0", "message 2 is cut off"),
+        ("varint", b"\x01a\x80", "message 2 is cut off"),
+        ("varint", b"\x01a\xff\xff\xff\xff\x7f", "message 2: no queue takes more than 4294967295"),
+        ("varint", b"\x01a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "no number is"),
+        ("json", b"{\"text\":\"a\"}\n\nnot json\n", "line 3 is no JSON object"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let output = check(given(on("put", dir.path(), &["--framing", framing]), input), 6);
+        assert!(said(&output).contains(said_is), "{}", said(&output));
+        assert_eq!(held(dir.path()), [b"a"], "{framing}");
+        let batch = ["--batch", "--json", "--framing", framing];
+        let output = check(given(on("put", dir.path(), &batch), input), 6);
+        let code = if said_is.starts_with("message 2:") { "too_large" } else { "framing" };
+        let wanted = format!("{{\"error\":{{\"code\":\"{code}\",\"message\":");
+        assert!(said(&output).starts_with(&wanted), "{}", said(&output));
+        assert_eq!(held(dir.path()), [b"a"], "{framing}: all or nothing");
+    }
+}

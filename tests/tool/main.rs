@@ -1,0 +1,42 @@
+//! The tool `mmq`, by its real binary. Its files are mounted here once more, so that their own
+//! tests run, and so that its command line is at hand.
+
+#![cfg(unix)]
+#![allow(dead_code, reason = "what only the binary uses")]
+
+#[path = "../../src/bin/mmq/arguments.rs"]
+mod arguments;
+#[path = "../../src/bin/mmq/commands/mod.rs"]
+mod commands;
+#[path = "../../src/bin/mmq/console.rs"]
+mod console;
+#[path = "../../src/bin/mmq/ending.rs"]
+mod ending;
+#[path = "../../src/bin/mmq/failure.rs"]
+mod failure;
+#[path = "../../src/bin/mmq/feed.rs"]
+mod feed;
+#[path = "../../src/bin/mmq/framing/mod.rs"]
+mod framing;
+#[path = "../../src/bin/mmq/input.rs"]
+mod input;
+#[path = "../../src/bin/mmq/opening.rs"]
+mod opening;
+#[path = "../../src/bin/mmq/output.rs"]
+mod output;
+#[path = "../../src/bin/mmq/place.rs"]
+mod place;
+#[path = "../../src/bin/mmq/progress.rs"]
+mod progress;
+#[path = "../../src/bin/mmq/signals.rs"]
+mod signals;
+#[path = "../support/mod.rs"]
+mod support;
+#[path = "../../src/bin/mmq/times.rs"]
+mod times;
+#[path = "../../src/bin/mmq/units.rs"]
+mod units;
+
+mod framings;
+mod owning;
+mod run;

@@ -1,0 +1,194 @@
+//! Commands that own the queue: `put`, `take`, `consumers`, `purge`.
+
+use std::path::Path;
+
+use mmq::Queue;
+
+use crate::run::{check, ends, given, mmq, on, said};
+
+/// A queue that holds `0` to `count - 1`, a line each.
+fn numbers(dir: &Path, count: u64) {
+    let queue = Queue::open(dir).unwrap();
+    queue.enqueue_batch((0..count).map(|number| number.to_string())).unwrap();
+    queue.close().unwrap();
+}
+
+fn taken(dir: &Path, words: &[&str]) -> String {
+    String::from_utf8(ends(on("take", dir, words), 0).stdout).unwrap()
+}
+
+#[test]
+fn consumers_are_made_moved_forked_and_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    numbers(dir, 10);
+    let consumers = |words: &[&str], status| ends(on("consumers", dir, words), status);
+    consumers(&["add", "audit"], 0);
+    consumers(&["add", "late", "--at", "8"], 0);
+    consumers(&["add", "audit"], 6);
+    consumers(&["add", "bad", "--at", "11"], 5);
+    assert_eq!(taken(dir, &["--consumer", "late"]), "8\n9\n");
+    // What a forward move gives up is said, and nobody is there to be asked.
+    let refused = consumers(&["seek", "audit", "+3"], 2);
+    assert!(said(&refused).contains("gives up 3 messages"), "{}", said(&refused));
+    consumers(&["seek", "audit", "+3", "--yes"], 0);
+    consumers(&["fork", "audit", "second"], 0);
+    assert_eq!(taken(dir, &["--consumer", "second", "-n", "2"]), "3\n4\n");
+    consumers(&["seek", "second", "-2"], 0);
+    consumers(&["seek", "late", "first"], 0);
+    assert_eq!(taken(dir, &["--consumer", "second", "-n", "1"]), "3\n");
+    assert!(said(&consumers(&["rm", "second"], 2)).contains("gives up 6 messages"));
+    consumers(&["rm", "second", "--yes"], 0);
+    consumers(&["rm", "second"], 5);
+    consumers(&["seek", "second", "first"], 5);
+    // The queue's own has no name.
+    assert_eq!(taken(dir, &["-n", "1"]), "0\n");
+    consumers(&["fork", "", "third"], 0);
+    consumers(&["seek", "", "last", "--yes"], 0);
+    assert_eq!(taken(dir, &["--consumer", "third", "-n", "1"]), "1\n");
+    ends(on("take", dir, &["-n", "1"]), 3);
+    ends(on("take", dir, &["--consumer", "second"]), 5);
+    assert_eq!(Queue::open(dir).unwrap().consumers(), ["audit", "late", "third"]);
+}
+
+#[test]
+fn purge_moves_every_consumer_and_makes_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    numbers(dir, 10);
+    ends(on("consumers", dir, &["add", "one"]), 0);
+    ends(on("consumers", dir, &["add", "two", "--at", "7"]), 0);
+    let refused = ends(on("purge", dir, &["--before", "5"]), 2);
+    assert!(said(&refused).contains("gives up 5 messages"), "{}", said(&refused));
+    ends(on("purge", dir, &["--before", "5", "--yes"]), 0);
+    assert_eq!(Queue::open(dir).unwrap().stats().consumers, 2);
+    assert_eq!(taken(dir, &["--consumer", "one", "-n", "1"]), "5\n");
+    assert_eq!(taken(dir, &["--consumer", "two", "-n", "1"]), "7\n");
+    ends(on("purge", dir, &["--yes"]), 0);
+    let queue = Queue::open(dir).unwrap();
+    assert_eq!(queue.consumer("one").unwrap().len() + queue.consumer("two").unwrap().len(), 0);
+    queue.close().unwrap();
+    // Without any consumer it is the queue's own whose messages go.
+    let other = dir.join("other");
+    numbers(&other, 10);
+    ends(on("purge", &other, &["--yes"]), 0);
+    ends(on("take", &other, &["-n", "1"]), 3);
+}
+
+#[test]
+fn a_directory_without_a_queue_is_told_and_stays_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("missing");
+    let words: [&[&str]; 4] = [&["take"], &["purge"], &["consumers", "add"], &["consumers", "rm"]];
+    for words in words {
+        let call = |dir: &Path| {
+            let mut call = on(words[0], dir, &words[1..]);
+            call.args(words.get(1).map(|_| "name"));
+            call
+        };
+        let output = ends(call(&missing), 5);
+        assert!(said(&output).contains("does not exist"), "{}", said(&output));
+        assert!(!missing.exists());
+        // An empty directory, a file, a directory of somebody else's.
+        let empty = dir.path().join("empty");
+        std::fs::create_dir_all(&empty).unwrap();
+        ends(call(&empty), 5);
+        assert_eq!(std::fs::read_dir(&empty).unwrap().count(), 0);
+        let file = dir.path().join("file");
+        std::fs::write(&file, "text").unwrap();
+        ends(call(&file), 5);
+        let other = dir.path().join("other");
+        std::fs::create_dir_all(&other).unwrap();
+        std::fs::write(other.join("letter"), "text").unwrap();
+        ends(call(&other), 5);
+        assert_eq!(std::fs::read_dir(&other).unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn a_queue_that_somebody_has_names_its_holder() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = Queue::open(dir.path()).unwrap();
+    let output = ends(on("take", dir.path(), &[]), 4);
+    let pid = std::process::id();
+    for part in [&format!("process {pid} since 20"), "`cat` and `tail` need no lock"] {
+        assert!(said(&output).contains(part), "{}", said(&output));
+    }
+    let output = ends(on("put", dir.path(), &["--json", "Cargo.toml"]), 4);
+    let said = said(&output);
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("{\"error\":{\"code\":\"locked\",\"message\":\""), "{last}");
+    assert!(last.contains(&format!("\"pid\":{pid},\"since\":\"20")), "{last}");
+    queue.close().unwrap();
+}
+
+#[test]
+fn put_says_what_it_did_and_makes_all_of_it_durable() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = dir.path().join("q");
+    let output = check(given(on("put", &queue, &["--print-seq"]), b"a\nb\n"), 0);
+    assert_eq!(output.stdout, b"0\n1\n");
+    check(given(on("put", &queue, &["--no-flush"]), b"c\n"), 0);
+    let files = ["--framing", "raw", "Cargo.toml", "-"];
+    check(given(on("put", &queue, &files), b"d"), 0);
+    check(given(on("put", &queue, &["--batch", "--print-seq"]), b"e\nf\n"), 0);
+    assert_eq!(taken(&queue, &["-n", "3"]), "a\nb\nc\n");
+    let whole = std::fs::read_to_string("Cargo.toml").unwrap();
+    assert_eq!(taken(&queue, &["--framing", "raw"]), format!("{whole}def"));
+    // A file that is not there makes no queue.
+    let none = dir.path().join("none");
+    ends(on("put", &none, &["/no/such/file"]), 7);
+    assert!(!none.exists());
+}
+
+#[test]
+fn a_full_queue_refuses_waits_or_drops() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = dir.path().join("q");
+    let limit = ["--max-bytes", "256KiB", "--arena-size", "64K"];
+    let lines = vec![format!("{:0>1000}\n", 7); 1000].concat().into_bytes();
+    let output = check(given(on("put", &queue, &limit), &lines), 6);
+    assert!(said(&output).contains("is full"), "{}", said(&output));
+    let kept = Queue::open(&queue).unwrap().len();
+    assert!((1..1000).contains(&kept));
+    assert!(said(&output).contains(&format!("were put in: {kept} messages")), "{}", said(&output));
+    // From here on there is a consumer who has to be told.
+    taken(&queue, &["-n", "1"]);
+    let words = [&limit[..], &["--on-full", "drop-oldest"]].concat();
+    check(given(on("put", &queue, &words), &lines), 0);
+    // What was dropped is told, and all else comes.
+    let output = ends(on("take", &queue, &["--json"]), 1);
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(text.starts_with("{\"gap\":{\"first\":1,\"last\":"), "{}", &text[..60]);
+    assert!(text.lines().next().unwrap().ends_with("\"cause\":\"dropped\"}}"));
+    assert!(said(&output).starts_with("{\"error\":{\"code\":\"gap\""), "{}", said(&output));
+    let too_large = vec![b'x'; 1 << 20];
+    check(given(on("put", &queue, &limit), &too_large), 6);
+}
+
+#[test]
+fn a_wrong_command_line_is_told_with_status_2() {
+    for words in [
+        &["no-such-command"][..],
+        &["take"],
+        &["take", "q", "--no-such-flag"],
+        &["take", "q", "-n", "0"],
+    ] {
+        let output = ends(mmq(words), 2);
+        assert!(said(&output).starts_with("error: "), "{}", said(&output));
+    }
+    let output = ends(mmq(["take", "--json"]), 2);
+    assert!(said(&output).starts_with("{\"error\":{\"code\":\"usage\","), "{}", said(&output));
+    let output = ends(mmq(["purg", "q"]), 2);
+    assert!(said(&output).contains("'purge'"), "{}", said(&output));
+}
+
+#[test]
+fn help_begins_with_examples() {
+    let alone = ends(mmq([""; 0]), 0);
+    assert_eq!(String::from_utf8(alone.stdout).unwrap().matches("\n  mmq ").count(), 8 - 1);
+    let help = String::from_utf8(ends(mmq(["help", "take"]), 0).stdout).unwrap();
+    assert!(help.find("mmq take q -n 1").unwrap() < help.find("Usage:").unwrap(), "{help}");
+    let version = String::from_utf8(ends(mmq(["--version"]), 0).stdout).unwrap();
+    assert!(version.contains(env!("CARGO_PKG_VERSION")) && version.contains("format 1"));
+}
