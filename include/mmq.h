@@ -386,6 +386,40 @@ typedef struct mmq_stats {
   uint64_t reserved_numbers;
 } mmq_stats;
 
+/**
+ * Figures of one consumer, counted as those of mmq_stats. Later versions append fields: set
+ * struct_size to sizeof(mmq_consumer_stats) before every call of mmq_consumer_read_stats.
+ */
+typedef struct mmq_consumer_stats {
+  /**
+   * In: the caller's sizeof(mmq_consumer_stats). Out: how many bytes were filled; fields behind
+   * them are as they were.
+   */
+  size_t struct_size;
+  /**
+   * The consumer's place: every message below it is done (taken, acknowledged, told as missing,
+   * or passed over by a seek).
+   */
+  uint64_t next_seq;
+  /**
+   * Messages that wait for the consumer: those it has neither taken nor acknowledged, messages
+   * in flight included.
+   */
+  uint64_t messages;
+  /**
+   * Bytes of the segments from the oldest of these messages on, headers and what is acknowledged
+   * between them included.
+   */
+  uint64_t bytes;
+  /** Messages received, neither acknowledged nor given back. */
+  uint64_t in_flight;
+  /**
+   * The age of the oldest message that waits, at most, in milliseconds: the time since its
+   * segment was begun. 0 when no message waits.
+   */
+  uint64_t oldest_age_ms;
+} mmq_consumer_stats;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -1252,6 +1286,27 @@ void mmq_delivery_free(struct mmq_delivery *delivery);
  * @return MMQ_OK; MMQ_INVALID_ARGUMENT, also when struct_size was not set.
  */
 mmq_status mmq_read_stats(const struct mmq_queue *queue, struct mmq_stats *out);
+
+/**
+ * Reads the figures of a consumer.
+ *
+ * @param consumer Not NULL.
+ * @param out Where they go; set out->struct_size before. Not NULL.
+ * @return MMQ_OK; MMQ_INVALID_ARGUMENT, also when struct_size was not set.
+ */
+mmq_status mmq_consumer_read_stats(const struct mmq_consumer *consumer,
+                                   struct mmq_consumer_stats *out);
+
+/**
+ * The queue's id: 16 random bytes, given when the queue was created, the same at every opening.
+ * With a sequence number it names one message among those of all queues. A copy of the directory
+ * has the same id.
+ *
+ * @param queue Not NULL.
+ * @param out Where the 16 bytes go. Not NULL.
+ * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ */
+mmq_status mmq_queue_id(const struct mmq_queue *queue, uint8_t out[16]);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -44,6 +44,7 @@
 
 #include "mmq.h"
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -142,6 +143,9 @@ namespace mmq {
 
 using Gap = mmq_gap;
 using Stats = mmq_stats;
+using ConsumerStats = mmq_consumer_stats;
+/** A queue's id. */
+using Id = std::array<std::uint8_t, 16>;
 
 /** Waits for ever. */
 inline constexpr std::chrono::milliseconds forever = std::chrono::milliseconds::max();
@@ -829,6 +833,13 @@ class Consumer : public detail::Reader<detail::ConsumerCalls> {
     const char *name = mmq_consumer_name(handle());
     return name ? std::string_view(name) : std::string_view();
   }
+  /** The consumer's figures. */
+  ConsumerStats stats(std::error_code &ec) const noexcept {
+    ConsumerStats stats{};
+    stats.struct_size = sizeof stats;
+    detail::report(mmq_consumer_read_stats(handle(), &stats), ec);
+    return stats;
+  }
   /** Moves to the message seq, back or forward. */
   void seek(std::uint64_t seq, std::error_code &ec) const noexcept { detail::report(mmq_consumer_seek(handle(), seq), ec); }
   /** Makes a new consumer of that name at this one's place. */
@@ -838,6 +849,12 @@ class Consumer : public detail::Reader<detail::ConsumerCalls> {
     return Consumer(consumer);
   }
 #if MMQ_HPP_THROWS
+  ConsumerStats stats() const {
+    ConsumerStats stats{};
+    stats.struct_size = sizeof stats;
+    detail::check(mmq_consumer_read_stats(handle(), &stats));
+    return stats;
+  }
   void seek(std::uint64_t seq) const { detail::check(mmq_consumer_seek(handle(), seq)); }
   Consumer fork(const std::string &name) const {
     mmq_consumer *consumer = nullptr;
@@ -911,6 +928,12 @@ class Queue : public detail::Reader<detail::QueueCalls> {
     detail::report(mmq_read_stats(handle(), &stats), ec);
     return stats;
   }
+  /** The queue's id, the same at every opening. */
+  Id id(std::error_code &ec) const noexcept {
+    Id id{};
+    detail::report(mmq_queue_id(handle(), id.data()), ec);
+    return id;
+  }
   /** Opens the consumer of that name; the first call with a name makes the consumer. */
   Consumer consumer(const std::string &name, std::error_code &ec) const noexcept {
     mmq_consumer *consumer = nullptr;
@@ -983,6 +1006,11 @@ class Queue : public detail::Reader<detail::QueueCalls> {
     stats.struct_size = sizeof stats;
     detail::check(mmq_read_stats(handle(), &stats));
     return stats;
+  }
+  Id id() const {
+    Id id{};
+    detail::check(mmq_queue_id(handle(), id.data()));
+    return id;
   }
   Consumer consumer(const std::string &name) const {
     mmq_consumer *consumer = nullptr;

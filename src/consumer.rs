@@ -14,6 +14,7 @@ use crate::error::{Error, Gap, Result};
 use crate::format::MAX_NAME_LEN;
 use crate::iter::Iter;
 use crate::message::Message;
+use crate::stats::ConsumerStats;
 use crate::storage::{FileStorage, Storage};
 
 /// A consumer with a name and a place of its own: [`Queue::consumer`](crate::Queue::consumer).
@@ -298,6 +299,27 @@ impl Consumer {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Figures of this consumer, read one by one while other threads go on.
+    ///
+    /// ```
+    /// # fn main() -> mmq::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// let workers = queue.consumer("workers")?;
+    /// queue.enqueue_batch(["a", "b", "c"])?;
+    /// let job = workers.receive()?.unwrap();
+    /// let stats = workers.stats();
+    /// assert_eq!((stats.messages, stats.in_flight, stats.next_seq), (3, 1, 0));
+    /// job.ack()?;
+    /// assert_eq!((workers.stats().messages, workers.stats().next_seq), (2, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> ConsumerStats {
+        self.engine.stats_of(&self.standing)
     }
 
     /// Moves to the message `seq`, back or forward. The number after the last one leads to the end

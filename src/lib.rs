@@ -172,7 +172,7 @@ pub use iter::Iter;
 pub use message::Message;
 pub use options::{OnFull, Options};
 pub use queue::Queue;
-pub use stats::Stats;
+pub use stats::{ConsumerStats, Stats};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

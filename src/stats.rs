@@ -74,6 +74,37 @@ pub struct Stats {
     pub last_flush_error: Option<String>,
 }
 
+/// Figures of one consumer: [`Consumer::stats`](crate::Consumer::stats) and
+/// [`Queue::consumer_stats`](crate::Queue::consumer_stats).
+///
+/// They are counted as those of [`Stats`] are: right at a moment of their own while other threads
+/// go on, exact while none puts in or takes out, also at once after a reopening or a crash. Missing
+/// messages that no read has met yet count as held.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConsumerStats {
+    /// The consumer's name; empty for the queue's own (default) consumer.
+    pub name: String,
+    /// The consumer's place: every message below it is done (taken, acknowledged, told as missing,
+    /// or passed over by a seek). When messages were given up, it may be below
+    /// [`Stats::oldest_seq`] until a read tells the gap.
+    pub next_seq: u64,
+    /// Messages that wait for the consumer: those it has neither taken nor acknowledged, messages
+    /// in flight included.
+    pub messages: u64,
+    /// Bytes of the segments from the oldest of these messages on, headers and what is acknowledged
+    /// between them included.
+    pub bytes: u64,
+    /// Messages received, neither acknowledged nor given back.
+    pub in_flight: u64,
+    /// The age of the oldest message that waits, at most: the time since its segment was begun.
+    /// `None` when no message waits.
+    pub oldest_age: Option<Duration>,
+    /// Nobody's place is lower than this consumer's, and something lies behind it: the queue keeps
+    /// its oldest segment for this consumer, and for others that say so.
+    pub holds_oldest: bool,
+}
+
 impl Stats {
     pub(crate) fn set_lost(&mut self, cause: GapCause, count: u64) {
         match cause {

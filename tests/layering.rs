@@ -33,8 +33,8 @@ const FFI_ROWS: &[&[&str]] = &[
     &["delivery", "iter"],
     &["reads"],
     &["queue"],
-    &["consumer", "stats"],
-    &["receive"],
+    &["consumer"],
+    &["receive", "stats"],
 ];
 const SEEN_BY_USERS: &str = "queue";
 

@@ -255,6 +255,8 @@ fn figures_can_be_looked_at_while_a_message_is_filled() {
                 let seq = queue.enqueue_with(50, |bytes| {
                     let stats = queue.stats();
                     assert_eq!(stats.next_seq, sent, "what is being filled is not there yet");
+                    let own = &queue.consumer_stats()[0];
+                    assert!(own.name.is_empty() && own.next_seq <= sent, "{own:?}");
                     bytes.fill(stats.messages as u8);
                 });
                 assert_eq!(seq.unwrap(), sent);

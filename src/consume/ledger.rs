@@ -157,16 +157,9 @@ impl<F: StorageFile> Ledger<F> {
         self.changed = true;
     }
 
-    /// The sum of `weigh` over the done ranges, cut to `from .. to`.
-    pub(crate) fn done_within(&self, from: u64, to: u64, weigh: impl Fn(u64, u64) -> u64) -> u64 {
-        let ranges =
-            self.done.0.iter().map(|(first, last)| ((*first).max(from), (last + 1).min(to)));
-        ranges.filter(|(first, end)| first < end).map(|(first, end)| weigh(first, end)).sum()
-    }
-
     /// The done ranges.
-    pub(crate) fn ranges(&self) -> Vec<NumberRange> {
-        self.done.iter().collect()
+    pub(crate) fn done(&self) -> impl Iterator<Item = NumberRange> + '_ {
+        self.done.iter()
     }
 
     /// Calls off all deliveries and forgets what is done. The caller has cleared the stored ranges.

@@ -34,6 +34,15 @@ enum Returned {
     Lost(Gap),
 }
 
+/// Where a consumer stood at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Stand {
+    pub(crate) place: Spot,
+    /// The numbers that are done beyond the place, and perhaps some before it.
+    pub(crate) done: Vec<NumberRange>,
+    pub(crate) in_flight: u64,
+}
+
 /// What a call has done, to be counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Done {
@@ -275,19 +284,38 @@ impl<S: Storage> Standing<S> {
         if core.forked() {
             return 0;
         }
+        let counted = self.glance(core, |progress| {
+            let done = progress.ledger.iter().flat_map(|ledger| ledger.done());
+            core.len_from(progress.stored.seq, done)
+        });
+        counted.unwrap_or_else(|| core.len_from(self.seq(), std::iter::empty()))
+    }
+
+    /// Where the consumer stands. While [`glance`](Self::glance) finds it busy, messages
+    /// acknowledged out of order count as waiting.
+    pub(crate) fn stand(&self, core: &Core<S>) -> Stand {
+        let stand = self.glance(core, |progress| Stand {
+            place: progress.stored,
+            done: progress.ledger.iter().flat_map(|ledger| ledger.done()).collect(),
+            in_flight: progress.ledger.as_ref().map_or(0, |ledger| ledger.in_flight() as u64),
+        });
+        stand.unwrap_or_else(|| Stand {
+            place: self.cell.spot(),
+            done: Vec::new(),
+            in_flight: self.in_flight(core),
+        })
+    }
+
+    /// Runs `look` under the lock when there is a ledger: the number of messages does not follow
+    /// from the place alone. `None` when there is none, and when a thread that fills a message in
+    /// place would have to wait for a reader: the reader may wait for it.
+    fn glance<R>(&self, core: &Core<S>, look: impl FnOnce(&Progress<S>) -> R) -> Option<R> {
         if !self.has_ledger.load(Ordering::Acquire) {
-            return core.len_from(Some(self.seq()));
+            return None;
         }
-        // A thread that fills a message in place must not wait for a reader: the reader may wait
-        // for it.
         let progress =
-            if core.is_filling() { self.progress.try_lock() } else { Some(self.progress.lock()) };
-        match progress {
-            Some(progress) => {
-                core.len_from(Some(progress.stored.seq)).saturating_sub(progress.done_beyond(core))
-            }
-            None => core.len_from(Some(self.seq())),
-        }
+            if core.is_filling() { self.progress.try_lock()? } else { self.progress.lock() };
+        Some(look(&progress))
     }
 
     /// Keeps the descriptor up to date from now on.
@@ -297,16 +325,6 @@ impl<S: Storage> Standing<S> {
         progress.ready = Some(ready);
         progress.special = true;
         progress.note_ready(core);
-    }
-}
-
-impl<S: Storage> Progress<S> {
-    /// How many messages beyond the place are done. Missing numbers do not count, as they are not
-    /// counted as held.
-    pub(crate) fn done_beyond(&self, core: &Core<S>) -> u64 {
-        let place = self.stored.seq.max(core.oldest_seq.load(Ordering::Acquire));
-        let weigh = |from, to| (to - from) - core.gaps.known_missing(from, to);
-        self.ledger.as_ref().map_or(0, |ledger| ledger.done_within(place, u64::MAX, weigh))
     }
 }
 

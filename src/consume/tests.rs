@@ -64,8 +64,9 @@ impl Bench {
 
     /// The ranges that are done beyond the place.
     fn done(&self) -> Vec<(u64, u64)> {
-        let ledger =
-            self.standing.with_progress(|progress| progress.ledger.as_ref().unwrap().ranges());
+        let ledger: Vec<_> = self
+            .standing
+            .with_progress(|progress| progress.ledger.as_ref().unwrap().done().collect());
         // A power cut may leave an older place: the numbers from there on are stored as done too.
         let mut acks = self.in_index().acks;
         let place = self.place();

@@ -150,8 +150,8 @@ impl<S: Storage> Engine<S> {
         let (made, done) = from.with_progress(|progress| {
             progress.check(&self.core, from)?;
             let made = self.add_consumer(name, Some(progress.stored))?;
-            let done = progress.ledger.as_ref().map(|ledger| ledger.ranges()).unwrap_or_default();
-            Ok::<_, Error>((made, done))
+            let done = progress.ledger.iter().flat_map(|ledger| ledger.done());
+            Ok::<_, Error>((made, done.collect::<Vec<_>>()))
         })?;
         if !done.is_empty() {
             made.adopt(&self.core, &done);

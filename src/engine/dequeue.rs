@@ -121,7 +121,7 @@ impl<S: Storage> Engine<S> {
         match self.existing_default() {
             Some(standing) => standing.len(&self.core),
             None if self.core.forked() => 0,
-            None => self.core.len_from(None),
+            None => self.core.len_from(0, std::iter::empty()),
         }
     }
 }

@@ -1,38 +1,35 @@
-//! The figures of [`Engine::stats`], read one by one while other threads go on.
+//! The figures of [`Engine::stats`] and of each consumer: read one by one, while others go on.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::commit::Core;
+use crate::consume::slow::Stand;
+use crate::consume::standing::Standing;
 use crate::engine::Engine;
 use crate::error::GapCause;
-use crate::stats::Stats;
+use crate::format::Spot;
+use crate::segment::list::List;
+use crate::stats::{ConsumerStats, Stats};
 use crate::storage::Storage;
+use crate::threads::MutexGuard;
 
-impl<S: Storage> Engine<S> {
-    /// Each figure is right at a moment of its own. `dequeued` is read before `enqueued`: a message
-    /// counted as taken is counted as enqueued too.
-    pub(crate) fn stats(&self) -> Stats {
-        let core = &*self.core;
-        if core.forked() {
-            return Stats::default();
-        }
-        let default = self.existing_default();
-        // With a ledger, the number of messages does not follow from the place alone.
-        let progress = default
-            .filter(|standing| standing.has_ledger.load(Ordering::Acquire))
-            .and_then(|standing| {
-                // A thread that fills a message in place must not wait for a reader: the reader may
-                // wait for it.
-                if core.is_filling() {
-                    standing.progress.try_lock()
-                } else {
-                    Some(standing.progress.lock())
-                }
-            });
-        let done = progress.as_ref().map_or(0, |progress| progress.done_beyond(core));
-        let (consumers, dequeued) = core.places.count();
-        let place = default.map(|standing| standing.cell.spot());
-        let durable_seq = core.durable.lock().spot.seq;
+/// What the figures of one reading have in common. While it lives, the list of segments stays.
+struct Reading<'a, S: Storage> {
+    core: &'a Core<S>,
+    list: MutexGuard<'a, List<S::File>>,
+    /// The end of what is visible.
+    end: Spot,
+    next_seq: u64,
+    oldest_seq: u64,
+    /// Where the first segment begins.
+    oldest: u64,
+}
+
+impl<'a, S: Storage> Reading<'a, S> {
+    /// Begins a reading, after the stands of consumers were read: no stand lies behind its end.
+    fn begin(core: &'a Core<S>) -> Reading<'a, S> {
         let list = core.segments.list();
         let end = core.visible.spot();
         let next_seq = core.committed.spot().seq;
@@ -40,12 +37,61 @@ impl<S: Storage> Engine<S> {
         // bytes are counted by the list, whose lock is held here: so is the oldest number.
         let listed = list.live.front().map_or(0, |row| row.header.first_seq.min(end.seq));
         let oldest_seq = core.oldest_seq.load(Ordering::Acquire).max(listed).min(next_seq);
-        let from = place.map_or(0, |place| place.seq).max(oldest_seq);
-        let held = end.seq.saturating_sub(from);
-        let held =
-            if held == 0 { 0 } else { held.saturating_sub(core.gaps.known_missing(from, end.seq)) };
+        let oldest = list.live.front().map_or(end.position, |row| row.header.base);
+        Reading { core, list, end, next_seq, oldest_seq, oldest }
+    }
+
+    /// Where a consumer with that place reads on: no byte before it is held for it.
+    fn begins(&self, place: u64) -> u64 {
+        place.max(self.oldest)
+    }
+
+    /// The figures of a consumer that stood there. `lowest` is the lowest place of all consumers.
+    fn of(&self, name: &str, stand: &Stand, lowest: u64) -> ConsumerStats {
+        let Stand { place, ref done, in_flight } = *stand;
+        let from = self.begins(place.position);
+        let messages = self.core.count_waiting(
+            place.seq.max(self.oldest_seq),
+            self.end.seq,
+            done.iter().copied(),
+        );
+        let mut stats = ConsumerStats {
+            name: name.to_owned(),
+            next_seq: place.seq,
+            messages,
+            in_flight,
+            holds_oldest: from < self.end.position && from <= self.begins(lowest),
+            ..ConsumerStats::default()
+        };
+        if messages > 0 {
+            stats.bytes = self.end.position.saturating_sub(from);
+            let made = self.list.at(from).map_or(0, |row| row.header.created);
+            // After the clock was set back the age is 0, not an overflow.
+            let age = self.core.storage.now().saturating_sub(made);
+            stats.oldest_age = Some(Duration::from_millis(age));
+        }
+        stats
+    }
+}
+
+impl<S: Storage> Engine<S> {
+    /// Each figure is right at a moment of its own. What was taken is read first and what was
+    /// enqueued last: a message counted as taken is counted as enqueued too, and not as waiting.
+    pub(crate) fn stats(&self) -> Stats {
+        let core = &*self.core;
+        if core.forked() {
+            return Stats::default();
+        }
+        let (consumers, dequeued) = core.places.count();
+        let stand = self.existing_default().map(|standing| standing.stand(core));
+        let durable_seq = core.durable.lock().spot.seq;
+        let reading = Reading::begin(core);
+        let default = reading.of("", &stand.unwrap_or_default(), 0);
+        let Reading { list, next_seq, oldest_seq, .. } = reading;
         let mut stats = Stats {
-            messages: held.saturating_sub(done),
+            messages: default.messages,
+            bytes: default.bytes,
+            oldest_age: default.oldest_age,
             next_seq,
             oldest_seq,
             durable_seq,
@@ -66,14 +112,31 @@ impl<S: Storage> Engine<S> {
         }
         stats.mapped_bytes = core.pool.mapped_bytes();
         stats.mapped_arenas = stats.mapped_bytes.div_ceil(self.options.arena_size);
-        if stats.messages > 0 {
-            let oldest = list.live.front().map_or(end.position, |row| row.header.base);
-            let from = place.map_or(oldest, |place| place.position.max(oldest));
-            stats.bytes = end.position.saturating_sub(from);
-            let made = list.at(from).map_or(0, |row| row.header.created);
-            // After the clock was set back the age is 0, not an overflow.
-            stats.oldest_age = Some(Duration::from_millis(core.storage.now().saturating_sub(made)));
-        }
         stats
+    }
+
+    /// The figures of one consumer.
+    pub(crate) fn stats_of(&self, standing: &Standing<S>) -> ConsumerStats {
+        let core = &*self.core;
+        if core.forked() {
+            return ConsumerStats { name: standing.name().to_owned(), ..ConsumerStats::default() };
+        }
+        let stand = standing.stand(core);
+        let lowest = core.places.lowest().unwrap_or(0);
+        Reading::begin(core).of(standing.name(), &stand, lowest)
+    }
+
+    /// The figures of all consumers, in the order of their names, up to the same end.
+    pub(crate) fn consumer_stats(&self) -> Vec<ConsumerStats> {
+        let core = &*self.core;
+        if core.forked() {
+            return Vec::new();
+        }
+        let standings: Vec<_> = self.consumers.by_name.lock().values().map(Arc::clone).collect();
+        let stands: Vec<_> = standings.iter().map(|standing| standing.stand(core)).collect();
+        let lowest = stands.iter().map(|stand| stand.place.position).min().unwrap_or(0);
+        let reading = Reading::begin(core);
+        let both = standings.iter().zip(&stands);
+        both.map(|(standing, stand)| reading.of(standing.name(), stand, lowest)).collect()
     }
 }

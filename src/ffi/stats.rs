@@ -1,8 +1,11 @@
-//! Figures of a queue.
+//! Figures of a queue and of its consumers, and its id.
 
-use super::guard::{guard, invalid};
+use std::time::Duration;
+
+use super::consumer::mmq_consumer;
+use super::guard::{Answer, guard, invalid};
 use super::handle::body;
-use super::pointers::out_prefix;
+use super::pointers::{out, out_prefix};
 use super::queue::mmq_queue;
 use super::status::mmq_status;
 use crate::stats::Stats;
@@ -72,7 +75,7 @@ pub struct mmq_stats {
     pub reserved_numbers: u64,
 }
 
-/// Larger than the struct will ever be: a larger struct_size is one that was not set.
+/// Larger than the structs will ever be: a larger struct_size is one that was not set.
 const LARGEST: usize = 4096;
 
 impl From<Stats> for mmq_stats {
@@ -102,11 +105,65 @@ impl From<Stats> for mmq_stats {
             flush_ns: u64::try_from(stats.flush_time.as_nanos()).unwrap_or(u64::MAX),
             poisoned: u64::from(stats.last_flush_error.is_some()),
             reserved_numbers: stats.reserved_numbers,
-            oldest_age_ms: stats
-                .oldest_age
-                .map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+            oldest_age_ms: milliseconds(stats.oldest_age),
         }
     }
+}
+
+/// Figures of one consumer, counted as those of mmq_stats. Later versions append fields: set
+/// struct_size to sizeof(mmq_consumer_stats) before every call of mmq_consumer_read_stats.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct mmq_consumer_stats {
+    /// In: the caller's sizeof(mmq_consumer_stats). Out: how many bytes were filled; fields behind
+    /// them are as they were.
+    pub struct_size: usize,
+    /// The consumer's place: every message below it is done (taken, acknowledged, told as missing,
+    /// or passed over by a seek).
+    pub next_seq: u64,
+    /// Messages that wait for the consumer: those it has neither taken nor acknowledged, messages
+    /// in flight included.
+    pub messages: u64,
+    /// Bytes of the segments from the oldest of these messages on, headers and what is acknowledged
+    /// between them included.
+    pub bytes: u64,
+    /// Messages received, neither acknowledged nor given back.
+    pub in_flight: u64,
+    /// The age of the oldest message that waits, at most, in milliseconds: the time since its
+    /// segment was begun. 0 when no message waits.
+    pub oldest_age_ms: u64,
+}
+
+fn milliseconds(age: Option<Duration>) -> u64 {
+    age.map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Fills the caller's struct, which begins with the size that it has there. `figures` gets how many
+/// bytes are filled.
+///
+/// # Safety
+///
+/// `out` is NULL, or its first field is set, and it has as many writable bytes as that says. `T`
+/// begins with this field, and has no padding.
+unsafe fn fill<T>(
+    out: *mut T,
+    unset: &'static str,
+    figures: impl FnOnce(usize) -> T,
+) -> Answer<mmq_status> {
+    if out.is_null() || !out.is_aligned() {
+        return Err(invalid("out", "NULL, or not aligned"));
+    }
+    // SAFETY: not NULL, aligned; the caller promises that this first field is set.
+    let struct_size = unsafe { out.cast::<usize>().read() };
+    if !(size_of::<usize>() + size_of::<u64>()..=LARGEST).contains(&struct_size) {
+        return Err(invalid("out", unset));
+    }
+    let filled = struct_size.min(size_of::<T>());
+    let figures = figures(filled);
+    // SAFETY: by the caller's promise the struct has that many bytes; so has this one, and no
+    // padding.
+    unsafe { out_prefix(out, &figures, filled) };
+    Ok(mmq_status::MMQ_OK)
 }
 
 /// Reads the figures of a queue.
@@ -122,19 +179,60 @@ pub unsafe extern "C" fn mmq_read_stats(
     guard(|| {
         // SAFETY: the contract: NULL or a handle given out.
         let queue = unsafe { body(queue) }?;
-        if out.is_null() || !out.is_aligned() {
-            return Err(invalid("out", "NULL, or not aligned"));
-        }
-        // SAFETY: not NULL, aligned; the contract says that the caller has set this first field.
-        let struct_size = unsafe { out.cast::<usize>().read() };
-        if !(size_of::<usize>() + size_of::<u64>()..=LARGEST).contains(&struct_size) {
-            return Err(invalid("out", "struct_size was not set to sizeof(mmq_stats)"));
-        }
-        let mut stats = mmq_stats::from(queue.reader.stats());
-        stats.struct_size = struct_size.min(size_of::<mmq_stats>());
-        // SAFETY: the caller's struct has that many bytes, as the caller says; so has this one, and
-        // no padding.
-        unsafe { out_prefix(out, &stats, stats.struct_size) };
+        let unset = "struct_size was not set to sizeof(mmq_stats)";
+        let figures =
+            |struct_size| mmq_stats { struct_size, ..mmq_stats::from(queue.reader.stats()) };
+        // SAFETY: the contract: NULL, or the caller has set the first field. All fields take eight
+        // bytes.
+        unsafe { fill(out, unset, figures) }
+    })
+}
+
+/// Reads the figures of a consumer.
+///
+/// @param consumer Not NULL.
+/// @param out Where they go; set out->struct_size before. Not NULL.
+/// @return MMQ_OK; MMQ_INVALID_ARGUMENT, also when struct_size was not set.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_consumer_read_stats(
+    consumer: *const mmq_consumer,
+    out: *mut mmq_consumer_stats,
+) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL or a handle given out.
+        let consumer = unsafe { body(consumer) }?;
+        let unset = "struct_size was not set to sizeof(mmq_consumer_stats)";
+        let figures = |struct_size| {
+            let stats = consumer.reader.stats();
+            mmq_consumer_stats {
+                struct_size,
+                next_seq: stats.next_seq,
+                messages: stats.messages,
+                bytes: stats.bytes,
+                in_flight: stats.in_flight,
+                oldest_age_ms: milliseconds(stats.oldest_age),
+            }
+        };
+        // SAFETY: the contract: NULL, or the caller has set the first field. All fields take eight
+        // bytes.
+        unsafe { fill(out, unset, figures) }
+    })
+}
+
+/// The queue's id: 16 random bytes, given when the queue was created, the same at every opening.
+/// With a sequence number it names one message among those of all queues. A copy of the directory
+/// has the same id.
+/// cbindgen:ptrs-as-arrays=[[out;16]]
+///
+/// @param queue Not NULL.
+/// @param out Where the 16 bytes go. Not NULL.
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_queue_id(queue: *const mmq_queue, out: *mut u8) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL, or as the header says; bytes need no alignment.
+        let (queue, out) = unsafe { (body(queue)?, self::out(out.cast::<[u8; 16]>(), "out")?) };
+        out.write(queue.reader.id());
         Ok(mmq_status::MMQ_OK)
     })
 }

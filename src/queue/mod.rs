@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::events;
 use crate::format::MAX_MESSAGE_LEN;
 use crate::options::Options;
-use crate::stats::Stats;
+use crate::stats::{ConsumerStats, Stats};
 use crate::storage::{FileStorage, Storage};
 
 /// An embedded, durable first-in first-out queue in a directory.
@@ -168,10 +168,10 @@ impl Queue {
     /// refused. What cannot return an error waits for no other thread:
     ///
     /// - [`len`](Self::len), [`is_empty`](Self::is_empty), [`stats`](Self::stats),
-    ///   [`durable_seq`](Self::durable_seq), [`in_flight`](Self::in_flight) and
-    ///   [`consumers`](Self::consumers) answer. While another thread uses the consumer, `len` and
-    ///   `stats` count messages acknowledged out of order as waiting, and the figures of `stats`
-    ///   may be of slightly different moments.
+    ///   [`consumer_stats`](Self::consumer_stats), [`durable_seq`](Self::durable_seq),
+    ///   [`in_flight`](Self::in_flight) and [`consumers`](Self::consumers) answer. While another
+    ///   thread uses the consumer, `len` and the figures count messages acknowledged out of order
+    ///   as waiting, and the figures of `stats` may be of slightly different moments.
     /// - A [`Delivery`] that is dropped is given back right after `fill`.
     ///
     /// # Durability
@@ -314,6 +314,38 @@ impl Queue {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.engine.stats()
+    }
+
+    /// Figures of all consumers up to the same end: the queue's own (default) consumer first, once
+    /// it exists (its name is empty), then the others in the order of their names.
+    ///
+    /// As [`stats`](Self::stats) for what other threads wait and what is counted.
+    ///
+    /// ```
+    /// # fn main() -> mmq::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// let mail = queue.consumer("mail")?;
+    /// queue.consumer("audit")?;
+    /// queue.enqueue_batch(["a", "b"])?;
+    /// mail.dequeue()?;
+    /// let stats = queue.consumer_stats();
+    /// let slowest = stats.iter().max_by_key(|stats| stats.messages).unwrap();
+    /// assert_eq!((&*slowest.name, slowest.messages, slowest.holds_oldest), ("audit", 2, true));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn consumer_stats(&self) -> Vec<ConsumerStats> {
+        self.engine.consumer_stats()
+    }
+
+    /// The queue's id: random, given when the queue was created, the same at every opening. With a
+    /// sequence number it names one message among those of all queues. A copy of the directory has
+    /// the same id.
+    #[must_use]
+    pub fn id(&self) -> [u8; 16] {
+        self.engine.core.index.queue_id
     }
 
     /// The queue's directory.

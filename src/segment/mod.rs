@@ -15,7 +15,7 @@ mod files;
 mod fill;
 pub(crate) mod geometry;
 mod grow;
-mod list;
+pub(crate) mod list;
 mod margin;
 mod names;
 mod open;

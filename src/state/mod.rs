@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::Gap;
-use crate::format::Spot;
+use crate::format::{NumberRange, Spot};
 use crate::index::losses::GivenUp;
 use crate::index::{AcksRow, Index};
 use crate::memory::ForkGuard;
@@ -252,12 +252,26 @@ impl<S: Storage> State<S> {
         first.unwrap_or_else(|| self.gaps.before_lost_tail(end))
     }
 
-    /// How many visible messages there are from the number `seq` on (`None`: from the first one),
-    /// without those known to be missing.
-    pub(crate) fn len_from(&self, seq: Option<u64>) -> u64 {
-        let from = seq.unwrap_or(0).max(self.oldest_seq.load(Ordering::Acquire));
-        let end = self.visible.seq.load(Ordering::Acquire);
-        let span = end.saturating_sub(from);
-        if span == 0 { 0 } else { span.saturating_sub(self.gaps.known_missing(from, end)) }
+    /// How many visible messages there are from the number `seq` on, without those in the ranges
+    /// `done` and those known to be missing.
+    pub(crate) fn len_from(&self, seq: u64, done: impl Iterator<Item = NumberRange>) -> u64 {
+        let from = seq.max(self.oldest_seq.load(Ordering::Acquire));
+        self.count_waiting(from, self.visible.seq.load(Ordering::Acquire), done)
+    }
+
+    /// How many of the numbers `from .. end` belong to messages that wait for a consumer with these
+    /// ranges `done`.
+    pub(crate) fn count_waiting(
+        &self,
+        from: u64,
+        end: u64,
+        done: impl Iterator<Item = NumberRange>,
+    ) -> u64 {
+        let there = |from: u64, end: u64| match end.saturating_sub(from) {
+            0 => 0,
+            span => span.saturating_sub(self.gaps.known_missing(from, end)),
+        };
+        let done = done.map(|range| there(range.first.max(from), (range.last + 1).min(end)));
+        there(from, end).saturating_sub(done.sum())
     }
 }

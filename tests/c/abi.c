@@ -44,6 +44,13 @@ int main(void) {
   FIELD(mmq_stats, poisoned);
   FIELD(mmq_stats, oldest_age_ms);
   FIELD(mmq_stats, reserved_numbers);
+  SIZE(mmq_consumer_stats);
+  FIELD(mmq_consumer_stats, struct_size);
+  FIELD(mmq_consumer_stats, next_seq);
+  FIELD(mmq_consumer_stats, messages);
+  FIELD(mmq_consumer_stats, bytes);
+  FIELD(mmq_consumer_stats, in_flight);
+  FIELD(mmq_consumer_stats, oldest_age_ms);
   VALUE(MMQ_OK);
   VALUE(MMQ_EMPTY);
   VALUE(MMQ_BUFFER_TOO_SMALL);

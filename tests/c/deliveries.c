@@ -17,11 +17,14 @@ int main(int argc, char **argv) {
   mmq_queue *queue;
   mmq_consumer *workers;
   mmq_delivery *first, *second, *third, *none = NULL;
+  mmq_consumer_stats figures;
+  uint8_t id[16], same[16];
   uint64_t count;
   int ready = -1, own = -1;
   BEGIN(argc, argv);
   OK(mmq_open(path_of("deliveries"), NULL, &queue));
   OK(mmq_consumer_open(queue, "workers", &workers));
+  OK(mmq_queue_id(queue, id));
   OK(mmq_consumer_ready_fd(workers, &ready));
   OK(mmq_ready_fd(queue, &own));
   CHECK(ready >= 0 && own >= 0 && !readable(ready, 0) && !readable(own, 0));
@@ -44,6 +47,9 @@ int main(int argc, char **argv) {
   OK(mmq_delivery_ack(second));
   REFUSED(mmq_delivery_ack(second));
   CHECK(mmq_delivery_data(second) == NULL);
+  figures.struct_size = sizeof figures;
+  OK(mmq_consumer_read_stats(workers, &figures));
+  CHECK(figures.next_seq == 0 && figures.messages == 2 && figures.in_flight == 2 && figures.bytes > 6);
   OK(mmq_delivery_nack(first));
   OK(mmq_consumer_receive(workers, &first));
   CHECK(mmq_delivery_seq(first) == 0 && mmq_delivery_attempts(first) == 2);
@@ -54,7 +60,11 @@ int main(int argc, char **argv) {
   ANSWERS(MMQ_CLOSED, mmq_delivery_ack(third));
 
   OK(mmq_open(path_of("deliveries"), NULL, &queue));
+  OK(mmq_queue_id(queue, same));
+  CHECK(memcmp(id, same, sizeof id) == 0);
   OK(mmq_consumer_open(queue, "workers", &workers));
+  OK(mmq_consumer_read_stats(workers, &figures));
+  CHECK(figures.next_seq == 0 && figures.messages == 2 && figures.in_flight == 0);
   OK(mmq_consumer_receive(workers, &first));
   OK(mmq_consumer_receive(workers, &third));
   CHECK(mmq_delivery_seq(first) == 0 && mmq_delivery_seq(third) == 2);

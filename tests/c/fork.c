@@ -60,6 +60,7 @@ static int child(mmq_message *lent, mmq_delivery *kept, mmq_delivery *other_kept
   mmq_queue *again = NULL;
   mmq_delivery *delivery = NULL;
   mmq_slice slice = {"child", 5};
+  mmq_consumer_stats figures;
   char buf[16];
   size_t len;
   uint64_t seq;
@@ -80,6 +81,9 @@ static int child(mmq_message *lent, mmq_delivery *kept, mmq_delivery *other_kept
   FORKED(mmq_consumer_dequeue(consumer, &message));
   FORKED(mmq_consumer_skip(consumer, &seq));
   FORKED(mmq_consumer_seek(consumer, 0));
+  figures.struct_size = sizeof figures;
+  OK(mmq_consumer_read_stats(worker_place, &figures));
+  CHECK(figures.messages == 0 && figures.in_flight == 0);
   FORKED(mmq_receive(queue, &delivery));
   FORKED(mmq_consumer_receive(worker_place, &delivery));
   FORKED(mmq_delivery_ack(kept));

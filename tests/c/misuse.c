@@ -74,6 +74,19 @@ int main(int argc, char **argv) {
     CHECK(later.more == UINT64_C(0xeeeeeeeeeeeeeeee));
   }
 
+  {
+    mmq_consumer_stats of_one;
+    of_one.struct_size = 0;
+    REFUSED(mmq_consumer_read_stats(consumer, &of_one));
+    of_one.struct_size = SIZE_MAX;
+    REFUSED(mmq_consumer_read_stats(consumer, &of_one));
+    memset(&of_one, 0xee, sizeof of_one);
+    of_one.struct_size = offsetof(mmq_consumer_stats, bytes);
+    OK(mmq_consumer_read_stats(consumer, &of_one));
+    CHECK(of_one.messages == 2 && of_one.bytes == UINT64_C(0xeeeeeeeeeeeeeeee));
+    CHECK(of_one.next_seq == 0 && of_one.struct_size == offsetof(mmq_consumer_stats, bytes));
+  }
+
   /* Room that is never touched may be claimed. */
   OK(mmq_peek_into(queue, buf, SIZE_MAX, &len, NULL));
   CHECK(len == 0);

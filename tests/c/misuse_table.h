@@ -17,7 +17,9 @@ struct outs {
   bool truth;
   int descriptor;
   mmq_gap gap;
+  uint8_t id[16];
   mmq_stats stats;
+  mmq_consumer_stats consumer_stats;
   mmq_queue *queue;
   mmq_consumer *consumer;
   mmq_message *message;
@@ -30,6 +32,7 @@ static void reset(void) {
   memset(&outs, 0, sizeof outs);
   outs.number = outs.size = 42;
   outs.stats.struct_size = sizeof outs.stats;
+  outs.consumer_stats.struct_size = sizeof outs.consumer_stats;
   memcpy(&before, &outs, sizeof outs);
   memset(buf, 'b', sizeof buf);
 }

@@ -106,10 +106,13 @@ static void with_error_codes(const std::string &dir) {
   CHECK(ec == MMQ_NOT_FOUND);
   const mmq::Stats stats = queue.stats(ec);
   CHECK(!ec && stats.next_seq == 5 && stats.enqueued == 5);
+  CHECK(queue.id(ec) != mmq::Id{} && !ec && queue.id(ec) == queue.id(ec));
 
   mmq::Consumer consumer = queue.consumer("name", ec);
   CHECK(!ec && consumer);
   queue.enqueue("again", ec);
+  const mmq::ConsumerStats waiting = consumer.stats(ec);
+  CHECK(!ec && waiting.messages == consumer.len(ec) && waiting.in_flight == 0);
   mmq::Consumer fork = consumer.fork("fork", ec);
   CHECK(!ec && fork.len(ec) >= 1);
   while (auto message = fork.dequeue(ec)) CHECK(message->seq() <= 5);
@@ -305,6 +308,7 @@ static void with_exceptions(const std::string &dir) {
   auto fork = consumer.fork("fork");
   fork.seek(606);
   CHECK(!fork.dequeue());
+  CHECK(fork.stats().next_seq == 606 && fork.stats().messages == 0 && queue.id() != mmq::Id{});
   queue.enqueue("job");
   consumer.seek(606);
   consumer.set_max_in_flight(0);

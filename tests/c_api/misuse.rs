@@ -60,7 +60,12 @@ fn function(text: &str) -> Function {
 fn type_and_name(declaration: &str) -> (String, String) {
     let words = declaration.split_whitespace().collect::<Vec<_>>().join(" ");
     let at = words.rfind([' ', '*']).expect("a type and a name") + 1;
-    (words[..at].trim().to_owned(), words[at..].to_owned())
+    let (kind, name) = (words[..at].trim(), &words[at..]);
+    // C passes an array as a pointer.
+    match name.split_once('[') {
+        Some((name, _)) => (format!("{kind} *"), name.to_owned()),
+        None => (kind.to_owned(), name.to_owned()),
+    }
 }
 
 /// The kinds of handles, each with one that lives and one that is gone.
@@ -110,7 +115,9 @@ impl Parameter {
             ("bool *", _) => "&outs.truth",
             ("int *", _) => "&outs.descriptor",
             ("struct mmq_gap *", _) => "&outs.gap",
+            ("uint8_t *", _) => "outs.id",
             ("struct mmq_stats *", _) => "&outs.stats",
+            ("struct mmq_consumer_stats *", _) => "&outs.consumer_stats",
             ("struct mmq_queue **", _) => "&outs.queue",
             ("struct mmq_consumer **", _) => "&outs.consumer",
             ("struct mmq_message **", _) => "&outs.message",

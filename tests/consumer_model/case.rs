@@ -377,6 +377,54 @@ impl Case<'_> {
             }
         }
         prop_assert_eq!(queue.consumers(), names);
+        self.compare_consumer_stats(stats.oldest_seq)
+    }
+
+    /// The figures of all consumers at once: those of each alone, and what the model says.
+    fn compare_consumer_stats(&self, oldest: u64) -> Result<(), TestCaseError> {
+        let (queue, end) = (self.queue(), self.end());
+        let ageless = |stats: ConsumerStats| {
+            assert_eq!(stats.oldest_age.is_some(), stats.messages > 0, "{stats:?}");
+            assert!(stats.messages > 0 || stats.bytes == 0, "{stats:?}");
+            // (The struct can grow, so it is not made anew here.)
+            let mut stats = stats;
+            stats.oldest_age = None;
+            stats
+        };
+        let all: Vec<_> = queue.consumer_stats().into_iter().map(ageless).collect();
+        let takes_part = || (0..CONSUMERS).filter(|who| self.stands[*who].is_some());
+        prop_assert_eq!(all.len(), takes_part().count());
+        let place = |stand: &Stand| stand.open.keys().next().copied().unwrap_or(stand.next);
+        let lowest = self.stands.iter().flatten().map(|stand| place(stand).max(oldest)).min();
+        for (who, figures) in takes_part().zip(&all) {
+            let stand = self.stands[who].as_ref().expect("takes part");
+            let waiting = stand.waiting(oldest, end);
+            prop_assert_eq!(figures.messages, waiting.len() as u64);
+            prop_assert_eq!(figures.in_flight, (stand.open.len() - stand.returned.len()) as u64);
+            // Among what was dropped a gap may be told in pieces, and done numbers are passed over.
+            let undone = (place(stand)..).find(|seq| !stand.done.contains(seq));
+            prop_assert!(Some(figures.next_seq) <= undone, "{:?} {:?}", figures, stand);
+            prop_assert!(figures.next_seq == place(stand) || oldest > 0, "{:?}", figures);
+            if let Some(first) = waiting.first() {
+                let taken =
+                    (*first..end).map(|seq| 16 + self.lens[seq as usize].next_multiple_of(8));
+                prop_assert!(figures.bytes >= taken.sum::<usize>() as u64, "{:?}", figures);
+                let is_lowest = Some(place(stand).max(oldest)) == lowest;
+                // Where a message lost its beginning, numbers do not tell who is behind.
+                prop_assert!(figures.holds_oldest == is_lowest || oldest > 0, "{:?}", figures);
+            }
+            if who == 0 {
+                let stats = queue.stats();
+                prop_assert_eq!((stats.messages, stats.bytes), (figures.messages, figures.bytes));
+                prop_assert_eq!(&figures.name, "");
+            } else {
+                let alone = queue.consumer(&name(who)).unwrap().stats();
+                prop_assert_eq!(&ageless(alone), figures);
+            }
+        }
+        let someone = takes_part()
+            .any(|who| !self.stands[who].as_ref().unwrap().waiting(oldest, end).is_empty());
+        prop_assert!(!someone || all.iter().any(|figures| figures.holds_oldest), "{:?}", all);
         Ok(())
     }
 }

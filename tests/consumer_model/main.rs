@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use case::Case;
-use mmq::{Consumer, Delivery, Error, GapCause, OnFull, Options, Queue};
+use mmq::{Consumer, ConsumerStats, Delivery, Error, GapCause, OnFull, Options, Queue};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use support::{Messages, count, mix, seed};
