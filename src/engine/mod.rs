@@ -202,7 +202,7 @@ impl<S: Storage> Engine<S> {
         let flushed = core.flush_finally();
         core.end_run();
         core.writer.lock().let_go();
-        core.segments.close_unsynced();
+        core.segments.close_files();
         if !planted!(LentStaysMapped) {
             core.pool.detach();
         }
@@ -241,7 +241,7 @@ fn state<S: Storage>(
         || options.flush_every.is_some_and(|period| period.as_millis() < 100);
     let oldest_seq = found.live.first().map_or(tail.seq, |row| row.header.first_seq);
     State::new(Parts {
-        segments: Segments::new(found),
+        segments: Segments::new(found, recovered.opened),
         pool: Pool::new(geometry),
         limits: Limits { max_bytes: options.max_bytes, min_free_bytes: options.min_free_bytes },
         durable_only: options.flush_every_ops == Some(1),

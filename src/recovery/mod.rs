@@ -26,13 +26,15 @@ use crate::recovery::tail::{
     Stated, begins_behind, close_tail, leave_the_empty, pending, spot_of, state_lost_beginning,
 };
 use crate::recovery::walk::{WalkRules, Walked, start_of_walk, walk};
-use crate::segment::{Found, Row, set_aside};
+use crate::segment::{Found, Opened, Row, set_aside};
 use crate::storage::{CacheToken, Storage};
 
 /// What an opening found.
 pub(crate) struct Recovered<S: Storage> {
     pub(crate) index: Index<S>,
     pub(crate) found: Found,
+    /// Live segments that are open already.
+    pub(crate) opened: Vec<Opened<S::File>>,
     pub(crate) tail: Spot,
     pub(crate) next: Option<Next>,
     pub(crate) durable: Spot,
@@ -137,6 +139,8 @@ struct Known<S: Storage> {
     /// The run record as it was believed before the walk.
     cached: Option<Run>,
     rows: Rows,
+    /// Live segments that are open already.
+    opened: Vec<Opened<S::File>>,
     rows_from_index: bool,
     /// The index file was missing or could not be used, so this opening created one.
     made_anew: bool,
@@ -150,11 +154,11 @@ fn take_up_index<S: Storage>(
     storage: &S,
     nonce: u64,
     read: ReadIndex<S>,
-    gathered: Gathered,
+    gathered: Gathered<S::File>,
 ) -> Result<Known<S>> {
     let ReadIndex { file, mut image, queue_id: known_id, may_adopt, token, belief, is_elsewhere } =
         read;
-    let Gathered { rows, from_index: rows_from_index } = gathered;
+    let Gathered { rows, from_index: rows_from_index, opened } = gathered;
     let queue_id = rows.queue_id.or(known_id).unwrap_or_else(|| storage.random());
     let made_anew = !may_adopt || known_id != Some(queue_id);
     let index = match file {
@@ -196,6 +200,7 @@ fn take_up_index<S: Storage>(
         belief,
         cached,
         rows,
+        opened,
         rows_from_index,
         made_anew,
         is_elsewhere,
@@ -217,7 +222,7 @@ struct End {
 /// the index states, the belief in the index falls to `Belief::Disk`, and the rest of the segments
 /// is searched.
 fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
-    let Known { index, image, rows, belief, .. } = known;
+    let Known { index, image, rows, opened, belief, .. } = known;
     rows.drop_outlived();
     if !planted!(BegunBehindTheEnd)
         && belief.is_trusted()
@@ -234,7 +239,7 @@ fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
     rows.retain_live(|row| row.header.base < start.position || row.header.first_seq >= start.seq);
     let read = |(name, error): (String, _)| Error::io("read", storage.path().join(name), error);
     let rules = WalkRules::with(*belief, image, rows);
-    let mut walked = walk(storage, &rows.live, start, rules).map_err(read)?;
+    let mut walked = walk(storage, &rows.live, opened, start, rules).map_err(read)?;
     let stated = Stated::by(image);
     let (mut next, mut reached) = pending(image, &rows.live, walked.tail, *belief);
     if !belief.is_met(image, rows, &walked, reached, &stated) {
@@ -242,7 +247,7 @@ fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
         // are left.
         let again = rules.without_trust(*belief, image, rows);
         if again != rules {
-            walked = walk(storage, &rows.live, start, again).map_err(read)?;
+            walked = walk(storage, &rows.live, opened, start, again).map_err(read)?;
             (next, reached) = pending(image, &rows.live, walked.tail, *belief);
         }
         if *belief == Belief::Mount {

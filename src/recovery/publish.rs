@@ -76,6 +76,7 @@ pub(super) fn publish<S: Storage>(
             other_bytes,
             rows_complete,
         },
+        opened: known.opened,
         tail: spot,
         next,
         durable,
@@ -165,7 +166,7 @@ fn make_durable<S: Storage>(
     for row in known.rows.live.iter().filter(is_behind) {
         let path = || storage.path().join(format::segment_name(row.slot));
         match open_life(storage, row.slot, &row.header) {
-            Ok((file, _)) => file.sync().map_err(|failed| failed.ends_opening(path()))?,
+            Ok(opened) => opened.file.sync().map_err(|failed| failed.ends_opening(path()))?,
             Err(Lost::Gone) => {}
             Err(Lost::Io(error)) => return Err(Error::io("open", path(), error)),
         }

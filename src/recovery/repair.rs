@@ -6,7 +6,7 @@ use std::io;
 use crate::error::{Error, GapCause, Result};
 use crate::format::{self, Kind, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState, Spot, filler};
 use crate::index::Index;
-use crate::segment::{Lost, Row, open_life, set_aside};
+use crate::segment::{Lost, Opened, Row, open_life, set_aside};
 use crate::storage::{Storage, StorageFile, Stores};
 
 /// Writes gap fragments over a hole. So every later opening tells the same numbers with the same
@@ -37,7 +37,7 @@ pub(super) fn fill<S: Storage>(
     end: u64,
 ) -> Result<()> {
     let path = || storage.path().join(format::segment_name(row.slot));
-    let (file, len) = match open_life(storage, row.slot, &row.header) {
+    let Opened { file, allocated, .. } = match open_life(storage, row.slot, &row.header) {
         Ok(opened) => opened,
         Err(Lost::Gone) => return Ok(()),
         Err(Lost::Io(error)) => return Err(Error::io("open", path(), error)),
@@ -46,7 +46,7 @@ pub(super) fn fill<S: Storage>(
     let Some(bytes) = filler(&row.header, kind, at.position, end, at.seq) else {
         return Ok(());
     };
-    if offset + format::FRAGMENT_HEADER_LEN > len {
+    if offset + format::FRAGMENT_HEADER_LEN > allocated {
         return Ok(());
     }
     if planted!(TornRestKept) && file.write_at(&bytes, offset).is_err() {
@@ -105,10 +105,10 @@ pub(super) fn discard<S: Storage>(storage: &S, row: &Row, holds: Holds) -> Resul
     }
     match storage.remove(&name) {
         Err(error) if !gone(&error) => {
-            let (file, _) = open_life(storage, row.slot, &row.header)
+            let opened = open_life(storage, row.slot, &row.header)
                 .map_err(|_| Error::io("remove", storage.path().join(&name), error))?;
             let header = SegmentHeader { state: SegmentState::Spare, ..row.header };
-            overwrite(storage, row.slot, &file, &header.in_file().encode(), 0)?;
+            overwrite(storage, row.slot, &opened.file, &header.in_file().encode(), 0)?;
             Ok(Some(Row::new(row.slot, header)))
         }
         _ => Ok(None),
@@ -148,7 +148,7 @@ pub(super) fn write_header<S: Storage>(
     let opened = open_life(storage, row.slot, &row.header);
     row.header = header;
     index.write_segment_row(row.slot, Some(&header), u64::MAX);
-    if let Ok((file, _)) = opened
+    if let Ok(Opened { file, .. }) = opened
         && file.write_at(&header.in_file().encode(), 0).is_ok()
         && !planted!(HeaderUnsynced)
     {

@@ -1,6 +1,6 @@
 //! Which segments exist: by the rows of the index, or by the headers of all segment files.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 
 use crate::error::{Error, Result};
@@ -11,15 +11,17 @@ use crate::index::image::IndexImage;
 use crate::recovery::belief::{Belief, held_from};
 use crate::recovery::unsupported;
 use crate::segment::scan::Scan;
-use crate::segment::{Lost, Row, open_life, set_aside};
+use crate::segment::{Lost, Opened, Row, open_life, read_header, set_aside};
 use crate::storage::{Storage, StorageFile};
 
 /// What is known once the segments were gathered.
 #[derive(Debug)]
-pub(super) struct Gathered {
+pub(super) struct Gathered<F> {
     pub(super) rows: Rows,
     /// They are known by the rows of the index; else by the headers of the files.
     pub(super) from_index: bool,
+    /// Live segments that were opened for this.
+    pub(super) opened: Vec<Opened<F>>,
 }
 
 /// Takes the segments from the rows of the index where those may be believed and agree with the
@@ -29,31 +31,33 @@ pub(super) fn believe_rows_or_gather_headers<S: Storage>(
     image: &IndexImage,
     known_id: Option<[u8; 16]>,
     belief: Belief,
-) -> Result<Gathered> {
-    let from_index = !image.segments.is_empty()
+) -> Result<Gathered<S::File>> {
+    let may_believe = !image.segments.is_empty()
         && belief.is_trusted()
         && belief
             .of_cache(image)
             .is_none_or(|run| run.flags & FLAG_CHANGING == 0 || planted!(ChangingNotHeeded))
         && !image.segments_damaged
-        && rows_are_complete(image, belief)
-        && ends_are_in_place(storage, &image.segments)
-        && rows_match_files(storage, &image.segments);
+        && rows_are_complete(image, belief);
+    let ends = may_believe.then(|| open_ends(storage, &image.segments)).flatten();
     let mut rows = Rows::default();
-    if from_index {
+    if let Some(opened) = ends.filter(|_| rows_match_files(storage, &image.segments)) {
         image.segments.iter().for_each(|(slot, header)| rows.add(*slot, *header));
         // A kill may have come between a step by which the last file grew and its row.
         let last = rows.live.iter_mut().max_by_key(|row| row.header.base);
         if let Some(last) = last.filter(|_| !planted!(GrownFileNotMeasured)) {
-            measure(storage, last);
+            let is_last = |opened: &&Opened<_>| opened.life == last.header.life;
+            if let Some(opened) = opened.iter().find(is_last) {
+                note_taken(last, opened.file.disk_bytes());
+            }
         }
-    } else {
-        let durable = image.checkpoint.map_or(u64::MAX, |checkpoint| checkpoint.position);
-        rows.gather(storage, known_id, &image.segments, durable)?;
-        // A row has the figures of its file as of the last time the file grew.
-        rows.measure(storage);
+        return Ok(Gathered { rows, from_index: true, opened });
     }
-    Ok(Gathered { rows, from_index })
+    let durable = image.checkpoint.map_or(u64::MAX, |checkpoint| checkpoint.position);
+    rows.gather(storage, known_id, &image.segments, durable)?;
+    // A row has the figures of its file as of the last time the file grew.
+    rows.measure(storage);
+    Ok(Gathered { rows, from_index: false, opened: Vec::new() })
 }
 
 /// The segments of the queue.
@@ -175,10 +179,15 @@ impl Rows {
     }
 }
 
-/// Asks the file system how many bytes of disk the segment takes. Where it does not say, that may
-/// be all that the segment can take.
+/// Asks the file system how many bytes of disk the segment takes.
 fn measure<S: Storage>(storage: &S, row: &mut Row) {
-    let taken = storage.open(&format::segment_name(row.slot)).and_then(|file| file.disk_bytes());
+    let file = storage.open(&format::segment_name(row.slot));
+    note_taken(row, file.and_then(|file| file.disk_bytes()));
+}
+
+/// Notes how many bytes of disk the segment takes. Where the file system does not say, that may be
+/// all that the segment can take.
+fn note_taken(row: &mut Row, taken: io::Result<u64>) {
     let taken = taken.unwrap_or_else(|error| match error.kind() {
         io::ErrorKind::NotFound => 0,
         _ if planted!(UnmeasuredNotCounted) => 0,
@@ -331,20 +340,24 @@ fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
         && (last.base..=last.end() + format::ALIGN).contains(&tail)
 }
 
-/// Whether the first and the last live segment are the files that the index names. An index of
-/// another queue or of another time fails here.
-fn ends_are_in_place<S: Storage>(storage: &S, segments: &[(u32, SegmentHeader)]) -> bool {
+/// Opens the first and the last live segment, if they are the files that the index names. An index
+/// of another queue or of another time fails here.
+fn open_ends<S: Storage>(
+    storage: &S,
+    segments: &[(u32, SegmentHeader)],
+) -> Option<Vec<Opened<S::File>>> {
     if planted!(EndsNotLookedAt) {
-        return true;
+        return Some(Vec::new());
     }
     let live = || segments.iter().filter(|(_, header)| header.state == SegmentState::Live);
-    let ends = [
-        live().min_by_key(|(_, header)| header.base),
-        live().max_by_key(|(_, header)| header.base),
-    ];
-    ends.into_iter().flatten().all(|(slot, header)| {
-        open_life(storage, *slot, header).is_ok_and(|(_, len)| len >= header.allocated)
-    })
+    let first = live().min_by_key(|(_, header)| header.base);
+    let last = live().max_by_key(|(_, header)| header.base);
+    let ends = [first, last.filter(|last| Some(*last) != first)].into_iter().flatten();
+    let opened = ends.map(|(slot, header)| {
+        let opened = open_life(storage, *slot, header).ok()?;
+        (opened.allocated >= header.allocated).then_some(opened)
+    });
+    opened.collect()
 }
 
 /// Whether each segment file has a row and each spare is what its row says. Two cases break this.
@@ -354,14 +367,13 @@ fn ends_are_in_place<S: Storage>(storage: &S, segments: &[(u32, SegmentHeader)])
 /// not looked for here; the reader that comes to it finds out.
 fn rows_match_files<S: Storage>(storage: &S, segments: &[(u32, SegmentHeader)]) -> bool {
     let listed = storage.list().unwrap_or_default();
-    let files: HashSet<u32> =
-        listed.iter().filter_map(|listed| format::segment_slot(&listed.name)).collect();
-    let rows: HashSet<u32> = segments.iter().map(|(slot, _)| *slot).collect();
+    let mut files = listed.iter().filter_map(|listed| format::segment_slot(&listed.name));
+    let has_row = |slot: u32| segments.binary_search_by_key(&slot, |(slot, _)| *slot).is_ok();
     let mut spares = segments.iter().filter(|(_, header)| header.state == SegmentState::Spare);
     let is_it = |slot: u32, noted: &SegmentHeader| {
-        let found = read_segment(storage, slot);
+        let found = read_header(storage, slot);
         found.is_ok_and(|found| found.life == noted.life && found.queue_id == noted.queue_id)
     };
     planted!(FilesNotLookedAt)
-        || files.is_subset(&rows) && spares.all(|(slot, header)| is_it(*slot, header))
+        || files.all(has_row) && spares.all(|(slot, header)| is_it(*slot, header))
 }

@@ -50,7 +50,7 @@ fn adopted(storage: &SimStorage) -> Index<SimStorage> {
     Index::adopt(storage.path(), storage.open(INDEX_NAME).unwrap(), id, 7, &image).unwrap()
 }
 
-fn gathered(storage: &SimStorage, belief: Belief) -> Gathered {
+fn gathered(storage: &SimStorage, belief: Belief) -> Gathered<<SimStorage as Storage>::File> {
     let (image, id) = image(storage);
     believe_rows_or_gather_headers(storage, &image, Some(id), belief).unwrap()
 }
@@ -64,7 +64,7 @@ fn live(storage: &SimStorage) -> Vec<Row> {
 /// Walks over everything there is.
 fn walked(storage: &SimStorage, search: bool) -> Walked {
     let rules = WalkRules { search, whole_before: false, published: u64::MAX };
-    walk(storage, &live(storage), Spot::default(), rules).unwrap()
+    walk(storage, &live(storage), &[], Spot::default(), rules).unwrap()
 }
 
 /// Numbers at the ends of the holes.
@@ -277,7 +277,7 @@ fn behind_a_sealed_tail_no_old_record_is_found() {
     let next = close_tail(&disk, first, tail, 0, None, missing).unwrap().unwrap();
     assert_eq!((next.seq, next.gap, next.base), (10, 6, first[0].header.end() + format::ALIGN));
     let rules = WalkRules { search: true, whole_before: false, published: u64::MAX };
-    let found = walk(&disk, first, Spot::default(), rules).unwrap();
+    let found = walk(&disk, first, &[], Spot::default(), rules).unwrap();
     assert_eq!(
         (found.tail, holes(&found)),
         (Spot { position: first[0].header.end(), seq: 4 }, vec![])

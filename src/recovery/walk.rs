@@ -11,7 +11,7 @@ use crate::recovery::rows::Rows;
 use crate::recovery::tail::{next_of_run, spot_of};
 use crate::recovery::unit::Unit;
 use crate::segment::scan::Scan;
-use crate::segment::{Lost, Row, open_life};
+use crate::segment::{Lost, Opened, Row, open_life};
 use crate::storage::{Storage, StorageFile};
 
 /// What the walk found.
@@ -107,11 +107,13 @@ pub(super) fn start_of_walk(image: &IndexImage, live: &[Row], belief: Belief) ->
     }
 }
 
-/// Goes over whole units from `start` on. Stops at the first bytes that do not validate, unless
-/// `rules` say to search. An error comes with the name of the file that cannot be read.
+/// Goes over whole units from `start` on, through files that are `opened` or are opened here. Stops
+/// at the first bytes that do not validate, unless `rules` say to search. An error comes with the
+/// name of the file that cannot be read.
 pub(super) fn walk<S: Storage>(
     storage: &S,
     rows: &[Row],
+    opened: &[Opened<S::File>],
     start: Spot,
     rules: WalkRules,
 ) -> Result<Walked, (String, io::Error)> {
@@ -119,20 +121,28 @@ pub(super) fn walk<S: Storage>(
     let first = rows.partition_point(|row| row.header.end() <= start.position);
     for row in &rows[first..] {
         let fail = |error| (format::segment_name(row.slot), error);
-        let (file, len) = match open_life(storage, row.slot, &row.header) {
-            Ok(opened) => opened,
-            Err(Lost::Gone) if rules.search => {
-                walk.unit.broken();
-                continue;
-            }
-            Err(Lost::Gone) => break,
-            Err(Lost::Io(error)) => return Err(fail(error)),
+        let own;
+        let known = opened.iter().find(|opened| opened.life == row.header.life);
+        let Opened { file, allocated, .. } = match known {
+            Some(known) => known,
+            None => match open_life(storage, row.slot, &row.header) {
+                Ok(opened) => {
+                    own = opened;
+                    &own
+                }
+                Err(Lost::Gone) if rules.search => {
+                    walk.unit.broken();
+                    continue;
+                }
+                Err(Lost::Gone) => break,
+                Err(Lost::Io(error)) => return Err(fail(error)),
+            },
         };
         if !walk.enter(row) {
             break;
         }
-        let limit = row.header.base + len.saturating_sub(SEGMENT_HEADER_LEN);
-        let mut scan = Scan::new(&file, &row.header, limit);
+        let limit = row.header.base + allocated.saturating_sub(SEGMENT_HEADER_LEN);
+        let mut scan = Scan::new(file, &row.header, limit);
         walk.go_through(row, &mut scan, |bytes| events::recovering(storage.path(), bytes))
             .map_err(fail)?;
     }

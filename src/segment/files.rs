@@ -1,6 +1,7 @@
 //! One segment file: opening it, its header, how many bytes it takes, setting it aside.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Lost, Row};
@@ -25,6 +26,30 @@ pub(crate) struct Segment<F> {
     /// File offset up to which fresh space was filled with zeros or written: a store before it
     /// meets pages in memory. Changed only under the producers' lock.
     pub(super) filled: AtomicU64,
+}
+
+/// The file of a segment that an opening has open, to hand it on.
+#[derive(Debug)]
+pub(crate) struct Opened<F> {
+    pub(crate) life: u64,
+    pub(crate) file: F,
+    /// Bytes of the file that are allocated.
+    pub(crate) allocated: u64,
+}
+
+impl<F> Opened<F> {
+    /// The live segment `row` with this file, which is its own.
+    pub(super) fn segment_of(self, row: &Row) -> Arc<Segment<F>> {
+        Arc::new(Segment {
+            slot: row.slot,
+            header: row.header,
+            seed: row.header.seed(),
+            file: self.file,
+            allocated: AtomicU64::new(self.allocated),
+            fresh_from: self.allocated,
+            filled: AtomicU64::new(self.allocated),
+        })
+    }
 }
 
 impl<F: StorageFile> Segment<F> {
@@ -121,14 +146,13 @@ pub(crate) fn read_header<S: Storage>(storage: &S, slot: u32) -> Result<SegmentH
     SegmentHeader::decode(&bytes).map_err(|_| Lost::Gone)
 }
 
-/// Opens the file in `slot` if it is the segment `header`; returns it with the number of bytes that
-/// exist. A file with a damaged header is taken for that segment: its records have checksums of
-/// their own.
+/// Opens the file in `slot` if it is the segment `header`. A file with a damaged header is taken
+/// for that segment: its records have checksums of their own.
 pub(crate) fn open_life<S: Storage>(
     storage: &S,
     slot: u32,
     header: &SegmentHeader,
-) -> Result<(S::File, u64), Lost> {
+) -> Result<Opened<S::File>, Lost> {
     let file = storage.open(&format::segment_name(slot)).map_err(lost)?;
     let len = file.len().map_err(Lost::Io)?;
     let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
@@ -142,7 +166,7 @@ pub(crate) fn open_life<S: Storage>(
             let later = LaterVersion { found, supported: format::FORMAT_VERSION };
             Err(Lost::Io(io::Error::new(io::ErrorKind::Unsupported, later)))
         }
-        _ => Ok((file, len.min(header.length))),
+        _ => Ok(Opened { life: header.life, file, allocated: len.min(header.length) }),
     }
 }
 

@@ -25,6 +25,9 @@ pub(crate) struct List<F> {
     /// each through this descriptor. The kernel reports a failed write-back once to each open
     /// descriptor; one that is opened later may never learn of it.
     pub(super) kept_open: Vec<Arc<Segment<F>>>,
+    /// Live segments that the opening opened. They stay open until they are drained: the oldest one
+    /// for its first reader, the last one for the first writer.
+    pub(super) handed_on: Vec<Arc<Segment<F>>>,
     /// Counts how often a writer began to store to a segment: numbers each such store.
     pub(super) last_store: u64,
     pub(super) recycling: Recycling<F>,

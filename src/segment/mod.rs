@@ -38,7 +38,7 @@ use crate::threads::bell::Bell;
 use crate::threads::{AtomicU64, Mutex, MutexGuard};
 
 use files::Salts;
-pub(crate) use files::{Segment, open_life, overhead, set_aside};
+pub(crate) use files::{Opened, Segment, open_life, overhead, read_header, set_aside};
 pub(crate) use fill::CALL_FROM;
 pub(crate) use list::List;
 pub(crate) use margin::RoomAhead;
@@ -46,7 +46,7 @@ use names::Names;
 #[cfg(test)]
 pub(crate) use open::MOST_UNSYNCED_HERE;
 pub(crate) use open::Unsynced;
-use open::most_unsynced;
+use open::handed_on;
 use recycle::Recycling;
 
 /// The longest segment of which an idle queue keeps [`SPARES_SMALL`] spares.
@@ -218,14 +218,20 @@ pub(crate) struct Segments<S: Storage> {
 }
 
 impl<S: Storage> Segments<S> {
-    pub(crate) fn new(found: Found) -> Segments<S> {
+    /// The segments that were `found`. Those of the live ones that are `opened` already stay open.
+    pub(crate) fn new(found: Found, opened: Vec<Opened<S::File>>) -> Segments<S> {
+        let handed_on = handed_on(&found.live, opened);
         let rows = found.live.iter().chain(&found.spares).chain(&found.drained);
         let slots = rows.map(|row| row.slot).chain(found.foreign_slots.iter().copied()).collect();
         Segments {
             list: Mutex::new(List {
                 live: found.live.into(),
-                open: Vec::new(),
+                open: handed_on
+                    .iter()
+                    .map(|open| (open.header.life, Arc::downgrade(open)))
+                    .collect(),
                 kept_open: Vec::new(),
+                handed_on,
                 last_store: 0,
                 recycling: Recycling::new(found.drained, found.spares, found.held),
                 drained_up_to: 0,
@@ -295,34 +301,6 @@ impl<S: Storage> Segments<S> {
             self.have_settled(context)?;
             stuck = self.list().recycling.given_back == seen;
         }
-    }
-
-    /// Has the next flush sync the segments between two positions: the process before this one may
-    /// have stored to them and not synced. Opens them now, for the kernel reports a failed
-    /// write-back to a descriptor that is opened later only if nobody was told before, and only
-    /// while it remembers the file.
-    pub(crate) fn note_found_unsynced(&self, storage: &S, from: u64, to: u64) {
-        let mut list = self.list();
-        let first = list.live.partition_point(|row| row.header.end() <= from);
-        for at in first..list.live.len() {
-            if list.live[at].header.base >= to {
-                break;
-            }
-            list.last_store += 1;
-            list.live[at].unsynced_store =
-                if planted!(FoundNotNoted) { 0 } else { list.last_store };
-            let row = list.live[at];
-            if list.kept_open.len() < most_unsynced(row.header.length)
-                && let Ok(segment) = list.open(storage, &row)
-            {
-                list.kept_open.push(segment);
-            }
-        }
-    }
-
-    /// Closes the descriptors that wait for a sync, at the end of a run.
-    pub(crate) fn close_unsynced(&self) {
-        self.list().kept_open.clear();
     }
 
     /// How often segments were drained by consumers or by age; for [`regain`](Self::regain).

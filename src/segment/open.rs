@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use super::files::{Segment, open_life, read_header, set_aside, taken};
+use super::files::{Opened, Segment, open_life, read_header, set_aside, taken};
 use super::list::List;
-use super::{Lost, Row};
+use super::{Lost, Row, Segments};
 use crate::format::{self, Fragment, Kind, SEGMENT_HEADER_LEN, Spot};
 use crate::index::Index;
 use crate::index::RowsAre;
 use crate::storage::{Storage, StorageFile};
-use crate::threads::AtomicU64;
 
 /// The most full segments that may wait for their sync. (Each keeps its descriptor.)
 const MOST_UNSYNCED: usize = 64;
@@ -43,6 +42,50 @@ pub(crate) struct Unsynced<F> {
     /// It is not the tail's: nothing is stored to it any more.
     pub(crate) is_full: bool,
     pub(crate) opened: Result<Arc<Segment<F>>, Lost>,
+}
+
+/// The `live` segments among those that are `opened`.
+pub(super) fn handed_on<F>(live: &[Row], opened: Vec<Opened<F>>) -> Vec<Arc<Segment<F>>> {
+    let segment_of = |opened: Opened<F>| {
+        let row = live.iter().find(|row| row.header.life == opened.life)?;
+        Some(opened.segment_of(row))
+    };
+    opened.into_iter().filter_map(segment_of).collect()
+}
+
+impl<S: Storage> Segments<S> {
+    /// Has the next flush sync the segments between two positions: the process before this one may
+    /// have stored to them and not synced. Opens them now, for the kernel reports a failed
+    /// write-back to a descriptor that is opened later only if nobody was told before, and only
+    /// while it remembers the file.
+    pub(crate) fn note_found_unsynced(&self, storage: &S, from: u64, to: u64) {
+        if from >= to {
+            return;
+        }
+        let mut list = self.list();
+        let first = list.live.partition_point(|row| row.header.end() <= from);
+        for at in first..list.live.len() {
+            if list.live[at].header.base >= to {
+                break;
+            }
+            list.last_store += 1;
+            list.live[at].unsynced_store =
+                if planted!(FoundNotNoted) { 0 } else { list.last_store };
+            let row = list.live[at];
+            if list.kept_open.len() < most_unsynced(row.header.length)
+                && let Ok(segment) = list.open(storage, &row)
+            {
+                list.kept_open.push(segment);
+            }
+        }
+    }
+
+    /// Closes the files that the list keeps open, at the end of a run.
+    pub(crate) fn close_files(&self) {
+        let mut list = self.list();
+        list.kept_open.clear();
+        list.handed_on.clear();
+    }
 }
 
 impl<F: StorageFile> List<F> {
@@ -91,16 +134,7 @@ impl<F: StorageFile> List<F> {
         if let Some(open) = self.opened(life) {
             return Ok(open);
         }
-        let (file, allocated) = open_life(storage, row.slot, &row.header)?;
-        let segment = Arc::new(Segment {
-            slot: row.slot,
-            header: row.header,
-            seed: row.header.seed(),
-            file,
-            allocated: AtomicU64::new(allocated),
-            fresh_from: allocated,
-            filled: AtomicU64::new(allocated),
-        });
+        let segment = open_life(storage, row.slot, &row.header)?.segment_of(row);
         self.open.retain(|(_, open)| open.strong_count() > 0);
         self.open.push((life, Arc::downgrade(&segment)));
         Ok(segment)
@@ -224,6 +258,7 @@ impl<F: StorageFile> List<F> {
         if !found && let Some(at) = self.live.iter().position(|row| row.header.life == life) {
             let row = self.live.remove(at);
             self.kept_open.retain(|open| open.header.life != life);
+            self.handed_on.retain(|open| open.header.life != life);
             if let Some(row) = row
                 && !self.live.iter().any(|other| other.slot == row.slot)
             {

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Weak};
 
-use super::files::{Segment, disk_bytes, open_life, set_aside, taken};
+use super::files::{Opened, Segment, disk_bytes, open_life, set_aside, taken};
 use super::list::List;
 use super::{Context, Lost, Row};
 use crate::format::{self, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
@@ -64,7 +64,7 @@ impl<F: StorageFile> Transfer<F> {
             let file = file.or_else(|| {
                 open_life(context.storage, self.row.slot, &self.row.header)
                     .ok()
-                    .map(|(file, _)| file)
+                    .map(|opened| opened.file)
             });
             let mut header =
                 SegmentHeader { state: SegmentState::Spare, ..self.row.header.in_file() };
@@ -145,14 +145,11 @@ impl<F: StorageFile> List<F> {
     /// Drains a segment that has just left the live ones.
     pub(super) fn drain(&mut self, row: Row) {
         let life = row.header.life;
-        let kept_open = self
-            .kept_open
-            .iter()
-            .position(|open| open.header.life == life)
-            .map(|at| self.kept_open.swap_remove(at));
-        if let Some(open) = kept_open.or_else(|| self.opened(life)) {
+        if let Some(open) = self.opened(life) {
             self.recycling.drained_files.push(open);
         }
+        self.kept_open.retain(|open| open.header.life != life);
+        self.handed_on.retain(|open| open.header.life != life);
         self.recycling.drained.push(Drained { row });
     }
 
@@ -301,7 +298,10 @@ impl<F: StorageFile> List<F> {
             let known = spare.file.is_some().then_some(row.header.disk);
             let opened = match spare.file {
                 Some(file) => match file.len() {
-                    Ok(len) => Ok((file, len.min(row.header.length))),
+                    Ok(len) => {
+                        let allocated = len.min(row.header.length);
+                        Ok(Opened { life: row.header.life, file, allocated })
+                    }
                     Err(error) => Err(Lost::Io(error)),
                 },
                 None => open_life(context.storage, row.slot, &row.header),
@@ -312,7 +312,7 @@ impl<F: StorageFile> List<F> {
                 self.recycling.drained.push(Drained { row });
                 continue;
             }
-            let Ok((file, allocated)) = opened else {
+            let Ok(Opened { file, allocated, .. }) = opened else {
                 // The file is not the spare of the row: it is set aside, and counted.
                 let name = format::segment_name(row.slot);
                 let opened = context.storage.open(&name);

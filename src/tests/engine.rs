@@ -16,6 +16,7 @@ use crate::memory::checksum::crc32c;
 use crate::message::Message;
 use crate::options::Options;
 use crate::segment::pool::User;
+use crate::storage::Stores;
 use crate::tests::sim::{Call, SimStorage, meanwhile};
 
 fn options() -> Options {
@@ -253,4 +254,28 @@ fn a_period_beyond_what_the_clock_can_say_stops_no_keeper() {
     // What is drained only the keeper hands on, as nobody needs the space.
     eventually(|| !engine.core.segments.list().has_drained());
     engine.close().unwrap();
+}
+
+/// The first and the last segment are looked at by the opening, read from and stored to through the
+/// same descriptors; and where everything is on the disk, nothing waits for a sync.
+#[test]
+fn an_opening_its_first_reader_and_its_first_writer_open_each_file_once() {
+    let storage = new();
+    storage.set_stores(Stores::ByMap);
+    let engine = open(&storage, &options(), Background::Calls);
+    (0..100).for_each(|_| _ = engine.enqueue(&[7; 1000]).unwrap());
+    assert!(engine.stats().segments > 2);
+    engine.close().unwrap();
+    let counts = || [Call::Open, Call::Read, Call::List].map(|call| storage.call_count(call));
+    let before = counts();
+    let engine = open(&storage, &options(), Background::Calls);
+    assert_eq!(engine.core.segments.list().count_unsynced(), 0);
+    assert_eq!(take(&engine).unwrap(), Some(0));
+    engine.enqueue(b"more").unwrap();
+    let now = counts();
+    let made: Vec<u64> = now.iter().zip(&before).map(|(now, before)| now - before).collect();
+    // The index and two segments. Of the index all bytes, of each segment its header; then what
+    // lies at the tail, up to the end of the file (two reads), and the first fragment twice. With a
+    // limit, other files are listed, too.
+    assert_eq!(made, [3, 7, 2]);
 }

@@ -78,7 +78,7 @@ fn what_was_found_and_may_not_be_on_the_disk_is_held_as_far_as_descriptors_go() 
         live: live.iter().map(|row| Row::new(row.slot, row.header)).collect(),
         ..Found::default()
     };
-    let segments: Segments<SimStorage> = Segments::new(found);
+    let segments: Segments<SimStorage> = Segments::new(found, Vec::new());
     MOST_UNSYNCED_HERE.set(Some(2));
     segments.note_found_unsynced(&bench.storage, live[1].header.base, live[4].header.base);
     MOST_UNSYNCED_HERE.set(None);

@@ -52,7 +52,7 @@ impl Bench {
             limits: Limits { max_bytes, min_free_bytes: 0 },
             given_up: Mutex::default(),
             bell: Bell::default(),
-            segments: Segments::new(found),
+            segments: Segments::new(found, Vec::new()),
             storage,
         }
     }

@@ -65,6 +65,27 @@ fn a_spare_says_so_in_its_header_and_begins_another_life_with_another_salt() {
 }
 
 #[test]
+fn a_segment_that_an_opening_handed_on_is_open_until_it_is_drained_and_then_a_spare() {
+    let mut bench = Bench::new(None);
+    bench.append_all(3);
+    let live: Vec<Row> = bench.segments.list().live.iter().copied().collect();
+    let opened = |at: usize| open_life(&bench.storage, live[at].slot, &live[at].header).unwrap();
+    let opened = vec![opened(0), opened(2)];
+    let found = Found { live: live.clone(), next_life: 4, rows_complete: true, ..Found::default() };
+    bench.segments = Segments::new(found, opened);
+    let before = bench.storage.call_count(Call::Open);
+    for (row, opens) in live.iter().zip([0, 1, 1]) {
+        drop(bench.segments.list().open(&bench.storage, row).unwrap());
+        assert_eq!(bench.storage.call_count(Call::Open) - before, opens);
+    }
+    bench.pass(2);
+    assert!(!bench.segments.list().handed_on.iter().any(|open| open.header.life == 1));
+    bench.settle().unwrap();
+    assert_eq!(bench.counts(), [1, 0, 2], "nobody has it open any more");
+    assert_eq!(bench.storage.call_count(Call::Open) - before, 2, "its file was at hand");
+}
+
+#[test]
 fn the_windows_of_a_spare_go_over_to_its_next_life() {
     let bench = Bench::new(None);
     bench.append_all(2);

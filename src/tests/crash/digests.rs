@@ -154,6 +154,7 @@ pub(super) fn digests_of(image: &SimStorage, options: &Options, number: u64) -> 
                 let crate::recovery::Recovered {
                     index,
                     found: segments,
+                    opened: _,
                     tail,
                     next,
                     durable,

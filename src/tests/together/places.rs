@@ -381,7 +381,7 @@ fn what_comes_while_no_segment_is_found_is_not_told_missing() {
     queue.enqueue(b"lost").unwrap();
     // Somebody removes the only segment, which nobody has open.
     queue.core.writer.lock().note_refused();
-    queue.core.segments.close_unsynced();
+    queue.core.segments.close_files();
     let names = queue.core.storage.file_names();
     let name = names.iter().find(|name| name.starts_with("segment")).expect("a segment");
     queue.core.storage.remove(name).unwrap();
