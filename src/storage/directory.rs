@@ -3,13 +3,13 @@
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::file::{DiskFile, Overwrites};
@@ -31,26 +31,33 @@ pub(crate) struct FileStorage {
 impl FileStorage {
     /// Opens the directory, which exists.
     pub(crate) fn open(path: &Path) -> io::Result<FileStorage> {
-        FileStorage::take_up(path, Vec::new())
-    }
-
-    /// Creates the directory and every missing parent, and opens it. Their names become durable
-    /// with the first sync of the directory.
-    pub(crate) fn create(path: &Path) -> io::Result<FileStorage> {
-        let parents = create_directory(path)?;
-        FileStorage::take_up(path, parents)
-    }
-
-    fn take_up(path: &Path, parents: Vec<OwnedFd>) -> io::Result<FileStorage> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?;
+        let directory = open_directory(CWD, path)?;
         let overwrites = system::overwrites(&directory)?;
         Ok(FileStorage {
             path: path.to_owned(),
             directory,
             overwrites,
-            unsynced_parents: Mutex::new(parents),
+            unsynced_parents: Mutex::default(),
         })
+    }
+
+    /// Opens the directory, and creates it with every missing parent when it does not exist. The
+    /// names become durable with the first sync of the directory; so does the name of one that
+    /// exists, for whoever created it may have been killed before syncing it.
+    pub(crate) fn create(path: &Path) -> io::Result<FileStorage> {
+        let (mut storage, parents) = match FileStorage::open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let parents = create_directory(path)?;
+                (FileStorage::open(path)?, parents)
+            }
+            opened => {
+                let storage = opened?;
+                let parent = open_parent(&storage.directory, Path::new(".."))?;
+                (storage, parent.into_iter().collect())
+            }
+        };
+        *storage.unsynced_parents.get_mut() = parents;
+        Ok(storage)
     }
 
     fn open_file(&self, name: &str, extra: OFlags) -> rustix::io::Result<File> {
@@ -77,7 +84,7 @@ impl Storage for FileStorage {
 
     fn list(&self) -> io::Result<Vec<Listed>> {
         let mut listed = Vec::new();
-        for found in Dir::read_from(&self.directory)? {
+        for found in Dir::new(open_directory(&self.directory, Path::new("."))?)? {
             let found = found?;
             // A name that is not UTF-8 is foreign, whatever it becomes here.
             let name = found.file_name().to_string_lossy();
@@ -223,6 +230,11 @@ fn not_ours(why: &'static str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why)
 }
 
+fn open_directory(at: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    retry_on_intr(|| rustix::fs::openat(&at, path, flags, Mode::empty()))
+}
+
 /// Creates the directory and the missing ones above it, and returns the directories that hold their
 /// names, for the first sync. If a power cut undid the name of the queue's directory, the queue
 /// would be lost whatever was flushed. The name of the first directory that existed is synced, too:
@@ -238,19 +250,19 @@ fn create_directory(path: &Path) -> io::Result<Vec<OwnedFd>> {
         }
     }
     let mut parents = Vec::new();
-    parents.extend(parent_of(existing)?);
+    parents.extend(open_parent(CWD, &existing.join(".."))?);
     for directory in missing.into_iter().rev() {
         match std::fs::DirBuilder::new().mode(0o700).create(directory) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-            _ => parents.extend(parent_of(directory)?),
+            _ => parents.extend(open_parent(CWD, &directory.join(".."))?),
         }
     }
     Ok(parents)
 }
 
-fn parent_of(directory: &Path) -> io::Result<Option<OwnedFd>> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match retry_on_intr(|| rustix::fs::open(directory.join(".."), flags, Mode::empty())) {
+/// Opens the directory above another one, to sync a name in it.
+fn open_parent(at: impl AsFd, path: &Path) -> io::Result<Option<OwnedFd>> {
+    match open_directory(at, path) {
         Ok(parent) => Ok(Some(parent)),
         // A parent that may not be read cannot be synced. NOENT and NOTDIR get a better error from
         // the next call.
