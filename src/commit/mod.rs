@@ -85,7 +85,8 @@ impl<S: Storage> Core<S> {
         let Some(ages) = self.ages.filter(|_| self.check_writable().is_ok()) else {
             return false;
         };
-        let Some(from) = self.segments.too_old_tail(&self.context(), ages) else {
+        let tail = writer.committed().position;
+        let Some(from) = self.segments.too_old_tail(&self.context(), ages, tail) else {
             return false;
         };
         let held = writer.held_end();

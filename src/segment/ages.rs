@@ -14,7 +14,8 @@
 //!
 //! In these cases the `created` of the segments behind it is used: all its messages were written
 //! before those segments began. The tail's segment has none behind it: its messages count as
-//! written when this run first looked at them.
+//! written when this run first looked at the last of them. (Where there is no room for another
+//! segment, messages go to one whose `created` lies in the future, too.)
 
 use std::time::Duration;
 
@@ -63,6 +64,31 @@ impl Ages {
     }
 }
 
+/// What this run knows of the tail's segment, whose header does not tell the age of its messages.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Undated {
+    life: u64,
+    /// Where the tail stood at the last look.
+    tail: u64,
+    /// The time of the first look: messages in the segments before it were written before.
+    begun: u64,
+    /// The time of the first look at the last message in it.
+    until: u64,
+}
+
+impl Undated {
+    fn at(life: u64, tail: u64, now: u64) -> Undated {
+        Undated { life, tail, begun: now, until: now }
+    }
+
+    /// What is known after another look. The clock may have been set back meanwhile.
+    fn look(self, tail: u64, now: u64) -> Undated {
+        let has_more = tail > self.tail && !planted!(LaterOnesNotLookedFor);
+        let until = if has_more { now } else { self.until.min(now) };
+        Undated { tail: tail.max(self.tail), begun: self.begun.min(now), until, ..self }
+    }
+}
+
 /// The messages that expired at one look.
 #[derive(Debug)]
 pub(crate) struct Expired {
@@ -73,28 +99,29 @@ pub(crate) struct Expired {
 }
 
 impl<F: StorageFile> List<F> {
-    /// How many segments, from the oldest on, hold only messages that are too old.
-    fn too_old(&mut self, ages: Ages, now: u64) -> usize {
-        let Some(tail) = self.live.back().map(|row| row.header) else {
+    /// How many segments, from the oldest on, hold only messages that are too old. The last
+    /// message ends at position `tail`.
+    fn too_old(&mut self, ages: Ages, tail: u64, now: u64) -> usize {
+        let Some(last) = self.live.back().map(|row| row.header) else {
             return 0;
         };
-        let seen = self
-            .undated_tail
-            .filter(|(life, _)| *life == tail.life)
-            .map_or(now, |(_, seen)| seen.min(now));
-        self.undated_tail =
-            (!ages.tells(tail.created, tail.until, now)).then_some((tail.life, seen));
+        let known = self.undated_tail.filter(|known| known.life == last.life);
+        let known = known.unwrap_or(Undated::at(last.life, tail, now)).look(tail, now);
+        self.undated_tail = (!ages.tells(last.created, last.until, now)).then_some(known);
         // Segments go in order: if the first one stays, all do.
-        let first = self.live.front().map_or(tail, |row| row.header);
+        let first = self.live.front().map_or(last, |row| row.header);
         if ages.tells(first.created, first.until, now) && !ages.are_past(first.until, now) {
             return 0;
         }
-        let (mut count, mut behind) = (self.live.len(), seen);
-        for (at, SegmentHeader { created, until, .. }) in
+        let (mut count, mut behind) = (self.live.len(), known.until);
+        for (at, SegmentHeader { created, until, life, .. }) in
             self.live.iter().map(|row| row.header).enumerate().rev()
         {
             if !ages.are_past(if ages.tells(created, until, now) { until } else { behind }, now) {
                 count = at;
+            }
+            if life == last.life {
+                behind = known.begun;
             }
             if created <= now {
                 behind = behind.min(created);
@@ -105,8 +132,8 @@ impl<F: StorageFile> List<F> {
 }
 
 impl<S: Storage> Segments<S> {
-    /// Gives up the segments before position `tail` that hold only messages that are too old. The
-    /// last segment stays: see [`too_old_tail`](Self::too_old_tail).
+    /// Gives up the segments before the committed `tail` that hold only messages that are too old.
+    /// The last segment stays: see [`too_old_tail`](Self::too_old_tail).
     pub(crate) fn expire(
         &self,
         context: &Context<'_, S>,
@@ -114,7 +141,8 @@ impl<S: Storage> Segments<S> {
         tail: u64,
     ) -> Option<Expired> {
         let mut list = self.list();
-        let most = list.live.len().saturating_sub(1).min(list.too_old(ages, context.storage.now()));
+        let too_old = list.too_old(ages, tail, context.storage.now());
+        let most = list.live.len().saturating_sub(1).min(too_old);
         let count = list.live.iter().take(most).take_while(|row| row.header.end() <= tail).count();
         let from = list.live.front().filter(|_| count > 0).map(|row| row.header.beginning())?;
         (0..count).for_each(|_| list.drain_front());
@@ -124,10 +152,17 @@ impl<S: Storage> Segments<S> {
         Some(Expired { from, held })
     }
 
-    /// Where the tail's segment begins, if it is the only one and all its messages are too old.
-    pub(crate) fn too_old_tail(&self, context: &Context<'_, S>, ages: Ages) -> Option<Spot> {
+    /// Where the tail's segment begins, if it is the only one and all its messages before the
+    /// committed `tail` are too old. The caller holds the producers' lock.
+    pub(crate) fn too_old_tail(
+        &self,
+        context: &Context<'_, S>,
+        ages: Ages,
+        tail: u64,
+    ) -> Option<Spot> {
         let mut list = self.list();
-        let is_too_old = list.live.len() == 1 && list.too_old(ages, context.storage.now()) == 1;
+        let is_too_old =
+            list.live.len() == 1 && list.too_old(ages, tail, context.storage.now()) == 1;
         list.live.front().filter(|_| is_too_old).map(|row| row.header.beginning())
     }
 

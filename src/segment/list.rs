@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
+use super::ages::Undated;
 use super::files::{Segment, overhead, taken};
 use super::geometry::Geometry;
 use super::names::Names;
@@ -35,9 +36,8 @@ pub(crate) struct List<F> {
     /// The first number behind the only segment, when that segment was drained: as long as no
     /// segment is live, no lower number is in the queue.
     pub(super) drained_up_to: u64,
-    /// The life of the tail's segment and the time of the first look at it, when its header does
-    /// not tell the age of its messages.
-    pub(super) undated_tail: Option<(u64, u64)>,
+    /// The tail's segment, when its header does not tell the age of its messages.
+    pub(super) undated_tail: Option<Undated>,
     /// For how many segments room is kept free, in a queue that drops its oldest messages.
     pub(crate) margin: u64,
 }

@@ -417,6 +417,10 @@ mutants! {
     FailedFileNotCounted => "max_bytes holds at every step",
     /// Where a kill left no tail, the walk ends at the first bytes that do not validate.
     DamageTakenForTheEnd => "P4: damage costs its message alone",
+    /// After the clock was set back, a segment that goes on says that it began only now.
+    TailDatedBack => "a clock that was set back and is set right makes nothing older",
+    /// A message that goes to a segment without a date counts as old as those before it.
+    LaterOnesNotLookedFor => "a message is held for its age at least",
     /// A flush opens a segment when it is no longer known to be live (audit A1).
     SyncedWithoutBeingLive => "P1: what is stored again is stored to a live segment";
         audit: "A1", STORED_AGAIN, 574,

@@ -16,13 +16,15 @@ pub(super) struct Clock {
     ages: Option<Ages>,
     /// The time at the last [`look`](Self::look).
     now: u64,
-    /// The times of the tail's segment.
-    pub(super) span: Span,
+    /// The times of the tail's segment, as the clock shows them now.
+    span: Span,
+    /// When that segment began, as its header says: later than that after the clock was set back.
+    begun: u64,
 }
 
 impl Clock {
     pub(super) fn new(ages: Option<Ages>) -> Clock {
-        Clock { ages, now: 0, span: Span::default() }
+        Clock { ages, now: 0, span: Span::default(), begun: 0 }
     }
 
     /// Whether messages become too old.
@@ -38,27 +40,34 @@ impl Clock {
 
     /// The times of a segment that begins now.
     pub(super) fn new_span(&self) -> Span {
-        Span { created: self.now, until: self.ages.map_or(0, |ages| ages.until(self.now)) }
+        self.span_from(self.now)
+    }
+
+    fn span_from(&self, created: u64) -> Span {
+        Span { created, until: self.ages.map_or(0, |ages| ages.until(created)) }
+    }
+
+    /// What the tail's segment's header is to say when the segment takes messages from now on,
+    /// behind those that it has: it begins no earlier than it did. When the clock was set back and
+    /// is wrong now, an earlier time would make the messages in it older than they are.
+    pub(super) fn later_span(&self) -> Span {
+        self.span_from(self.now.max(self.begun))
+    }
+
+    /// The tail stands in a segment whose header says these times.
+    pub(super) fn enter(&mut self, stated: Span) {
+        (self.span, self.begun) = (stated, stated.created);
+    }
+
+    /// The tail's segment takes messages from now on; its header says `stated`.
+    pub(super) fn go_on(&mut self, stated: Span) {
+        (self.span, self.begun) = (self.new_span(), stated.created);
     }
 
     /// Whether the tail's segment takes no more messages: its time is over, or its header does not
     /// tell the age of its messages (the clock was set back, for instance).
     pub(super) fn is_over(&self) -> bool {
-        self.ages.is_some_and(|ages| !self.tells(ages) || self.now >= self.span.until)
-    }
-
-    /// Whether every message in the tail's segment is too old.
-    pub(super) fn is_past(&self) -> bool {
-        self.ages.is_some_and(|ages| self.tells(ages) && ages.are_past(self.span.until, self.now))
-    }
-
-    /// Whether the time is not before the beginning of the tail's segment: the clock was not set
-    /// back since.
-    pub(super) fn goes_on(&self) -> bool {
-        self.now >= self.span.created
-    }
-
-    fn tells(&self, ages: Ages) -> bool {
-        ages.tells(self.span.created, self.span.until, self.now)
+        let Span { created, until } = self.span;
+        self.ages.is_some_and(|ages| !ages.tells(created, until, self.now) || self.now >= until)
     }
 }

@@ -128,20 +128,24 @@ impl<F: StorageFile> Writer<F> {
         if has_records {
             match self.next_segment(state, need) {
                 // If all its messages are too old, the caller gives the segment up and tries again.
-                Err(error) if error.is_full() && !self.clock.is_past() => {
+                Err(error) if error.is_full() && !self.is_past(state) => {
                     reached!("no room behind the tail's segment");
                 }
                 done => return done,
             }
         }
-        let span = self.clock.new_span();
-        // When the clock was set back and is wrong now, a new time would make the messages in the
-        // segment older than they are.
-        if !has_records || self.clock.goes_on() {
-            state.segments.date_tail(&state.context(), &segment, span.created, span.until)?;
-        }
-        self.clock.span = span;
+        let is_behind_others = has_records && !planted!(TailDatedBack);
+        let span = if is_behind_others { self.clock.later_span() } else { self.clock.new_span() };
+        state.segments.date_tail(&state.context(), &segment, span.created, span.until)?;
+        self.clock.go_on(span);
         Ok(())
+    }
+
+    /// Whether the tail's segment is the only one, and all its messages are too old.
+    fn is_past<S: Storage<File = F>>(&self, state: &State<S>) -> bool {
+        let tail = self.tail.committed.position;
+        let too_old = |ages| state.segments.too_old_tail(&state.context(), ages, tail);
+        state.ages.and_then(too_old).is_some()
     }
 
     /// Closes the tail's segment with padding and begins the next one.
@@ -216,6 +220,6 @@ impl<F: StorageFile> Writer<F> {
 
     fn enter(&mut self, segment: Arc<Segment<F>>, span: Span) {
         self.tail.enter(segment);
-        self.clock.span = span;
+        self.clock.enter(span);
     }
 }

@@ -3,6 +3,7 @@
 
 mod causes;
 mod clock;
+mod crowded;
 mod room;
 
 use std::collections::BTreeMap;
