@@ -420,6 +420,49 @@ typedef struct mmq_consumer_stats {
   uint64_t oldest_age_ms;
 } mmq_consumer_stats;
 
+/**
+ * A queue as it is seen from outside: mmq_inspect. All figures are of one moment, but for
+ * disk_bytes. Later versions append fields: set struct_size to sizeof(mmq_inspection) before every
+ * call of mmq_inspect.
+ */
+typedef struct mmq_inspection {
+  /**
+   * In: the caller's sizeof(mmq_inspection). Out: how many bytes were filled; fields behind them
+   * are as they were.
+   */
+  size_t struct_size;
+  /**
+   * 0: a process has the queue open. 1: it was closed. 2: its process died; nothing was lost,
+   * and the figures are exact. 3: the machine lost power, or the index is lost; the figures are
+   * those of what the next opening will find. 4: nothing was ever put in.
+   */
+  int state;
+  /** The process that has the queue open; 0 when nobody has. */
+  uint32_t owner_pid;
+  /** The sequence number the next message will get. */
+  uint64_t next_seq;
+  /** The first sequence number still held. */
+  uint64_t oldest_seq;
+  /** The first sequence number not yet known to be durable. */
+  uint64_t durable_seq;
+  /** Messages that wait for the default consumer; before its first read, all messages held. */
+  uint64_t messages;
+  /** Bytes of the segments that those messages take, headers included. */
+  uint64_t bytes;
+  /** Bytes of disk that all files in the directory take. */
+  uint64_t disk_bytes;
+  /** Segments that hold messages. */
+  uint64_t segments;
+  /** Drained segments kept for reuse. */
+  uint64_t spare_segments;
+  /** Consumers that exist, the default one included once it has read. */
+  uint64_t consumers;
+  /** 1 when a flush of the process that has the queue has failed, and writing is refused; else 0. */
+  uint64_t poisoned;
+  /** The queue's id, random, given when it was created. */
+  uint8_t queue_id[16];
+} mmq_inspection;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -1307,6 +1350,19 @@ mmq_status mmq_consumer_read_stats(const struct mmq_consumer *consumer,
  * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_queue_id(const struct mmq_queue *queue, uint8_t out[16]);
+
+/**
+ * Looks at the queue in a directory from outside: without its lock, without a mapping and without
+ * a write. Another process may use the queue meanwhile; nobody need. Who has a queue is looked up
+ * in /proc/locks: where that does not exist, a queue in use looks like one whose process died.
+ *
+ * @param dir The queue's directory: a path that ends with a zero byte. Not NULL.
+ * @param out Where the figures go; set out->struct_size before. Not NULL.
+ * @return MMQ_OK; MMQ_NOT_FOUND when there is no queue; MMQ_NOT_A_QUEUE;
+ *         MMQ_UNSUPPORTED_FORMAT; MMQ_IO, also when the queue is being changed too quickly to be
+ *         read; MMQ_INVALID_ARGUMENT, also when struct_size was not set.
+ */
+mmq_status mmq_inspect(const char *dir, struct mmq_inspection *out);
 
 #ifdef __cplusplus
 }  // extern "C"

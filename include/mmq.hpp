@@ -146,6 +146,7 @@ using Stats = mmq_stats;
 using ConsumerStats = mmq_consumer_stats;
 /** A queue's id. */
 using Id = std::array<std::uint8_t, 16>;
+using Inspection = mmq_inspection;
 
 /** Waits for ever. */
 inline constexpr std::chrono::milliseconds forever = std::chrono::milliseconds::max();
@@ -1047,6 +1048,22 @@ class Queue : public detail::Reader<detail::QueueCalls> {
     return mmq_open(detail::c_text(dir), options.handle(), queue);
   }
 };
+
+/** The queue in that directory, as it is seen from outside: mmq_inspect. */
+inline Inspection inspect(const std::string &dir, std::error_code &ec) noexcept {
+  Inspection seen{};
+  seen.struct_size = sizeof seen;
+  detail::report(mmq_inspect(detail::c_text(dir), &seen), ec);
+  return seen;
+}
+#if MMQ_HPP_THROWS
+inline Inspection inspect(const std::string &dir) {
+  Inspection seen{};
+  seen.struct_size = sizeof seen;
+  detail::check(mmq_inspect(detail::c_text(dir), &seen));
+  return seen;
+}
+#endif
 
 }  // namespace mmq
 

@@ -132,6 +132,9 @@ mod recovery;
 mod consume;
 mod read;
 
+// A look from outside.
+mod inspect;
+
 // Where threads meet.
 mod threads;
 
@@ -155,6 +158,7 @@ mod error;
 mod events;
 #[cfg(feature = "async")]
 mod futures;
+mod inspector;
 mod iter;
 mod message;
 mod options;
@@ -168,6 +172,9 @@ pub use format::{FORMAT_VERSION, MAX_MESSAGE_LEN};
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use futures::{Messages, Recv, RecvDelivery};
+pub use inspector::{
+    ConsumerSnapshot, InspectedMessages, Inspector, QueueState, Seen, Snapshot, Start,
+};
 pub use iter::Iter;
 pub use message::Message;
 pub use options::{OnFull, Options};

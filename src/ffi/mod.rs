@@ -33,6 +33,7 @@ mod errors;
 mod gap;
 mod guard;
 mod handle;
+mod inspect;
 mod iter;
 mod message;
 mod options;

@@ -124,6 +124,14 @@ pub(crate) fn index_id(bytes: &[u8]) -> Option<[u8; 16]> {
     bytes.get(header_at::QUEUE_ID..header_at::QUEUE_ID + 16)?.try_into().ok()
 }
 
+/// When the queue was created, in milliseconds since 1970, by its index; 0 when that does not say.
+pub(crate) fn index_created(bytes: &[u8]) -> u64 {
+    match decode_index_header(bytes) {
+        Ok(_) => LittleEndian::read_u64(&bytes[header_at::CREATED..]),
+        Err(_) => 0,
+    }
+}
+
 /// The queue's id in a valid index header.
 pub(crate) fn decode_index_header(bytes: &[u8]) -> Result<[u8; 16], Invalid> {
     let bytes = bytes.get(..INDEX_HEADER_LEN).ok_or(Invalid::Damaged)?;

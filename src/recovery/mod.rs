@@ -2,6 +2,7 @@
 
 mod belief;
 mod foreign;
+pub(crate) mod look;
 mod publish;
 mod repair;
 mod rows;
@@ -44,8 +45,20 @@ pub(crate) struct Recovered<S: Storage> {
     pub(crate) given_up: GivenUp,
     /// The queue was closed in order, or its index is new.
     pub(crate) clean: bool,
+    pub(crate) ended: Ended,
     /// The stored places may exist in the page cache alone.
     pub(crate) places_cached: bool,
+}
+
+/// How the run before ended, as far as the files tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The queue was closed.
+    InOrder,
+    /// Its process died. No byte was lost.
+    Killed,
+    /// Power may have been cut, or the index was lost.
+    Cut,
 }
 
 /// Opens the files of the queue in `storage`. The caller holds the storage's lock.

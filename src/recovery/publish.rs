@@ -9,7 +9,7 @@ use crate::index::run::{Next, Run};
 use crate::index::{RowsAre, StoredOver};
 use crate::options::Options;
 use crate::recovery::belief::{Belief, given_up};
-use crate::recovery::{Known, PlacedTail, Recovered, lease};
+use crate::recovery::{Ended, Known, PlacedTail, Recovered, lease};
 use crate::segment::{Found, Lost, Row, open_life};
 use crate::storage::{Storage, StorageFile};
 
@@ -26,14 +26,14 @@ pub(super) fn publish<S: Storage>(
     let (durable, next_life) = (make_durable(storage, &known, spot, found)?, next_life(&known));
     let (lease, given_up) =
         (lease(&known.image, known.belief), given_up(&known.image, known.belief));
-    let before_next = next.map(|next| gaps_of(next.seq, next.gap, next.reserved, next.cause));
-    let headers = known.rows.live.iter().flat_map(|row| gaps_before(&row.header));
-    let known_gaps = without_overlap(headers.chain(before_next.into_iter().flatten()));
+    let known_gaps = missing_numbers(&known.rows.live, next);
     let held = known.image.checkpoint.map_or(0, |checkpoint| checkpoint.held).max(known.rows.held);
     // A holder that closes in order syncs the index and then clears its process id. Otherwise a
     // sync may have failed, and left pages clean that the disk does not hold: they are stored
     // again, or the next sync would skip them.
     let was_closed = known.cached.is_some() && known.image.live.pid == 0;
+    // Behind another boot the process id says nothing.
+    let is_let_go = known.belief == Belief::CleanEnd || was_closed;
     if !was_closed && !planted!(IndexNotStoredAgain) {
         known.index.store_again();
     }
@@ -65,6 +65,11 @@ pub(super) fn publish<S: Storage>(
     let other_bytes = if is_other { other_bytes(storage)? } else { 0 };
     let is_clean = known.image.checkpoint.is_some_and(|checkpoint| checkpoint.clean)
         && matches!(known.belief, Belief::Cache | Belief::CleanEnd);
+    let ended = match known.belief {
+        Belief::Disk => Ended::Cut,
+        Belief::Cache | Belief::CleanEnd if is_clean && is_let_go => Ended::InOrder,
+        _ => Ended::Killed,
+    };
     Ok(Recovered {
         found: Found {
             live: known.rows.live,
@@ -84,6 +89,7 @@ pub(super) fn publish<S: Storage>(
         known_gaps,
         given_up,
         clean: is_clean || known.made_anew,
+        ended,
         places_cached: !was_closed && !planted!(PlacesTakenForDurable),
         consumers: known.image.consumers,
         index: known.index,
@@ -189,6 +195,13 @@ fn next_life<S: Storage>(known: &Known<S>) -> u64 {
     }
     let by_checkpoint = image.checkpoint.map_or(0, |checkpoint| checkpoint.next_life);
     highest.max(by_checkpoint).max(image.live.run.map_or(0, |run| run.next_life))
+}
+
+/// The gaps that the headers of the `live` segments state, and those before the `next` segment.
+pub(super) fn missing_numbers(live: &[Row], next: Option<Next>) -> Vec<Gap> {
+    let before_next = next.map(|next| gaps_of(next.seq, next.gap, next.reserved, next.cause));
+    let headers = live.iter().flat_map(|row| gaps_before(&row.header));
+    without_overlap(headers.chain(before_next.into_iter().flatten()))
 }
 
 /// Each number in one gap alone. Every segment that begins within a hole states all of the hole

@@ -90,7 +90,7 @@ impl Rows {
     }
 
     /// Takes up the segment in `slot`.
-    fn add(&mut self, slot: u32, header: SegmentHeader) {
+    pub(super) fn add(&mut self, slot: u32, header: SegmentHeader) {
         self.highest_life = self.highest_life.max(Some(header.life));
         self.held = self.held.max(header.held);
         let row = Row::new(slot, header);
@@ -103,7 +103,7 @@ impl Rows {
     /// Reads the header of every segment file, and sets files aside that are another queue's or no
     /// segment. The queue is the one that the index names if any segment agrees, else the one that
     /// most segments name. From the position `durable` on nothing is known to be on the disk.
-    fn gather<S: Storage>(
+    pub(super) fn gather<S: Storage>(
         &mut self,
         storage: &S,
         known_id: Option<[u8; 16]>,
@@ -314,7 +314,7 @@ fn holds_any_of<F: StorageFile>(file: &F, header: &SegmentHeader, len: u64) -> i
 /// the lowest place to the tail. Where numbers are missing, the next segment begins one word
 /// further, so that a reader at the end of the one before has bytes to pass and is told the gap.
 /// After a larger step the answer is no, and the headers are read: slower, never wrong.
-fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
+pub(super) fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
     let live = image
         .segments
         .iter()
@@ -326,8 +326,6 @@ fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
         return false;
     };
     let held = image.segments.iter().map(|(_, header)| header.held).max().unwrap_or(0);
-    let follows = |end: u64, next: u64| (end..=end + format::ALIGN).contains(&next);
-    let unbroken = live.windows(2).all(|pair| follows(pair[0].end(), pair[1].base));
     let tail = match (belief.of_cache(image).is_some(), image.live.tail, image.checkpoint) {
         (true, Some(tail), _) => tail.position,
         // A kill cut the store of the live tail short: the walk begins at the base of the last
@@ -335,9 +333,18 @@ fn rows_are_complete(image: &IndexImage, belief: Belief) -> bool {
         (true, None, _) => last.end(),
         (false, _, checkpoint) => checkpoint.map_or(0, |checkpoint| checkpoint.position),
     };
-    unbroken
+    follow_each_other(live.iter().copied())
         && first.missing_from() <= held_from(image, belief, held)
         && (last.base..=last.end() + format::ALIGN).contains(&tail)
+}
+
+/// Whether no segment is missing between these, which are in the order of their positions.
+pub(super) fn follow_each_other<'a>(live: impl Iterator<Item = &'a SegmentHeader>) -> bool {
+    let mut end = None;
+    live.into_iter().all(|header| {
+        let before = end.replace(header.end());
+        before.is_none_or(|end| (end..=end + format::ALIGN).contains(&header.base))
+    })
 }
 
 /// Opens the first and the last live segment, if they are the files that the index names. An index

@@ -4,7 +4,7 @@ use std::io;
 
 use crate::format::{Fragment, Kind, Seal, Spot};
 use crate::recovery::walk::Walked;
-use crate::segment::scan::{Scan, Seen};
+use crate::segment::scan::{Intact, Scan};
 use crate::storage::StorageFile;
 
 /// The unit that the walk is putting together.
@@ -64,7 +64,7 @@ impl Unit {
     /// a batch goes with the hole it lies in, or is known to be whole.
     pub(super) fn seal_holds<F: StorageFile>(
         &self,
-        seen: &Seen,
+        seen: &Intact,
         scan: &mut Scan<'_, F>,
     ) -> io::Result<bool> {
         if planted!(SealNotChecked, TornBatchAccepted) {
@@ -86,7 +86,7 @@ impl Unit {
         }
     }
 
-    pub(super) fn add_to_seal(&mut self, seen: &Seen) {
+    pub(super) fn add_to_seal(&mut self, seen: &Intact) {
         if matches!(seen.fragment.kind, Kind::Whole | Kind::First)
             && seen.fragment.more
             && !seen.fragment.continues

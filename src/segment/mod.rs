@@ -45,8 +45,8 @@ pub(crate) use margin::RoomAhead;
 use names::Names;
 #[cfg(test)]
 pub(crate) use open::MOST_UNSYNCED_HERE;
-pub(crate) use open::Unsynced;
 use open::handed_on;
+pub(crate) use open::{Unsynced, first_beginning, first_words};
 use recycle::Recycling;
 
 /// The longest segment of which an idle queue keeps [`SPARES_SMALL`] spares.

@@ -32,7 +32,7 @@ pub(crate) struct Scan<'a, F: StorageFile> {
 
 /// A fragment whose header is intact.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Seen {
+pub(crate) struct Intact {
     pub(crate) fragment: Fragment,
     pub(crate) position: u64,
     words: FragmentWords,
@@ -40,7 +40,7 @@ pub(crate) struct Seen {
     crc_state: u32,
 }
 
-impl Seen {
+impl Intact {
     /// Its checksum, which seeds that of the next fragment of the same record.
     pub(crate) fn checksum(&self) -> u32 {
         self.words.crc()
@@ -84,7 +84,7 @@ impl<'a, F: StorageFile> Scan<'a, F> {
     }
 
     /// The fragment at `position`, if its header is intact and it ends within the limit.
-    pub(crate) fn header_at(&mut self, position: u64) -> io::Result<Option<Seen>> {
+    pub(crate) fn header_at(&mut self, position: u64) -> io::Result<Option<Intact>> {
         if position < self.header.base || position + FRAGMENT_HEADER_LEN > self.limit {
             return Ok(None);
         }
@@ -94,7 +94,7 @@ impl<'a, F: StorageFile> Scan<'a, F> {
             return Ok(None);
         };
         Ok(Fragment::decode(words, seed, offset).and_then(|(fragment, crc_state)| {
-            let seen = Seen { fragment, position, words, crc_state };
+            let seen = Intact { fragment, position, words, crc_state };
             // A fragment without payload may reach beyond the end of the file: a power cut may have
             // undone the file's growth.
             let empty = matches!(fragment.kind, Kind::Padding | Kind::Gap);
@@ -104,14 +104,41 @@ impl<'a, F: StorageFile> Scan<'a, F> {
     }
 
     /// Whether the payload matches the header's checksum. Padding has none.
-    pub(crate) fn payload_holds(&mut self, seen: &Seen) -> io::Result<bool> {
+    pub(crate) fn payload_holds(&mut self, seen: &Intact) -> io::Result<bool> {
         self.continues(seen, 0)
     }
 
     /// As [`payload_holds`](Self::payload_holds), for a fragment that continues a record: `chain`
     /// is the checksum of the fragment before it.
-    fn continues(&mut self, seen: &Seen, chain: u32) -> io::Result<bool> {
-        let mut crc_state = seen.crc_state ^ chain;
+    fn continues(&mut self, seen: &Intact, chain: u32) -> io::Result<bool> {
+        self.copy_to(seen, chain, None)
+    }
+
+    /// Appends the payload to `out`, if it matches the header's checksum; else leaves `out` as it
+    /// is. `chain` is the checksum of the fragment before it in the same record.
+    pub(crate) fn copy(
+        &mut self,
+        seen: &Intact,
+        chain: u32,
+        out: &mut Vec<u8>,
+    ) -> io::Result<bool> {
+        let before = out.len();
+        let holds = self.copy_to(seen, chain, Some(out))?;
+        if !holds {
+            out.truncate(before);
+        }
+        Ok(holds)
+    }
+
+    /// Sums the payload up, and appends it to `out`. Whether the sum is the header's.
+    fn copy_to(
+        &mut self,
+        seen: &Intact,
+        chain: u32,
+        mut out: Option<&mut Vec<u8>>,
+    ) -> io::Result<bool> {
+        let within = matches!(seen.fragment.kind, Kind::Middle | Kind::Last);
+        let mut crc_state = seen.crc_state ^ if within { chain } else { 0 };
         if !matches!(seen.fragment.kind, Kind::Padding | Kind::Gap) {
             let mut position = seen.position + FRAGMENT_HEADER_LEN;
             let mut left = seen.fragment.len as usize;
@@ -122,6 +149,9 @@ impl<'a, F: StorageFile> Scan<'a, F> {
                     return Ok(false);
                 }
                 crc_state = crc32c(crc_state, bytes);
+                if let Some(out) = &mut out {
+                    out.extend_from_slice(bytes);
+                }
                 position += piece as u64;
                 left -= piece;
             }
@@ -130,7 +160,7 @@ impl<'a, F: StorageFile> Scan<'a, F> {
     }
 
     /// The seal behind the fragment `seen`, if it has one.
-    pub(crate) fn seal(&mut self, seen: &Seen) -> io::Result<Option<u64>> {
+    pub(crate) fn seal(&mut self, seen: &Intact) -> io::Result<Option<u64>> {
         use byteorder::{ByteOrder, LittleEndian};
         let Some(at) = seen.fragment.seal_at() else {
             return Ok(None);
@@ -141,12 +171,9 @@ impl<'a, F: StorageFile> Scan<'a, F> {
 
     /// The fragment at `position`, if its header and payload are intact. `chain` is the checksum of
     /// the fragment before it in the same record.
-    pub(crate) fn fragment_at(&mut self, position: u64, chain: u32) -> io::Result<Option<Seen>> {
+    pub(crate) fn fragment_at(&mut self, position: u64, chain: u32) -> io::Result<Option<Intact>> {
         match self.header_at(position)? {
-            Some(seen) => {
-                let within = matches!(seen.fragment.kind, Kind::Middle | Kind::Last);
-                Ok(self.continues(&seen, if within { chain } else { 0 })?.then_some(seen))
-            }
+            Some(seen) => Ok(self.continues(&seen, chain)?.then_some(seen)),
             _ => Ok(None),
         }
     }
@@ -159,7 +186,7 @@ impl<'a, F: StorageFile> Scan<'a, F> {
         from: u64,
         seq: u64,
         below: u64,
-    ) -> io::Result<Option<(Seen, u64)>> {
+    ) -> io::Result<Option<(Intact, u64)>> {
         let mut position = from;
         while position + FRAGMENT_HEADER_LEN <= self.limit {
             if let Some(seen) = self.header_at(position)? {

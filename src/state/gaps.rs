@@ -63,7 +63,7 @@ impl Gaps {
     /// Where a new consumer begins when no segment is there: at `end`, or at the first lost message
     /// when the messages right before `end` are known to be lost. (Between these and `end` there
     /// may be reserved numbers.)
-    pub(super) fn before_lost_tail(&self, end: Spot) -> Spot {
+    pub(crate) fn before_lost_tail(&self, end: Spot) -> Spot {
         let gaps = self.known.lock();
         let mut first = end.seq;
         let mut lost = end.seq;

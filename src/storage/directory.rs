@@ -23,6 +23,8 @@ pub(crate) struct FileStorage {
     /// Also carries the lock: closing the descriptor gives the lock back.
     pub(super) directory: OwnedFd,
     overwrites: Overwrites,
+    /// Files are opened for reading alone.
+    looks_only: bool,
     /// The directories that hold the names of the queue's directory and of those created above it,
     /// until they are synced.
     unsynced_parents: Mutex<Vec<OwnedFd>>,
@@ -37,8 +39,15 @@ impl FileStorage {
             path: path.to_owned(),
             directory,
             overwrites,
+            looks_only: false,
             unsynced_parents: Mutex::default(),
         })
+    }
+
+    /// As [`open`](Self::open), to read files and nothing else.
+    pub(crate) fn open_to_look(path: &Path) -> io::Result<FileStorage> {
+        let storage = FileStorage::open(path)?;
+        Ok(FileStorage { looks_only: true, ..storage })
     }
 
     /// Opens the directory, and creates it with every missing parent when it does not exist. The
@@ -62,12 +71,9 @@ impl FileStorage {
 
     fn open_file(&self, name: &str, extra: OFlags) -> rustix::io::Result<File> {
         // NONBLOCK: a FIFO put in a file's place must not hang the opener.
-        let flags = OFlags::RDWR
-            | OFlags::NOFOLLOW
-            | OFlags::CLOEXEC
-            | OFlags::NONBLOCK
-            | OFlags::NOCTTY
-            | extra;
+        let access = if self.looks_only { OFlags::RDONLY } else { OFlags::RDWR };
+        let flags =
+            access | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | extra;
         let mode = Mode::RUSR | Mode::WUSR;
         Ok(retry_on_intr(|| rustix::fs::openat(&self.directory, name, flags, mode))?.into())
     }
@@ -136,7 +142,7 @@ impl Storage for FileStorage {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(not_ours("not a regular file"));
         }
-        if stat.st_nlink != 1 {
+        if stat.st_nlink != 1 && !self.looks_only {
             // A hard link is no damage (a backup may have made it), but a store would reach the
             // other name, too.
             let why = "has more than one name (hard links): remove the others, or put a copy in its place";
@@ -189,6 +195,10 @@ impl Storage for FileStorage {
         // descriptor.
         let _ =
             retry_on_intr(|| rustix::fs::flock(&self.directory, FlockOperation::NonBlockingUnlock));
+    }
+
+    fn holder(&self) -> Option<u32> {
+        system::holder(&self.directory)
     }
 
     fn cache_token(&self) -> CacheToken {

@@ -93,6 +93,47 @@ pub(super) fn cache_token(directory: &OwnedFd) -> Option<CacheToken> {
     })
 }
 
+/// The process that holds the lock of the directory, as the kernel lists it. The lock itself is not
+/// touched: whoever opened the queue in that moment would be told that it is locked.
+///
+/// `/proc/locks` names the device and the inode of a locked file. On btrfs, and on an overlay, that
+/// device is another one than `stat` gives; so a lock on the same inode counts too if the process
+/// has the directory open, and if nobody may look at its descriptors.
+pub(super) fn holder(directory: &OwnedFd) -> Option<u32> {
+    let stat = retry_on_intr(|| rustix::fs::fstat(directory)).ok()?;
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let is_device = |text: &str| {
+        let (major, minor) = text.split_once(':')?;
+        let number = |text| u32::from_str_radix(text, 16).ok();
+        Some(
+            number(major)? == rustix::fs::major(stat.st_dev)
+                && number(minor)? == rustix::fs::minor(stat.st_dev),
+        )
+    };
+    locks.lines().find_map(|line| {
+        // "1: FLOCK  ADVISORY  WRITE 4711 08:01:131090 0 EOF"; a process that waits has "->".
+        let mut words = line.split_whitespace().skip(1);
+        if words.next() != Some("FLOCK") {
+            return None;
+        }
+        let pid: u32 = words.nth(2)?.parse().ok()?;
+        let (device, inode) = words.next()?.rsplit_once(':')?;
+        let is_it = inode.parse() == Ok(stat.st_ino)
+            && (is_device(device)? || has_open(pid, &stat).unwrap_or(true));
+        is_it.then_some(pid)
+    })
+}
+
+/// Whether the process has that directory open; `None` when nobody may look.
+fn has_open(pid: u32, stat: &rustix::fs::Stat) -> Option<bool> {
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let is_it = |path: std::path::PathBuf| {
+        rustix::fs::stat(path)
+            .is_ok_and(|other| (other.st_dev, other.st_ino) == (stat.st_dev, stat.st_ino))
+    };
+    Some(descriptors.flatten().any(|descriptor| is_it(descriptor.path())))
+}
+
 pub(super) fn fill_random(bytes: &mut [u8; 16]) -> io::Result<()> {
     match retry_on_intr(|| getrandom(&mut *bytes, GetRandomFlags::empty()))? {
         16 => Ok(()),

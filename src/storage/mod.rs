@@ -6,6 +6,7 @@
 
 mod directory;
 mod file;
+pub(crate) mod overlay;
 pub(crate) mod poison;
 pub(crate) mod sheet;
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -84,6 +85,9 @@ pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
     fn try_lock(&self) -> io::Result<bool>;
     /// Lets go of the lock before the storage itself is dropped.
     fn unlock(&self);
+    /// The process that holds the lock, looked up without taking it; `None` when nobody does. 0: a
+    /// process that cannot be named here.
+    fn holder(&self) -> Option<u32>;
     /// A token that changes whenever cached bytes that were not synced may have been lost.
     fn cache_token(&self) -> CacheToken;
     fn free_bytes(&self) -> io::Result<u64>;

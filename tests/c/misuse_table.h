@@ -20,6 +20,7 @@ struct outs {
   uint8_t id[16];
   mmq_stats stats;
   mmq_consumer_stats consumer_stats;
+  mmq_inspection inspection;
   mmq_queue *queue;
   mmq_consumer *consumer;
   mmq_message *message;
@@ -33,6 +34,7 @@ static void reset(void) {
   outs.number = outs.size = 42;
   outs.stats.struct_size = sizeof outs.stats;
   outs.consumer_stats.struct_size = sizeof outs.consumer_stats;
+  outs.inspection.struct_size = sizeof outs.inspection;
   memcpy(&before, &outs, sizeof outs);
   memset(buf, 'b', sizeof buf);
 }

@@ -106,6 +106,7 @@ fn watched() -> Vec<PathBuf> {
         "misuse.c",
         "deliveries.c",
         "ahead.c",
+        "inspect.c",
         "header_example.c",
         "wrapper.cpp",
     ]);

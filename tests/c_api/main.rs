@@ -92,6 +92,12 @@ fn messages_of_every_size_come_back_through_arenas_of_every_size() {
 
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
+fn a_look_from_outside_sees_who_has_the_queue() {
+    passes("tests/c/inspect.c");
+}
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
 fn every_status_is_reached_and_says_what_happened() {
     passes("tests/c/statuses.c");
     let read = |name: &str| std::fs::read_to_string(root().join(name)).unwrap();

@@ -118,6 +118,7 @@ impl Parameter {
             ("uint8_t *", _) => "outs.id",
             ("struct mmq_stats *", _) => "&outs.stats",
             ("struct mmq_consumer_stats *", _) => "&outs.consumer_stats",
+            ("struct mmq_inspection *", _) => "&outs.inspection",
             ("struct mmq_queue **", _) => "&outs.queue",
             ("struct mmq_consumer **", _) => "&outs.consumer",
             ("struct mmq_message **", _) => "&outs.message",

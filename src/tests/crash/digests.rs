@@ -163,6 +163,7 @@ pub(super) fn digests_of(image: &SimStorage, options: &Options, number: u64) -> 
                     known_gaps,
                     given_up,
                     clean,
+                    ended: _,
                     places_cached,
                 } = found;
                 let words = format!(

@@ -127,6 +127,10 @@ impl Storage for SimStorage {
         }
     }
 
+    fn holder(&self) -> Option<u32> {
+        self.disk.lock().holder.map(|_| std::process::id())
+    }
+
     fn cache_token(&self) -> CacheToken {
         self.disk.lock().life
     }

@@ -1,6 +1,7 @@
 //! Opens what a crash left and holds it against what the queue had promised.
 
 mod bounds;
+mod outside;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -221,6 +222,9 @@ pub(super) fn examine(
     options: &Options,
     rng: &mut Rng,
 ) -> Check<Held> {
+    // (Each look takes as long as the rest.)
+    let look = image.calls().is_multiple_of(3);
+    let outside = look.then(|| outside::look(&image.process_kill())).transpose()?;
     let queue = open(image, options)?;
     ensure!(
         queue.core.pool.mapped_bytes().div_ceil(options.arena_size)
@@ -235,6 +239,13 @@ pub(super) fn examine(
         shown.next
     );
     bounds.check_consumers(&shown)?;
+    match outside {
+        None => {}
+        Some(None) => ensure!(shown.next == 0, "from outside there is no queue"),
+        // An opening that limits ages gives up what is too old.
+        Some(_) if options.max_age.is_some() => {}
+        Some(Some(outside)) => outside.check(&queue, &shown)?,
+    }
     if rng.percent(40) {
         // A second opening, before and after the first one was closed in order, finds the same.
         let storage = &queue.core.storage;

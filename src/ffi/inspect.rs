@@ -1,0 +1,109 @@
+//! A look at a queue from outside.
+
+use std::ffi::{OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+
+use super::guard::{guard, invalid};
+use super::pointers::{out_prefix, text};
+use super::status::mmq_status;
+use crate::inspector::{Inspector, QueueState, Snapshot};
+
+/// A queue as it is seen from outside: mmq_inspect. All figures are of one moment, but for
+/// disk_bytes. Later versions append fields: set struct_size to sizeof(mmq_inspection) before every
+/// call of mmq_inspect.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct mmq_inspection {
+    /// In: the caller's sizeof(mmq_inspection). Out: how many bytes were filled; fields behind them
+    /// are as they were.
+    pub struct_size: usize,
+    /// 0: a process has the queue open. 1: it was closed. 2: its process died; nothing was lost,
+    /// and the figures are exact. 3: the machine lost power, or the index is lost; the figures are
+    /// those of what the next opening will find. 4: nothing was ever put in.
+    pub state: c_int,
+    /// The process that has the queue open; 0 when nobody has.
+    pub owner_pid: u32,
+    /// The sequence number the next message will get.
+    pub next_seq: u64,
+    /// The first sequence number still held.
+    pub oldest_seq: u64,
+    /// The first sequence number not yet known to be durable.
+    pub durable_seq: u64,
+    /// Messages that wait for the default consumer; before its first read, all messages held.
+    pub messages: u64,
+    /// Bytes of the segments that those messages take, headers included.
+    pub bytes: u64,
+    /// Bytes of disk that all files in the directory take.
+    pub disk_bytes: u64,
+    /// Segments that hold messages.
+    pub segments: u64,
+    /// Drained segments kept for reuse.
+    pub spare_segments: u64,
+    /// Consumers that exist, the default one included once it has read.
+    pub consumers: u64,
+    /// 1 when a flush of the process that has the queue has failed, and writing is refused; else 0.
+    pub poisoned: u64,
+    /// The queue's id, random, given when it was created.
+    pub queue_id: [u8; 16],
+}
+
+/// Larger than the struct will ever be: a larger struct_size is one that was not set.
+const LARGEST: usize = 4096;
+
+impl From<&Snapshot> for mmq_inspection {
+    fn from(seen: &Snapshot) -> mmq_inspection {
+        mmq_inspection {
+            struct_size: size_of::<mmq_inspection>(),
+            state: match seen.state {
+                QueueState::Owned => 0,
+                QueueState::Closed => 1,
+                QueueState::Left => 2,
+                QueueState::Cut => 3,
+                QueueState::Empty => 4,
+            },
+            owner_pid: seen.owner_pid.unwrap_or(0),
+            next_seq: seen.next_seq,
+            oldest_seq: seen.oldest_seq,
+            durable_seq: seen.durable_seq,
+            messages: seen.messages,
+            bytes: seen.bytes,
+            disk_bytes: seen.disk_bytes,
+            segments: seen.segments,
+            spare_segments: seen.spare_segments,
+            consumers: seen.consumers.len() as u64,
+            poisoned: u64::from(seen.poisoned),
+            queue_id: seen.queue_id,
+        }
+    }
+}
+
+/// Looks at the queue in a directory from outside: without its lock, without a mapping and without
+/// a write. Another process may use the queue meanwhile; nobody need. Who has a queue is looked up
+/// in /proc/locks: where that does not exist, a queue in use looks like one whose process died.
+///
+/// @param dir The queue's directory: a path that ends with a zero byte. Not NULL.
+/// @param out Where the figures go; set out->struct_size before. Not NULL.
+/// @return MMQ_OK; MMQ_NOT_FOUND when there is no queue; MMQ_NOT_A_QUEUE;
+///         MMQ_UNSUPPORTED_FORMAT; MMQ_IO, also when the queue is being changed too quickly to be
+///         read; MMQ_INVALID_ARGUMENT, also when struct_size was not set.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_inspect(dir: *const c_char, out: *mut mmq_inspection) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL or a string that ends with a zero byte.
+        let dir = OsStr::from_bytes(unsafe { text(dir, "dir") }?.to_bytes());
+        if out.is_null() || !out.is_aligned() {
+            return Err(invalid("out", "NULL, or not aligned"));
+        }
+        // SAFETY: not NULL, aligned; the contract says that the caller has set this first field.
+        let struct_size = unsafe { out.cast::<usize>().read() };
+        if !(size_of::<usize>() + size_of::<u64>()..=LARGEST).contains(&struct_size) {
+            return Err(invalid("out", "struct_size was not set to sizeof(mmq_inspection)"));
+        }
+        let mut seen = mmq_inspection::from(&Inspector::open(dir)?.snapshot()?);
+        seen.struct_size = struct_size.min(size_of::<mmq_inspection>());
+        // SAFETY: the caller's struct has that many bytes, as the caller says; so has this one, and
+        // no padding.
+        unsafe { out_prefix(out, &seen, seen.struct_size) };
+        Ok(mmq_status::MMQ_OK)
+    })
+}

@@ -1,0 +1,329 @@
+//! From message to message, as a consumer would be told them.
+//!
+//! This is the reader's work (`read/search.rs`) once more, by calls alone, and for files that
+//! somebody else may be changing. A test holds both together: what a reading tells of any crash
+//! image, a consumer is told after the next opening.
+
+use std::io;
+
+use super::picture::Picture;
+use crate::error::{Error, Gap, GapCause, Result};
+use crate::format::{ALIGN, FRAGMENT_HEADER_LEN, Kind, Spot, segment_name};
+use crate::segment::scan::{Intact, Scan};
+use crate::segment::{Lost, Row, first_beginning, first_words, open_life};
+use crate::state::Gaps;
+use crate::storage::Storage;
+
+/// What comes next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Told {
+    Message {
+        seq: u64,
+        payload: Vec<u8>,
+        /// When its segment was begun, in milliseconds since 1970.
+        created: u64,
+    },
+    Gap(Gap),
+    /// These numbers were given back while the reading went on: their segment is another one's, or
+    /// gone.
+    Overtaken {
+        first: u64,
+        last: u64,
+    },
+}
+
+/// Reads the messages of a [`Picture`], one after the other.
+#[derive(Debug)]
+pub(crate) struct Onlooker<F> {
+    live: Vec<Row>,
+    gaps: Gaps,
+    end: Spot,
+    at: Spot,
+    open: Option<AtHand<F>>,
+    /// The holder goes on meanwhile.
+    in_use: bool,
+}
+
+/// The segment that is open.
+#[derive(Debug)]
+struct AtHand<F> {
+    row: Row,
+    file: F,
+}
+
+/// What a step found. `None`: it only moved on.
+type Stepped = Result<Option<Told>>;
+
+impl<F: crate::storage::StorageFile> Onlooker<F> {
+    /// An onlooker from `at` to the tail of the picture.
+    pub(crate) fn new(picture: Picture, at: Spot) -> Onlooker<F> {
+        let in_use = matches!(picture.condition, super::Condition::Owned(_));
+        let Picture { live, gaps, tail: end, .. } = picture;
+        Onlooker { live, gaps, end, at, open: None, in_use }
+    }
+
+    /// As [`new`](Self::new), from the message `seq` on: walks over those before it in its segment.
+    pub(crate) fn from_number<S: Storage<File = F>>(
+        storage: &S,
+        picture: Picture,
+        seq: u64,
+    ) -> Result<Onlooker<F>> {
+        let rows = &picture.live;
+        // A segment whose first number is `seq` may begin with the message's end.
+        let at = rows.partition_point(|row| row.header.first_seq < seq).saturating_sub(1);
+        let from = match rows.get(at) {
+            Some(row) if row.header.first_seq <= seq => {
+                Spot { position: row.header.base, seq: row.header.first_seq }
+            }
+            _ => picture.oldest(),
+        };
+        let mut reading = Onlooker::new(picture, from);
+        while reading.at.seq < seq && reading.next(storage)?.is_some() {}
+        Ok(reading)
+    }
+
+    /// Where it stands.
+    pub(crate) fn at(&self) -> Spot {
+        self.at
+    }
+
+    /// What comes next; `None` at the end.
+    pub(crate) fn next<S: Storage<File = F>>(&mut self, storage: &S) -> Result<Option<Told>> {
+        while self.at.seq < self.end.seq || self.at.position < self.end.position {
+            if let Some(told) = self.step(storage)? {
+                return Ok(Some(told));
+            }
+        }
+        Ok(None)
+    }
+
+    fn step<S: Storage<File = F>>(&mut self, storage: &S) -> Stepped {
+        if self.at.position >= self.end.position {
+            return Ok(self.pass_to_end());
+        }
+        let Some(row) = self.row_at(self.at.position) else {
+            return Ok(self.pass_to_end());
+        };
+        if self.open.as_ref().is_none_or(|open| open.row.header.life != row.header.life) {
+            return self.enter(storage, row);
+        }
+        if self.at.position + FRAGMENT_HEADER_LEN > row.header.end() {
+            self.cross(&row);
+            return Ok(None);
+        }
+        self.meet_fragment(storage, &row)
+    }
+
+    /// The segment that contains `position`, or else the next one.
+    fn row_at(&self, position: u64) -> Option<Row> {
+        let at = self.live.partition_point(|row| row.header.end() <= position);
+        self.live.get(at).copied()
+    }
+
+    fn cross(&mut self, row: &Row) {
+        self.at.position = self.at.position.max(row.header.end());
+        self.open = None;
+    }
+
+    /// Opens the segment. Tells the numbers that are missing before it.
+    fn enter<S: Storage<File = F>>(&mut self, storage: &S, row: Row) -> Stepped {
+        let file = match open_life(storage, row.slot, &row.header) {
+            Ok(opened) => opened.file,
+            Err(Lost::Gone) => return Ok(self.leave_lost(&row)),
+            Err(Lost::Io(error)) => {
+                return Err(Error::io("open", storage.path().join(segment_name(row.slot)), error));
+            }
+        };
+        let (before, base) = (self.at, row.header.base);
+        self.at.position = before.position.max(base);
+        if before.position < base
+            && row.header.gap_before == 0
+            && let Some(first) = first_beginning(&row, first_words(&file))
+            && (base + 1..row.header.end()).contains(&first.position)
+            && self.at.seq < first.seq
+            && self.gaps.cause_of(self.at.seq).1 == first.seq
+        {
+            self.at.position = first.position;
+            return Ok(self.pass_to(first.seq, None));
+        }
+        if self.at.position == base && self.at.seq < row.header.first_seq {
+            let told = self.pass_to_first(&row);
+            if self.at.seq < row.header.first_seq {
+                self.at.position = before.position;
+                return Ok(told);
+            }
+            self.open = Some(AtHand { row, file });
+            return Ok(told);
+        }
+        self.open = Some(AtHand { row, file });
+        Ok(None)
+    }
+
+    /// The segment's file is gone, or another segment's by now.
+    fn leave_lost(&mut self, row: &Row) -> Option<Told> {
+        self.open = None;
+        let behind = self.live.partition_point(|other| other.header.base <= row.header.base);
+        let next = self.live.get(behind).map(|next| (next.header.base, next.header.missing_from()));
+        self.live.retain(|other| other.header.life != row.header.life);
+        if !self.in_use {
+            return None;
+        }
+        let (base, seq) = next.unwrap_or((self.end.position, self.end.seq));
+        self.at.position = self.at.position.max(base.min(self.end.position));
+        (self.at.seq < seq).then(|| {
+            let first = std::mem::replace(&mut self.at.seq, seq);
+            Told::Overtaken { first, last: seq - 1 }
+        })
+    }
+
+    /// As `read::gaps::pass_to`.
+    fn pass_to(&mut self, seq: u64, stated: Option<GapCause>) -> Option<Told> {
+        if seq <= self.at.seq {
+            return None;
+        }
+        let known = || self.gaps.cause_of(self.at.seq);
+        let (cause, below) = stated.map_or_else(known, |cause| (cause, u64::MAX));
+        let next = seq.min(below);
+        let first = std::mem::replace(&mut self.at.seq, next);
+        Some(Told::Gap(Gap { first, last: next - 1, cause }))
+    }
+
+    fn pass_to_first(&mut self, row: &Row) -> Option<Told> {
+        let header = &row.header;
+        let (stated_from, reserved_from) =
+            (header.missing_from(), header.first_seq - header.reserved);
+        if self.at.seq < stated_from {
+            return self.pass_to(stated_from, None);
+        }
+        if self.at.seq < reserved_from {
+            return self.pass_to(reserved_from, Some(GapCause::from_number(header.cause)));
+        }
+        self.pass_to(header.first_seq, Some(GapCause::Reserved))
+    }
+
+    fn pass_to_end(&mut self) -> Option<Told> {
+        let told = self.pass_to(self.end.seq, None);
+        if self.at.seq >= self.end.seq {
+            self.at.position = self.at.position.max(self.end.position);
+        }
+        told
+    }
+
+    fn meet_fragment<S: Storage<File = F>>(&mut self, storage: &S, row: &Row) -> Stepped {
+        let Some(open) = &self.open else {
+            return Ok(None);
+        };
+        let io = |error| failed(storage, row, error);
+        let mut scan = Scan::new(&open.file, &row.header, self.end.position);
+        let Spot { position, seq } = self.at;
+        let Some(seen) = scan.header_at(position).map_err(io)? else {
+            return self.resynchronise(storage, row);
+        };
+        let number = seen.fragment.seq_from(seq);
+        let is_rest = position == row.header.base && seen.fragment.is_numbered(seq.wrapping_sub(1));
+        match seen.fragment.kind {
+            Kind::Padding if number == seq && scan.payload_holds(&seen).map_err(io)? => {
+                self.at.position = seen.end();
+                Ok(None)
+            }
+            Kind::Middle | Kind::Last if is_rest => {
+                self.at.position = seen.end();
+                Ok(None)
+            }
+            Kind::Gap if scan.payload_holds(&seen).map_err(io)? => {
+                self.at.position = seen.end();
+                Ok(self.pass_to(number, Some(GapCause::Unflushed)))
+            }
+            Kind::Whole | Kind::First if number == seq => {
+                let gathered = self.gather(storage, row, seen)?;
+                match gathered {
+                    Some((payload, end)) => {
+                        self.at = Spot { position: end, seq: seq + 1 };
+                        if end >= row.header.end() {
+                            self.open = None;
+                        }
+                        let created = row.header.created;
+                        Ok(Some(Told::Message { seq, payload, created }))
+                    }
+                    None => self.resynchronise(storage, row),
+                }
+            }
+            _ => self.resynchronise(storage, row),
+        }
+    }
+
+    /// The payload of the record that begins with `first` in `row`, and the position behind it.
+    /// `None` when it is damaged.
+    fn gather<S: Storage<File = F>>(
+        &self,
+        storage: &S,
+        row: &Row,
+        first: Intact,
+    ) -> Result<Option<(Vec<u8>, u64)>> {
+        let mut payload = Vec::new();
+        let Some(open) = &self.open else {
+            return Ok(None);
+        };
+        let mut scan = Scan::new(&open.file, &row.header, self.end.position);
+        if !scan.copy(&first, 0, &mut payload).map_err(|error| failed(storage, row, error))? {
+            return Ok(None);
+        }
+        let (mut last, mut row) = (first, *row);
+        while matches!(last.fragment.kind, Kind::First | Kind::Middle) {
+            let end = row.header.end();
+            let Some(next) = self.row_at(end).filter(|next| next.header.base == end) else {
+                return Ok(None);
+            };
+            let file = match open_life(storage, next.slot, &next.header) {
+                Ok(opened) => opened.file,
+                Err(Lost::Gone) => return Ok(None),
+                Err(Lost::Io(error)) => return Err(failed(storage, &next, error)),
+            };
+            let io = |error| failed(storage, &next, error);
+            let mut scan = Scan::new(&file, &next.header, self.end.position);
+            let Some(seen) = scan.header_at(end).map_err(io)? else {
+                return Ok(None);
+            };
+            let continues = matches!(seen.fragment.kind, Kind::Middle | Kind::Last)
+                && seen.fragment.is_numbered(self.at.seq);
+            if !continues || !scan.copy(&seen, last.checksum(), &mut payload).map_err(io)? {
+                return Ok(None);
+            }
+            (last, row) = (seen, next);
+        }
+        Ok(Some((payload, last.end())))
+    }
+
+    /// The bytes here are not what was written for this segment. Goes to its next intact record, or
+    /// behind it.
+    fn resynchronise<S: Storage<File = F>>(&mut self, storage: &S, row: &Row) -> Stepped {
+        // A record of the segment's next life does not validate either.
+        if self.in_use && matches!(open_life(storage, row.slot, &row.header), Err(Lost::Gone)) {
+            return Ok(self.leave_lost(row));
+        }
+        let Some(open) = &self.open else {
+            return Ok(None);
+        };
+        let found = Scan::new(&open.file, &row.header, self.end.position)
+            .search(self.at.position + ALIGN, self.at.seq, self.end.seq)
+            .map_err(|error| failed(storage, row, error))?;
+        let next = self.row_at(row.header.end());
+        let end = next.map_or(u64::MAX, |next| next.header.first_seq);
+        let found = found.filter(|(seen, number)| {
+            *number < end || seen.fragment.kind.is_empty() && *number == end
+        });
+        if let Some((seen, number)) = found {
+            self.at.position = seen.position;
+            return Ok(self.pass_to(number, None));
+        }
+        if row.header.end() <= self.end.position {
+            self.cross(row);
+            return Ok(None);
+        }
+        Ok(self.pass_to_end())
+    }
+}
+
+fn failed<S: Storage>(storage: &S, row: &Row, error: io::Error) -> Error {
+    Error::io("read", storage.path().join(segment_name(row.slot)), error)
+}

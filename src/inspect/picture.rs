@@ -1,0 +1,318 @@
+//! What the files of a queue say at one moment.
+
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::format::{self, INDEX_NAME, Invalid, LIVE_LEN, Spot, index_at};
+use crate::index::image::{ConsumerRow, IndexImage};
+use crate::index::{IndexFile, holder};
+use crate::options::Options;
+use crate::recovery::look::{self, InUse};
+use crate::recovery::{Ended, recover};
+use crate::segment::{Row, first_beginning, first_words, open_life};
+use crate::state::Gaps;
+use crate::storage::overlay::Overlay;
+use crate::storage::{Storage, read_full};
+use crate::threads::{now, park_timeout};
+
+/// How long the index of a queue in use is read again when its parts do not fit together.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// The pause before it is read again for the first time; it doubles each time.
+const FIRST_PAUSE: Duration = Duration::from_micros(50);
+/// How often a queue may change hands while it is looked at.
+const CHANGES_OF_HANDS: usize = 5;
+
+/// Who has the queue, or how the last holder left it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Condition {
+    /// By this process.
+    Owned(u32),
+    Left(Ended),
+    /// Nothing was ever in it: the process that made the directory came no further.
+    Empty,
+}
+
+/// What the files say at one moment.
+#[derive(Debug)]
+pub(crate) struct Picture {
+    pub(crate) condition: Condition,
+    /// When the holder opened the queue, in milliseconds since 1970.
+    pub(crate) since: Option<u64>,
+    pub(crate) queue_id: [u8; 16],
+    /// Milliseconds since 1970; 0: not known.
+    pub(crate) created: u64,
+    /// In the order of their positions.
+    pub(crate) live: Vec<Row>,
+    pub(crate) spares: usize,
+    pub(crate) tail: Spot,
+    pub(crate) durable: Spot,
+    /// The first message that is held as a whole.
+    pub(crate) first: Spot,
+    pub(crate) gaps: Gaps,
+    pub(crate) consumers: Vec<ConsumerRow>,
+    /// Messages behind the last checkpoint, where power may have been cut.
+    pub(crate) found_behind: Option<u64>,
+}
+
+/// Where the bytes of the messages are.
+#[derive(Debug)]
+pub(crate) enum Kept<S: Storage> {
+    /// In the files, which their holder may change.
+    InFiles(Arc<S>),
+    /// In the files, with what an opening would change kept in memory.
+    InOverlay(Arc<Overlay<S>>),
+}
+
+impl Picture {
+    /// Takes a picture of the queue in `storage`.
+    pub(crate) fn take<S: Storage>(storage: &Arc<S>) -> Result<(Picture, Kept<S>)> {
+        for _ in 0..CHANGES_OF_HANDS {
+            if let Some(pid) = storage.holder() {
+                if let Some(picture) = in_use(storage, pid)? {
+                    return Ok((picture, Kept::InFiles(Arc::clone(storage))));
+                }
+                continue;
+            }
+            let before = live_part(&**storage)?;
+            let taken = left(storage);
+            // Somebody may have opened the queue meanwhile, or opened and closed it.
+            if storage.holder().is_none() && live_part(&**storage)? == before {
+                let (picture, overlay) = taken?;
+                return Ok((picture, Kept::InOverlay(overlay)));
+            }
+        }
+        Err(changed_too_quickly(&**storage))
+    }
+
+    /// Where a new consumer would begin.
+    pub(crate) fn oldest(&self) -> Spot {
+        match self.live.first() {
+            Some(row) if row.header.gap_before > row.header.reserved => {
+                Spot { position: row.header.base, seq: row.header.missing_from() }
+            }
+            Some(_) => self.first,
+            None => self.gaps.before_lost_tail(self.tail),
+        }
+    }
+
+    /// The first number that is still held.
+    pub(crate) fn oldest_seq(&self) -> u64 {
+        let given_up = self.gaps.given_up.lock().end();
+        self.first.seq.max(given_up).min(self.tail.seq)
+    }
+
+    /// How many messages wait at the number `seq` or behind it.
+    pub(crate) fn messages_from(&self, seq: u64) -> u64 {
+        let (from, end) = (seq.max(self.oldest_seq()), self.tail.seq);
+        end.saturating_sub(from).saturating_sub(self.gaps.known_missing(from, end))
+    }
+
+    /// How many messages wait for this consumer, and how many behind its place it has done.
+    pub(crate) fn waiting_for(&self, consumer: &ConsumerRow) -> (u64, u64) {
+        let from = consumer.place.seq.max(self.oldest_seq());
+        let done = consumer.acks.iter().map(|acks| {
+            let (first, end) = (acks.first.max(from), (acks.last + 1).min(self.tail.seq));
+            end.saturating_sub(first).saturating_sub(self.gaps.known_missing(first, end))
+        });
+        let done: u64 = done.sum();
+        (self.messages_from(from).saturating_sub(done), done)
+    }
+
+    /// Bytes of the segments from `position` to the tail, and when the segment there was begun, in
+    /// milliseconds since 1970.
+    pub(crate) fn weigh(&self, position: u64) -> (u64, Option<u64>) {
+        let base = self.live.first().map_or(self.tail.position, |row| row.header.base);
+        let from = position.max(base);
+        let row = self.live.iter().find(|row| row.header.end() > from);
+        (self.tail.position.saturating_sub(from), row.map(|row| row.header.created))
+    }
+}
+
+fn changed_too_quickly<S: Storage>(storage: &S) -> Error {
+    let why = "the queue is being changed too quickly to be read; try again";
+    Error::io("inspect", storage.path(), io::Error::new(ErrorKind::WouldBlock, why))
+}
+
+fn index_error<S: Storage>(storage: &S, error: io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound => Error::no_queue(storage.path()),
+        _ => Error::io("read", storage.path().join(INDEX_NAME), error),
+    }
+}
+
+/// The part of the index that every opening, every death and every close changes. Empty when there
+/// is no index.
+fn live_part<S: Storage>(storage: &S) -> Result<Vec<u8>> {
+    let mut live = vec![0; LIVE_LEN];
+    match storage.open(INDEX_NAME) {
+        Ok(file) => {
+            let read = read_full(&file, &mut live, index_at::LIVE as u64);
+            live.truncate(read.map_err(|error| index_error(storage, error))?);
+        }
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData) => {
+            live.clear();
+        }
+        Err(error) => return Err(index_error(storage, error)),
+    }
+    Ok(live)
+}
+
+/// The picture of a queue that the process `pid` uses; `None` when it let go of it meanwhile.
+fn in_use<S: Storage>(storage: &Arc<S>, pid: u32) -> Result<Option<Picture>> {
+    let (until, mut pause) = (now() + PATIENCE, FIRST_PAUSE);
+    loop {
+        if let Some(picture) = try_in_use(storage, pid, SegmentsBy::Rows)? {
+            return Ok(Some(picture));
+        }
+        if storage.holder() != Some(pid) {
+            return Ok(None);
+        }
+        if now() > until {
+            // The index has no complete rows, or they change all the time.
+            for _ in 0..CHANGES_OF_HANDS {
+                if let Some(picture) = try_in_use(storage, pid, SegmentsBy::Headers)? {
+                    return Ok(Some(picture));
+                }
+            }
+            return Err(changed_too_quickly(&**storage));
+        }
+        park_timeout(pause);
+        pause *= 2;
+    }
+}
+
+/// What is asked for the segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SegmentsBy {
+    /// The rows of the index.
+    Rows,
+    /// The headers of the files.
+    Headers,
+}
+
+fn try_in_use<S: Storage>(
+    storage: &Arc<S>,
+    pid: u32,
+    belief: SegmentsBy,
+) -> Result<Option<Picture>> {
+    let below = storage;
+    let storage = &**storage;
+    let read = IndexFile::read(storage).map_err(|error| index_error(storage, error))?;
+    let Some(file) = read else {
+        // The holder is about to make it.
+        return Ok(None);
+    };
+    if let Err(Invalid::Version(found)) = file.header {
+        let (path, supported) = (storage.path().join(INDEX_NAME), format::FORMAT_VERSION);
+        return Err(Error::UnsupportedFormat { path, found, supported });
+    }
+    let Ok(queue_id) = file.header else {
+        return Ok(None);
+    };
+    let mut image = IndexImage::read(&file.bytes, &queue_id);
+    let found = (belief == SegmentsBy::Headers).then(|| {
+        // What a look at the headers would mend stays in memory.
+        let overlay = Overlay::over(Arc::clone(below));
+        look::by_headers(&overlay, &image, queue_id)
+    });
+    // The places were read before this tail, so none lies behind it.
+    let mut bytes = file.bytes;
+    let part = &mut bytes[index_at::LIVE..][..LIVE_LEN];
+    let again = read_full(&file.file, part, index_at::LIVE as u64);
+    if again.map_err(|error| index_error(storage, error))? < LIVE_LEN {
+        return Ok(None);
+    }
+    let behind = IndexImage::read(&bytes, &queue_id);
+    // An opening stores the token last: until then the live part is the run's before.
+    let is_true = image.live.token.place == storage.cache_token().place;
+    if !is_true || behind.live.run != image.live.run || behind.live.token != image.live.token {
+        return Ok(None);
+    }
+    image.live = behind.live;
+    let found = match found {
+        None => look::by_rows(&image),
+        Some(found) => found?,
+    };
+    Ok(found.map(|found| picture_in_use(storage, pid, queue_id, &bytes, image, found)))
+}
+
+fn picture_in_use<S: Storage>(
+    storage: &S,
+    pid: u32,
+    queue_id: [u8; 16],
+    bytes: &[u8],
+    image: IndexImage,
+    found: InUse,
+) -> Picture {
+    let InUse { live, spares, tail, durable, known_gaps, given_up } = found;
+    let since = holder(storage).1;
+    Picture {
+        condition: Condition::Owned(pid),
+        since: since.and_then(milliseconds),
+        queue_id,
+        created: format::index_created(bytes),
+        first: first_whole(storage, &live, tail),
+        live,
+        spares,
+        tail,
+        durable,
+        gaps: Gaps::new(known_gaps, given_up),
+        consumers: image.consumers,
+        found_behind: None,
+    }
+}
+
+/// Where the first message begins that is held as a whole.
+fn first_whole<S: Storage>(storage: &S, live: &[Row], tail: Spot) -> Spot {
+    let beginning = |row: &Row| {
+        let opened = open_life(storage, row.slot, &row.header).ok();
+        first_beginning(row, opened.and_then(|opened| first_words(&opened.file)))
+    };
+    live.iter().find_map(beginning).filter(|first| first.position < tail.position).unwrap_or(tail)
+}
+
+fn milliseconds(time: std::time::SystemTime) -> Option<u64> {
+    let since = time.duration_since(std::time::UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_millis()).ok()
+}
+
+/// The picture of a queue that nobody uses: what an opening would find, with what it would change
+/// kept in memory.
+fn left<S: Storage>(storage: &Arc<S>) -> Result<(Picture, Arc<Overlay<S>>)> {
+    let found = IndexFile::read(&**storage);
+    let file = found.unwrap_or(None);
+    let created = file.as_ref().map_or(0, |file| format::index_created(&file.bytes));
+    let was_being_made = file.as_ref().is_some_and(IndexFile::was_being_made);
+    let known_id = file.as_ref().and_then(IndexFile::queue_id);
+    let checkpoint = file
+        .zip(known_id)
+        .and_then(|(file, queue_id)| IndexImage::read(&file.bytes, &queue_id).checkpoint);
+    let overlay = Arc::new(Overlay::over(Arc::clone(storage)));
+    let recovered = recover(&*overlay, &Options::new().create(false))?;
+    let found = recovered.found;
+    let is_bare = found.live.is_empty() && found.spares.is_empty() && found.drained.is_empty();
+    let condition = match recovered.ended {
+        _ if was_being_made && is_bare => Condition::Empty,
+        ended => Condition::Left(ended),
+    };
+    let durable_seq = checkpoint.map_or(0, |checkpoint| checkpoint.seq);
+    let cut = recovered.ended == Ended::Cut;
+    let picture = Picture {
+        condition,
+        since: None,
+        queue_id: recovered.index.queue_id,
+        created,
+        first: first_whole(&*overlay, &found.live, recovered.tail),
+        live: found.live,
+        spares: found.spares.len() + found.drained.len(),
+        tail: recovered.tail,
+        durable: recovered.durable,
+        gaps: Gaps::new(recovered.known_gaps, recovered.given_up),
+        consumers: recovered.consumers,
+        found_behind: None,
+    };
+    let found_behind = cut.then(|| picture.messages_from(durable_seq));
+    Ok((Picture { found_behind, ..picture }, overlay))
+}

@@ -1,0 +1,106 @@
+//! What a look from outside says of a queue that nobody uses is what the next opening finds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Queue, Shown, View, next_of, note_gap, oldest_of};
+use crate::error::Error;
+use crate::inspect::{self, Kept, Onlooker, Picture};
+use crate::storage::Storage;
+use crate::tests::crash::model::{Check, ensure};
+use crate::tests::sim::SimStorage;
+
+/// What was seen.
+#[derive(Debug)]
+pub(super) struct Outside {
+    next: u64,
+    oldest: u64,
+    held: u64,
+    consumers: BTreeMap<String, View>,
+    waiting: BTreeMap<String, u64>,
+}
+
+/// `None` where there is no queue yet: an opening is to make it.
+pub(super) fn look(image: &SimStorage) -> Check<Option<Outside>> {
+    let image = Arc::new(image.clone());
+    let take = || Picture::take(&image).map_err(|error| format!("from outside: {error}"));
+    if matches!(Picture::take(&image), Err(Error::NotFound { .. })) {
+        return Ok(None);
+    }
+    let (picture, _) = take()?;
+    let mut seen = Outside {
+        next: picture.tail.seq,
+        oldest: picture.oldest_seq(),
+        held: picture.messages_from(0),
+        consumers: BTreeMap::new(),
+        waiting: BTreeMap::new(),
+    };
+    for consumer in &picture.consumers {
+        let place = consumer.place.spot();
+        let (again, kept) = take()?;
+        let Kept::InOverlay(overlay) = kept else {
+            return Err("nobody has the queue, and from outside somebody does".to_owned());
+        };
+        let told = walk(&*overlay, Onlooker::new(again, place), |seq| {
+            consumer.acks.iter().any(|acks| (acks.first..=acks.last).contains(&seq))
+        })?;
+        seen.waiting.insert(consumer.name.clone(), picture.waiting_for(consumer).0);
+        seen.consumers.insert(consumer.name.clone(), View { place: place.seq, told });
+    }
+    Ok(Some(seen))
+}
+
+fn walk<S: Storage>(
+    storage: &S,
+    mut walk: Onlooker<S::File>,
+    is_done: impl Fn(u64) -> bool,
+) -> Check<Vec<super::Told>> {
+    let mut told = Vec::new();
+    while let Some(next) = walk.next(storage).map_err(|error| error.to_string())? {
+        match next {
+            inspect::Told::Message { seq, .. } if is_done(seq) => {}
+            inspect::Told::Message { seq, .. } => told.push(super::Told::Message(seq)),
+            inspect::Told::Gap(gap) => {
+                let open = (gap.first..=gap.last).filter(|seq| !is_done(*seq));
+                open.for_each(|seq| {
+                    note_gap(&mut told, crate::error::Gap { first: seq, last: seq, ..gap });
+                });
+            }
+            inspect::Told::Overtaken { first, .. } => {
+                return Err(format!("overtaken at {first}, and nobody has the queue"));
+            }
+        }
+    }
+    Ok(told)
+}
+
+impl Outside {
+    /// Holds what was seen against what the opening `shown`.
+    pub(super) fn check(&self, queue: &Queue, shown: &Shown) -> Check {
+        let next = next_of(queue);
+        ensure!(self.next == next, "from outside the next number is {}, not {next}", self.next);
+        let oldest = oldest_of(queue);
+        ensure!(self.oldest == oldest, "from outside {} is the oldest, not {oldest}", self.oldest);
+        let held = queue.core.len_from(0, std::iter::empty());
+        ensure!(self.held == held, "from outside {} messages are held, not {held}", self.held);
+        ensure!(
+            self.consumers.keys().eq(shown.consumers.keys()),
+            "from outside there are {:?}",
+            self.consumers.keys()
+        );
+        for (name, view) in &shown.consumers {
+            let seen = &self.consumers[name];
+            ensure!(
+                seen.place == view.place && seen.told == view.told,
+                "from outside {name:?} would be told {seen:?}, not {view:?}"
+            );
+            let waiting = super::standing_of(queue, name)?.len(&queue.core);
+            ensure!(
+                self.waiting[name] == waiting,
+                "from outside {} messages wait for {name:?}, not {waiting}",
+                self.waiting[name]
+            );
+        }
+        Ok(())
+    }
+}
