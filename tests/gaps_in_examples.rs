@@ -25,20 +25,12 @@ mod producer_consumer;
 #[path = "../examples/recovery.rs"]
 mod recovery;
 #[allow(dead_code)]
-#[path = "../examples/spool/main.rs"]
-mod spool;
-#[allow(dead_code)]
 #[path = "../examples/threads.rs"]
 mod threads;
 #[allow(dead_code)]
 #[path = "../examples/workers.rs"]
 mod workers;
 
-use std::fs;
-use std::io::Write;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicU64;
 
 use flipped::{DAMAGED, MESSAGES, WHOLE};
@@ -120,61 +112,6 @@ fn recovery_reads_all_that_is_left_and_says_what_was_lost() {
         )
     );
     read_to_the_end(&queue);
-}
-
-/// Run again by itself with that set, this test is the program `spool`.
-const SPOOL: &str = "MMQ_TEST_SPOOL";
-
-/// `spool` with these words behind `-`: the process, and what it is to be given on standard input.
-fn spool(words: &[&Path]) -> Child {
-    let name = "spool_tells_what_was_lost_gives_all_else_and_fails";
-    let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
-    let mut program = Command::new(std::env::current_exe().unwrap());
-    program.args([name, "--exact", "--nocapture"]).env(SPOOL, words.join("\n"));
-    program.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
-}
-
-#[test]
-fn spool_tells_what_was_lost_gives_all_else_and_fails() {
-    if let Ok(words) = std::env::var(SPOOL) {
-        let words = words.lines().map(Into::into);
-        std::process::exit(spool::spool(std::iter::once("-".into()).chain(words)).into());
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let (kept, output) = (dir.path().join("kept"), dir.path().join("output"));
-    let (keep, to) = (Path::new("--keep"), Path::new("--output"));
-    let line = |number: u64| format!("line {number} of what is sent\n").into_bytes();
-    let lines = |numbers: std::ops::Range<u64>| numbers.map(line).collect::<Vec<_>>().concat();
-
-    // So few lines stay in the queue until the input has ended.
-    let mut program = spool(&[keep, &kept, to, &output]);
-    program.stdin.as_mut().unwrap().write_all(&lines(0..10)).unwrap();
-    let segment = kept.join("segment-00000000");
-    let place_of = |number| {
-        let (bytes, line) = (fs::read(&segment).unwrap_or_default(), line(number));
-        bytes.windows(line.len()).position(|window| *window == line)
-    };
-    support::eventually("the lines are in the queue", || place_of(9).is_some());
-    let file = fs::File::options().write(true).open(&segment).unwrap();
-    file.write_all_at(b"L", place_of(3).unwrap() as u64).unwrap();
-    let ended = program.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert_eq!(ended.status.code(), Some(1), "{said}");
-    assert_eq!(said.matches("spool: message 3 will never come: damaged\n").count(), 1, "{said}");
-    assert!(said.contains("NOT everything came out as it went in (9 messages, "), "{said}");
-    assert!(said.contains(" bytes came out, 1 are missing, 0 are left)"), "{said}");
-    assert_eq!(fs::read(&output).unwrap(), [lines(0..3), lines(4..10)].concat());
-
-    // What an earlier run has left there is nobody's to take.
-    flipped::make(&dir.path().join("left"), job);
-    let refused = spool(&[keep, &dir.path().join("left"), to, &output]).wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert_eq!(refused.status.code(), Some(1), "{said}");
-    assert!(
-        said.contains("holds 4000 messages of an earlier run: name another directory"),
-        "{said}"
-    );
-    assert_eq!(Queue::open(dir.path().join("left")).unwrap().len(), MESSAGES);
 }
 
 #[test]

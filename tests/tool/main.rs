@@ -37,6 +37,13 @@ mod times;
 #[path = "../../src/bin/mmq/units.rs"]
 mod units;
 
+#[path = "../support/flipped.rs"]
+mod flipped;
+
+mod each;
 mod framings;
 mod owning;
 mod run;
+mod spooling;
+mod stopping;
+mod terminal;

@@ -58,7 +58,8 @@ impl Console {
         failure.ending
     }
 
-    fn line(self, text: &str) {
+    /// A whole line.
+    pub(crate) fn line(self, text: &str) {
         let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
     }
 

@@ -63,8 +63,9 @@ impl<'a> Feed<'a> {
         Ok(past_gaps(|| reads.receive(), on_gap)?)
     }
 
-    /// Waits until there may be a message. Every delivery has to be acknowledged or given back.
-    pub(crate) fn wait(&mut self, until: Option<Instant>) -> Tried<Woken> {
+    /// Waits until there are more messages than those `left`. Every delivery has to be acknowledged
+    /// or given back.
+    pub(crate) fn wait(&mut self, until: Option<Instant>, left: u64) -> Tried<Woken> {
         self.close()?;
         let mark = self.look();
         let (mut doubt, mut since) = (DOUBT, Instant::now());
@@ -81,7 +82,7 @@ impl<'a> Feed<'a> {
             match Options::new().create(false).open(&self.dir) {
                 Ok(queue) => {
                     self.begin(queue)?;
-                    if self.reads()?.len() > 0 {
+                    if self.reads()?.len() > left {
                         return Ok(Woken::Ready);
                     }
                     self.close()?;

@@ -1,8 +1,10 @@
 //! Files and standard input, read until a signal comes.
 
 use std::fs::File;
+use std::fs::Metadata;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::ending::Ending;
@@ -34,6 +36,22 @@ impl<'a> Input<'a> {
             return Err(Failure::new(Ending::Failed, "io", format!("{name}: is a directory")));
         }
         Ok(Input { name, file, signals, read: 0 })
+    }
+
+    /// How many bytes the file has. `None` for a stream, and for files in /proc, which say that
+    /// they are empty.
+    pub(crate) fn size(&self) -> Option<u64> {
+        let metadata = self.file.metadata().ok()?;
+        (metadata.is_file() && metadata.len() > 0).then_some(metadata.len())
+    }
+
+    /// Whether that file is this one.
+    pub(crate) fn is(&self, other: &Path) -> bool {
+        let identity = |metadata: io::Result<Metadata>| {
+            metadata.ok().filter(Metadata::is_file).map(|file| (file.dev(), file.ino()))
+        };
+        let other = identity(other.metadata());
+        other.is_some() && other == identity(self.file.metadata())
     }
 }
 

@@ -8,6 +8,7 @@ use crate::failure::{Failure, Tried};
 use crate::signals::{For, Signals};
 
 const CAPACITY: usize = 64 << 10;
+const STANDARD: &str = "standard output";
 
 /// What has to have happened to bytes before they count as out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,10 +19,11 @@ pub(crate) enum Out {
     Synced,
 }
 
-/// Standard output. It counts its bytes, so that a message is acknowledged when its last byte is
-/// out.
+/// Standard output, or a file. It counts its bytes, so that a message is acknowledged when its last
+/// byte is out.
 #[derive(Debug)]
 pub(crate) struct Output<'a> {
+    name: String,
     file: File,
     signals: &'a Signals,
     buffer: Vec<u8>,
@@ -33,9 +35,19 @@ pub(crate) struct Output<'a> {
 impl<'a> Output<'a> {
     pub(crate) fn new(signals: &'a Signals, when: Out) -> Tried<Output<'a>> {
         let file = io::stdout().as_fd().try_clone_to_owned();
-        let file = file.map_err(|error| Failure::io("standard output", &error))?.into();
+        let file = file.map_err(|error| Failure::io(STANDARD, &error))?;
+        Ok(Output::into_file(STANDARD.to_owned(), file.into(), signals, when))
+    }
+
+    /// The same, into another file.
+    pub(crate) fn into_file(
+        name: String,
+        file: File,
+        signals: &'a Signals,
+        when: Out,
+    ) -> Output<'a> {
         let buffer = Vec::with_capacity(CAPACITY);
-        Ok(Output { file, signals, buffer, when, written: 0, synced: 0 })
+        Output { name, file, signals, buffer, when, written: 0, synced: 0 }
     }
 
     /// Where the next byte goes, counted from the beginning of this run.
@@ -57,7 +69,7 @@ impl<'a> Output<'a> {
             self.drain()?;
         }
         if bytes.len() > CAPACITY {
-            return self.write(bytes).map_err(failed);
+            return self.write(bytes).map_err(|error| self.failed(error));
         }
         self.buffer.extend_from_slice(bytes);
         Ok(())
@@ -69,7 +81,7 @@ impl<'a> Output<'a> {
         if self.when == Out::Synced && self.synced != self.written {
             self.file.sync_data().map_err(|error| match error.kind() {
                 ErrorKind::InvalidInput => Failure::usage("--sync: standard output is no file"),
-                _ => Failure::io("standard output", &error),
+                _ => Failure::io(&self.name, &error),
             })?;
             self.synced = self.written;
         }
@@ -81,7 +93,7 @@ impl<'a> Output<'a> {
         let result = self.write(&bytes);
         self.buffer = bytes;
         self.buffer.clear();
-        result.map_err(failed)
+        result.map_err(|error| self.failed(error))
     }
 
     fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
@@ -105,11 +117,11 @@ impl<'a> Output<'a> {
         }
         Ok(())
     }
-}
 
-fn failed(error: io::Error) -> Failure {
-    match error.kind() {
-        ErrorKind::BrokenPipe => Failure::closed_output(),
-        _ => Failure::io("standard output", &error),
+    fn failed(&self, error: io::Error) -> Failure {
+        match error.kind() {
+            ErrorKind::BrokenPipe => Failure::closed_output(),
+            _ => Failure::io(&self.name, &error),
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! The commands. Each is one file: `command` says what its command line is, `run` does it.
 
 mod consumers;
+mod each;
 mod purge;
 mod put;
+mod spool;
 mod take;
 
 use std::ffi::OsString;
@@ -31,11 +33,13 @@ struct Entry {
 }
 
 /// In the order of the help.
-const COMMANDS: [Entry; 4] = [
+const COMMANDS: [Entry; 6] = [
     Entry { command: put::command, run: put::run },
     Entry { command: take::command, run: take::run },
+    Entry { command: each::command, run: each::run },
     Entry { command: consumers::command, run: consumers::run },
     Entry { command: purge::command, run: purge::run },
+    Entry { command: spool::command, run: spool::run },
 ];
 
 /// The version of the tool, and of the files that it reads and writes.

@@ -161,6 +161,9 @@ impl<'a> Put<'a> {
         let mut message = Vec::new();
         while self.call.signals.stop().is_none() && frames.next(&mut message)? {
             each(self, &mut message)?;
+            if frames.is_drained() {
+                self.print_rest()?;
+            }
             let bytes = self.read + frames.consumed();
             self.bar.at(bytes, || format!(", {} messages", self.count));
         }

@@ -110,7 +110,7 @@ impl Take<'_> {
                 Waits::First(_) => self.written.messages() == 0,
                 Waits::Forever => true,
             };
-            if !waiting || feed.wait(deadline)? != Woken::Ready {
+            if !waiting || feed.wait(deadline, 0)? != Woken::Ready {
                 break;
             }
         }

@@ -43,6 +43,16 @@ impl<'a> Frames<'a> {
         self.reader.get_ref().read - self.reader.buffer().len() as u64
     }
 
+    /// Whether the next message has to wait for the input.
+    pub(crate) fn is_drained(&self) -> bool {
+        let ahead = self.reader.buffer();
+        match self.framing {
+            Framing::Line | Framing::Json => !ahead.contains(&b'\n'),
+            Framing::Null => !ahead.contains(&0),
+            Framing::Length | Framing::Varint | Framing::Raw => ahead.is_empty(),
+        }
+    }
+
     /// Puts the next message into the buffer, in place of what is there. False at the end.
     pub(crate) fn next(&mut self, message: &mut Vec<u8>) -> Tried<bool> {
         message.clear();

@@ -1,0 +1,49 @@
+//! The queue for messages whose command has failed too often.
+
+use std::fmt;
+use std::path::Path;
+
+use mmq::Options;
+use mmq::Queue;
+
+use crate::failure::Failure;
+use crate::failure::Tried;
+use crate::opening;
+
+/// The queue, open while there is work, so that others can look after it meanwhile.
+#[derive(Debug)]
+pub(super) struct Dead<'a> {
+    dir: &'a Path,
+    open: Option<Queue>,
+}
+
+impl<'a> Dead<'a> {
+    pub(super) fn new(dir: &'a Path) -> Dead<'a> {
+        Dead { dir, open: None }
+    }
+
+    pub(super) fn queue(&mut self) -> Tried<&Queue> {
+        let queue = match self.open.take() {
+            Some(queue) => queue,
+            None => opening::open(self.dir, &Options::new())?,
+        };
+        Ok(self.open.insert(queue))
+    }
+
+    /// Puts a message in. It is durable when this returns.
+    pub(super) fn bury(&mut self, message: &[u8]) -> Tried<()> {
+        let queue = self.queue()?;
+        queue.enqueue(message)?;
+        Ok(queue.flush()?)
+    }
+
+    pub(super) fn close(&mut self) -> Tried<()> {
+        self.open.take().map_or(Ok(()), |queue| queue.close().map_err(Failure::from))
+    }
+}
+
+impl fmt::Display for Dead<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.dir.display())
+    }
+}
