@@ -1,10 +1,13 @@
 //! Commands that own the queue: `put`, `take`, `consumers`, `purge`.
 
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
-use mmq::Queue;
+use mmq::{Inspector, Queue, Seen, Start};
 
 use crate::run::{check, ends, given, mmq, on, said};
+use crate::support::eventually;
+use crate::times;
 
 /// A queue that holds `0` to `count - 1`, a line each.
 fn numbers(dir: &Path, count: u64) {
@@ -191,4 +194,36 @@ fn help_begins_with_examples() {
     assert!(help.find("mmq take q -n 1").unwrap() < help.find("Usage:").unwrap(), "{help}");
     let version = String::from_utf8(ends(mmq(["--version"]), 0).stdout).unwrap();
     assert!(version.contains(env!("CARGO_PKG_VERSION")) && version.contains("format 1"));
+}
+
+#[test]
+fn a_time_is_the_first_segment_that_was_begun_then_or_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = Queue::open(dir.path()).unwrap();
+    let long = vec![7; 100_000];
+    let fill = || queue.enqueue_batch(std::iter::repeat_n(&long, 50)).unwrap();
+    fill();
+    let before = SystemTime::now() + Duration::from_millis(2);
+    eventually("the clock goes on", || SystemTime::now() > before);
+    let time = SystemTime::now();
+    fill();
+    queue.close().unwrap();
+    let text = times::rfc3339(time);
+    // A first consumer keeps only what is behind it.
+    let refused = ends(on("consumers", dir.path(), &["add", "late", "--at", &text]), 2);
+    assert!(said(&refused).contains("this gives up "), "{}", said(&refused));
+    ends(on("consumers", dir.path(), &["add", "all", "--at", "1d"]), 0);
+    ends(on("consumers", dir.path(), &["add", "late", "--at", &text]), 0);
+    ends(on("consumers", dir.path(), &["add", "none", "--at", "2999-01-01"]), 0);
+    let queue = Queue::open(dir.path()).unwrap();
+    let place = |name| queue.consumer(name).unwrap().iter().next().map(|next| next.unwrap().seq());
+    assert_eq!((place("all"), place("none")), (Some(0), None));
+    let late = place("late").unwrap();
+    assert!((1..100).contains(&late), "{late}");
+    let begun = |seq| match Inspector::open(dir.path()).unwrap().messages(Start::Seq(seq)).next() {
+        Some(Ok(Seen::Message { segment_time, .. })) => segment_time,
+        other => panic!("{other:?}"),
+    };
+    let time = times::parse(&text).unwrap();
+    assert!(begun(late - 1) < time && begun(late) >= time);
 }

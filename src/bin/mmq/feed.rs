@@ -1,10 +1,10 @@
 //! The messages of a consumer, now and as they come.
 
-use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use mmq::{Consumer, Delivery, Error, Gap, Options, Queue, past_gaps};
+use mmq::{Consumer, Delivery, Error, Gap, Inspector, Options, Queue, QueueState, past_gaps};
 
 use crate::failure::{Failure, Tried};
 use crate::opening::{self, Reads};
@@ -12,8 +12,6 @@ use crate::signals::{For, Signals, Woken};
 
 /// How often a queue that somebody else may be writing to is looked at.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// After so long it is opened once more, whatever it looks like; then after twice as long.
-const DOUBT: Duration = Duration::from_secs(1);
 
 /// Hands out the messages of a consumer. While nothing is there it lets go of the queue, so that
 /// others can put messages in.
@@ -67,8 +65,7 @@ impl<'a> Feed<'a> {
     /// or given back.
     pub(crate) fn wait(&mut self, until: Option<Instant>, left: u64) -> Tried<Woken> {
         self.close()?;
-        let mark = self.look();
-        let (mut doubt, mut since) = (DOUBT, Instant::now());
+        let inspector = Inspector::open(&self.dir)?;
         loop {
             let next = Instant::now() + INTERVAL;
             let next = until.map_or(next, |until| next.min(until));
@@ -76,27 +73,39 @@ impl<'a> Feed<'a> {
             if woken == Woken::Stopped || until.is_some_and(|until| Instant::now() >= until) {
                 return Ok(woken);
             }
-            if self.look() == mark && since.elapsed() < doubt {
+            if !self.is_worth_opening(&inspector, left)? {
                 continue;
             }
             match Options::new().create(false).open(&self.dir) {
                 Ok(queue) => {
                     self.begin(queue)?;
-                    if self.reads()?.len() > left {
-                        return Ok(Woken::Ready);
-                    }
-                    self.close()?;
-                    (doubt, since) = (doubt * 2, Instant::now());
+                    return Ok(Woken::Ready);
                 }
+                // Somebody was quicker.
                 Err(Error::Locked { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// What tells that somebody has opened the queue: its index changes.
-    fn look(&self) -> Option<Vec<u8>> {
-        fs::read(self.dir.join("index")).ok()
+    /// Whether nobody has the queue and there are more messages than those `left`. A look from
+    /// outside gets into nobody's way.
+    fn is_worth_opening(&self, inspector: &Inspector, left: u64) -> Tried<bool> {
+        let snapshot = match inspector.snapshot() {
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::WouldBlock => {
+                return Ok(false);
+            }
+            snapshot => snapshot?,
+        };
+        let waiting = match self.name.as_deref() {
+            None | Some("") => snapshot.messages,
+            Some(name) => {
+                let found = snapshot.consumers.iter().find(|consumer| consumer.name == name);
+                let gone = || Failure::no_consumer(&self.dir, name);
+                found.map(|consumer| consumer.messages).ok_or_else(gone)?
+            }
+        };
+        Ok(snapshot.state != QueueState::Owned && waiting > left)
     }
 
     /// Makes everything durable, and lets go of the queue.

@@ -90,7 +90,7 @@ impl<'a> Reads<'a> {
     }
 
     /// What a place of this consumer is measured from.
-    pub(crate) fn bounds(&self, queue: &Queue) -> Tried<Bounds> {
+    pub(crate) fn bounds<'q>(&self, queue: &'q Queue) -> Tried<Bounds<'q>> {
         let stats = queue.stats();
         let place = match self.iter().next() {
             None => stats.next_seq,
@@ -98,6 +98,6 @@ impl<'a> Reads<'a> {
             Some(Err(Error::Gap(gap))) => gap.first,
             Some(Err(error)) => return Err(error.into()),
         };
-        Ok(Bounds { oldest: stats.oldest_seq, next: stats.next_seq, place })
+        Ok(Bounds { dir: queue.path(), oldest: stats.oldest_seq, next: stats.next_seq, place })
     }
 }

@@ -1,8 +1,11 @@
 //! Places in a queue, as the command line names them: `WHERE`.
 
+use std::ops::Range;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use clap::Arg;
+use mmq::{Inspector, Seen, Start};
 
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
@@ -55,7 +58,9 @@ fn parse(text: &str) -> Result<Where, String> {
 
 /// What the places of a queue are measured from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
+pub(crate) struct Bounds<'a> {
+    /// The queue's directory.
+    pub(crate) dir: &'a Path,
     /// The first number still held.
     pub(crate) oldest: u64,
     /// The number that the next message will get.
@@ -66,17 +71,18 @@ pub(crate) struct Bounds {
 
 impl Where {
     /// The sequence number, within what the queue holds.
-    pub(crate) fn resolve(self, bounds: Bounds) -> Tried<u64> {
-        let Bounds { oldest, next, place } = bounds;
+    pub(crate) fn resolve(self, bounds: Bounds<'_>) -> Tried<u64> {
+        let Bounds { dir, oldest, next, place } = bounds;
         let seq = match self {
             Where::Seq(seq) => seq,
             Where::After(by) => place.saturating_add(by),
             Where::Before(by) => place.saturating_sub(by).max(oldest),
             Where::First => oldest,
             Where::Last => next,
-            Where::Time(_) | Where::Ago(_) => {
-                let message = "a place by time is not supported here: name a sequence number";
-                return Err(Failure::new(Ending::Refused, "no_times", message));
+            Where::Time(time) => first_since(dir, time, oldest..next)?,
+            Where::Ago(ago) => {
+                let time = SystemTime::now().checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH);
+                first_since(dir, time, oldest..next)?
             }
         };
         if (oldest..=next).contains(&seq) {
@@ -86,6 +92,29 @@ impl Where {
             format!("there is no message {seq}: the queue holds {oldest} to {next}, the end");
         Err(Failure::new(Ending::Missing, "no_message", message))
     }
+}
+
+/// The first message of the first segment that was begun at that time or later. Segments were begun
+/// in the order of their messages.
+fn first_since(dir: &Path, time: SystemTime, held: Range<u64>) -> Tried<u64> {
+    let inspector = Inspector::open(dir)?;
+    let (mut from, mut to) = (held.start, held.end);
+    while from < to {
+        let middle = from + (to - from) / 2;
+        let mut found = None;
+        // Where messages are missing the next one tells.
+        for seen in inspector.messages(Start::Seq(middle)) {
+            if let Seen::Message { message, segment_time } = seen? {
+                found = Some((message.seq(), segment_time));
+                break;
+            }
+        }
+        match found {
+            Some((seq, begun)) if begun < time => from = seq + 1,
+            _ => to = middle,
+        }
+    }
+    Ok(from)
 }
 
 #[cfg(test)]
@@ -109,7 +138,7 @@ mod tests {
 
     #[test]
     fn places_lie_within_the_queue() {
-        let bounds = Bounds { oldest: 10, next: 20, place: 15 };
+        let bounds = Bounds { dir: Path::new(""), oldest: 10, next: 20, place: 15 };
         let at = |place: Where| place.resolve(bounds).ok();
         assert_eq!(at(Where::Seq(10)), Some(10));
         assert_eq!(at(Where::Seq(20)), Some(20));

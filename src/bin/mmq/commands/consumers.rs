@@ -35,7 +35,8 @@ pub(crate) fn command() -> Command {
             "Examples:\n  mmq consumers q add audit --at last",
         )
         .arg(name("name", "Its name: 1 to 255 bytes"))
-        .arg(place::argument("at").long("at").help("Where it begins [default: first]")),
+        .arg(place::argument("at").long("at").help("Where it begins [default: first]"))
+        .arg(yes()),
     )
     .subcommand(
         arguments::command(
@@ -99,7 +100,12 @@ fn work(queue: &Queue, verb: &str, matches: &ArgMatches, console: Console) -> Tr
             let stats = queue.stats();
             let (oldest, next) = (stats.oldest_seq, stats.next_seq);
             // A place that is not there makes no consumer.
-            let seq = at.resolve(place::Bounds { oldest, next, place: oldest })?;
+            let seq =
+                at.resolve(place::Bounds { dir: queue.path(), oldest, next, place: oldest })?;
+            if stats.consumers == 0 {
+                // Before the first consumer everything is kept; from then on, what is behind one.
+                ask(console, matches, seq - oldest, queue.path())?;
+            }
             let consumer = queue.consumer(name)?;
             if seq != oldest {
                 consumer.seek(seq)?;
