@@ -42,6 +42,7 @@ mod flipped;
 
 mod each;
 mod framings;
+mod manual;
 mod owning;
 mod run;
 mod spooling;

@@ -227,3 +227,26 @@ fn a_time_is_the_first_segment_that_was_begun_then_or_later() {
     let time = times::parse(&text).unwrap();
     assert!(begun(late - 1) < time && begun(late) >= time);
 }
+
+#[test]
+fn bench_prints_what_it_measured_and_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = ["--count", "500", "--durable", "--threads", "2,2"];
+    let output = ends(on("bench", dir.path(), &words), 0);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let rows: Vec<Vec<&str>> =
+        text.lines().skip(1).map(|line| line.split_whitespace().take(4).collect()).collect();
+    assert_eq!(
+        rows,
+        [["put", "1", "0", "500"], ["take", "0", "1", "500"], ["both", "2", "2", "500"]]
+    );
+    let new = dir.path().join("new");
+    let output = ends(on("bench", &new, &["--count", "10", "--size", "1M", "--json"]), 0);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (json["size"].as_u64(), json["rows"][2]["messages"].as_u64()),
+        (Some(1 << 20), Some(10))
+    );
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    ends(on("bench", dir.path(), &["--threads", "0,1"]), 2);
+}

@@ -100,8 +100,7 @@ pub(crate) fn following(command: Command) -> Command {
                 .value_name("DURATION")
                 .num_args(0..=1)
                 .value_parser(units::parse_duration)
-                .help("Wait for the first message, so long or for ever; status 3 when none came")
-                .conflicts_with("follow"),
+                .help("Wait for the first message, so long or for ever; status 3 when none came"),
         )
         .arg(
             Arg::new("follow")

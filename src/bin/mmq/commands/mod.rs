@@ -1,7 +1,10 @@
 //! The commands. Each is one file: `command` says what its command line is, `run` does it.
 
+mod bench;
+mod completions;
 mod consumers;
 mod each;
+pub(crate) mod man;
 mod purge;
 mod put;
 mod spool;
@@ -33,13 +36,16 @@ struct Entry {
 }
 
 /// In the order of the help.
-const COMMANDS: [Entry; 6] = [
+const COMMANDS: [Entry; 9] = [
     Entry { command: put::command, run: put::run },
     Entry { command: take::command, run: take::run },
     Entry { command: each::command, run: each::run },
     Entry { command: consumers::command, run: consumers::run },
     Entry { command: purge::command, run: purge::run },
     Entry { command: spool::command, run: spool::run },
+    Entry { command: bench::command, run: bench::run },
+    Entry { command: completions::command, run: completions::run },
+    Entry { command: man::command, run: man::run },
 ];
 
 /// The version of the tool, and of the files that it reads and writes.
@@ -109,6 +115,11 @@ pub(crate) fn main(words: Vec<OsString>) -> Ending {
 
 /// Prints a text that is complete. Who does not read it to its end wants no more.
 fn print(text: &str) -> Ending {
-    let _ = io::stdout().write_all(text.as_bytes());
-    Ending::Done
+    let mut stdout = io::stdout();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Console::plain(Form::Person).fail(&Failure::io("standard output", &error))
+        }
+        _ => Ending::Done,
+    }
 }

@@ -1,0 +1,297 @@
+
+using namespace System.Management.Automation
+using namespace System.Management.Automation.Language
+
+Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
+    param($wordToComplete, $commandAst, $cursorPosition)
+
+    $commandElements = $commandAst.CommandElements
+    $command = @(
+        'mmq'
+        for ($i = 1; $i -lt $commandElements.Count; $i++) {
+            $element = $commandElements[$i]
+            if ($element -isnot [StringConstantExpressionAst] -or
+                $element.StringConstantType -ne [StringConstantType]::BareWord -or
+                $element.Value.StartsWith('-') -or
+                $element.Value -eq $wordToComplete) {
+                break
+        }
+        $element.Value
+    }) -join ';'
+
+    $completions = @(switch ($command) {
+        'mmq' {
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('-V', '-V ', [CompletionResultType]::ParameterName, 'Print version')
+            [CompletionResult]::new('--version', '--version', [CompletionResultType]::ParameterName, 'Print version')
+            [CompletionResult]::new('put', 'put', [CompletionResultType]::ParameterValue, 'Put messages in, from standard input or files; status 0: a power cut takes none of them')
+            [CompletionResult]::new('take', 'take', [CompletionResultType]::ParameterValue, 'Remove messages and print them, the oldest first')
+            [CompletionResult]::new('each', 'each', [CompletionResultType]::ParameterValue, 'Run a command for each message, until it succeeds')
+            [CompletionResult]::new('consumers', 'consumers', [CompletionResultType]::ParameterValue, 'Consumers: each has a place of its own and sees every message')
+            [CompletionResult]::new('purge', 'purge', [CompletionResultType]::ParameterValue, 'Give up messages: every consumer goes on behind them')
+            [CompletionResult]::new('spool', 'spool', [CompletionResultType]::ParameterValue, 'Send a file through a queue, line by line, and check that it comes out unchanged')
+            [CompletionResult]::new('bench', 'bench', [CompletionResultType]::ParameterValue, 'Measure what the disk of a directory gives, in a queue that is removed at the end')
+            [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print what a shell needs to complete this tool''s command line')
+            [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Print this tool''s page of the manual, or write those of all commands into a directory')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'mmq;put' {
+            [CompletionResult]::new('--max-bytes', '--max-bytes', [CompletionResultType]::ParameterName, 'The most disk that the queue may take')
+            [CompletionResult]::new('--on-full', '--on-full', [CompletionResultType]::ParameterName, 'What to do when there is no room [default: reject]')
+            [CompletionResult]::new('--arena-size', '--arena-size', [CompletionResultType]::ParameterName, 'The unit of mapping, for new files [default: 128MiB]')
+            [CompletionResult]::new('--framing', '--framing', [CompletionResultType]::ParameterName, 'Where a message ends [default: line]')
+            [CompletionResult]::new('--batch', '--batch', [CompletionResultType]::ParameterName, 'Put in all of the input, or nothing, also after a crash')
+            [CompletionResult]::new('--print-seq', '--print-seq', [CompletionResultType]::ParameterName, 'Print the number of each message')
+            [CompletionResult]::new('--no-flush', '--no-flush', [CompletionResultType]::ParameterName, 'Leave it to the system when the messages reach the disk')
+            [CompletionResult]::new('-0', '-0', [CompletionResultType]::ParameterName, 'The same as --framing null')
+            [CompletionResult]::new('--null', '--null', [CompletionResultType]::ParameterName, 'The same as --framing null')
+            [CompletionResult]::new('--keep-cr', '--keep-cr', [CompletionResultType]::ParameterName, 'With line framing: a carriage return before a newline belongs to the message')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'mmq;take' {
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'At most so many [default: all there are]')
+            [CompletionResult]::new('--count', '--count', [CompletionResultType]::ParameterName, 'At most so many [default: all there are]')
+            [CompletionResult]::new('--consumer', '--consumer', [CompletionResultType]::ParameterName, 'The consumer whose messages they are [default: the queue''s own, which has no name]')
+            [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'Wait for the first message, so long or for ever; status 3 when none came')
+            [CompletionResult]::new('--framing', '--framing', [CompletionResultType]::ParameterName, 'Where a message ends [default: line]')
+            [CompletionResult]::new('--sync', '--sync', [CompletionResultType]::ParameterName, 'Remove a message only when it is durable in the file that it is written to')
+            [CompletionResult]::new('-f', '-f', [CompletionResultType]::ParameterName, 'Go on for ever. While nothing is there, others can open the queue')
+            [CompletionResult]::new('--follow', '--follow', [CompletionResultType]::ParameterName, 'Go on for ever. While nothing is there, others can open the queue')
+            [CompletionResult]::new('-0', '-0', [CompletionResultType]::ParameterName, 'The same as --framing null')
+            [CompletionResult]::new('--null', '--null', [CompletionResultType]::ParameterName, 'The same as --framing null')
+            [CompletionResult]::new('--strict', '--strict', [CompletionResultType]::ParameterName, 'End with status 6 before the first message that holds its own delimiter')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'mmq;each' {
+            [CompletionResult]::new('-j', '-j', [CompletionResultType]::ParameterName, 'How many commands run at a time [default: 1]')
+            [CompletionResult]::new('--jobs', '--jobs', [CompletionResultType]::ParameterName, 'How many commands run at a time [default: 1]')
+            [CompletionResult]::new('--retries', '--retries', [CompletionResultType]::ParameterName, 'How often a message comes again [default: 5]')
+            [CompletionResult]::new('--dead', '--dead', [CompletionResultType]::ParameterName, 'The queue for messages that failed too often; it is made when it is missing')
+            [CompletionResult]::new('--consumer', '--consumer', [CompletionResultType]::ParameterName, 'The consumer whose messages they are [default: the queue''s own, which has no name]')
+            [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'Wait for the first message, so long or for ever; status 3 when none came')
+            [CompletionResult]::new('-f', '-f', [CompletionResultType]::ParameterName, 'Go on for ever. While nothing is there, others can open the queue')
+            [CompletionResult]::new('--follow', '--follow', [CompletionResultType]::ParameterName, 'Go on for ever. While nothing is there, others can open the queue')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'mmq;consumers' {
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('add', 'add', [CompletionResultType]::ParameterValue, 'Make a consumer')
+            [CompletionResult]::new('seek', 'seek', [CompletionResultType]::ParameterValue, 'Move a consumer')
+            [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove a consumer')
+            [CompletionResult]::new('fork', 'fork', [CompletionResultType]::ParameterValue, 'Make a consumer at the place of another')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'mmq;consumers;add' {
+            [CompletionResult]::new('--at', '--at', [CompletionResultType]::ParameterName, 'Where it begins [default: first]')
+            [CompletionResult]::new('-y', '-y', [CompletionResultType]::ParameterName, 'Give messages up without asking')
+            [CompletionResult]::new('--yes', '--yes', [CompletionResultType]::ParameterName, 'Give messages up without asking')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'mmq;consumers;seek' {
+            [CompletionResult]::new('-y', '-y', [CompletionResultType]::ParameterName, 'Give messages up without asking')
+            [CompletionResult]::new('--yes', '--yes', [CompletionResultType]::ParameterName, 'Give messages up without asking')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'mmq;consumers;rm' {
+            [CompletionResult]::new('-y', '-y', [CompletionResultType]::ParameterName, 'Give messages up without asking')
+            [CompletionResult]::new('--yes', '--yes', [CompletionResultType]::ParameterName, 'Give messages up without asking')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'mmq;consumers;fork' {
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'mmq;consumers;help' {
+            [CompletionResult]::new('add', 'add', [CompletionResultType]::ParameterValue, 'Make a consumer')
+            [CompletionResult]::new('seek', 'seek', [CompletionResultType]::ParameterValue, 'Move a consumer')
+            [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove a consumer')
+            [CompletionResult]::new('fork', 'fork', [CompletionResultType]::ParameterValue, 'Make a consumer at the place of another')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'mmq;consumers;help;add' {
+            break
+        }
+        'mmq;consumers;help;seek' {
+            break
+        }
+        'mmq;consumers;help;rm' {
+            break
+        }
+        'mmq;consumers;help;fork' {
+            break
+        }
+        'mmq;consumers;help;help' {
+            break
+        }
+        'mmq;purge' {
+            [CompletionResult]::new('--before', '--before', [CompletionResultType]::ParameterName, 'Up to there [default: last, all of them]')
+            [CompletionResult]::new('-y', '-y', [CompletionResultType]::ParameterName, 'Give messages up without asking')
+            [CompletionResult]::new('--yes', '--yes', [CompletionResultType]::ParameterName, 'Give messages up without asking')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'mmq;spool' {
+            [CompletionResult]::new('--output', '--output', [CompletionResultType]::ParameterName, 'Write there instead')
+            [CompletionResult]::new('--arena-size', '--arena-size', [CompletionResultType]::ParameterName, 'The unit of mapping [default: 128MiB]')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'mmq;bench' {
+            [CompletionResult]::new('--size', '--size', [CompletionResultType]::ParameterName, 'Length of a message [default: 128]')
+            [CompletionResult]::new('--count', '--count', [CompletionResultType]::ParameterName, 'How many messages [default: 1000000, or 256 MiB of them; 1000 with --durable]')
+            [CompletionResult]::new('--threads', '--threads', [CompletionResultType]::ParameterName, 'How many threads put in, and how many take out meanwhile [default: 1,1]')
+            [CompletionResult]::new('--durable', '--durable', [CompletionResultType]::ParameterName, 'Each message is durable when its call returns')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'mmq;completions' {
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'mmq;man' {
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'mmq;help' {
+            [CompletionResult]::new('put', 'put', [CompletionResultType]::ParameterValue, 'Put messages in, from standard input or files; status 0: a power cut takes none of them')
+            [CompletionResult]::new('take', 'take', [CompletionResultType]::ParameterValue, 'Remove messages and print them, the oldest first')
+            [CompletionResult]::new('each', 'each', [CompletionResultType]::ParameterValue, 'Run a command for each message, until it succeeds')
+            [CompletionResult]::new('consumers', 'consumers', [CompletionResultType]::ParameterValue, 'Consumers: each has a place of its own and sees every message')
+            [CompletionResult]::new('purge', 'purge', [CompletionResultType]::ParameterValue, 'Give up messages: every consumer goes on behind them')
+            [CompletionResult]::new('spool', 'spool', [CompletionResultType]::ParameterValue, 'Send a file through a queue, line by line, and check that it comes out unchanged')
+            [CompletionResult]::new('bench', 'bench', [CompletionResultType]::ParameterValue, 'Measure what the disk of a directory gives, in a queue that is removed at the end')
+            [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print what a shell needs to complete this tool''s command line')
+            [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Print this tool''s page of the manual, or write those of all commands into a directory')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'mmq;help;put' {
+            break
+        }
+        'mmq;help;take' {
+            break
+        }
+        'mmq;help;each' {
+            break
+        }
+        'mmq;help;consumers' {
+            [CompletionResult]::new('add', 'add', [CompletionResultType]::ParameterValue, 'Make a consumer')
+            [CompletionResult]::new('seek', 'seek', [CompletionResultType]::ParameterValue, 'Move a consumer')
+            [CompletionResult]::new('rm', 'rm', [CompletionResultType]::ParameterValue, 'Remove a consumer')
+            [CompletionResult]::new('fork', 'fork', [CompletionResultType]::ParameterValue, 'Make a consumer at the place of another')
+            break
+        }
+        'mmq;help;consumers;add' {
+            break
+        }
+        'mmq;help;consumers;seek' {
+            break
+        }
+        'mmq;help;consumers;rm' {
+            break
+        }
+        'mmq;help;consumers;fork' {
+            break
+        }
+        'mmq;help;purge' {
+            break
+        }
+        'mmq;help;spool' {
+            break
+        }
+        'mmq;help;bench' {
+            break
+        }
+        'mmq;help;completions' {
+            break
+        }
+        'mmq;help;man' {
+            break
+        }
+        'mmq;help;help' {
+            break
+        }
+    })
+
+    $completions.Where{ $_.CompletionText -like "$wordToComplete*" } |
+        Sort-Object -Property ListItemText
+}

@@ -1,0 +1,257 @@
+
+use builtin;
+use str;
+
+set edit:completion:arg-completer[mmq] = {|@words|
+    fn spaces {|n|
+        builtin:repeat $n ' ' | str:join ''
+    }
+    fn cand {|text desc|
+        edit:complex-candidate $text &display=$text' '(spaces (- 14 (wcswidth $text)))$desc
+    }
+    var command = 'mmq'
+    for word $words[1..-1] {
+        if (str:has-prefix $word '-') {
+            break
+        }
+        set command = $command';'$word
+    }
+    var completions = [
+        &'mmq'= {
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help'
+            cand --help 'Print help'
+            cand -V 'Print version'
+            cand --version 'Print version'
+            cand put 'Put messages in, from standard input or files; status 0: a power cut takes none of them'
+            cand take 'Remove messages and print them, the oldest first'
+            cand each 'Run a command for each message, until it succeeds'
+            cand consumers 'Consumers: each has a place of its own and sees every message'
+            cand purge 'Give up messages: every consumer goes on behind them'
+            cand spool 'Send a file through a queue, line by line, and check that it comes out unchanged'
+            cand bench 'Measure what the disk of a directory gives, in a queue that is removed at the end'
+            cand completions 'Print what a shell needs to complete this tool''s command line'
+            cand man 'Print this tool''s page of the manual, or write those of all commands into a directory'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'mmq;put'= {
+            cand --max-bytes 'The most disk that the queue may take'
+            cand --on-full 'What to do when there is no room [default: reject]'
+            cand --arena-size 'The unit of mapping, for new files [default: 128MiB]'
+            cand --framing 'Where a message ends [default: line]'
+            cand --batch 'Put in all of the input, or nothing, also after a crash'
+            cand --print-seq 'Print the number of each message'
+            cand --no-flush 'Leave it to the system when the messages reach the disk'
+            cand -0 'The same as --framing null'
+            cand --null 'The same as --framing null'
+            cand --keep-cr 'With line framing: a carriage return before a newline belongs to the message'
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'mmq;take'= {
+            cand -n 'At most so many [default: all there are]'
+            cand --count 'At most so many [default: all there are]'
+            cand --consumer 'The consumer whose messages they are [default: the queue''s own, which has no name]'
+            cand --wait 'Wait for the first message, so long or for ever; status 3 when none came'
+            cand --framing 'Where a message ends [default: line]'
+            cand --sync 'Remove a message only when it is durable in the file that it is written to'
+            cand -f 'Go on for ever. While nothing is there, others can open the queue'
+            cand --follow 'Go on for ever. While nothing is there, others can open the queue'
+            cand -0 'The same as --framing null'
+            cand --null 'The same as --framing null'
+            cand --strict 'End with status 6 before the first message that holds its own delimiter'
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'mmq;each'= {
+            cand -j 'How many commands run at a time [default: 1]'
+            cand --jobs 'How many commands run at a time [default: 1]'
+            cand --retries 'How often a message comes again [default: 5]'
+            cand --dead 'The queue for messages that failed too often; it is made when it is missing'
+            cand --consumer 'The consumer whose messages they are [default: the queue''s own, which has no name]'
+            cand --wait 'Wait for the first message, so long or for ever; status 3 when none came'
+            cand -f 'Go on for ever. While nothing is there, others can open the queue'
+            cand --follow 'Go on for ever. While nothing is there, others can open the queue'
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'mmq;consumers'= {
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help'
+            cand --help 'Print help'
+            cand add 'Make a consumer'
+            cand seek 'Move a consumer'
+            cand rm 'Remove a consumer'
+            cand fork 'Make a consumer at the place of another'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'mmq;consumers;add'= {
+            cand --at 'Where it begins [default: first]'
+            cand -y 'Give messages up without asking'
+            cand --yes 'Give messages up without asking'
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'mmq;consumers;seek'= {
+            cand -y 'Give messages up without asking'
+            cand --yes 'Give messages up without asking'
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'mmq;consumers;rm'= {
+            cand -y 'Give messages up without asking'
+            cand --yes 'Give messages up without asking'
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'mmq;consumers;fork'= {
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'mmq;consumers;help'= {
+            cand add 'Make a consumer'
+            cand seek 'Move a consumer'
+            cand rm 'Remove a consumer'
+            cand fork 'Make a consumer at the place of another'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'mmq;consumers;help;add'= {
+        }
+        &'mmq;consumers;help;seek'= {
+        }
+        &'mmq;consumers;help;rm'= {
+        }
+        &'mmq;consumers;help;fork'= {
+        }
+        &'mmq;consumers;help;help'= {
+        }
+        &'mmq;purge'= {
+            cand --before 'Up to there [default: last, all of them]'
+            cand -y 'Give messages up without asking'
+            cand --yes 'Give messages up without asking'
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'mmq;spool'= {
+            cand --output 'Write there instead'
+            cand --arena-size 'The unit of mapping [default: 128MiB]'
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'mmq;bench'= {
+            cand --size 'Length of a message [default: 128]'
+            cand --count 'How many messages [default: 1000000, or 256 MiB of them; 1000 with --durable]'
+            cand --threads 'How many threads put in, and how many take out meanwhile [default: 1,1]'
+            cand --durable 'Each message is durable when its call returns'
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'mmq;completions'= {
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'mmq;man'= {
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'mmq;help'= {
+            cand put 'Put messages in, from standard input or files; status 0: a power cut takes none of them'
+            cand take 'Remove messages and print them, the oldest first'
+            cand each 'Run a command for each message, until it succeeds'
+            cand consumers 'Consumers: each has a place of its own and sees every message'
+            cand purge 'Give up messages: every consumer goes on behind them'
+            cand spool 'Send a file through a queue, line by line, and check that it comes out unchanged'
+            cand bench 'Measure what the disk of a directory gives, in a queue that is removed at the end'
+            cand completions 'Print what a shell needs to complete this tool''s command line'
+            cand man 'Print this tool''s page of the manual, or write those of all commands into a directory'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'mmq;help;put'= {
+        }
+        &'mmq;help;take'= {
+        }
+        &'mmq;help;each'= {
+        }
+        &'mmq;help;consumers'= {
+            cand add 'Make a consumer'
+            cand seek 'Move a consumer'
+            cand rm 'Remove a consumer'
+            cand fork 'Make a consumer at the place of another'
+        }
+        &'mmq;help;consumers;add'= {
+        }
+        &'mmq;help;consumers;seek'= {
+        }
+        &'mmq;help;consumers;rm'= {
+        }
+        &'mmq;help;consumers;fork'= {
+        }
+        &'mmq;help;purge'= {
+        }
+        &'mmq;help;spool'= {
+        }
+        &'mmq;help;bench'= {
+        }
+        &'mmq;help;completions'= {
+        }
+        &'mmq;help;man'= {
+        }
+        &'mmq;help;help'= {
+        }
+    ]
+    $completions[$command]
+}

@@ -1,0 +1,164 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_mmq_global_optspecs
+    string join \n json q/quiet no-progress h/help V/version
+end
+
+function __fish_mmq_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_mmq_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_mmq_using_subcommand
+    set -l cmd (__fish_mmq_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c mmq -n "__fish_mmq_needs_command" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
+complete -c mmq -n "__fish_mmq_needs_command" -s q -l quiet -d 'Say nothing on standard error but failures'
+complete -c mmq -n "__fish_mmq_needs_command" -l no-progress -d 'Draw no line of progress'
+complete -c mmq -n "__fish_mmq_needs_command" -s h -l help -d 'Print help'
+complete -c mmq -n "__fish_mmq_needs_command" -s V -l version -d 'Print version'
+complete -c mmq -n "__fish_mmq_needs_command" -f -a "put" -d 'Put messages in, from standard input or files; status 0: a power cut takes none of them'
+complete -c mmq -n "__fish_mmq_needs_command" -f -a "take" -d 'Remove messages and print them, the oldest first'
+complete -c mmq -n "__fish_mmq_needs_command" -f -a "each" -d 'Run a command for each message, until it succeeds'
+complete -c mmq -n "__fish_mmq_needs_command" -f -a "consumers" -d 'Consumers: each has a place of its own and sees every message'
+complete -c mmq -n "__fish_mmq_needs_command" -f -a "purge" -d 'Give up messages: every consumer goes on behind them'
+complete -c mmq -n "__fish_mmq_needs_command" -f -a "spool" -d 'Send a file through a queue, line by line, and check that it comes out unchanged'
+complete -c mmq -n "__fish_mmq_needs_command" -f -a "bench" -d 'Measure what the disk of a directory gives, in a queue that is removed at the end'
+complete -c mmq -n "__fish_mmq_needs_command" -f -a "completions" -d 'Print what a shell needs to complete this tool\'s command line'
+complete -c mmq -n "__fish_mmq_needs_command" -f -a "man" -d 'Print this tool\'s page of the manual, or write those of all commands into a directory'
+complete -c mmq -n "__fish_mmq_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c mmq -n "__fish_mmq_using_subcommand put" -l max-bytes -d 'The most disk that the queue may take' -r
+complete -c mmq -n "__fish_mmq_using_subcommand put" -l on-full -d 'What to do when there is no room [default: reject]' -r -f -a "reject\t''
+wait\t''
+drop-oldest\t''"
+complete -c mmq -n "__fish_mmq_using_subcommand put" -l arena-size -d 'The unit of mapping, for new files [default: 128MiB]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand put" -l framing -d 'Where a message ends [default: line]' -r -f -a "line\t'a newline behind each message'
+null\t'a NUL behind each message, as for xargs -0'
+length\t'the length before each: four bytes, big-endian; for any bytes'
+varint\t'the length before each, in LEB128; for any bytes'
+json\t'a JSON object in a line; for any bytes'
+raw\t'nothing between messages; a file is one message'"
+complete -c mmq -n "__fish_mmq_using_subcommand put" -l batch -d 'Put in all of the input, or nothing, also after a crash'
+complete -c mmq -n "__fish_mmq_using_subcommand put" -l print-seq -d 'Print the number of each message'
+complete -c mmq -n "__fish_mmq_using_subcommand put" -l no-flush -d 'Leave it to the system when the messages reach the disk'
+complete -c mmq -n "__fish_mmq_using_subcommand put" -s 0 -l null -d 'The same as --framing null'
+complete -c mmq -n "__fish_mmq_using_subcommand put" -l keep-cr -d 'With line framing: a carriage return before a newline belongs to the message'
+complete -c mmq -n "__fish_mmq_using_subcommand put" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
+complete -c mmq -n "__fish_mmq_using_subcommand put" -s q -l quiet -d 'Say nothing on standard error but failures'
+complete -c mmq -n "__fish_mmq_using_subcommand put" -l no-progress -d 'Draw no line of progress'
+complete -c mmq -n "__fish_mmq_using_subcommand put" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mmq -n "__fish_mmq_using_subcommand take" -s n -l count -d 'At most so many [default: all there are]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand take" -l consumer -d 'The consumer whose messages they are [default: the queue\'s own, which has no name]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand take" -l wait -d 'Wait for the first message, so long or for ever; status 3 when none came' -r
+complete -c mmq -n "__fish_mmq_using_subcommand take" -l framing -d 'Where a message ends [default: line]' -r -f -a "line\t'a newline behind each message'
+null\t'a NUL behind each message, as for xargs -0'
+length\t'the length before each: four bytes, big-endian; for any bytes'
+varint\t'the length before each, in LEB128; for any bytes'
+json\t'a JSON object in a line; for any bytes'
+raw\t'nothing between messages; a file is one message'"
+complete -c mmq -n "__fish_mmq_using_subcommand take" -l sync -d 'Remove a message only when it is durable in the file that it is written to'
+complete -c mmq -n "__fish_mmq_using_subcommand take" -s f -l follow -d 'Go on for ever. While nothing is there, others can open the queue'
+complete -c mmq -n "__fish_mmq_using_subcommand take" -s 0 -l null -d 'The same as --framing null'
+complete -c mmq -n "__fish_mmq_using_subcommand take" -l strict -d 'End with status 6 before the first message that holds its own delimiter'
+complete -c mmq -n "__fish_mmq_using_subcommand take" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
+complete -c mmq -n "__fish_mmq_using_subcommand take" -s q -l quiet -d 'Say nothing on standard error but failures'
+complete -c mmq -n "__fish_mmq_using_subcommand take" -l no-progress -d 'Draw no line of progress'
+complete -c mmq -n "__fish_mmq_using_subcommand take" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mmq -n "__fish_mmq_using_subcommand each" -s j -l jobs -d 'How many commands run at a time [default: 1]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand each" -l retries -d 'How often a message comes again [default: 5]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand each" -l dead -d 'The queue for messages that failed too often; it is made when it is missing' -r -F
+complete -c mmq -n "__fish_mmq_using_subcommand each" -l consumer -d 'The consumer whose messages they are [default: the queue\'s own, which has no name]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand each" -l wait -d 'Wait for the first message, so long or for ever; status 3 when none came' -r
+complete -c mmq -n "__fish_mmq_using_subcommand each" -s f -l follow -d 'Go on for ever. While nothing is there, others can open the queue'
+complete -c mmq -n "__fish_mmq_using_subcommand each" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
+complete -c mmq -n "__fish_mmq_using_subcommand each" -s q -l quiet -d 'Say nothing on standard error but failures'
+complete -c mmq -n "__fish_mmq_using_subcommand each" -l no-progress -d 'Draw no line of progress'
+complete -c mmq -n "__fish_mmq_using_subcommand each" -s h -l help -d 'Print help'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and not __fish_seen_subcommand_from add seek rm fork help" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and not __fish_seen_subcommand_from add seek rm fork help" -s q -l quiet -d 'Say nothing on standard error but failures'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and not __fish_seen_subcommand_from add seek rm fork help" -l no-progress -d 'Draw no line of progress'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and not __fish_seen_subcommand_from add seek rm fork help" -s h -l help -d 'Print help'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and not __fish_seen_subcommand_from add seek rm fork help" -a "add" -d 'Make a consumer'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and not __fish_seen_subcommand_from add seek rm fork help" -a "seek" -d 'Move a consumer'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and not __fish_seen_subcommand_from add seek rm fork help" -a "rm" -d 'Remove a consumer'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and not __fish_seen_subcommand_from add seek rm fork help" -a "fork" -d 'Make a consumer at the place of another'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and not __fish_seen_subcommand_from add seek rm fork help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from add" -l at -d 'Where it begins [default: first]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from add" -s y -l yes -d 'Give messages up without asking'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from add" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from add" -s q -l quiet -d 'Say nothing on standard error but failures'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from add" -l no-progress -d 'Draw no line of progress'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from seek" -s y -l yes -d 'Give messages up without asking'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from seek" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from seek" -s q -l quiet -d 'Say nothing on standard error but failures'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from seek" -l no-progress -d 'Draw no line of progress'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from seek" -s h -l help -d 'Print help'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from rm" -s y -l yes -d 'Give messages up without asking'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from rm" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from rm" -s q -l quiet -d 'Say nothing on standard error but failures'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from rm" -l no-progress -d 'Draw no line of progress'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from rm" -s h -l help -d 'Print help'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from fork" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from fork" -s q -l quiet -d 'Say nothing on standard error but failures'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from fork" -l no-progress -d 'Draw no line of progress'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from fork" -s h -l help -d 'Print help'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from help" -f -a "add" -d 'Make a consumer'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from help" -f -a "seek" -d 'Move a consumer'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from help" -f -a "rm" -d 'Remove a consumer'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from help" -f -a "fork" -d 'Make a consumer at the place of another'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c mmq -n "__fish_mmq_using_subcommand purge" -l before -d 'Up to there [default: last, all of them]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand purge" -s y -l yes -d 'Give messages up without asking'
+complete -c mmq -n "__fish_mmq_using_subcommand purge" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
+complete -c mmq -n "__fish_mmq_using_subcommand purge" -s q -l quiet -d 'Say nothing on standard error but failures'
+complete -c mmq -n "__fish_mmq_using_subcommand purge" -l no-progress -d 'Draw no line of progress'
+complete -c mmq -n "__fish_mmq_using_subcommand purge" -s h -l help -d 'Print help'
+complete -c mmq -n "__fish_mmq_using_subcommand spool" -l output -d 'Write there instead' -r -F
+complete -c mmq -n "__fish_mmq_using_subcommand spool" -l arena-size -d 'The unit of mapping [default: 128MiB]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand spool" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
+complete -c mmq -n "__fish_mmq_using_subcommand spool" -s q -l quiet -d 'Say nothing on standard error but failures'
+complete -c mmq -n "__fish_mmq_using_subcommand spool" -l no-progress -d 'Draw no line of progress'
+complete -c mmq -n "__fish_mmq_using_subcommand spool" -s h -l help -d 'Print help'
+complete -c mmq -n "__fish_mmq_using_subcommand bench" -l size -d 'Length of a message [default: 128]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand bench" -l count -d 'How many messages [default: 1000000, or 256 MiB of them; 1000 with --durable]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand bench" -l threads -d 'How many threads put in, and how many take out meanwhile [default: 1,1]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand bench" -l durable -d 'Each message is durable when its call returns'
+complete -c mmq -n "__fish_mmq_using_subcommand bench" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
+complete -c mmq -n "__fish_mmq_using_subcommand bench" -s q -l quiet -d 'Say nothing on standard error but failures'
+complete -c mmq -n "__fish_mmq_using_subcommand bench" -l no-progress -d 'Draw no line of progress'
+complete -c mmq -n "__fish_mmq_using_subcommand bench" -s h -l help -d 'Print help'
+complete -c mmq -n "__fish_mmq_using_subcommand completions" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
+complete -c mmq -n "__fish_mmq_using_subcommand completions" -s q -l quiet -d 'Say nothing on standard error but failures'
+complete -c mmq -n "__fish_mmq_using_subcommand completions" -l no-progress -d 'Draw no line of progress'
+complete -c mmq -n "__fish_mmq_using_subcommand completions" -s h -l help -d 'Print help'
+complete -c mmq -n "__fish_mmq_using_subcommand man" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
+complete -c mmq -n "__fish_mmq_using_subcommand man" -s q -l quiet -d 'Say nothing on standard error but failures'
+complete -c mmq -n "__fish_mmq_using_subcommand man" -l no-progress -d 'Draw no line of progress'
+complete -c mmq -n "__fish_mmq_using_subcommand man" -s h -l help -d 'Print help'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from put take each consumers purge spool bench completions man help" -f -a "put" -d 'Put messages in, from standard input or files; status 0: a power cut takes none of them'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from put take each consumers purge spool bench completions man help" -f -a "take" -d 'Remove messages and print them, the oldest first'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from put take each consumers purge spool bench completions man help" -f -a "each" -d 'Run a command for each message, until it succeeds'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from put take each consumers purge spool bench completions man help" -f -a "consumers" -d 'Consumers: each has a place of its own and sees every message'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from put take each consumers purge spool bench completions man help" -f -a "purge" -d 'Give up messages: every consumer goes on behind them'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from put take each consumers purge spool bench completions man help" -f -a "spool" -d 'Send a file through a queue, line by line, and check that it comes out unchanged'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from put take each consumers purge spool bench completions man help" -f -a "bench" -d 'Measure what the disk of a directory gives, in a queue that is removed at the end'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from put take each consumers purge spool bench completions man help" -f -a "completions" -d 'Print what a shell needs to complete this tool\'s command line'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from put take each consumers purge spool bench completions man help" -f -a "man" -d 'Print this tool\'s page of the manual, or write those of all commands into a directory'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from put take each consumers purge spool bench completions man help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and __fish_seen_subcommand_from consumers" -f -a "add" -d 'Make a consumer'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and __fish_seen_subcommand_from consumers" -f -a "seek" -d 'Move a consumer'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and __fish_seen_subcommand_from consumers" -f -a "rm" -d 'Remove a consumer'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and __fish_seen_subcommand_from consumers" -f -a "fork" -d 'Make a consumer at the place of another'
