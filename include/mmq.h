@@ -384,6 +384,15 @@ typedef struct mmq_stats {
    * ever had them.
    */
   uint64_t reserved_numbers;
+  /** Time that the longest flush took, in nanoseconds. */
+  uint64_t longest_flush_ns;
+  /** Calls that put messages in and were refused because the queue or the disk was full. */
+  uint64_t refused;
+  /**
+   * Time that such calls waited for room, all together, in nanoseconds (MMQ_WAIT): those that
+   * then found some too.
+   */
+  uint64_t wait_ns;
 } mmq_stats;
 
 /**

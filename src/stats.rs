@@ -69,6 +69,14 @@ pub struct Stats {
     pub flushes: u64,
     /// Time that those flushes took.
     pub flush_time: Duration,
+    /// Time that the longest of them took.
+    pub longest_flush: Duration,
+    /// Calls that put messages in and were refused because the queue or the disk was full
+    /// ([`Error::is_full`](crate::Error::is_full)).
+    pub refused: u64,
+    /// Time that such calls waited for room, all together ([`OnFull::Wait`](crate::OnFull::Wait)):
+    /// those that then found some too.
+    pub wait_time: Duration,
     /// The error of the flush that failed; writing has been refused since. `None` when none has
     /// failed.
     pub last_flush_error: Option<String>,

@@ -247,7 +247,7 @@ fn the_bytes_lie_where_the_page_says() {
     for run in ["RUN_A", "RUN_B"] {
         Part::of(live.bytes, row("Live part", run).0, "Live part").check("RUN_CRC", id);
     }
-    for reserved in ["UNTOLD", "FIGURES", "ATTEMPTS"] {
+    for reserved in ["UNTOLD", "ATTEMPTS"] {
         let (at, len) = row("Index file `index`", reserved);
         assert!(index[at..at + len].iter().all(|byte| *byte == 0), "{reserved}");
     }

@@ -310,6 +310,42 @@ fn what_no_read_has_met_is_counted_until_its_gap_is_told() {
     assert_eq!((came, gaps), (97, vec![(40, 41), (70, 70)]));
 }
 
+/// Each call that finds no room counts once, however often it has tried.
+#[test]
+fn refused_calls_and_waits_for_room_are_counted() {
+    within(Duration::from_secs(60), || {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options::new().arena_size(4096).max_bytes(128 << 10);
+        let queue = options.clone().open(dir.path()).unwrap();
+        let refused = (0..100).filter(|_| queue.enqueue([1; 3000]).is_err()).count() as u64;
+        assert!(refused > 50);
+        assert!(queue.enqueue_batch([[1; 3000]; 3]).is_err());
+        assert!(queue.enqueue_with(3000, |_| ()).is_err());
+        let stats = queue.stats();
+        assert_eq!((stats.refused, stats.wait_time), (refused + 2, Duration::ZERO));
+        queue.close().unwrap();
+
+        let wait = options.on_full(OnFull::Wait(Some(Duration::from_millis(1))));
+        let queue = wait.clone().open(dir.path()).unwrap();
+        assert_eq!(queue.stats().refused, 0);
+        assert!(queue.enqueue([1; 5000]).is_err());
+        let stats = queue.stats();
+        assert!(stats.refused == 1 && stats.wait_time > Duration::ZERO, "{stats:?}");
+        queue.close().unwrap();
+
+        let queue = wait.on_full(OnFull::Wait(None)).open(dir.path()).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| queue.enqueue([1; 5000]).unwrap());
+            while queue.skip().unwrap().is_some() {}
+        });
+        assert_eq!((queue.stats().refused, queue.stats().enqueued), (0, 1));
+        queue.flush().unwrap();
+        let stats = queue.stats();
+        assert!(stats.flushes > 0 && stats.longest_flush > Duration::ZERO);
+        assert!(stats.longest_flush <= stats.flush_time, "{stats:?}");
+    });
+}
+
 #[test]
 fn a_file_that_is_removed_while_it_is_read_is_counted_until_it_is_let_go_of() {
     let dir = tempfile::tempdir().unwrap();

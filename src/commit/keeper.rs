@@ -173,9 +173,11 @@ fn run<S: Storage>(core: &Core<S>, look: &Look<S>, errand: Errand) -> Result<()>
     }
 }
 
-/// Reports events. A subscriber may call the queue, and wait for a producer that waits for the
-/// keeper, or be one itself: so the keeper is away meanwhile.
+/// After each piece of work: stores the figures, and reports events. A subscriber may call the
+/// queue, and wait for a producer that waits for the keeper, or be one itself: so the keeper is
+/// away meanwhile.
 fn tell<S: Storage>(core: &Core<S>) {
+    core.store_figures();
     if !events::are_noted() {
         return;
     }

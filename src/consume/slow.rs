@@ -54,6 +54,21 @@ enum Done {
 }
 
 impl<S: Storage> Standing<S> {
+    /// The cursor moved, but not over a message: it met a gap.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn pass_over<R>(
+        &self,
+        progress: &mut Progress<S>,
+        core: &Core<S>,
+        outcome: &Result<Option<R>, Box<Error>>,
+    ) {
+        self.store_move(progress);
+        if let Some(gap) = told(outcome) {
+            core.count_gap(&gap);
+        }
+    }
+
     /// As [`step`](Self::step), the long way. The caller holds the consumer's lock. A message that
     /// `delivery` did not take stays where it is.
     #[cold]
@@ -167,7 +182,7 @@ impl<S: Storage> Standing<S> {
             self.cell.count_move();
             match done {
                 Done::Message => self.cell.count_taken(),
-                Done::Gap(gap) => core.gaps.count(core.storage.path(), &gap),
+                Done::Gap(gap) => core.count_gap(&gap),
                 Done::Nothing => {}
             }
         }
@@ -269,13 +284,13 @@ impl<S: Storage> Standing<S> {
 
     /// How many messages are in flight, read without the lock.
     pub(crate) fn in_flight(&self, core: &Core<S>) -> u64 {
-        if core.forked() { 0 } else { self.in_flight.load(Ordering::Relaxed) }
+        if core.forked() { 0 } else { self.cell.in_flight.load(Ordering::Relaxed) }
     }
 
     /// Publishes how many messages are in flight.
     pub(crate) fn count_in_flight(&self, progress: &Progress<S>) {
         let in_flight = progress.ledger.as_ref().map_or(0, |ledger| ledger.in_flight() as u64);
-        self.in_flight.store(in_flight, Ordering::Relaxed);
+        self.cell.in_flight.store(in_flight, Ordering::Relaxed);
     }
 
     /// Messages between the place and the end of what is visible, without those that are done or

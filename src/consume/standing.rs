@@ -100,9 +100,6 @@ pub(crate) struct Standing<S: Storage> {
     pub(crate) cell: Arc<PlaceCell>,
     /// There is a ledger: the number of messages does not follow from the place alone.
     pub(crate) has_ledger: AtomicBool,
-    /// How many messages are handed out, neither acknowledged nor given back. Stored under the
-    /// consumer's lock.
-    pub(crate) in_flight: AtomicU64,
     /// Its moves when another consumer last looked for an idle one.
     moves_seen: AtomicU64,
     /// The descriptor, once it was asked for. `progress` has it too.
@@ -124,7 +121,6 @@ impl<S: Storage> Standing<S> {
             row,
             cell,
             has_ledger: AtomicBool::new(ledger.is_some()),
-            in_flight: AtomicU64::new(0),
             moves_seen: AtomicU64::new(u64::MAX),
             ready: OnceLock::new(),
             progress: Padded::new(Mutex::new(Progress {
@@ -187,20 +183,22 @@ impl<S: Storage> Standing<S> {
             }
             Err(error) => Err(error),
         };
-        let spot = progress.cursor.spot();
-        if moved || spot.position != progress.stored.position || spot.seq != progress.stored.seq {
-            let cell = &*self.cell;
-            progress.store(cell, spot);
-            if !planted!(MoveNotCounted) {
-                cell.count_move();
-            }
-            if moved {
-                cell.count_taken();
-            } else if let Some(gap) = told(&outcome) {
-                core.gaps.count(core.storage.path(), &gap);
-            }
+        if moved {
+            self.store_move(progress);
+            self.cell.count_taken();
+        } else if progress.cursor.spot() != progress.stored {
+            self.pass_over(progress, core, &outcome);
         }
         Step { outcome, crossed: progress.cursor.take_crossed(), moved }
+    }
+
+    /// Stores where the cursor stands, and counts the move.
+    #[inline(always)]
+    pub(super) fn store_move(&self, progress: &mut Progress<S>) {
+        progress.store(&self.cell, progress.cursor.spot());
+        if !planted!(MoveNotCounted) {
+            self.cell.count_move();
+        }
     }
 
     /// Runs `look` under the lock: no segment from the place on is given back meanwhile.

@@ -109,7 +109,12 @@ impl<S: Storage> Engine<S> {
     ) -> Result<(Range<u64>, R)> {
         let _told = events::at_end();
         let committed = self.write_and_commit(push);
-        let (first, end, waiters, result) = committed.map_err(Error::of_refusal)?;
+        let (first, end, waiters, result) = committed.map_err(|error| {
+            if error.is_full() {
+                self.core.count_refused();
+            }
+            error.of_refusal()
+        })?;
         self.written(end, count, waiters)?;
         Ok((first..end.seq, result))
     }
@@ -160,7 +165,10 @@ impl<S: Storage> Engine<S> {
                     events::tell();
                     let until = *deadline
                         .get_or_insert_with(|| limit.and_then(|limit| now().checked_add(limit)));
-                    if !core.wait_for_space(seen, until) {
+                    let began = now();
+                    let may_try = core.wait_for_space(seen, until);
+                    core.count_waited(now().saturating_duration_since(began));
+                    if !may_try {
                         return Err(error);
                     }
                 }

@@ -9,11 +9,13 @@ use crate::consume::slow::Stand;
 use crate::consume::standing::Standing;
 use crate::engine::Engine;
 use crate::error::GapCause;
-use crate::format::Spot;
+use crate::format::{Figures, Spot, padded};
+use crate::options::{OnFull, Options};
 use crate::segment::list::List;
+use crate::state::{PlaceCounts, nanos};
 use crate::stats::{ConsumerStats, Stats};
 use crate::storage::Storage;
-use crate::threads::MutexGuard;
+use crate::threads::{AtomicU64, MutexGuard};
 
 /// What the figures of one reading have in common. While it lives, the list of segments stays.
 struct Reading<'a, S: Storage> {
@@ -82,12 +84,13 @@ impl<S: Storage> Engine<S> {
         if core.forked() {
             return Stats::default();
         }
-        let (consumers, dequeued) = core.places.count();
+        let PlaceCounts { consumers, taken, .. } = core.places.count();
         let stand = self.existing_default().map(|standing| standing.stand(core));
         let durable_seq = core.durable.lock().spot.seq;
         let reading = Reading::begin(core);
         let default = reading.of("", &stand.unwrap_or_default(), 0);
         let Reading { list, next_seq, oldest_seq, .. } = reading;
+        let time = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Ordering::Relaxed));
         let mut stats = Stats {
             messages: default.messages,
             bytes: default.bytes,
@@ -96,14 +99,17 @@ impl<S: Storage> Engine<S> {
             oldest_seq,
             durable_seq,
             enqueued: next_seq.saturating_sub(core.found_tail.seq),
-            dequeued,
+            dequeued: taken,
             consumers,
             gaps: core.gaps.told.load(Ordering::Acquire),
             segments: list.live.len() as u64,
             spare_segments: list.spares() as u64,
             disk_bytes: list.disk_bytes() + core.index.len(),
             flushes: core.flush_totals.count.load(Ordering::Relaxed),
-            flush_time: Duration::from_nanos(core.flush_totals.nanos.load(Ordering::Relaxed)),
+            flush_time: time(&core.flush_totals.nanos),
+            longest_flush: time(&core.flush_totals.longest),
+            refused: core.full_totals.refused.load(Ordering::Relaxed),
+            wait_time: time(&core.full_totals.waited_nanos),
             last_flush_error: core.index.poison.reason(),
             ..Stats::default()
         };
@@ -138,5 +144,28 @@ impl<S: Storage> Engine<S> {
         let reading = Reading::begin(core);
         let both = standings.iter().zip(&stands);
         both.map(|(standing, stand)| reading.of(standing.name(), stand, lowest)).collect()
+    }
+}
+
+/// What the figures in the index say as long as the run lasts.
+pub(super) fn figures_of_run(options: &Options, opened_at: u64) -> Figures {
+    let (on_full, full_wait) = match options.on_full {
+        OnFull::Reject => (1, 0),
+        OnFull::Wait(limit) => (2, limit.map_or(u64::MAX, nanos)),
+        OnFull::DropOldest => (3, 0),
+    };
+    Figures {
+        opened_at,
+        arena_size: options.arena_size,
+        max_bytes: options.max_bytes.unwrap_or(0),
+        min_free_bytes: options.min_free_bytes,
+        max_mapped_arenas: options.max_mapped_arenas.unwrap_or(0).into(),
+        flush_every_ops: options.flush_every_ops.unwrap_or(0),
+        flush_every: options.flush_every.map_or(0, nanos),
+        max_age: options.max_age.map_or(0, nanos),
+        on_full,
+        full_wait,
+        library: padded(env!("CARGO_PKG_VERSION")),
+        ..Figures::default()
     }
 }

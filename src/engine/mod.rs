@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use consumers::Consumers;
+use figures::figures_of_run;
 use held::{OpenHere, is_open_here};
 use later::Later;
 
@@ -23,6 +24,7 @@ use crate::commit::Core;
 use crate::commit::keeper::{Keeper, Look, LookFor};
 use crate::error::{Error, Result};
 use crate::events;
+use crate::format::Figures;
 use crate::memory::page_size;
 use crate::options::Options;
 use crate::recovery::{Recovered, recover};
@@ -111,7 +113,8 @@ impl<S: Storage> Engine<S> {
         let found_consumers = std::mem::take(&mut recovered.consumers);
         let ages = options.max_age.map(Ages::new);
         let writer = Writer::new(tail, recovered.next, lease, ages);
-        let state = state(storage, options, ages, recovered);
+        let figures = figures_of_run(options, open_here.0);
+        let state = state(storage, options, ages, &figures, recovered);
         let core = Arc::new(Core::new(state, writer));
         core.segments.note_found_unsynced(&core.storage, durable.position, tail.position);
         core.note_oldest();
@@ -156,6 +159,7 @@ impl<S: Storage> Engine<S> {
             engine.core.flush_to(tail)?;
         }
         engine.expire();
+        engine.core.store_figures();
         if background == Background::Keeper {
             engine.keeper.allow(&engine.core)?;
         }
@@ -200,6 +204,7 @@ impl<S: Storage> Engine<S> {
             core.segments.trim_spares(&core.context());
         }
         let flushed = core.flush_finally();
+        core.store_figures();
         core.end_run();
         core.writer.lock().let_go();
         core.segments.close_files();
@@ -227,6 +232,7 @@ fn state<S: Storage>(
     storage: S,
     options: &Options,
     ages: Option<Ages>,
+    figures: &Figures,
     recovered: Recovered<S>,
 ) -> State<S> {
     let Recovered { tail, durable, found, given_up, .. } = recovered;
@@ -253,6 +259,7 @@ fn state<S: Storage>(
         oldest_seq: oldest_seq.max(given_up.end()).min(tail.seq),
         known_gaps: recovered.known_gaps,
         given_up,
+        figures: *figures,
         index: recovered.index,
         storage,
     })

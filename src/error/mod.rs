@@ -339,6 +339,14 @@ impl Error {
         }
     }
 
+    /// The system's number of the error; 0: it has none.
+    pub(crate) fn system_number(&self) -> i32 {
+        match self {
+            Error::Io { source, .. } => source.raw_os_error().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
     /// Whether bytes of the index could not be written and wait in memory. Nothing written before
     /// has failed.
     #[cfg(test)]

@@ -8,6 +8,7 @@ use super::handle::body;
 use super::pointers::{out, out_prefix};
 use super::queue::mmq_queue;
 use super::status::mmq_status;
+use crate::state::nanos;
 use crate::stats::Stats;
 
 /// Figures of a queue. They are read one by one while other threads go on: each is right at a
@@ -73,6 +74,13 @@ pub struct mmq_stats {
     /// Sequence numbers in the gaps that were only reserved before a power cut: probably no message
     /// ever had them.
     pub reserved_numbers: u64,
+    /// Time that the longest flush took, in nanoseconds.
+    pub longest_flush_ns: u64,
+    /// Calls that put messages in and were refused because the queue or the disk was full.
+    pub refused: u64,
+    /// Time that such calls waited for room, all together, in nanoseconds (MMQ_WAIT): those that
+    /// then found some too.
+    pub wait_ns: u64,
 }
 
 /// Larger than the structs will ever be: a larger struct_size is one that was not set.
@@ -102,7 +110,10 @@ impl From<Stats> for mmq_stats {
             lost_dropped: stats.lost_dropped,
             lost_expired: stats.lost_expired,
             flushes: stats.flushes,
-            flush_ns: u64::try_from(stats.flush_time.as_nanos()).unwrap_or(u64::MAX),
+            flush_ns: nanos(stats.flush_time),
+            longest_flush_ns: nanos(stats.longest_flush),
+            refused: stats.refused,
+            wait_ns: nanos(stats.wait_time),
             poisoned: u64::from(stats.last_flush_error.is_some()),
             reserved_numbers: stats.reserved_numbers,
             oldest_age_ms: milliseconds(stats.oldest_age),

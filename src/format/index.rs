@@ -25,7 +25,8 @@ pub(crate) mod index_at {
 // Reserved: nothing is written there, and an opening leaves it as it is.
 const _: () = assert!(index_at::CHECKPOINT_B + CHECKPOINT_LEN <= index_at::UNTOLD);
 const _: () = assert!(index_at::UNTOLD + SECTOR == index_at::FIGURES);
-const _: () = assert!(index_at::FIGURES + 2 * SECTOR == index_at::ATTEMPTS);
+const _: () = assert!(index_at::FIGURES + 2 * FIGURES_LEN == index_at::ATTEMPTS);
+const _: () = assert!(FIGURES_LEN == SECTOR && index_at::FIGURES.is_multiple_of(SECTOR));
 const _: () = assert!(index_at::ATTEMPTS + 4 * SECTOR == index_at::LIVE);
 pub(crate) const EXTENT_ROW_LEN: usize = 16;
 pub(crate) const EXTENT_ROWS: usize = 128;

@@ -1,6 +1,7 @@
 #![doc = include_str!("../../docs/format.md")]
 
 mod consumer;
+mod figures;
 mod fragment;
 mod index;
 mod position;
@@ -10,6 +11,7 @@ mod segment;
 mod tests;
 
 pub(crate) use consumer::*;
+pub(crate) use figures::*;
 pub(crate) use fragment::*;
 pub(crate) use index::*;
 pub(crate) use position::*;

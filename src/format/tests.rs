@@ -8,6 +8,7 @@ const TABLES: &str = include_str!("../../docs/format.md");
 const SOURCE: &str = concat!(
     include_str!("mod.rs"),
     include_str!("consumer.rs"),
+    include_str!("figures.rs"),
     include_str!("fragment.rs"),
     include_str!("index.rs"),
     include_str!("segment.rs")
@@ -97,7 +98,7 @@ fn the_tables_say_what_the_code_does() {
     }
     assert!(extent(index_at::EXTENTS, EXTENT_ROWS * EXTENT_ROW_LEN));
     assert!(extent(index_at::LIVE, LIVE_LEN));
-    assert!(extent(index_at::UNTOLD, SECTOR) && extent(index_at::FIGURES, 2 * SECTOR));
+    assert!(extent(index_at::UNTOLD, SECTOR) && extent(index_at::FIGURES, 2 * FIGURES_LEN));
     assert!(extent(index_at::ATTEMPTS, 4 * SECTOR));
     assert_eq!(index_at::SEGMENTS + SEGMENT_ROWS * SEGMENT_ROW_LEN, index_at::END);
 }

@@ -5,7 +5,9 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::format::{self, FLAG_CHANGING, INDEX_NAME, Spot, index_at, live_at};
+use crate::format::{
+    self, FIGURES_LEN, FLAG_CHANGING, Figures, INDEX_NAME, Spot, index_at, live_at,
+};
 use crate::index::Index;
 use crate::index::image::{Live, u32_at, u64_at};
 use crate::index::losses::GivenUp;
@@ -120,6 +122,13 @@ impl<S: Storage> Index<S> {
             self.set_synced(spot);
         }
         sheet.copy_in(at + live_at::CACHE_TOKEN, &live.token.encode());
+    }
+
+    /// Stores the holder's figures over the older one of the two copies. False when they were left
+    /// out, because they could not be written.
+    pub(crate) fn offer_figures(&self, figures: &Figures) -> bool {
+        let at = index_at::FIGURES + (figures.number % 2) as usize * FIGURES_LEN;
+        self.sheet.offer(at, &Figures { nonce: self.nonce, ..*figures }.encode(&self.queue_id))
     }
 
     /// Stores when the holder opened the queue, in milliseconds since 1970.

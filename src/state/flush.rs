@@ -86,8 +86,7 @@ impl<S: Storage> State<S> {
         }
         let synced = self.sync_data(&stretch);
         let result = synced.and_then(|()| self.checkpoint_if_overtaken(target));
-        self.flush_totals.count.fetch_add(1, Ordering::Relaxed);
-        self.flush_totals.nanos.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        self.count_flush(now().saturating_duration_since(began), result.as_ref().err());
         let mut durable = self.durable.lock();
         durable.has_leader = planted!(LeaderStays) && result.is_err();
         let mut waiters = 0;
@@ -330,6 +329,7 @@ impl<S: Storage> State<S> {
     pub(crate) fn end_run(&self) {
         self.index.poison.end_run();
         drop(self.places.synced_moves.lock());
+        drop(self.figures.lock());
         if !planted!(SettledAfterTheEnd) {
             self.segments.end_settling();
         }

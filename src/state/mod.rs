@@ -5,10 +5,11 @@
 //!
 //! Every thread takes locks in this order, never the other way round: the registry, a consumer's
 //! lock, the producers' lock (`Core::writer`), the lock for syncing places
-//! ([`Places::synced_moves`]), the list of places, the flush lock, the settling of segments, the
-//! list of segments, the pool, the index's own, what was given up. A thread waits for nothing while
-//! it changes the list of places. Only a thread that holds the registry takes the locks of several
-//! consumers. The locks of `threads` and [`Space::gate`] are taken last and held for a moment.
+//! ([`Places::synced_moves`]), that of the figures, the list of places, the flush lock, the
+//! settling of segments, the list of segments, the pool, the index's own, what was given up. A
+//! thread waits for nothing while it changes the list of places. Only a thread that holds the
+//! registry takes the locks of several consumers. The locks of `threads` and [`Space::gate`] are
+//! taken last and held for a moment.
 //!
 //! A thread takes [`Places::giving_back`] for reading when it holds no other lock; and for writing
 //! only when it holds the registry, before or after a consumer's lock, and before all other locks.
@@ -20,6 +21,7 @@
 //! the other checks include). A call that returns no error takes no lock that others hold while
 //! they wait, or is done right after the closure ([`State::is_filling`]).
 
+mod figures;
 mod flush;
 mod gaps;
 mod places;
@@ -27,8 +29,9 @@ mod space;
 mod status;
 mod tail;
 
+pub(crate) use figures::{FlushTotals, FullTotals, nanos};
 pub(crate) use gaps::Gaps;
-pub(crate) use places::{PlaceCell, Places};
+pub(crate) use places::{PlaceCell, PlaceCounts, Places};
 pub(crate) use space::Space;
 use tail::SharedTail;
 
@@ -36,7 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::Gap;
-use crate::format::{NumberRange, Spot};
+use crate::format::{Figures, NumberRange, Spot};
 use crate::index::losses::GivenUp;
 use crate::index::{AcksRow, Index};
 use crate::memory::ForkGuard;
@@ -77,13 +80,6 @@ pub(crate) const MOST_BEHIND: u64 = if cfg!(test) { 256 << 10 } else { 256 << 20
 
 /// The keeper makes the next segment when the tail is within this many bytes of its segment's end.
 pub(crate) const AHEAD: u64 = 4 << 20;
-
-/// Flushes of this run.
-#[derive(Debug, Default)]
-pub(crate) struct FlushTotals {
-    pub(crate) count: AtomicU64,
-    pub(crate) nanos: AtomicU64,
-}
 
 #[derive(Debug)]
 pub(crate) struct State<S: Storage> {
@@ -131,6 +127,9 @@ pub(crate) struct State<S: Storage> {
     pub(crate) space: Space,
     pub(crate) gaps: Gaps,
     pub(crate) flush_totals: FlushTotals,
+    pub(crate) full_totals: FullTotals,
+    /// The figures as last stored in the index. Its holder waits for no lock that is held for long.
+    figures: Mutex<Figures>,
     /// No number at or above it may be given out: the checkpoint on disk reserves those below.
     pub(crate) leased: AtomicU64,
     /// The tail that the opening found. What lies between the durable mark and it is suspect (R4).
@@ -153,6 +152,8 @@ pub(crate) struct Parts<S: Storage> {
     pub(crate) oldest_seq: u64,
     pub(crate) known_gaps: Vec<Gap>,
     pub(crate) given_up: GivenUp,
+    /// When the queue was opened, with which options, and by which version.
+    pub(crate) figures: Figures,
 }
 
 impl<S: Storage> State<S> {
@@ -188,6 +189,8 @@ impl<S: Storage> State<S> {
             space: Space::default(),
             gaps: Gaps::new(parts.known_gaps, parts.given_up),
             flush_totals: FlushTotals::default(),
+            full_totals: FullTotals::default(),
+            figures: Mutex::new(parts.figures),
             leased: AtomicU64::new(0),
             found_tail: parts.tail,
         };

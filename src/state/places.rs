@@ -16,6 +16,17 @@ pub(crate) struct PlaceCell {
     pub(crate) moves: AtomicU64,
     /// Messages taken in this run.
     pub(crate) taken: AtomicU64,
+    /// How many messages are handed out, neither acknowledged nor given back.
+    pub(crate) in_flight: AtomicU64,
+}
+
+/// The counts of all consumers.
+#[derive(Debug)]
+pub(crate) struct PlaceCounts {
+    pub(crate) consumers: u64,
+    /// Messages taken in this run, by removed consumers too.
+    pub(crate) taken: u64,
+    pub(crate) in_flight: u64,
 }
 
 impl PlaceCell {
@@ -91,12 +102,14 @@ impl Places {
             + self.removed_moves.load(Ordering::Acquire)
     }
 
-    /// How many consumers there are, and how many messages were taken in this run, by removed
-    /// consumers too.
-    pub(crate) fn count(&self) -> (u64, u64) {
+    pub(crate) fn count(&self) -> PlaceCounts {
         let cells = self.cells.read();
         let taken: u64 = cells.iter().map(|cell| cell.taken.load(Ordering::Acquire)).sum();
-        (cells.len() as u64, taken + self.removed_taken.load(Ordering::Acquire))
+        PlaceCounts {
+            consumers: cells.len() as u64,
+            taken: taken + self.removed_taken.load(Ordering::Acquire),
+            in_flight: cells.iter().map(|cell| cell.in_flight.load(Ordering::Relaxed)).sum(),
+        }
     }
 
     /// Removes a consumer's cell. The removal counts as a move.

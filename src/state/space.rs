@@ -78,6 +78,7 @@ impl<S: Storage> State<S> {
             made?;
         }
         let segment = self.segments.append(&self.context(), plan)?;
+        self.store_figures();
         if room != RoomAhead::Enough {
             self.bell.ring(|wishes| wishes.room = true);
         }

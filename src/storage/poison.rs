@@ -24,7 +24,15 @@ const FILLING: u32 = 8;
 pub(crate) struct Poison {
     status: AtomicU32,
     /// The first failure.
-    reason: Mutex<Option<String>>,
+    failure: Mutex<Option<Reason>>,
+}
+
+/// The failure that poisoned a queue.
+#[derive(Debug, Clone)]
+pub(crate) struct Reason {
+    pub(crate) text: String,
+    /// The system's number of the error; 0: it has none.
+    pub(crate) number: i32,
 }
 
 impl Poison {
@@ -95,14 +103,22 @@ impl Poison {
     }
 
     /// The failure that poisoned the queue.
+    pub(crate) fn failure(&self) -> Option<Reason> {
+        self.failure.lock().clone()
+    }
+
+    /// What the failure that poisoned the queue says.
     pub(crate) fn reason(&self) -> Option<String> {
-        self.reason.lock().clone()
+        self.failure().map(|failure| failure.text)
     }
 
     /// Poisons the queue. Returns true for the first failure.
     #[cold]
     pub(crate) fn set(&self, error: &Error) -> bool {
-        self.reason.lock().get_or_insert_with(|| error.to_string());
+        self.failure.lock().get_or_insert_with(|| Reason {
+            text: error.to_string(),
+            number: error.system_number(),
+        });
         self.status.fetch_or(POISONED, Ordering::Release) & POISONED == 0
     }
 }

@@ -174,6 +174,18 @@ impl<F: StorageFile> Sheet<F> {
         )
     }
 
+    /// As [`copy_in`](Self::copy_in), for bytes that may be left out: they are written at once or
+    /// not at all, never late, and wait for no other bytes. False when they were left out.
+    pub(crate) fn offer(&self, offset: usize, bytes: &[u8]) -> bool {
+        match &self.calls {
+            Some(calls) if !planted!(FiguresWait) => calls.offer(self, offset, bytes),
+            _ => {
+                self.copy_in(offset, bytes);
+                true
+            }
+        }
+    }
+
     pub(crate) fn zero(&self, offset: usize, len: usize) {
         self.store(offset, len, |window| window.zero(offset, len));
     }
@@ -247,6 +259,19 @@ impl<F: StorageFile> Calls<F> {
             }
             add(&mut late, sheet, offset, len);
         })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn offer(&self, sheet: &Sheet<F>, offset: usize, bytes: &[u8]) -> bool {
+        let late = self.late.lock();
+        // While bytes are late the disk refuses writes.
+        let written =
+            late.is_empty() && self.file.write_at(bytes, sheet.at + offset as u64).is_ok();
+        if written {
+            sheet.window.copy_in(offset, bytes);
+        }
+        written
     }
 
     /// Writes part of a sheet. The caller holds the lock of `late`, so nobody stores meanwhile.

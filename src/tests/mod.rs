@@ -7,6 +7,7 @@ pub(crate) mod crash;
 mod engine;
 #[cfg(feature = "tracing")]
 mod events;
+mod figures;
 mod flush;
 mod late;
 mod lengths;

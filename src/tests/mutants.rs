@@ -421,6 +421,12 @@ mutants! {
     TailDatedBack => "a clock that was set back and is set right makes nothing older",
     /// A message that goes to a segment without a date counts as old as those before it.
     LaterOnesNotLookedFor => "a message is held for its age at least",
+    /// Figures are stored when the run has ended.
+    FiguresStoredAfterTheEnd => "P7: nothing is written after the close",
+    /// Figures that another opening stored count as those of the last one.
+    FiguresOfAnotherOpening => "what the holder counts is the holder's",
+    /// Figures that the disk refuses wait to be written, before all that is stored later.
+    FiguresWait => "figures that cannot be stored change nothing else",
     /// A flush opens a segment when it is no longer known to be live (audit A1).
     SyncedWithoutBeingLive => "P1: what is stored again is stored to a live segment";
         audit: "A1", STORED_AGAIN, 574,

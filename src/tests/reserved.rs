@@ -32,12 +32,11 @@ fn take(queue: &Queue, name: &str) {
 }
 
 /// Zero in what this release writes, by the tables of docs/format.md: beginning and length.
-const RESERVED: [(usize, usize); 10] = [
+const RESERVED: [(usize, usize); 9] = [
     (64, 960),
     (1216, 832),
     (4288, 320),
     (index_at::UNTOLD, SECTOR),
-    (index_at::FIGURES, 2 * SECTOR),
     (index_at::ATTEMPTS, 4 * SECTOR),
     (index_at::LIVE + 44, 20),
     (index_at::LIVE + 88, 40),

@@ -59,6 +59,9 @@ int main(void) {
   FIELD(mmq_stats, poisoned);
   FIELD(mmq_stats, oldest_age_ms);
   FIELD(mmq_stats, reserved_numbers);
+  FIELD(mmq_stats, longest_flush_ns);
+  FIELD(mmq_stats, refused);
+  FIELD(mmq_stats, wait_ns);
   SIZE(mmq_consumer_stats);
   FIELD(mmq_consumer_stats, struct_size);
   FIELD(mmq_consumer_stats, next_seq);

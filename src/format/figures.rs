@@ -1,0 +1,178 @@
+//! What the holder of a queue counts, as it stands in the index for those who look from outside.
+//! Nothing that an opening decides rests on it.
+
+use byteorder::{ByteOrder, LittleEndian};
+
+use super::{index_at, live_at};
+use crate::memory::checksum::crc32c;
+
+/// Offsets in a copy of the figures, in bytes.
+pub(crate) mod figures_at {
+    pub(crate) const FIGURES_NONCE: usize = 0;
+    pub(crate) const FIGURES_NUMBER: usize = 8;
+    pub(crate) const STORED_AT: usize = 16;
+    pub(crate) const OPENED_AT: usize = 24;
+    pub(crate) const ARENA_SIZE: usize = 32;
+    pub(crate) const MAX_BYTES: usize = 40;
+    pub(crate) const MIN_FREE_BYTES: usize = 48;
+    pub(crate) const MAX_MAPPED_ARENAS: usize = 56;
+    pub(crate) const FLUSH_EVERY_OPS: usize = 64;
+    pub(crate) const FLUSH_EVERY: usize = 72;
+    pub(crate) const MAX_AGE: usize = 80;
+    pub(crate) const ON_FULL: usize = 88;
+    pub(crate) const FULL_WAIT: usize = 96;
+    pub(crate) const ENQUEUED: usize = 104;
+    pub(crate) const TAKEN: usize = 112;
+    pub(crate) const IN_FLIGHT: usize = 120;
+    pub(crate) const FLUSHES: usize = 128;
+    pub(crate) const FLUSH_TIME: usize = 136;
+    pub(crate) const LONGEST_FLUSH: usize = 144;
+    pub(crate) const GAPS_TOLD: usize = 152;
+    pub(crate) const LOST_DAMAGED: usize = 160;
+    pub(crate) const LOST_UNFLUSHED: usize = 168;
+    pub(crate) const LOST_DROPPED: usize = 176;
+    pub(crate) const LOST_EXPIRED: usize = 184;
+    pub(crate) const RESERVED_NUMBERS: usize = 192;
+    pub(crate) const REFUSED: usize = 200;
+    pub(crate) const WAIT_TIME: usize = 208;
+    pub(crate) const MAPPED_BYTES: usize = 216;
+    pub(crate) const ERROR_AT: usize = 224;
+    pub(crate) const ERROR_NUMBER: usize = 232;
+    pub(crate) const LIBRARY: usize = 240;
+    pub(crate) const ERROR_TEXT: usize = 256;
+    pub(crate) const FIGURES_CRC: usize = 508;
+}
+/// Length of one of the two copies in bytes: a sector.
+pub(crate) const FIGURES_LEN: usize = 512;
+
+/// Makes [`Figures`] from its words of eight bytes and where each stands.
+macro_rules! figures {
+    ($($(#[$doc:meta])* $field:ident: $at:ident,)+) => {
+        /// What the holder counts since it opened the queue, and the options that it opened it
+        /// with, as of the last time that it stored them. Times of day are milliseconds since 1970,
+        /// durations nanoseconds.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) struct Figures {
+            $($(#[$doc])* pub(crate) $field: u64,)+
+            /// The version of the library, padded with zeros.
+            pub(crate) library: [u8; 16],
+            /// The beginning of the last failed flush's error, padded with zeros.
+            pub(crate) error_text: [u8; 64],
+        }
+
+        impl Default for Figures {
+            fn default() -> Figures {
+                Figures { $($field: 0,)+ library: [0; 16], error_text: [0; 64] }
+            }
+        }
+
+        impl Figures {
+            pub(crate) fn encode(&self, queue_id: &[u8; 16]) -> [u8; FIGURES_LEN] {
+                let mut bytes = [0; FIGURES_LEN];
+                $(LittleEndian::write_u64(&mut bytes[figures_at::$at..], self.$field);)+
+                bytes[figures_at::LIBRARY..][..16].copy_from_slice(&self.library);
+                bytes[figures_at::ERROR_TEXT..][..64].copy_from_slice(&self.error_text);
+                let crc = crc(&bytes, queue_id);
+                LittleEndian::write_u32(&mut bytes[figures_at::FIGURES_CRC..], crc);
+                bytes
+            }
+
+            fn decode_copy(bytes: &[u8], queue_id: &[u8; 16]) -> Option<Figures> {
+                let bytes = bytes.get(..FIGURES_LEN)?;
+                let holds = LittleEndian::read_u32(&bytes[figures_at::FIGURES_CRC..]);
+                if holds != crc(bytes, queue_id) {
+                    return None;
+                }
+                let mut figures = Figures::default();
+                $(figures.$field = LittleEndian::read_u64(&bytes[figures_at::$at..]);)+
+                figures.library.copy_from_slice(&bytes[figures_at::LIBRARY..][..16]);
+                figures.error_text.copy_from_slice(&bytes[figures_at::ERROR_TEXT..][..64]);
+                Some(figures)
+            }
+        }
+    };
+}
+
+figures! {
+    /// The random number of the opening that counts.
+    nonce: FIGURES_NONCE,
+    /// Counts the stores: of two valid copies of one opening the one with the higher number counts.
+    number: FIGURES_NUMBER,
+    stored_at: STORED_AT,
+    opened_at: OPENED_AT,
+    arena_size: ARENA_SIZE,
+    /// 0: no limit.
+    max_bytes: MAX_BYTES,
+    min_free_bytes: MIN_FREE_BYTES,
+    /// 0: no cap.
+    max_mapped_arenas: MAX_MAPPED_ARENAS,
+    /// 0: no flush by operations.
+    flush_every_ops: FLUSH_EVERY_OPS,
+    /// 0: no flush by time.
+    flush_every: FLUSH_EVERY,
+    /// 0: messages do not expire.
+    max_age: MAX_AGE,
+    /// 1 reject, 2 wait, 3 drop the oldest.
+    on_full: ON_FULL,
+    /// How long at most with `on_full` 2; all ones: for ever.
+    full_wait: FULL_WAIT,
+    enqueued: ENQUEUED,
+    /// Taken or skipped, by all consumers.
+    taken: TAKEN,
+    /// Of all consumers.
+    in_flight: IN_FLIGHT,
+    flushes: FLUSHES,
+    flush_time: FLUSH_TIME,
+    longest_flush: LONGEST_FLUSH,
+    gaps_told: GAPS_TOLD,
+    lost_damaged: LOST_DAMAGED,
+    lost_unflushed: LOST_UNFLUSHED,
+    lost_dropped: LOST_DROPPED,
+    lost_expired: LOST_EXPIRED,
+    reserved_numbers: RESERVED_NUMBERS,
+    /// Calls that were refused because the queue or the disk was full.
+    refused: REFUSED,
+    /// How long calls waited for room, all together.
+    wait_time: WAIT_TIME,
+    mapped_bytes: MAPPED_BYTES,
+    /// When the last failed flush failed; 0: none has.
+    error_at: ERROR_AT,
+    /// The system's number of that error; 0: it has none.
+    error_number: ERROR_NUMBER,
+}
+
+impl Figures {
+    /// What the queue's holder, or its last one, stored: the newer valid copy in the bytes of the
+    /// `index` file. `None` when neither is of the opening that the live part names: what another
+    /// opening counted is over.
+    #[allow(dead_code, reason = "for who looks from outside")]
+    pub(crate) fn decode(index: &[u8], queue_id: &[u8; 16]) -> Option<Figures> {
+        let nonce = index.get(index_at::LIVE + live_at::LIVE_NONCE..)?.get(..8)?;
+        let nonce = LittleEndian::read_u64(nonce);
+        let copies = [0, 1].into_iter().filter_map(|copy| {
+            let bytes = index.get(index_at::FIGURES + copy * FIGURES_LEN..)?;
+            Figures::decode_copy(bytes, queue_id)
+        });
+        let is_own = |copy: &Figures| copy.nonce == nonce || planted!(FiguresOfAnotherOpening);
+        copies.filter(is_own).max_by_key(|copy| copy.number)
+    }
+
+    /// Notes a failed flush, at this time.
+    pub(crate) fn set_error(&mut self, at: u64, number: i32, text: &str) {
+        (self.error_at, self.error_number) = (at, u64::from(number.unsigned_abs()));
+        self.error_text = padded(text);
+    }
+}
+
+/// The beginning of `text` that fits, in whole characters, and zeros behind it.
+pub(crate) fn padded<const N: usize>(text: &str) -> [u8; N] {
+    let ends = text.char_indices().map(|(at, char)| at + char.len_utf8());
+    let end = ends.take_while(|end| *end <= N).last().unwrap_or(0);
+    let mut bytes = [0; N];
+    bytes[..end].copy_from_slice(&text.as_bytes()[..end]);
+    bytes
+}
+
+fn crc(bytes: &[u8], queue_id: &[u8; 16]) -> u32 {
+    !crc32c(crc32c(u32::MAX, queue_id), &bytes[..figures_at::FIGURES_CRC])
+}

@@ -1,0 +1,126 @@
+//! What this run counts beside the figures that follow from numbers and positions, and how it is
+//! stored in the index for those who look from outside.
+//!
+//! It is stored on slow ways alone: when the queue is opened or closed, a flush ends, a gap is
+//! told, a segment begins or a call is refused, and after each work of the keeper. A store that the
+//! disk refuses is left out, and nothing else changes.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::State;
+use crate::error::{Error, Gap};
+use crate::format::Figures;
+use crate::storage::Storage;
+use crate::threads::AtomicU64;
+
+/// Flushes of this run.
+#[derive(Debug, Default)]
+pub(crate) struct FlushTotals {
+    pub(crate) count: AtomicU64,
+    pub(crate) nanos: AtomicU64,
+    pub(crate) longest: AtomicU64,
+}
+
+/// Calls of this run that found the queue or the disk full.
+#[derive(Debug, Default)]
+pub(crate) struct FullTotals {
+    /// Calls that were refused in the end.
+    pub(crate) refused: AtomicU64,
+    /// Time that calls waited for room.
+    pub(crate) waited_nanos: AtomicU64,
+}
+
+impl<S: Storage> State<S> {
+    /// Counts a flush that took this long, and notes its error.
+    pub(super) fn count_flush(&self, took: Duration, error: Option<&Error>) {
+        let nanos = nanos(took);
+        self.flush_totals.count.fetch_add(1, Ordering::Relaxed);
+        self.flush_totals.nanos.fetch_add(nanos, Ordering::Relaxed);
+        self.flush_totals.longest.fetch_max(nanos, Ordering::Relaxed);
+        if let Some(error) = error {
+            let (now, text) = (self.storage.now(), error.to_string());
+            self.figures.lock().set_error(now, error.system_number(), &text);
+        }
+        self.store_figures();
+    }
+
+    /// Counts a gap that a consumer is told.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn count_gap(&self, gap: &Gap) {
+        self.gaps.count(self.storage.path(), gap);
+        self.store_figures();
+    }
+
+    /// Counts a call that is refused because the queue or the disk is full.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn count_refused(&self) {
+        reached!("before a refused call is counted");
+        self.full_totals.refused.fetch_add(1, Ordering::Relaxed);
+        self.store_figures();
+    }
+
+    /// Counts the time that a call waited for room.
+    pub(crate) fn count_waited(&self, waited: Duration) {
+        self.full_totals.waited_nanos.fetch_add(nanos(waited), Ordering::Relaxed);
+    }
+
+    /// Stores the figures in the index where they changed. Waits for no other thread that stores
+    /// them, and stores nothing once the run has ended: the file may be another owner's.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn store_figures(&self) {
+        let Some(mut last) = self.figures.try_lock() else {
+            return;
+        };
+        if self.has_run_ended() && !planted!(FiguresStoredAfterTheEnd) || self.forked() {
+            return;
+        }
+        let now = self.count_figures(&last);
+        if now == *last && last.number > 0 {
+            return;
+        }
+        let now = Figures { number: last.number + 1, stored_at: self.storage.now(), ..now };
+        if self.index.offer_figures(&now) {
+            *last = now;
+        }
+    }
+
+    /// The figures as they are now; `last` has those that stay.
+    fn count_figures(&self, last: &Figures) -> Figures {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counted = self.places.count();
+        let [damaged, unflushed, dropped, expired, reserved] = &self.gaps.lost;
+        let mut now = Figures {
+            enqueued: load(&self.committed.seq).saturating_sub(self.found_tail.seq),
+            taken: counted.taken,
+            in_flight: counted.in_flight,
+            flushes: load(&self.flush_totals.count),
+            flush_time: load(&self.flush_totals.nanos),
+            longest_flush: load(&self.flush_totals.longest),
+            gaps_told: load(&self.gaps.told),
+            lost_damaged: load(damaged),
+            lost_unflushed: load(unflushed),
+            lost_dropped: load(dropped),
+            lost_expired: load(expired),
+            reserved_numbers: load(reserved),
+            refused: load(&self.full_totals.refused),
+            wait_time: load(&self.full_totals.waited_nanos),
+            mapped_bytes: self.pool.mapped_bytes(),
+            ..*last
+        };
+        // Not every sync that fails is a flush of messages.
+        if now.error_at == 0
+            && let Some(error) = self.index.poison.failure()
+        {
+            now.set_error(self.storage.now(), error.number, &error.text);
+        }
+        now
+    }
+}
+
+pub(crate) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
