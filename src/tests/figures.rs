@@ -195,6 +195,34 @@ fn what_goes_wrong_is_there_at_once() {
     assert!(error.len() > 64 || figures.error_text.ends_with(&[0]));
 }
 
+/// Without a flush, a new segment brings them up to date, and so does a close in which nothing is
+/// left to flush.
+#[test]
+fn a_new_segment_and_a_close_bring_them_up_to_date() {
+    let storage = new();
+    let queue = open(&storage, &options());
+    let mut stale = 0;
+    // (Too few for a flush that nobody asked for.)
+    for enqueued in 0..240 {
+        let segments = queue.stats().segments;
+        queue.enqueue(&[1; 1000]).unwrap();
+        if queue.stats().segments > segments {
+            // The segment is made before its first message is committed.
+            assert_eq!(seen(&storage, &queue).unwrap().enqueued, enqueued);
+            stale = enqueued;
+        }
+        assert_eq!(seen(&storage, &queue).unwrap().enqueued, stale, "no message stores them");
+    }
+    assert!(stale > 20, "{stale}");
+    queue.core.flush().unwrap();
+    let standing = queue.consumer("").unwrap();
+    reading::next(&queue, &standing, Read::Take).unwrap().unwrap();
+    queue.core.flush_places().unwrap();
+    queue.close().unwrap();
+    let closed = seen(&storage, &queue).unwrap();
+    assert_eq!((closed.enqueued, closed.taken), (240, 1));
+}
+
 /// A disk that refuses a write of figures: they are left out until the next time.
 #[test]
 fn figures_that_cannot_be_written_change_nothing_else() {
