@@ -669,7 +669,7 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__take)
-            opts="-n -f -0 -q -h --count --consumer --sync --wait --follow --framing --null --strict --json --quiet --no-progress --help"
+            opts="-n -f -0 -q -h --count --consumer --sync --wait --follow --framing --null --strict --decode --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -693,6 +693,10 @@ _mmq() {
                     ;;
                 --framing)
                     COMPREPLY=($(compgen -W "line null length varint json raw" -- "${cur}"))
+                    return 0
+                    ;;
+                --decode)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)

@@ -61,6 +61,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand --consumer 'The consumer whose messages they are [default: the queue''s own, which has no name]'
             cand --wait 'Wait for the first message, so long or for ever; status 3 when none came'
             cand --framing 'Where a message ends [default: line]'
+            cand --decode 'Show each message as this shell command answers it: one process, --framing length both ways, each answer at once'
             cand --sync 'Remove a message only when it is durable in the file that it is written to'
             cand -f 'Go on for ever. While nothing is there, others can open the queue'
             cand --follow 'Go on for ever. While nothing is there, others can open the queue'

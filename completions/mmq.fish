@@ -68,6 +68,7 @@ length\t'the length before each: four bytes, big-endian; for any bytes'
 varint\t'the length before each, in LEB128; for any bytes'
 json\t'a JSON object in a line; for any bytes'
 raw\t'nothing between messages; a file is one message'"
+complete -c mmq -n "__fish_mmq_using_subcommand take" -l decode -d 'Show each message as this shell command answers it: one process, --framing length both ways, each answer at once' -r
 complete -c mmq -n "__fish_mmq_using_subcommand take" -l sync -d 'Remove a message only when it is durable in the file that it is written to'
 complete -c mmq -n "__fish_mmq_using_subcommand take" -s f -l follow -d 'Go on for ever. While nothing is there, others can open the queue'
 complete -c mmq -n "__fish_mmq_using_subcommand take" -s 0 -l null -d 'The same as --framing null'

@@ -107,3 +107,20 @@ fn input_that_is_cut_off_or_wrong_is_refused_and_what_came_before_stays() {
         assert_eq!(held(dir.path()), [b"a"], "{framing}: all or nothing");
     }
 }
+
+#[test]
+fn another_program_may_decode_the_messages() {
+    let dir = tempfile::tempdir().unwrap();
+    let long = "x".repeat(1 << 20);
+    let input = format!("abc\n\n{long}\n");
+    check(given(on("put", dir.path(), &[]), input.as_bytes()), 0);
+    // It answers one message, and what it did not answer stays.
+    let output = ends(on("take", dir.path(), &["--decode", "head -c 7"]), 7);
+    assert_eq!(output.stdout, b"abc\n");
+    assert!(said(&output).contains("--decode head -c 7: "), "{}", said(&output));
+    let output = ends(on("take", dir.path(), &["--decode", "cat", "--framing", "null"]), 0);
+    assert!(output.stdout == format!("\0{long}\0").into_bytes());
+    check(given(on("put", dir.path(), &[]), b"abc"), 0);
+    let shift = "head -c 7 | tr a-z A-Z";
+    assert_eq!(ends(on("take", dir.path(), &["--decode", shift]), 0).stdout, b"ABC\n");
+}

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use mmq::{Inspector, Queue, Seen, Start};
 
+use crate::flipped;
 use crate::run::{check, ends, given, mmq, on, said};
 use crate::support::eventually;
 use crate::times;
@@ -249,4 +250,50 @@ fn bench_prints_what_it_measured_and_leaves_nothing_behind() {
     );
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     ends(on("bench", dir.path(), &["--threads", "0,1"]), 2);
+}
+
+fn crc32c(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |state, byte| {
+        (0..8).fold(state ^ u32::from(*byte), |state, _| (state >> 1) ^ (0x82f6_3b78 * (state & 1)))
+    })
+}
+
+#[test]
+fn files_of_a_later_version_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    numbers(dir.path(), 3);
+    let index = dir.path().join("index");
+    let mut bytes = std::fs::read(&index).unwrap();
+    bytes[8] = 2;
+    let sum = crc32c(&bytes[..60]);
+    bytes[60..64].copy_from_slice(&sum.to_le_bytes());
+    std::fs::write(&index, bytes).unwrap();
+    let output = ends(on("take", dir.path(), &["--json"]), 6);
+    assert!(said(&output).contains("\"code\":\"later_format\""), "{}", said(&output));
+}
+
+#[test]
+fn damage_is_told_in_its_place_and_ends_with_status_1() {
+    let dir = tempfile::tempdir().unwrap();
+    flipped::make(dir.path(), |number| format!("job number {number:08} of many").into());
+    ends(on("consumers", dir.path(), &["add", "second"]), 0);
+    let output = ends(on("take", dir.path(), &[]), 1);
+    let words = said(&output);
+    for gap in ["message 0", "message 7", "messages 1303 to 1304", "message 2999", "message 3999"] {
+        assert_eq!(words.matches(&format!("mmq: {gap} will never come: damaged\n")).count(), 1);
+    }
+    assert!(words.ends_with("mmq: 6 messages will never come (5 gaps)\n"), "{words}");
+    assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count() as u64, flipped::WHOLE);
+    let output = ends(on("take", dir.path(), &["--json", "--consumer", "second"]), 1);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(
+        lines[0].starts_with("{\"gap\":{\"first\":0,\"last\":0,\"count\":1,\"cause\":\"damaged\"")
+    );
+    assert!(lines[7].starts_with("{\"gap\":{\"first\":7,"), "{}", lines[7]);
+    // Work goes on past it too.
+    ends(on("consumers", dir.path(), &["seek", "second", "3990"]), 0);
+    let mut each = on("each", dir.path(), &["--consumer", "second", "-j", "2"]);
+    each.args(["--", "true"]);
+    assert!(said(&ends(each, 1)).contains("message 3999 will never come"));
 }

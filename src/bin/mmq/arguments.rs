@@ -58,10 +58,16 @@ pub(crate) fn framing_in(command: Command) -> Command {
 
 /// How messages go out.
 pub(crate) fn framing_out(command: Command) -> Command {
-    framing(command).arg(flag(
-        "strict",
-        "End with status 6 before the first message that holds its own delimiter",
-    ))
+    framing(command)
+        .arg(flag(
+            "strict",
+            "End with status 6 before the first message that holds its own delimiter",
+        ))
+        .arg(
+            Arg::new("decode").long("decode").value_name("CMD").help(
+                "Show each message as this shell command answers it: one process, --framing length both ways, each answer at once",
+            ),
+        )
 }
 
 fn framing(command: Command) -> Command {

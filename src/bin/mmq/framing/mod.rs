@@ -1,6 +1,7 @@
 //! Where one message ends and the next begins, in a stream of bytes.
 
 mod base64;
+mod decode;
 mod json;
 mod read;
 mod visible;

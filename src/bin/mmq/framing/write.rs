@@ -5,8 +5,10 @@ use std::io::{self, IsTerminal};
 use clap::ArgMatches;
 use mmq::{Gap, GapCause};
 
+use super::decode::Decoder;
 use super::visible::visible;
 use super::{Framing, asked, json};
+use crate::arguments::text_of;
 use crate::console::{Console, Form};
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
@@ -25,6 +27,11 @@ pub(super) fn gap_cause(cause: GapCause) -> &'static str {
     }
 }
 
+/// What stands before a message in `length` framing.
+pub(super) fn length_head(message: &[u8]) -> [u8; 4] {
+    [24, 16, 8, 0].map(|shift| (message.len() as u64 >> shift) as u8)
+}
+
 /// What becomes of a message that holds its own delimiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Strict {
@@ -40,6 +47,7 @@ pub(crate) struct Written {
     framing: Framing,
     strict: Strict,
     console: Console,
+    decoder: Option<Decoder>,
     /// A terminal obeys control bytes, so they are shown as text there.
     escapes: bool,
     messages: u64,
@@ -64,6 +72,7 @@ impl Written {
             framing,
             strict,
             console,
+            decoder: text_of(matches, "decode").map(|command| Decoder::new(command.to_owned())),
             escapes: asked.is_none() && framing == Framing::Line && io::stdout().is_terminal(),
             messages: 0,
             ambiguous: 0,
@@ -85,14 +94,15 @@ impl Written {
         seq: u64,
         message: &[u8],
     ) -> Tried<()> {
+        let decoded = self.decoder.as_mut().map(|decoder| decoder.decode(message)).transpose()?;
+        let message = decoded.as_deref().unwrap_or(message);
         match self.framing {
             Framing::Line => {
                 self.delimited(output, seq, message, b'\n')?;
             }
             Framing::Null => self.delimited(output, seq, message, 0)?,
             Framing::Length => {
-                let length = message.len() as u64;
-                output.push(&[24, 16, 8, 0].map(|shift| (length >> shift) as u8))?;
+                output.push(&length_head(message))?;
                 output.push(message)?;
             }
             Framing::Varint => {
