@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::error::{Error, Gap, Result};
 use crate::format::{ASIDE_SUFFIX, FORMAT_VERSION, Spot};
 use crate::index::image::ConsumerRow;
-use crate::inspect::{Condition, Kept, Onlooker, Picture, Told};
+use crate::inspect::{self, Condition, Depth, Finding, Kept, Onlooker, Picture, Told, Verified};
 use crate::message::Message;
 #[cfg(doc)]
 use crate::queue::Queue;
@@ -260,6 +260,27 @@ impl Inspector {
     #[must_use]
     pub fn messages(&self, from: Start) -> InspectedMessages<'_> {
         InspectedMessages { inspector: self, at: At::Start(from), source: None, failed: false }
+    }
+
+    /// Checks every header, row, place, checksum, number and seal of the queue, and reads every
+    /// message from the oldest held on. Hands all that is not as it was written to `each`, with the
+    /// messages that it costs: those that a consumer who begins at the oldest message would be told
+    /// as damaged. What a power cut took, or what was given up, is no damage: [`Snapshot::gaps`].
+    ///
+    /// # Errors
+    ///
+    /// As [`snapshot`](Self::snapshot). Damage is no error: see [`Verified::findings`].
+    pub fn verify(&self, each: impl FnMut(Finding)) -> Result<Verified> {
+        inspect::verify(&self.storage, Depth::Messages, each)
+    }
+
+    /// As [`verify`](Self::verify), without reading the messages.
+    ///
+    /// # Errors
+    ///
+    /// As [`verify`](Self::verify).
+    pub fn verify_headers(&self, each: impl FnMut(Finding)) -> Result<Verified> {
+        inspect::verify(&self.storage, Depth::Headers, each)
     }
 }
 

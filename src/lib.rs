@@ -172,6 +172,7 @@ pub use format::{FORMAT_VERSION, MAX_MESSAGE_LEN};
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use futures::{Messages, Recv, RecvDelivery};
+pub use inspect::{Finding, Verified};
 pub use inspector::{
     ConsumerSnapshot, InspectedMessages, Inspector, QueueState, Seen, Snapshot, Start,
 };

@@ -13,7 +13,10 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use mmq::{Error, GapCause, Inspector, OnFull, Options, Queue, QueueState, Seen, Snapshot, Start};
+use mmq::{
+    Error, Finding, Gap, GapCause, Inspector, OnFull, Options, Queue, QueueState, Seen, Snapshot,
+    Start, Verified,
+};
 use support::{count, itself, mix};
 
 /// The message with this number: its length and its bytes follow from the number.
@@ -186,11 +189,108 @@ fn a_queue_whose_process_died_was_left() {
     assert_eq!(numbers(dir.path(), Start::Seq(1)), (1..321).collect::<Vec<_>>());
 }
 
+fn verify(dir: &Path) -> (Verified, Vec<Finding>) {
+    let mut findings = Vec::new();
+    let verified = Inspector::open(dir).unwrap().verify(|finding| findings.push(finding)).unwrap();
+    assert_eq!(verified.findings, findings.len() as u64);
+    (verified, findings)
+}
+
+/// A queue with batches, two consumers, acknowledgements out of order, two segments and a spare.
+fn with_all_parts(dir: &Path) -> Queue {
+    let queue = Options::new().arena_size(64 << 10).open(dir).unwrap();
+    for first in (0..16_000).step_by(500) {
+        let batch: Vec<_> = (first..first + 500).map(message).collect();
+        assert_eq!(queue.enqueue_batch(&batch).unwrap(), first..first + 500);
+    }
+    let (fast, slow) = (queue.consumer("fast").unwrap(), queue.consumer("slow").unwrap());
+    for _ in 0..15_400 {
+        fast.dequeue().unwrap().unwrap();
+        slow.dequeue().unwrap().unwrap();
+    }
+    let first = slow.receive().unwrap().unwrap();
+    slow.receive().unwrap().unwrap().ack().unwrap();
+    first.nack();
+    let batch: Vec<_> = (16_000..16_010).map(message).collect();
+    queue.enqueue_batch(&batch).unwrap();
+    queue.flush().unwrap();
+    queue
+}
+
+#[test]
+fn a_sound_queue_is_found_sound_whoever_has_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = with_all_parts(dir.path());
+    let (verified, findings) = verify(dir.path());
+    assert_eq!(findings, []);
+    assert!(verified.messages >= 610 && verified.segments > 1, "{verified:?}");
+    assert_eq!((verified.missing, verified.overtaken), (0, 0));
+    queue.close().unwrap();
+    let before = files(dir.path());
+    let (closed, findings) = verify(dir.path());
+    assert_eq!((closed.messages, findings), (verified.messages, vec![]));
+    let headers =
+        Inspector::open(dir.path()).unwrap().verify_headers(|finding| panic!("{finding}"));
+    assert_eq!((headers.unwrap().messages, closed.bytes > 0), (0, true));
+    assert!(files(dir.path()) == before, "a look changed a file");
+}
+
+#[test]
+fn every_byte_of_the_index_that_matters_and_every_message_is_looked_at() {
+    let dir = tempfile::tempdir().unwrap();
+    with_all_parts(dir.path()).close().unwrap();
+    let index = dir.path().join("index");
+    let bytes = fs::read(&index).unwrap();
+    // Header, checkpoint, run record, a segment's row, a name, a place, acknowledgements.
+    let mut unseen = Vec::new();
+    let used: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] != 0).collect();
+    for at in used.iter().copied().step_by(3) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x55;
+        fs::write(&index, &damaged).unwrap();
+        let inspector = Inspector::open(dir.path()).unwrap();
+        let verified = inspector.verify_headers(|finding| assert_eq!(finding.lost, None, "{at}"));
+        if verified.unwrap().findings == 0 {
+            unseen.push(at);
+        }
+    }
+    fs::write(&index, &bytes).unwrap();
+    // Only the words of the live part that have no check of their own: tokens, nonce, time.
+    assert!(unseen.iter().all(|at| (8192..8256).contains(at)), "{unseen:?}");
+
+    let segment = (0..).map(|slot| dir.path().join(format!("segment-{slot:08}")));
+    let live = segment.take_while(|path| path.exists()).find_map(|path| {
+        let text = fs::read(&path).unwrap();
+        let wanted = message(15_700);
+        let at = text.windows(wanted.len()).position(|found| found == wanted)?;
+        Some((path, text, at))
+    });
+    let (path, text, at) = live.expect("the message is in a file");
+    let mut damaged = text.clone();
+    damaged[at] ^= 1;
+    fs::write(&path, &damaged).unwrap();
+    let (_, findings) = verify(dir.path());
+    let [finding] = &findings[..] else { panic!("{findings:?}") };
+    let lost = Gap { first: 15_700, last: 15_700, cause: GapCause::Damaged };
+    assert_eq!((finding.lost, finding.offset), (Some(lost), Some(at as u64 - 16)), "{finding}");
+    assert!(path.ends_with(&finding.file));
+
+    // The seal of the batch: no message is lost by it.
+    let wanted = message(16_009);
+    let at = text.windows(wanted.len()).rposition(|found| found == wanted).unwrap();
+    let mut damaged = text.clone();
+    damaged[at + wanted.len().next_multiple_of(8)] ^= 1;
+    fs::write(&path, &damaged).unwrap();
+    let (_, findings) = verify(dir.path());
+    assert!(findings.len() == 1 && findings[0].what.contains("seal"), "{findings:?}");
+    assert_eq!(findings[0].lost, None);
+}
+
 /// A producer at full speed over its limit, whose segments are used again all the time, and a
 /// consumer that takes some: every look is of one moment, and every message is what was put in.
 #[test]
 fn looks_at_a_queue_at_full_speed_are_never_wrong() {
-    let looks = count("MMQ_LOOKS", 300);
+    let looks = count("MMQ_LOOKS", 200);
     let dir = tempfile::tempdir().unwrap();
     let options = Options::new().arena_size(64 << 10).max_bytes(512 << 10);
     let queue = options.on_full(OnFull::DropOldest).open(dir.path()).unwrap();
@@ -236,6 +336,11 @@ fn looks_at_a_queue_at_full_speed_are_never_wrong() {
                 assert!(now.0 >= before.0 && now.1 >= before.1, "{before:?} {seen:?}");
                 assert!(consumer.next_seq <= seen.next_seq, "{seen:?}");
                 before = now;
+                if number % 100 == 50 {
+                    let verified = inspector.verify(|finding| panic!("look {number}: {finding}"));
+                    let verified = verified.unwrap();
+                    overtaken += verified.overtaken;
+                }
                 if number % 10 == 0 {
                     let mut next = None;
                     for seen in inspector.messages(Start::Oldest) {

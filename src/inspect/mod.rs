@@ -3,6 +3,7 @@
 //! - `picture`: what the files say at one moment. Reads the index while its holder stores to it; of
 //!   a queue that nobody has, a recovery tells what an opening would find.
 //! - `onlooker`: reads messages and tells gaps, as a consumer would be told them.
+//! - `verify`: checks every part of every file.
 //!
 //! The index of a queue in use is read twice. What changes seldom must be the same both times, and
 //! every part has a checksum of its own. Records are checked by their seeded checksums, which do
@@ -10,6 +11,9 @@
 
 mod onlooker;
 mod picture;
+mod verify;
 
 pub(crate) use onlooker::{Onlooker, Told};
 pub(crate) use picture::{Condition, Kept, Picture};
+pub(crate) use verify::{Depth, verify};
+pub use verify::{Finding, Verified};

@@ -8,11 +8,13 @@ use std::io;
 
 use super::picture::Picture;
 use crate::error::{Error, Gap, GapCause, Result};
-use crate::format::{ALIGN, FRAGMENT_HEADER_LEN, Kind, Spot, segment_name};
+use crate::format::{
+    ALIGN, FRAGMENT_HEADER_LEN, Kind, SEGMENT_HEADER_LEN, Seal, Spot, segment_name, segment_slot,
+};
 use crate::segment::scan::{Intact, Scan};
-use crate::segment::{Lost, Row, first_beginning, first_words, open_life};
+use crate::segment::{Lost, Opened, Row, first_beginning, first_words, open_life};
 use crate::state::Gaps;
-use crate::storage::Storage;
+use crate::storage::{Storage, StorageFile};
 
 /// What comes next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +44,37 @@ pub(crate) struct Onlooker<F> {
     open: Option<AtHand<F>>,
     /// The holder goes on meanwhile.
     in_use: bool,
+    batch: BatchRead,
+}
+
+/// The batch that is being read.
+#[derive(Debug, Default)]
+struct BatchRead {
+    /// Its seal so far; `None` when its beginning was not read.
+    seal: Option<Seal>,
+    /// Where a batch ended whose seal does not hold.
+    broken: Option<u64>,
+}
+
+impl BatchRead {
+    /// Takes in a fragment of a record.
+    fn add<F: StorageFile>(&mut self, seen: &Intact, scan: &mut Scan<'_, F>) -> io::Result<()> {
+        let fragment = &seen.fragment;
+        if matches!(fragment.kind, Kind::Whole | Kind::First) && !fragment.continues {
+            self.seal = fragment.more.then_some(Seal::NEW);
+        }
+        if let Some(seal) = &mut self.seal {
+            seal.add(seen.checksum());
+            let word = seal.word();
+            if matches!(fragment.kind, Kind::Whole | Kind::Last) && !fragment.more {
+                self.seal = None;
+                if scan.seal(seen)? != Some(word) {
+                    self.broken = Some(seen.position);
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The segment that is open.
@@ -49,17 +82,26 @@ pub(crate) struct Onlooker<F> {
 struct AtHand<F> {
     row: Row,
     file: F,
+    /// The position where the file ends.
+    end: u64,
+}
+
+impl<F> AtHand<F> {
+    fn new(row: Row, opened: Opened<F>) -> AtHand<F> {
+        let bytes = opened.allocated.saturating_sub(SEGMENT_HEADER_LEN) / ALIGN * ALIGN;
+        AtHand { row, file: opened.file, end: row.header.base + bytes }
+    }
 }
 
 /// What a step found. `None`: it only moved on.
 type Stepped = Result<Option<Told>>;
 
-impl<F: crate::storage::StorageFile> Onlooker<F> {
+impl<F: StorageFile> Onlooker<F> {
     /// An onlooker from `at` to the tail of the picture.
     pub(crate) fn new(picture: Picture, at: Spot) -> Onlooker<F> {
         let in_use = matches!(picture.condition, super::Condition::Owned(_));
         let Picture { live, gaps, tail: end, .. } = picture;
-        Onlooker { live, gaps, end, at, open: None, in_use }
+        Onlooker { live, gaps, end, at, open: None, in_use, batch: BatchRead::default() }
     }
 
     /// As [`new`](Self::new), from the message `seq` on: walks over those before it in its segment.
@@ -85,6 +127,16 @@ impl<F: crate::storage::StorageFile> Onlooker<F> {
     /// Where it stands.
     pub(crate) fn at(&self) -> Spot {
         self.at
+    }
+
+    /// The segment that contains the position, or else the next one.
+    pub(crate) fn segment_at(&self, position: u64) -> Option<Row> {
+        self.row_at(position)
+    }
+
+    /// Where a batch ended, if its seal did not hold and nobody was told yet.
+    pub(crate) fn take_broken_seal(&mut self) -> Option<u64> {
+        self.batch.broken.take()
     }
 
     /// What comes next; `None` at the end.
@@ -127,8 +179,9 @@ impl<F: crate::storage::StorageFile> Onlooker<F> {
 
     /// Opens the segment. Tells the numbers that are missing before it.
     fn enter<S: Storage<File = F>>(&mut self, storage: &S, row: Row) -> Stepped {
-        let file = match open_life(storage, row.slot, &row.header) {
-            Ok(opened) => opened.file,
+        let opened = match open_life(storage, row.slot, &row.header) {
+            Ok(opened) => opened,
+            Err(Lost::Gone) if self.finds_elsewhere(storage, &row) => return Ok(None),
             Err(Lost::Gone) => return Ok(self.leave_lost(&row)),
             Err(Lost::Io(error)) => {
                 return Err(Error::io("open", storage.path().join(segment_name(row.slot)), error));
@@ -138,7 +191,7 @@ impl<F: crate::storage::StorageFile> Onlooker<F> {
         self.at.position = before.position.max(base);
         if before.position < base
             && row.header.gap_before == 0
-            && let Some(first) = first_beginning(&row, first_words(&file))
+            && let Some(first) = first_beginning(&row, first_words(&opened.file))
             && (base + 1..row.header.end()).contains(&first.position)
             && self.at.seq < first.seq
             && self.gaps.cause_of(self.at.seq).1 == first.seq
@@ -152,16 +205,35 @@ impl<F: crate::storage::StorageFile> Onlooker<F> {
                 self.at.position = before.position;
                 return Ok(told);
             }
-            self.open = Some(AtHand { row, file });
+            self.open = Some(AtHand::new(row, opened));
             return Ok(told);
         }
-        self.open = Some(AtHand { row, file });
+        self.open = Some(AtHand::new(row, opened));
         Ok(None)
+    }
+
+    /// Looks for the segment under another name, and notes it. Nobody renames files of a queue in
+    /// use.
+    fn finds_elsewhere<S: Storage<File = F>>(&mut self, storage: &S, row: &Row) -> bool {
+        if self.in_use {
+            return false;
+        }
+        let listed = storage.list().unwrap_or_default();
+        let mut slots = listed.iter().filter_map(|listed| segment_slot(&listed.name));
+        let found =
+            slots.find(|slot| *slot != row.slot && open_life(storage, *slot, &row.header).is_ok());
+        let at = self.live.partition_point(|other| other.header.base < row.header.base);
+        match (found, self.live.get_mut(at)) {
+            (Some(slot), Some(row)) => row.slot = slot,
+            _ => return false,
+        }
+        true
     }
 
     /// The segment's file is gone, or another segment's by now.
     fn leave_lost(&mut self, row: &Row) -> Option<Told> {
         self.open = None;
+        self.batch.seal = None;
         let behind = self.live.partition_point(|other| other.header.base <= row.header.base);
         let next = self.live.get(behind).map(|next| (next.header.base, next.header.missing_from()));
         self.live.retain(|other| other.header.life != row.header.life);
@@ -214,7 +286,7 @@ impl<F: crate::storage::StorageFile> Onlooker<F> {
             return Ok(None);
         };
         let io = |error| failed(storage, row, error);
-        let mut scan = Scan::new(&open.file, &row.header, self.end.position);
+        let mut scan = Scan::new(&open.file, &row.header, self.end.position.min(open.end));
         let Spot { position, seq } = self.at;
         let Some(seen) = scan.header_at(position).map_err(io)? else {
             return self.resynchronise(storage, row);
@@ -255,7 +327,7 @@ impl<F: crate::storage::StorageFile> Onlooker<F> {
     /// The payload of the record that begins with `first` in `row`, and the position behind it.
     /// `None` when it is damaged.
     fn gather<S: Storage<File = F>>(
-        &self,
+        &mut self,
         storage: &S,
         row: &Row,
         first: Intact,
@@ -264,23 +336,26 @@ impl<F: crate::storage::StorageFile> Onlooker<F> {
         let Some(open) = &self.open else {
             return Ok(None);
         };
-        let mut scan = Scan::new(&open.file, &row.header, self.end.position);
-        if !scan.copy(&first, 0, &mut payload).map_err(|error| failed(storage, row, error))? {
+        let mut scan = Scan::new(&open.file, &row.header, self.end.position.min(open.end));
+        let io = |error| failed(storage, row, error);
+        if !scan.copy(&first, 0, &mut payload).map_err(io)? {
             return Ok(None);
         }
+        self.batch.add(&first, &mut scan).map_err(io)?;
         let (mut last, mut row) = (first, *row);
         while matches!(last.fragment.kind, Kind::First | Kind::Middle) {
             let end = row.header.end();
             let Some(next) = self.row_at(end).filter(|next| next.header.base == end) else {
                 return Ok(None);
             };
-            let file = match open_life(storage, next.slot, &next.header) {
-                Ok(opened) => opened.file,
+            let open = match open_life(storage, next.slot, &next.header) {
+                Ok(opened) => AtHand::new(next, opened),
+                Err(Lost::Gone) if self.finds_elsewhere(storage, &next) => continue,
                 Err(Lost::Gone) => return Ok(None),
                 Err(Lost::Io(error)) => return Err(failed(storage, &next, error)),
             };
             let io = |error| failed(storage, &next, error);
-            let mut scan = Scan::new(&file, &next.header, self.end.position);
+            let mut scan = Scan::new(&open.file, &next.header, self.end.position.min(open.end));
             let Some(seen) = scan.header_at(end).map_err(io)? else {
                 return Ok(None);
             };
@@ -289,6 +364,7 @@ impl<F: crate::storage::StorageFile> Onlooker<F> {
             if !continues || !scan.copy(&seen, last.checksum(), &mut payload).map_err(io)? {
                 return Ok(None);
             }
+            self.batch.add(&seen, &mut scan).map_err(io)?;
             (last, row) = (seen, next);
         }
         Ok(Some((payload, last.end())))
@@ -301,10 +377,11 @@ impl<F: crate::storage::StorageFile> Onlooker<F> {
         if self.in_use && matches!(open_life(storage, row.slot, &row.header), Err(Lost::Gone)) {
             return Ok(self.leave_lost(row));
         }
+        self.batch.seal = None;
         let Some(open) = &self.open else {
             return Ok(None);
         };
-        let found = Scan::new(&open.file, &row.header, self.end.position)
+        let found = Scan::new(&open.file, &row.header, self.end.position.min(open.end))
             .search(self.at.position + ALIGN, self.at.seq, self.end.seq)
             .map_err(|error| failed(storage, row, error))?;
         let next = self.row_at(row.header.end());

@@ -15,6 +15,7 @@ mod replica;
 mod support;
 mod verdict;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{FileExt, symlink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +25,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base::{Base, NOTHING, Reader, Verdict, WITNESS, bases, damaged_index, damaged_segment};
-use mmq::{Error, Gap, GapCause, Options, Queue};
+use mmq::{Error, Gap, GapCause, Inspector, Options, Queue};
 use replica::{Place, Replica};
 use support::{
     Messages, Random, Told, copy_directory, count, drain, drain_by, drain_exactly, drain_with,

@@ -1,0 +1,363 @@
+//! Checks every part of every file of a queue.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::onlooker::{Onlooker, Told};
+use super::picture::{Condition, Kept, Picture};
+use crate::error::{Error, Gap, GapCause, Result};
+use crate::format::{
+    self, ACKS_HALF_LEN, ACKS_ROW_LEN, Acks, CHECKPOINT_LEN, Checkpoint, ConsumerAt, ExtentKind,
+    INDEX_NAME, Invalid, NAME_ROW_LEN, PLACE_HALF_LEN, Place, RUN_LEN, SEGMENT_HEADER_LEN,
+    SEGMENT_ROW_LEN, SegmentHeader, SegmentState, index_at, live_at, place_at,
+};
+use crate::index::IndexFile;
+use crate::index::image::{ConsumerRow, IndexImage, u32_at, u64_at};
+use crate::index::run::Run;
+use crate::storage::{Storage, StorageFile, read_full};
+
+/// Something in a queue's files that is not as it was written:
+/// [`Inspector::verify`](crate::Inspector::verify).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// The file's name in the queue's directory.
+    pub file: String,
+    /// Where in the file, in bytes from its beginning, if it is one place.
+    pub offset: Option<u64>,
+    /// What is wrong.
+    pub what: String,
+    /// The messages that it costs.
+    pub lost: Option<Gap>,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(offset) = self.offset {
+            write!(f, " at {offset}")?;
+        }
+        write!(f, ": {}", self.what)?;
+        self.lost.map_or(Ok(()), |lost| write!(f, "; {lost}"))
+    }
+}
+
+/// What was checked: [`Inspector::verify`](crate::Inspector::verify).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Verified {
+    /// Segment files whose headers were read, spares among them.
+    pub segments: u64,
+    /// Messages that were read and are intact.
+    pub messages: u64,
+    /// Payload bytes of those messages.
+    pub bytes: u64,
+    /// Numbers that are missing for another cause than damage: the files say so.
+    pub missing: u64,
+    /// Messages that the owner gave back before they could be read.
+    pub overtaken: u64,
+    /// What was found wrong.
+    pub findings: u64,
+}
+
+/// How much is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// The index and the headers of all segments.
+    Headers,
+    /// Every message as well.
+    Messages,
+}
+
+/// Checks the files, and hands each finding to `each`.
+pub(crate) fn verify<S: Storage>(
+    storage: &Arc<S>,
+    depth: Depth,
+    mut each: impl FnMut(Finding),
+) -> Result<Verified> {
+    let (picture, kept) = Picture::take(storage)?;
+    let mut verified = Verified::default();
+    let mut tell = |verified: &mut Verified, finding| {
+        verified.findings += 1;
+        each(finding);
+    };
+    for finding in index_findings(&**storage, &picture)? {
+        tell(&mut verified, finding);
+    }
+    let (headers, findings) = header_findings(&**storage, &picture)?;
+    verified.segments = headers;
+    findings.into_iter().for_each(|finding| tell(&mut verified, finding));
+    if depth == Depth::Messages {
+        // A consumer may wait for messages of segments that are lost.
+        let places = picture.consumers.iter().map(|consumer| consumer.place.spot());
+        let from = places.chain([picture.oldest()]).min().unwrap_or_default();
+        match kept {
+            Kept::InFiles(files) => {
+                read_all(&*files, Onlooker::new(picture, from), &mut verified, &mut tell)?;
+            }
+            Kept::InOverlay(files) => {
+                read_all(&*files, Onlooker::new(picture, from), &mut verified, &mut tell)?;
+            }
+        }
+    }
+    Ok(verified)
+}
+
+/// Reads every message.
+fn read_all<S: Storage>(
+    storage: &S,
+    mut onlooker: Onlooker<S::File>,
+    verified: &mut Verified,
+    tell: &mut impl FnMut(&mut Verified, Finding),
+) -> Result<()> {
+    let place = |onlooker: &Onlooker<S::File>, position: u64| {
+        let row = onlooker.segment_at(position);
+        row.map_or((INDEX_NAME.to_owned(), None), |row| {
+            let within = position.max(row.header.base) - row.header.base;
+            (format::segment_name(row.slot), Some(SEGMENT_HEADER_LEN + within))
+        })
+    };
+    loop {
+        // Before the step: where a message does not validate, that is where it lies.
+        let (file, offset) = place(&onlooker, onlooker.at().position);
+        let told = onlooker.next(storage)?;
+        if let Some(position) = onlooker.take_broken_seal() {
+            let (file, offset) = place(&onlooker, position);
+            let what = "the seal of the batch that ends here is damaged; its messages are not";
+            let what = what.to_owned();
+            tell(verified, Finding { file, offset, what, lost: None });
+        }
+        match told {
+            None => return Ok(()),
+            Some(Told::Message { payload, .. }) => {
+                verified.messages += 1;
+                verified.bytes += payload.len() as u64;
+            }
+            Some(Told::Overtaken { first, last }) => verified.overtaken += last - first + 1,
+            Some(Told::Gap(gap)) if gap.cause == GapCause::Damaged => {
+                let what = "what lies here is not what was written".to_owned();
+                tell(verified, Finding { file, offset, what, lost: Some(gap) });
+            }
+            Some(Told::Gap(gap)) => verified.missing += gap.count(),
+        }
+    }
+}
+
+/// What is wrong with the headers of the segment files, and how many were read.
+fn header_findings<S: Storage>(storage: &S, picture: &Picture) -> Result<(u64, Vec<Finding>)> {
+    let listed = storage.list().map_err(|error| Error::io("list", storage.path(), error))?;
+    let (mut read, mut findings) = (0, Vec::new());
+    for listed in listed {
+        let Some(slot) = format::segment_slot(&listed.name) else {
+            continue;
+        };
+        let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
+        let opened = storage.open(&listed.name);
+        let len = opened.and_then(|file| {
+            let read = read_full(&file, &mut bytes, 0)?;
+            Ok((read, file.len()?))
+        });
+        let live = picture.live.iter().find(|row| row.slot == slot);
+        let what = match len {
+            // It went meanwhile.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => format!("it cannot be read: {error}"),
+            Ok((_, len)) => match (SegmentHeader::decode(&bytes), live) {
+                (Err(Invalid::Version(version)), _) => {
+                    format!("its header has format version {version}, which is not known here")
+                }
+                (Err(Invalid::Damaged), Some(_)) => {
+                    "its header is damaged; the index has a copy".to_owned()
+                }
+                (Err(Invalid::Damaged), None) => "its header is damaged".to_owned(),
+                (Ok(header), _) if header.queue_id != picture.queue_id => {
+                    "it is another queue's".to_owned()
+                }
+                (Ok(header), Some(row))
+                    if header.life == row.header.life && len < row.header.allocated =>
+                {
+                    format!("it has {len} bytes, and had {}", row.header.allocated)
+                }
+                (Ok(header), Some(row))
+                    if header.life != row.header.life
+                        && !matches!(picture.condition, Condition::Owned(_)) =>
+                {
+                    let spare = header.state == SegmentState::Spare;
+                    let state = if spare { " spare" } else { "" };
+                    format!("the index names another segment, and this is a{state} file of its own")
+                }
+                (Ok(_), _) => {
+                    read += 1;
+                    continue;
+                }
+            },
+        };
+        findings.push(Finding { file: listed.name, offset: Some(0), what, lost: None });
+    }
+    Ok((read, findings))
+}
+
+/// What is wrong with the index. Its holder stores to it meanwhile: what is wrong each time counts.
+fn index_findings<S: Storage>(storage: &S, picture: &Picture) -> Result<Vec<Finding>> {
+    const TIMES: usize = 5;
+    let times = if matches!(picture.condition, Condition::Owned(_)) { TIMES } else { 1 };
+    let mut findings: Option<Vec<Finding>> = None;
+    for _ in 0..times {
+        let now = index_findings_now(storage, picture)?;
+        let both = match findings {
+            None => now,
+            Some(before) => before.into_iter().filter(|found| now.contains(found)).collect(),
+        };
+        if both.is_empty() {
+            return Ok(both);
+        }
+        findings = Some(both);
+    }
+    Ok(findings.unwrap_or_default())
+}
+
+fn index_findings_now<S: Storage>(storage: &S, picture: &Picture) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    let mut find = |offset: Option<usize>, what: String| {
+        let offset = offset.map(|offset| offset as u64);
+        findings.push(Finding { file: INDEX_NAME.to_owned(), offset, what, lost: None });
+    };
+    let read = IndexFile::read(storage);
+    let read = read.map_err(|error| Error::io("read", storage.path().join(INDEX_NAME), error))?;
+    let Some(file) = read else {
+        find(None, "it is missing; an opening makes it anew from the segments".to_owned());
+        return Ok(findings);
+    };
+    let (bytes, id) = (&file.bytes[..], picture.queue_id);
+    if file.unreadable {
+        find(None, "the disk cannot read some sectors of it".to_owned());
+    }
+    match file.header {
+        Err(_) => find(Some(0), "its header is damaged".to_owned()),
+        Ok(found) if found != id => find(Some(0), "it is another queue's".to_owned()),
+        Ok(_) => {}
+    }
+    let part = |at: usize, len: usize| bytes.get(at..at + len).unwrap_or(&[]);
+    let is_blank = |at: usize, len: usize| part(at, len).iter().all(|byte| *byte == 0);
+    for at in [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B] {
+        let half = part(at, CHECKPOINT_LEN);
+        if !is_blank(at, CHECKPOINT_LEN) && Checkpoint::decode(half, &id).is_none() {
+            find(Some(at), "this half of the checkpoint is damaged".to_owned());
+        }
+    }
+    for at in [live_at::RUN_A, live_at::RUN_B].map(|at| index_at::LIVE + at) {
+        if !is_blank(at, RUN_LEN) && Run::decode(part(at, RUN_LEN), &id).is_none() {
+            find(Some(at), "this copy of the run record is damaged".to_owned());
+        }
+    }
+    let image = IndexImage::read(bytes, &id);
+    let tail = index_at::LIVE + live_at::TAIL_SEQ;
+    if image.live.tail.is_none() && !is_blank(tail, 24) {
+        find(Some(tail), "the tail's words do not fit together".to_owned());
+    }
+    let key = format::tail_key(&id);
+    for at in [live_at::SYNCED_A, live_at::SYNCED_B].map(|at| index_at::LIVE + at) {
+        let word = |at: usize| u64_at(bytes, at);
+        let check = format::tail_check(key, word(at), word(at + 8));
+        if !is_blank(at, 24) && word(at + 16) != check {
+            find(Some(at), "this mark of a flush is damaged".to_owned());
+        }
+    }
+    for extent in &image.extents {
+        let rows = extent.rows;
+        let start = extent.offset as usize;
+        for row in 0..rows {
+            let at = start + row as usize * extent.row_len();
+            match extent.kind {
+                ExtentKind::Segments => {
+                    let header = part(at, SEGMENT_ROW_LEN).try_into().ok();
+                    let holds = header.is_some_and(|row| SegmentHeader::decode(row).is_ok());
+                    if !holds && !is_blank(at, SEGMENT_ROW_LEN) {
+                        find(Some(at), "this row of a segment is damaged".to_owned());
+                    }
+                }
+                ExtentKind::Consumers => {
+                    let parts = ConsumerAt::new(row, rows);
+                    let is_first = start == index_at::CONSUMERS && row == 0;
+                    let which = if is_first { Which::Default } else { Which::Named };
+                    consumer_findings(bytes, start, parts, which, &id, &mut find);
+                }
+                ExtentKind::Acks => {
+                    let halves = [at, at + ACKS_ROW_LEN / 2];
+                    for half in halves {
+                        let holds = || acks_hold(bytes, half, halves, &image, &id);
+                        if !is_blank(half, ACKS_HALF_LEN) && !holds() {
+                            find(Some(half), "these acknowledgements are damaged".to_owned());
+                        }
+                    }
+                }
+                ExtentKind::Later(_) => {}
+            }
+        }
+    }
+    Ok(findings)
+}
+
+/// Whether the half of a row of acknowledgements validates for a consumer that one of the halves
+/// names. (When a consumer is removed its row is cleared.)
+fn acks_hold(
+    bytes: &[u8],
+    half: usize,
+    halves: [usize; 2],
+    image: &IndexImage,
+    id: &[u8; 16],
+) -> bool {
+    let owners = halves.map(|half| u32_at(bytes, half + format::acks_at::ACKS_OWNER));
+    let named = |consumer: &&ConsumerRow| owners.contains(&consumer.row);
+    image.consumers.iter().filter(named).any(|consumer| {
+        let seed = Place::seed(id, consumer.name.as_bytes());
+        bytes.get(half..).and_then(|half| Acks::decode(half, consumer.row, seed)).is_some()
+    })
+}
+
+/// Whose row it is. (Only the extent's first row can be the default consumer's.)
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Default,
+    Named,
+}
+
+/// What is wrong with a consumer's name and places, which lie in an extent that begins at `start`.
+fn consumer_findings(
+    bytes: &[u8],
+    start: usize,
+    parts: ConsumerAt,
+    which: Which,
+    id: &[u8; 16],
+    find: &mut impl FnMut(Option<usize>, String),
+) {
+    let part = |at: usize, len: usize| bytes.get(at..at + len).unwrap_or(&[]);
+    let is_blank = |at: usize, len: usize| part(at, len).iter().all(|byte| *byte == 0);
+    let is_default = which == Which::Default;
+    let name_at = start + parts.name;
+    let said = format::decode_name(part(name_at, NAME_ROW_LEN)).unwrap_or("");
+    if !is_default && said.is_empty() {
+        if !is_blank(name_at, NAME_ROW_LEN) {
+            find(Some(name_at), "the name of this consumer is damaged".to_owned());
+        }
+        // The row is free. Old places may stand there.
+        return;
+    }
+    let seed = Place::seed(id, said.as_bytes());
+    let who = if is_default { "the default consumer".to_owned() } else { format!("{said:?}") };
+    for place in parts.places().map(|place| start + place) {
+        let holds = Place::decode(part(place, PLACE_HALF_LEN), seed).is_some();
+        if !holds && !is_blank(place, place_at::PLACE_NAME) {
+            find(Some(place), format!("this copy of the place of {who} is damaged"));
+        }
+    }
+    let again = start + parts.copy + place_at::PLACE_NAME;
+    let wanted = Place::empty_copy(said);
+    let wanted = &wanted[place_at::PLACE_NAME..];
+    if !is_default && !is_blank(start + parts.copy, wanted.len()) {
+        let found = part(again, wanted.len());
+        if found != wanted {
+            find(Some(again), format!("the second copy of the name {said:?} is damaged"));
+        }
+    }
+}
