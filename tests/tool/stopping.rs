@@ -149,6 +149,25 @@ fn a_first_signal_ends_put_in_order() {
 }
 
 #[test]
+fn a_signal_ends_a_put_that_waits_for_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let limit = ["--max-bytes", "256KiB", "--arena-size", "64K"];
+    let lines = vec![format!("{:0>1000}\n", 7); 1000].concat().into_bytes();
+    check(given(on("put", dir.path(), &limit), &lines), 6);
+    let kept = Queue::open(dir.path()).unwrap().len();
+    let mut put = on("put", dir.path(), &[&limit[..], &["--on-full", "wait"]].concat());
+    let mut child = put.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(&lines[..2 * 1001]).unwrap();
+    // There is no room for both, and nobody else can make some.
+    eventually("it has the queue", || {
+        matches!(Queue::open(dir.path()), Err(mmq::Error::Locked { .. }))
+    });
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    check(within(LONG, || child.wait_with_output().unwrap()), 143);
+    assert!(Queue::open(dir.path()).unwrap().len() - kept < 2);
+}
+
+#[test]
 fn sigkill_of_put_loses_nothing_acknowledged_and_makes_nothing_up() {
     let mut random = Random::new(seed("sigkill of put"));
     let rounds = count("MMQ_KILL_ROUNDS", 6);
