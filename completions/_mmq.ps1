@@ -29,6 +29,10 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('-V', '-V ', [CompletionResultType]::ParameterName, 'Print version')
             [CompletionResult]::new('--version', '--version', [CompletionResultType]::ParameterName, 'Print version')
+            [CompletionResult]::new('stat', 'stat', [CompletionResultType]::ParameterValue, 'Figures of queues: how many messages wait, how old, who has it')
+            [CompletionResult]::new('cat', 'cat', [CompletionResultType]::ParameterValue, 'Show the messages that wait for a consumer, the oldest first, and leave them there')
+            [CompletionResult]::new('peek', 'peek', [CompletionResultType]::ParameterValue, 'Show the messages that wait for a consumer, the oldest first, and leave them there')
+            [CompletionResult]::new('tail', 'tail', [CompletionResultType]::ParameterValue, 'Show the newest messages, and follow')
             [CompletionResult]::new('put', 'put', [CompletionResultType]::ParameterValue, 'Put messages in, from standard input or files; status 0: a power cut takes none of them')
             [CompletionResult]::new('take', 'take', [CompletionResultType]::ParameterValue, 'Remove messages and print them, the oldest first')
             [CompletionResult]::new('each', 'each', [CompletionResultType]::ParameterValue, 'Run a command for each message, until it succeeds')
@@ -39,6 +43,92 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print what a shell needs to complete this tool''s command line')
             [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Print this tool''s page of the manual, or write those of all commands into a directory')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'mmq;stat' {
+            [CompletionResult]::new('--output', '--output', [CompletionResultType]::ParameterName, 'Write it there, at once as a whole')
+            [CompletionResult]::new('--label', '--label', [CompletionResultType]::ParameterName, 'The label `queue`, for each queue one [default: its path]')
+            [CompletionResult]::new('--watch', '--watch', [CompletionResultType]::ParameterName, 'Show it again and again [default: each second]')
+            [CompletionResult]::new('--max-lag', '--max-lag', [CompletionResultType]::ParameterName, 'Messages that may wait for a consumer')
+            [CompletionResult]::new('--max-age', '--max-age', [CompletionResultType]::ParameterName, 'How old the oldest of them may be')
+            [CompletionResult]::new('--max-bytes', '--max-bytes', [CompletionResultType]::ParameterName, 'Bytes of the segments that they take')
+            [CompletionResult]::new('--consumer', '--consumer', [CompletionResultType]::ParameterName, 'The consumer [default: each of them]')
+            [CompletionResult]::new('--exact', '--exact', [CompletionResultType]::ParameterName, 'Sizes in bytes')
+            [CompletionResult]::new('--prometheus', '--prometheus', [CompletionResultType]::ParameterName, 'In the text format of Prometheus')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'mmq;cat' {
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'At most so many')
+            [CompletionResult]::new('--messages', '--messages', [CompletionResultType]::ParameterName, 'At most so many')
+            [CompletionResult]::new('--consumer', '--consumer', [CompletionResultType]::ParameterName, 'The consumer whose messages they are [default: the queue''s own, which has no name]')
+            [CompletionResult]::new('--from', '--from', [CompletionResultType]::ParameterName, 'Begin there, also before the consumer''s place')
+            [CompletionResult]::new('--to', '--to', [CompletionResultType]::ParameterName, 'End before that message')
+            [CompletionResult]::new('--grep', '--grep', [CompletionResultType]::ParameterName, 'Only messages that hold these bytes')
+            [CompletionResult]::new('--head', '--head', [CompletionResultType]::ParameterName, 'Only so many first bytes of each')
+            [CompletionResult]::new('--framing', '--framing', [CompletionResultType]::ParameterName, 'Where a message ends [default: line]')
+            [CompletionResult]::new('--all', '--all', [CompletionResultType]::ParameterName, 'Everything that is held, whoever has taken it')
+            [CompletionResult]::new('-c', '-c', [CompletionResultType]::ParameterName, 'Only say how many they are')
+            [CompletionResult]::new('--count', '--count', [CompletionResultType]::ParameterName, 'Only say how many they are')
+            [CompletionResult]::new('-0', '-0', [CompletionResultType]::ParameterName, 'The same as --framing null')
+            [CompletionResult]::new('--null', '--null', [CompletionResultType]::ParameterName, 'The same as --framing null')
+            [CompletionResult]::new('--strict', '--strict', [CompletionResultType]::ParameterName, 'End with status 6 before the first message that holds its own delimiter')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'mmq;peek' {
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'At most so many')
+            [CompletionResult]::new('--messages', '--messages', [CompletionResultType]::ParameterName, 'At most so many')
+            [CompletionResult]::new('--consumer', '--consumer', [CompletionResultType]::ParameterName, 'The consumer whose messages they are [default: the queue''s own, which has no name]')
+            [CompletionResult]::new('--from', '--from', [CompletionResultType]::ParameterName, 'Begin there, also before the consumer''s place')
+            [CompletionResult]::new('--to', '--to', [CompletionResultType]::ParameterName, 'End before that message')
+            [CompletionResult]::new('--grep', '--grep', [CompletionResultType]::ParameterName, 'Only messages that hold these bytes')
+            [CompletionResult]::new('--head', '--head', [CompletionResultType]::ParameterName, 'Only so many first bytes of each')
+            [CompletionResult]::new('--framing', '--framing', [CompletionResultType]::ParameterName, 'Where a message ends [default: line]')
+            [CompletionResult]::new('--all', '--all', [CompletionResultType]::ParameterName, 'Everything that is held, whoever has taken it')
+            [CompletionResult]::new('-c', '-c', [CompletionResultType]::ParameterName, 'Only say how many they are')
+            [CompletionResult]::new('--count', '--count', [CompletionResultType]::ParameterName, 'Only say how many they are')
+            [CompletionResult]::new('-0', '-0', [CompletionResultType]::ParameterName, 'The same as --framing null')
+            [CompletionResult]::new('--null', '--null', [CompletionResultType]::ParameterName, 'The same as --framing null')
+            [CompletionResult]::new('--strict', '--strict', [CompletionResultType]::ParameterName, 'End with status 6 before the first message that holds its own delimiter')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'mmq;tail' {
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'So many of the newest [default: 10]')
+            [CompletionResult]::new('--messages', '--messages', [CompletionResultType]::ParameterName, 'So many of the newest [default: 10]')
+            [CompletionResult]::new('--from', '--from', [CompletionResultType]::ParameterName, 'Begin there')
+            [CompletionResult]::new('--interval', '--interval', [CompletionResultType]::ParameterName, 'How often to look for more [default: 50ms]')
+            [CompletionResult]::new('--grep', '--grep', [CompletionResultType]::ParameterName, 'Only messages that hold these bytes')
+            [CompletionResult]::new('--head', '--head', [CompletionResultType]::ParameterName, 'Only so many first bytes of each')
+            [CompletionResult]::new('--framing', '--framing', [CompletionResultType]::ParameterName, 'Where a message ends [default: line]')
+            [CompletionResult]::new('-f', '-f', [CompletionResultType]::ParameterName, 'Go on with the messages that come, for ever')
+            [CompletionResult]::new('--follow', '--follow', [CompletionResultType]::ParameterName, 'Go on with the messages that come, for ever')
+            [CompletionResult]::new('--durable', '--durable', [CompletionResultType]::ParameterName, 'Only messages that a power cut cannot take')
+            [CompletionResult]::new('-0', '-0', [CompletionResultType]::ParameterName, 'The same as --framing null')
+            [CompletionResult]::new('--null', '--null', [CompletionResultType]::ParameterName, 'The same as --framing null')
+            [CompletionResult]::new('--strict', '--strict', [CompletionResultType]::ParameterName, 'End with status 6 before the first message that holds its own delimiter')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
         'mmq;put' {
@@ -233,6 +323,9 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             break
         }
         'mmq;help' {
+            [CompletionResult]::new('stat', 'stat', [CompletionResultType]::ParameterValue, 'Figures of queues: how many messages wait, how old, who has it')
+            [CompletionResult]::new('cat', 'cat', [CompletionResultType]::ParameterValue, 'Show the messages that wait for a consumer, the oldest first, and leave them there')
+            [CompletionResult]::new('tail', 'tail', [CompletionResultType]::ParameterValue, 'Show the newest messages, and follow')
             [CompletionResult]::new('put', 'put', [CompletionResultType]::ParameterValue, 'Put messages in, from standard input or files; status 0: a power cut takes none of them')
             [CompletionResult]::new('take', 'take', [CompletionResultType]::ParameterValue, 'Remove messages and print them, the oldest first')
             [CompletionResult]::new('each', 'each', [CompletionResultType]::ParameterValue, 'Run a command for each message, until it succeeds')
@@ -243,6 +336,15 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print what a shell needs to complete this tool''s command line')
             [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Print this tool''s page of the manual, or write those of all commands into a directory')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'mmq;help;stat' {
+            break
+        }
+        'mmq;help;cat' {
+            break
+        }
+        'mmq;help;tail' {
             break
         }
         'mmq;help;put' {

@@ -19,6 +19,9 @@ _mmq() {
             mmq,bench)
                 cmd="mmq__subcmd__bench"
                 ;;
+            mmq,cat)
+                cmd="mmq__subcmd__cat"
+                ;;
             mmq,completions)
                 cmd="mmq__subcmd__completions"
                 ;;
@@ -34,6 +37,9 @@ _mmq() {
             mmq,man)
                 cmd="mmq__subcmd__man"
                 ;;
+            mmq,peek)
+                cmd="mmq__subcmd__cat"
+                ;;
             mmq,purge)
                 cmd="mmq__subcmd__purge"
                 ;;
@@ -42,6 +48,12 @@ _mmq() {
                 ;;
             mmq,spool)
                 cmd="mmq__subcmd__spool"
+                ;;
+            mmq,stat)
+                cmd="mmq__subcmd__stat"
+                ;;
+            mmq,tail)
+                cmd="mmq__subcmd__tail"
                 ;;
             mmq,take)
                 cmd="mmq__subcmd__take"
@@ -79,6 +91,9 @@ _mmq() {
             mmq__subcmd__help,bench)
                 cmd="mmq__subcmd__help__subcmd__bench"
                 ;;
+            mmq__subcmd__help,cat)
+                cmd="mmq__subcmd__help__subcmd__cat"
+                ;;
             mmq__subcmd__help,completions)
                 cmd="mmq__subcmd__help__subcmd__completions"
                 ;;
@@ -103,6 +118,12 @@ _mmq() {
             mmq__subcmd__help,spool)
                 cmd="mmq__subcmd__help__subcmd__spool"
                 ;;
+            mmq__subcmd__help,stat)
+                cmd="mmq__subcmd__help__subcmd__stat"
+                ;;
+            mmq__subcmd__help,tail)
+                cmd="mmq__subcmd__help__subcmd__tail"
+                ;;
             mmq__subcmd__help,take)
                 cmd="mmq__subcmd__help__subcmd__take"
                 ;;
@@ -125,7 +146,7 @@ _mmq() {
 
     case "${cmd}" in
         mmq)
-            opts="-q -h -V --json --quiet --no-progress --help --version put take each consumers purge spool bench completions man help"
+            opts="-q -h -V --json --quiet --no-progress --help --version stat cat peek tail put take each consumers purge spool bench completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -155,6 +176,52 @@ _mmq() {
                     ;;
                 --threads)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mmq__subcmd__cat)
+            opts="-n -c -0 -q -h --messages --consumer --all --from --to --count --grep --head --framing --null --strict --json --quiet --no-progress --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --messages)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --consumer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --to)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --grep)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --head)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --framing)
+                    COMPREPLY=($(compgen -W "line null length varint json raw" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -375,7 +442,7 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__help)
-            opts="put take each consumers purge spool bench completions man help"
+            opts="stat cat tail put take each consumers purge spool bench completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -389,6 +456,20 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__help__subcmd__bench)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mmq__subcmd__help__subcmd__cat)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -570,6 +651,34 @@ _mmq() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        mmq__subcmd__help__subcmd__stat)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mmq__subcmd__help__subcmd__tail)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         mmq__subcmd__help__subcmd__take)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -659,6 +768,90 @@ _mmq() {
                     ;;
                 --arena-size)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mmq__subcmd__stat)
+            opts="-q -h --exact --prometheus --output --label --watch --max-lag --max-age --max-bytes --consumer --json --quiet --no-progress --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --label)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --watch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-lag)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-age)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-bytes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --consumer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mmq__subcmd__tail)
+            opts="-n -f -0 -q -h --messages --from --follow --interval --durable --grep --head --framing --null --strict --json --quiet --no-progress --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --messages)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --grep)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --head)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --framing)
+                    COMPREPLY=($(compgen -W "line null length varint json raw" -- "${cur}"))
                     return 0
                     ;;
                 *)

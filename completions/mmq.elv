@@ -26,6 +26,10 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand --help 'Print help'
             cand -V 'Print version'
             cand --version 'Print version'
+            cand stat 'Figures of queues: how many messages wait, how old, who has it'
+            cand cat 'Show the messages that wait for a consumer, the oldest first, and leave them there'
+            cand peek 'Show the messages that wait for a consumer, the oldest first, and leave them there'
+            cand tail 'Show the newest messages, and follow'
             cand put 'Put messages in, from standard input or files; status 0: a power cut takes none of them'
             cand take 'Remove messages and print them, the oldest first'
             cand each 'Run a command for each message, until it succeeds'
@@ -36,6 +40,88 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand completions 'Print what a shell needs to complete this tool''s command line'
             cand man 'Print this tool''s page of the manual, or write those of all commands into a directory'
             cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'mmq;stat'= {
+            cand --output 'Write it there, at once as a whole'
+            cand --label 'The label `queue`, for each queue one [default: its path]'
+            cand --watch 'Show it again and again [default: each second]'
+            cand --max-lag 'Messages that may wait for a consumer'
+            cand --max-age 'How old the oldest of them may be'
+            cand --max-bytes 'Bytes of the segments that they take'
+            cand --consumer 'The consumer [default: each of them]'
+            cand --exact 'Sizes in bytes'
+            cand --prometheus 'In the text format of Prometheus'
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'mmq;cat'= {
+            cand -n 'At most so many'
+            cand --messages 'At most so many'
+            cand --consumer 'The consumer whose messages they are [default: the queue''s own, which has no name]'
+            cand --from 'Begin there, also before the consumer''s place'
+            cand --to 'End before that message'
+            cand --grep 'Only messages that hold these bytes'
+            cand --head 'Only so many first bytes of each'
+            cand --framing 'Where a message ends [default: line]'
+            cand --all 'Everything that is held, whoever has taken it'
+            cand -c 'Only say how many they are'
+            cand --count 'Only say how many they are'
+            cand -0 'The same as --framing null'
+            cand --null 'The same as --framing null'
+            cand --strict 'End with status 6 before the first message that holds its own delimiter'
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'mmq;peek'= {
+            cand -n 'At most so many'
+            cand --messages 'At most so many'
+            cand --consumer 'The consumer whose messages they are [default: the queue''s own, which has no name]'
+            cand --from 'Begin there, also before the consumer''s place'
+            cand --to 'End before that message'
+            cand --grep 'Only messages that hold these bytes'
+            cand --head 'Only so many first bytes of each'
+            cand --framing 'Where a message ends [default: line]'
+            cand --all 'Everything that is held, whoever has taken it'
+            cand -c 'Only say how many they are'
+            cand --count 'Only say how many they are'
+            cand -0 'The same as --framing null'
+            cand --null 'The same as --framing null'
+            cand --strict 'End with status 6 before the first message that holds its own delimiter'
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'mmq;tail'= {
+            cand -n 'So many of the newest [default: 10]'
+            cand --messages 'So many of the newest [default: 10]'
+            cand --from 'Begin there'
+            cand --interval 'How often to look for more [default: 50ms]'
+            cand --grep 'Only messages that hold these bytes'
+            cand --head 'Only so many first bytes of each'
+            cand --framing 'Where a message ends [default: line]'
+            cand -f 'Go on with the messages that come, for ever'
+            cand --follow 'Go on with the messages that come, for ever'
+            cand --durable 'Only messages that a power cut cannot take'
+            cand -0 'The same as --framing null'
+            cand --null 'The same as --framing null'
+            cand --strict 'End with status 6 before the first message that holds its own delimiter'
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
         }
         &'mmq;put'= {
             cand --max-bytes 'The most disk that the queue may take'
@@ -210,6 +296,9 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand --help 'Print help'
         }
         &'mmq;help'= {
+            cand stat 'Figures of queues: how many messages wait, how old, who has it'
+            cand cat 'Show the messages that wait for a consumer, the oldest first, and leave them there'
+            cand tail 'Show the newest messages, and follow'
             cand put 'Put messages in, from standard input or files; status 0: a power cut takes none of them'
             cand take 'Remove messages and print them, the oldest first'
             cand each 'Run a command for each message, until it succeeds'
@@ -220,6 +309,12 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand completions 'Print what a shell needs to complete this tool''s command line'
             cand man 'Print this tool''s page of the manual, or write those of all commands into a directory'
             cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'mmq;help;stat'= {
+        }
+        &'mmq;help;cat'= {
+        }
+        &'mmq;help;tail'= {
         }
         &'mmq;help;put'= {
         }

@@ -29,6 +29,10 @@ complete -c mmq -n "__fish_mmq_needs_command" -s q -l quiet -d 'Say nothing on s
 complete -c mmq -n "__fish_mmq_needs_command" -l no-progress -d 'Draw no line of progress'
 complete -c mmq -n "__fish_mmq_needs_command" -s h -l help -d 'Print help'
 complete -c mmq -n "__fish_mmq_needs_command" -s V -l version -d 'Print version'
+complete -c mmq -n "__fish_mmq_needs_command" -f -a "stat" -d 'Figures of queues: how many messages wait, how old, who has it'
+complete -c mmq -n "__fish_mmq_needs_command" -f -a "cat" -d 'Show the messages that wait for a consumer, the oldest first, and leave them there'
+complete -c mmq -n "__fish_mmq_needs_command" -f -a "peek" -d 'Show the messages that wait for a consumer, the oldest first, and leave them there'
+complete -c mmq -n "__fish_mmq_needs_command" -f -a "tail" -d 'Show the newest messages, and follow'
 complete -c mmq -n "__fish_mmq_needs_command" -f -a "put" -d 'Put messages in, from standard input or files; status 0: a power cut takes none of them'
 complete -c mmq -n "__fish_mmq_needs_command" -f -a "take" -d 'Remove messages and print them, the oldest first'
 complete -c mmq -n "__fish_mmq_needs_command" -f -a "each" -d 'Run a command for each message, until it succeeds'
@@ -39,6 +43,78 @@ complete -c mmq -n "__fish_mmq_needs_command" -f -a "bench" -d 'Measure what the
 complete -c mmq -n "__fish_mmq_needs_command" -f -a "completions" -d 'Print what a shell needs to complete this tool\'s command line'
 complete -c mmq -n "__fish_mmq_needs_command" -f -a "man" -d 'Print this tool\'s page of the manual, or write those of all commands into a directory'
 complete -c mmq -n "__fish_mmq_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c mmq -n "__fish_mmq_using_subcommand stat" -l output -d 'Write it there, at once as a whole' -r -F
+complete -c mmq -n "__fish_mmq_using_subcommand stat" -l label -d 'The label `queue`, for each queue one [default: its path]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand stat" -l watch -d 'Show it again and again [default: each second]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand stat" -l max-lag -d 'Messages that may wait for a consumer' -r
+complete -c mmq -n "__fish_mmq_using_subcommand stat" -l max-age -d 'How old the oldest of them may be' -r
+complete -c mmq -n "__fish_mmq_using_subcommand stat" -l max-bytes -d 'Bytes of the segments that they take' -r
+complete -c mmq -n "__fish_mmq_using_subcommand stat" -l consumer -d 'The consumer [default: each of them]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand stat" -l exact -d 'Sizes in bytes'
+complete -c mmq -n "__fish_mmq_using_subcommand stat" -l prometheus -d 'In the text format of Prometheus'
+complete -c mmq -n "__fish_mmq_using_subcommand stat" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
+complete -c mmq -n "__fish_mmq_using_subcommand stat" -s q -l quiet -d 'Say nothing on standard error but failures'
+complete -c mmq -n "__fish_mmq_using_subcommand stat" -l no-progress -d 'Draw no line of progress'
+complete -c mmq -n "__fish_mmq_using_subcommand stat" -s h -l help -d 'Print help'
+complete -c mmq -n "__fish_mmq_using_subcommand cat" -s n -l messages -d 'At most so many' -r
+complete -c mmq -n "__fish_mmq_using_subcommand cat" -l consumer -d 'The consumer whose messages they are [default: the queue\'s own, which has no name]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand cat" -l from -d 'Begin there, also before the consumer\'s place' -r
+complete -c mmq -n "__fish_mmq_using_subcommand cat" -l to -d 'End before that message' -r
+complete -c mmq -n "__fish_mmq_using_subcommand cat" -l grep -d 'Only messages that hold these bytes' -r
+complete -c mmq -n "__fish_mmq_using_subcommand cat" -l head -d 'Only so many first bytes of each' -r
+complete -c mmq -n "__fish_mmq_using_subcommand cat" -l framing -d 'Where a message ends [default: line]' -r -f -a "line\t'a newline behind each message'
+null\t'a NUL behind each message, as for xargs -0'
+length\t'the length before each: four bytes, big-endian; for any bytes'
+varint\t'the length before each, in LEB128; for any bytes'
+json\t'a JSON object in a line; for any bytes'
+raw\t'nothing between messages; a file is one message'"
+complete -c mmq -n "__fish_mmq_using_subcommand cat" -l all -d 'Everything that is held, whoever has taken it'
+complete -c mmq -n "__fish_mmq_using_subcommand cat" -s c -l count -d 'Only say how many they are'
+complete -c mmq -n "__fish_mmq_using_subcommand cat" -s 0 -l null -d 'The same as --framing null'
+complete -c mmq -n "__fish_mmq_using_subcommand cat" -l strict -d 'End with status 6 before the first message that holds its own delimiter'
+complete -c mmq -n "__fish_mmq_using_subcommand cat" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
+complete -c mmq -n "__fish_mmq_using_subcommand cat" -s q -l quiet -d 'Say nothing on standard error but failures'
+complete -c mmq -n "__fish_mmq_using_subcommand cat" -l no-progress -d 'Draw no line of progress'
+complete -c mmq -n "__fish_mmq_using_subcommand cat" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mmq -n "__fish_mmq_using_subcommand peek" -s n -l messages -d 'At most so many' -r
+complete -c mmq -n "__fish_mmq_using_subcommand peek" -l consumer -d 'The consumer whose messages they are [default: the queue\'s own, which has no name]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand peek" -l from -d 'Begin there, also before the consumer\'s place' -r
+complete -c mmq -n "__fish_mmq_using_subcommand peek" -l to -d 'End before that message' -r
+complete -c mmq -n "__fish_mmq_using_subcommand peek" -l grep -d 'Only messages that hold these bytes' -r
+complete -c mmq -n "__fish_mmq_using_subcommand peek" -l head -d 'Only so many first bytes of each' -r
+complete -c mmq -n "__fish_mmq_using_subcommand peek" -l framing -d 'Where a message ends [default: line]' -r -f -a "line\t'a newline behind each message'
+null\t'a NUL behind each message, as for xargs -0'
+length\t'the length before each: four bytes, big-endian; for any bytes'
+varint\t'the length before each, in LEB128; for any bytes'
+json\t'a JSON object in a line; for any bytes'
+raw\t'nothing between messages; a file is one message'"
+complete -c mmq -n "__fish_mmq_using_subcommand peek" -l all -d 'Everything that is held, whoever has taken it'
+complete -c mmq -n "__fish_mmq_using_subcommand peek" -s c -l count -d 'Only say how many they are'
+complete -c mmq -n "__fish_mmq_using_subcommand peek" -s 0 -l null -d 'The same as --framing null'
+complete -c mmq -n "__fish_mmq_using_subcommand peek" -l strict -d 'End with status 6 before the first message that holds its own delimiter'
+complete -c mmq -n "__fish_mmq_using_subcommand peek" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
+complete -c mmq -n "__fish_mmq_using_subcommand peek" -s q -l quiet -d 'Say nothing on standard error but failures'
+complete -c mmq -n "__fish_mmq_using_subcommand peek" -l no-progress -d 'Draw no line of progress'
+complete -c mmq -n "__fish_mmq_using_subcommand peek" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mmq -n "__fish_mmq_using_subcommand tail" -s n -l messages -d 'So many of the newest [default: 10]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand tail" -l from -d 'Begin there' -r
+complete -c mmq -n "__fish_mmq_using_subcommand tail" -l interval -d 'How often to look for more [default: 50ms]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand tail" -l grep -d 'Only messages that hold these bytes' -r
+complete -c mmq -n "__fish_mmq_using_subcommand tail" -l head -d 'Only so many first bytes of each' -r
+complete -c mmq -n "__fish_mmq_using_subcommand tail" -l framing -d 'Where a message ends [default: line]' -r -f -a "line\t'a newline behind each message'
+null\t'a NUL behind each message, as for xargs -0'
+length\t'the length before each: four bytes, big-endian; for any bytes'
+varint\t'the length before each, in LEB128; for any bytes'
+json\t'a JSON object in a line; for any bytes'
+raw\t'nothing between messages; a file is one message'"
+complete -c mmq -n "__fish_mmq_using_subcommand tail" -s f -l follow -d 'Go on with the messages that come, for ever'
+complete -c mmq -n "__fish_mmq_using_subcommand tail" -l durable -d 'Only messages that a power cut cannot take'
+complete -c mmq -n "__fish_mmq_using_subcommand tail" -s 0 -l null -d 'The same as --framing null'
+complete -c mmq -n "__fish_mmq_using_subcommand tail" -l strict -d 'End with status 6 before the first message that holds its own delimiter'
+complete -c mmq -n "__fish_mmq_using_subcommand tail" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
+complete -c mmq -n "__fish_mmq_using_subcommand tail" -s q -l quiet -d 'Say nothing on standard error but failures'
+complete -c mmq -n "__fish_mmq_using_subcommand tail" -l no-progress -d 'Draw no line of progress'
+complete -c mmq -n "__fish_mmq_using_subcommand tail" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mmq -n "__fish_mmq_using_subcommand put" -l max-bytes -d 'The most disk that the queue may take' -r
 complete -c mmq -n "__fish_mmq_using_subcommand put" -l on-full -d 'What to do when there is no room [default: reject]' -r -f -a "reject\t''
 wait\t''
@@ -149,16 +225,19 @@ complete -c mmq -n "__fish_mmq_using_subcommand man" -l json -d 'For programs: J
 complete -c mmq -n "__fish_mmq_using_subcommand man" -s q -l quiet -d 'Say nothing on standard error but failures'
 complete -c mmq -n "__fish_mmq_using_subcommand man" -l no-progress -d 'Draw no line of progress'
 complete -c mmq -n "__fish_mmq_using_subcommand man" -s h -l help -d 'Print help'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from put take each consumers purge spool bench completions man help" -f -a "put" -d 'Put messages in, from standard input or files; status 0: a power cut takes none of them'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from put take each consumers purge spool bench completions man help" -f -a "take" -d 'Remove messages and print them, the oldest first'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from put take each consumers purge spool bench completions man help" -f -a "each" -d 'Run a command for each message, until it succeeds'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from put take each consumers purge spool bench completions man help" -f -a "consumers" -d 'Consumers: each has a place of its own and sees every message'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from put take each consumers purge spool bench completions man help" -f -a "purge" -d 'Give up messages: every consumer goes on behind them'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from put take each consumers purge spool bench completions man help" -f -a "spool" -d 'Send a file through a queue, line by line, and check that it comes out unchanged'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from put take each consumers purge spool bench completions man help" -f -a "bench" -d 'Measure what the disk of a directory gives, in a queue that is removed at the end'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from put take each consumers purge spool bench completions man help" -f -a "completions" -d 'Print what a shell needs to complete this tool\'s command line'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from put take each consumers purge spool bench completions man help" -f -a "man" -d 'Print this tool\'s page of the manual, or write those of all commands into a directory'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from put take each consumers purge spool bench completions man help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail put take each consumers purge spool bench completions man help" -f -a "stat" -d 'Figures of queues: how many messages wait, how old, who has it'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail put take each consumers purge spool bench completions man help" -f -a "cat" -d 'Show the messages that wait for a consumer, the oldest first, and leave them there'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail put take each consumers purge spool bench completions man help" -f -a "tail" -d 'Show the newest messages, and follow'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail put take each consumers purge spool bench completions man help" -f -a "put" -d 'Put messages in, from standard input or files; status 0: a power cut takes none of them'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail put take each consumers purge spool bench completions man help" -f -a "take" -d 'Remove messages and print them, the oldest first'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail put take each consumers purge spool bench completions man help" -f -a "each" -d 'Run a command for each message, until it succeeds'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail put take each consumers purge spool bench completions man help" -f -a "consumers" -d 'Consumers: each has a place of its own and sees every message'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail put take each consumers purge spool bench completions man help" -f -a "purge" -d 'Give up messages: every consumer goes on behind them'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail put take each consumers purge spool bench completions man help" -f -a "spool" -d 'Send a file through a queue, line by line, and check that it comes out unchanged'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail put take each consumers purge spool bench completions man help" -f -a "bench" -d 'Measure what the disk of a directory gives, in a queue that is removed at the end'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail put take each consumers purge spool bench completions man help" -f -a "completions" -d 'Print what a shell needs to complete this tool\'s command line'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail put take each consumers purge spool bench completions man help" -f -a "man" -d 'Print this tool\'s page of the manual, or write those of all commands into a directory'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail put take each consumers purge spool bench completions man help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c mmq -n "__fish_mmq_using_subcommand help; and __fish_seen_subcommand_from consumers" -f -a "add" -d 'Make a consumer'
 complete -c mmq -n "__fish_mmq_using_subcommand help; and __fish_seen_subcommand_from consumers" -f -a "seek" -d 'Move a consumer'
 complete -c mmq -n "__fish_mmq_using_subcommand help; and __fish_seen_subcommand_from consumers" -f -a "rm" -d 'Remove a consumer'

@@ -16,10 +16,16 @@ mod ending;
 mod failure;
 #[path = "../../src/bin/mmq/feed.rs"]
 mod feed;
+#[path = "../../src/bin/mmq/figures.rs"]
+mod figures;
 #[path = "../../src/bin/mmq/framing/mod.rs"]
 mod framing;
 #[path = "../../src/bin/mmq/input.rs"]
 mod input;
+#[path = "../../src/bin/mmq/json.rs"]
+mod json;
+#[path = "../../src/bin/mmq/look.rs"]
+mod look;
 #[path = "../../src/bin/mmq/opening.rs"]
 mod opening;
 #[path = "../../src/bin/mmq/output.rs"]
@@ -28,6 +34,8 @@ mod output;
 mod place;
 #[path = "../../src/bin/mmq/progress.rs"]
 mod progress;
+#[path = "../../src/bin/mmq/show.rs"]
+mod show;
 #[path = "../../src/bin/mmq/signals.rs"]
 mod signals;
 #[path = "../support/mod.rs"]
@@ -42,6 +50,7 @@ mod flipped;
 
 mod each;
 mod framings;
+mod looking;
 mod manual;
 mod owning;
 mod run;

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::failure::{Failure, Tried};
 use crate::signals::{For, Signals};
@@ -123,5 +123,11 @@ impl<'a> Output<'a> {
             ErrorKind::BrokenPipe => Failure::closed_output(),
             _ => Failure::io(&self.name, &error),
         }
+    }
+}
+
+impl AsFd for Output<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }

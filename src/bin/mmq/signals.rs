@@ -20,6 +20,8 @@ use crate::failure::{Failure, Tried};
 pub(crate) enum For {
     Reading,
     Writing,
+    /// The other end of a pipe to be closed.
+    Closing,
 }
 
 /// How a wait ended.
@@ -76,6 +78,8 @@ impl Signals {
         let flags = match what {
             For::Reading => PollFlags::IN,
             For::Writing => PollFlags::OUT,
+            // An error is told of whatever was asked for.
+            For::Closing => PollFlags::empty(),
         };
         loop {
             if self.stop().is_some() {

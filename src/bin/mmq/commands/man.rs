@@ -20,6 +20,7 @@ macro_rules! page {
 pub(crate) const PAGES: &[(&str, &str)] = &[
     page!("mmq"),
     page!("mmq-bench"),
+    page!("mmq-cat"),
     page!("mmq-completions"),
     page!("mmq-consumers"),
     page!("mmq-consumers-add"),
@@ -31,6 +32,8 @@ pub(crate) const PAGES: &[(&str, &str)] = &[
     page!("mmq-purge"),
     page!("mmq-put"),
     page!("mmq-spool"),
+    page!("mmq-stat"),
+    page!("mmq-tail"),
     page!("mmq-take"),
 ];
 

@@ -1,6 +1,7 @@
 //! The commands. Each is one file: `command` says what its command line is, `run` does it.
 
 mod bench;
+mod cat;
 mod completions;
 mod consumers;
 mod each;
@@ -8,6 +9,8 @@ pub(crate) mod man;
 mod purge;
 mod put;
 mod spool;
+mod stat;
+mod tail;
 mod take;
 
 use std::ffi::OsString;
@@ -36,7 +39,10 @@ struct Entry {
 }
 
 /// In the order of the help.
-const COMMANDS: [Entry; 9] = [
+const COMMANDS: [Entry; 12] = [
+    Entry { command: stat::command, run: stat::run },
+    Entry { command: cat::command, run: cat::run },
+    Entry { command: tail::command, run: tail::run },
     Entry { command: put::command, run: put::run },
     Entry { command: take::command, run: take::run },
     Entry { command: each::command, run: each::run },

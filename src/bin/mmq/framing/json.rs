@@ -1,12 +1,14 @@
 //! A message as a JSON object in a line.
 
 use std::collections::BTreeMap;
+use std::time::SystemTime;
 
 use mmq::Gap;
 use serde_json::value::RawValue;
 
 use super::base64;
-use super::write::gap_cause;
+use crate::figures;
+use crate::json::Object;
 
 /// What a line of input holds.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,20 +20,25 @@ pub(super) enum JsonLine {
 
 /// The line of a message, without its newline.
 pub(super) fn line(seq: u64, message: &[u8]) -> String {
-    let (name, text) = match std::str::from_utf8(message) {
-        Ok(text) => ("text", serde_json::Value::from(text).to_string()),
-        Err(_) => ("base64", format!("\"{}\"", base64::encode(message))),
-    };
-    format!("{{\"seq\":{seq},\"len\":{},\"{name}\":{text}}}", message.len())
+    object(seq, message, message.len()).text()
+}
+
+/// The line of the first bytes of a message of that length, which was put in at that time or later.
+pub(super) fn dated_line(seq: u64, head: &[u8], len: usize, time: SystemTime) -> String {
+    object(seq, head, len).with_time("segment_time", Some(time)).text()
+}
+
+fn object(seq: u64, head: &[u8], len: usize) -> Object {
+    let object = Object::new().with("seq", seq).with("len", len);
+    match std::str::from_utf8(head) {
+        Ok(text) => object.with("text", text),
+        Err(_) => object.with("base64", base64::encode(head)),
+    }
 }
 
 /// The line of a gap, without its newline.
-pub(super) fn gap_line(gap: Gap) -> String {
-    let Gap { first, last, cause } = gap;
-    let (count, cause) = (gap.count(), gap_cause(cause));
-    format!(
-        "{{\"gap\":{{\"first\":{first},\"last\":{last},\"count\":{count},\"cause\":\"{cause}\"}}}}"
-    )
+pub(crate) fn gap_line(gap: Gap) -> String {
+    Object::new().with_json("gap", &figures::gap(&gap)).text()
 }
 
 /// Reads a line. What is wrong with it is the error.

@@ -11,7 +11,8 @@ use clap::ArgMatches;
 use clap::builder::PossibleValue;
 
 pub(crate) use read::Frames;
-pub(crate) use write::Written;
+pub(crate) use visible::visible;
+pub(crate) use write::{Written, gap_cause};
 
 /// How messages follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Messages on a terminal, which obeys control bytes.
 
 /// The message with every control byte, and every byte that is no UTF-8, as `\x1b`. A tab stays.
-pub(super) fn visible(message: &[u8]) -> Vec<u8> {
+pub(crate) fn visible(message: &[u8]) -> Vec<u8> {
     let mut shown = Vec::with_capacity(message.len());
     for piece in message.utf8_chunks() {
         for c in piece.valid().chars() {

@@ -1,6 +1,7 @@
 //! Messages into a stream.
 
 use std::io::{self, IsTerminal};
+use std::time::SystemTime;
 
 use clap::ArgMatches;
 use mmq::{Gap, GapCause};
@@ -16,7 +17,7 @@ use crate::output::Output;
 use crate::units;
 
 /// The word for programs.
-pub(super) fn gap_cause(cause: GapCause) -> &'static str {
+pub(crate) fn gap_cause(cause: GapCause) -> &'static str {
     match cause {
         GapCause::Damaged => "damaged",
         GapCause::Unflushed => "unflushed",
@@ -123,6 +124,23 @@ impl Written {
         }
         self.messages += 1;
         Ok(())
+    }
+
+    /// Writes the first bytes of a message of that length, which was put in at that time or later.
+    pub(crate) fn dated(
+        &mut self,
+        output: &mut Output<'_>,
+        seq: u64,
+        head: &[u8],
+        len: usize,
+        time: SystemTime,
+    ) -> Tried<()> {
+        if self.framing != Framing::Json {
+            return self.message(output, seq, head);
+        }
+        self.messages += 1;
+        output.push(json::dated_line(seq, head, len, time).as_bytes())?;
+        output.push(b"\n")
     }
 
     fn delimited(

@@ -1,0 +1,80 @@
+//! `cat`: shows messages and leaves them where they are.
+
+use clap::{Arg, ArgAction, Command};
+use mmq::Start;
+
+use super::Call;
+use crate::arguments::{self, flag, number, text_of};
+use crate::ending::Ending;
+use crate::failure::Tried;
+use crate::look::{Looked, Outlook};
+use crate::place::{self, Where};
+use crate::show::{self, As, Show, To};
+
+const AFTER: &str = "\
+The queue may be in use: no lock is taken, and nothing is written. Messages that the consumer has
+acknowledged ahead of others are left out. Messages that will never come are told on standard error,
+or in their place with --framing json; then the status is 1.";
+
+pub(crate) fn command() -> Command {
+    let cat = arguments::command(
+        "cat",
+        "Show the messages that wait for a consumer, the oldest first, and leave them there",
+        "Examples:\n  \
+         mmq cat q -n 5\n  \
+         mmq cat q --json --from 1042 --to +100\n  \
+         mmq cat q --grep timeout --count\n  \
+         mmq cat q --all --head 80",
+    );
+    let cat = cat
+        .visible_alias("peek")
+        .arg(arguments::dir())
+        .arg(number("messages", "At most so many").short('n'))
+        .arg(arguments::consumer())
+        .arg(
+            flag("all", "Everything that is held, whoever has taken it").conflicts_with("consumer"),
+        )
+        .arg(
+            place::argument("from")
+                .long("from")
+                .help("Begin there, also before the consumer's place"),
+        )
+        .arg(place::argument("to").long("to").help("End before that message"))
+        .arg(
+            Arg::new("count")
+                .short('c')
+                .long("count")
+                .action(ArgAction::SetTrue)
+                .help("Only say how many they are"),
+        );
+    show::arguments(cat).after_help(format!("{}\n\n{AFTER}", place::ABOUT))
+}
+
+pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+    let matches = call.matches;
+    let looked = Looked::open(arguments::dir_of(matches))?;
+    let snapshot = looked.snapshot()?;
+    let view = Outlook::of(&snapshot, text_of(matches, "consumer"))?;
+    let bounds = view.bounds(&snapshot);
+    let all = matches.get_flag("all");
+    let start = match matches.get_one::<Where>("from") {
+        Some(place) => Start::Seq(place.resolve(bounds)?),
+        None if all => Start::Oldest,
+        None => view.start,
+    };
+    let counts = matches.get_flag("count");
+    let to = match matches.get_one::<Where>("to") {
+        None => To::End,
+        Some(place) => To::Number(place.resolve(bounds)?),
+    };
+    let mut show = Show::new(call)?
+        .shown_as(if counts { As::Count } else { As::Text })
+        .at_most(matches.get_one::<u64>("messages").copied())
+        .hiding(if all { Vec::new() } else { view.done })
+        .up_to(to);
+    if let Some(lost) = view.lost.filter(|_| start == view.start) {
+        show.gap(lost)?;
+    }
+    let result = show.all(&mut looked.from(start));
+    show::finish(show, result)
+}

@@ -1,0 +1,97 @@
+//! Figures for people: what waits, and how old it is, first.
+
+use mmq::{ConsumerSnapshot, QueueState, Snapshot};
+
+use crate::figures;
+use crate::framing::visible;
+use crate::times;
+use crate::units::{self, count};
+
+/// How sizes are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sizes {
+    Rounded,
+    Exact,
+}
+
+impl Sizes {
+    fn of(self, bytes: u64) -> String {
+        match self {
+            Sizes::Rounded => units::size(bytes),
+            Sizes::Exact => format!("{bytes} B"),
+        }
+    }
+}
+
+/// The figures of one queue, a line each.
+pub(super) fn block(snapshot: &Snapshot, sizes: Sizes) -> String {
+    let mut block = format!("{}: {}\n", snapshot.path.display(), state(snapshot));
+    let mut line = |name: &str, text: String| block += &format!("  {name:<10} {text}\n");
+    if snapshot.consumers.is_empty() {
+        let waits = count(snapshot.messages, "message");
+        line("waiting", format!("{waits}, {}; nobody has read yet", sizes.of(snapshot.bytes)));
+    }
+    for consumer in &snapshot.consumers {
+        let name = if consumer.name.is_empty() { "waiting" } else { "consumer" };
+        line(name, waiting(consumer, sizes));
+    }
+    let undurable = snapshot.next_seq.saturating_sub(snapshot.durable_seq);
+    let durable =
+        if undurable == 0 { "all durable".into() } else { format!("{undurable} not durable yet") };
+    let (oldest, next) = (snapshot.oldest_seq, snapshot.next_seq);
+    line("numbers", format!("{oldest} is the oldest, {next} comes next, {durable}"));
+    let (segments, spare) = (count(snapshot.segments, "segment"), snapshot.spare_segments);
+    let mut disk = format!("{} in {segments}, {spare} spare", sizes.of(snapshot.disk_bytes));
+    if let Some(free) = snapshot.free_bytes {
+        disk += &format!("; {} free", sizes.of(free));
+    }
+    line("disk", disk);
+    for gap in &snapshot.gaps {
+        line("missing", gap.to_string());
+    }
+    if snapshot.set_aside_files > 0 {
+        line("set aside", count(snapshot.set_aside_files, "damaged file"));
+    }
+    let created = snapshot.created.map_or("at an unknown time".into(), times::rfc3339);
+    let id = figures::id(&snapshot.queue_id);
+    line("queue", format!("{id}, format {}, created {created}", snapshot.format));
+    block
+}
+
+fn state(snapshot: &Snapshot) -> String {
+    let state = match snapshot.state {
+        QueueState::Owned => {
+            let since = snapshot.owned_since.map(times::rfc3339);
+            let since = since.map(|since| format!(" since {since}")).unwrap_or_default();
+            format!("process {} has it{since}", snapshot.owner_pid.unwrap_or(0))
+        }
+        QueueState::Closed => "closed".into(),
+        QueueState::Left => "its process died; nothing is lost".into(),
+        QueueState::Cut => {
+            let found = count(snapshot.found_behind.unwrap_or(0), "message");
+            format!("power was cut, or it is a copy; {found} found behind the last checkpoint")
+        }
+        QueueState::Empty => "nothing was ever put in".into(),
+        _ => "in a state that this version does not know".into(),
+    };
+    if snapshot.poisoned {
+        state + "; POISONED: a flush failed, open it again to write"
+    } else {
+        state
+    }
+}
+
+fn waiting(consumer: &ConsumerSnapshot, sizes: Sizes) -> String {
+    let name = match consumer.name.as_str() {
+        "" => String::new(),
+        name => format!("{}: ", String::from_utf8_lossy(&visible(name.as_bytes()))),
+    };
+    let (waits, bytes) = (count(consumer.messages, "message"), sizes.of(consumer.bytes));
+    let age = consumer.oldest_age.map(units::duration);
+    let age = age.map(|age| format!(", the oldest at most {age} old")).unwrap_or_default();
+    let ahead = match consumer.acknowledged_ahead {
+        0 => String::new(),
+        ahead => format!(", {ahead} acknowledged ahead"),
+    };
+    format!("{name}{waits}{age}, {bytes}, next is {}{ahead}", consumer.next_seq)
+}

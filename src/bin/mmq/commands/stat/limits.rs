@@ -1,0 +1,107 @@
+//! Limits on what waits: one command for cron, Nagios and probes.
+
+use std::time::{Duration, SystemTime};
+
+use clap::{Arg, ArgMatches, Command};
+use mmq::{ConsumerSnapshot, Seen, Snapshot, Start};
+
+use crate::arguments::{self, size, text_of};
+use crate::ending::Ending;
+use crate::failure::{Failure, Tried};
+use crate::look::{self, Looked};
+use crate::units::{self, count};
+
+const HEADING: &str = "Limits";
+
+pub(super) fn arguments(stat: Command) -> Command {
+    let limit = |id, value, help| Arg::new(id).long(id).value_name(value).help(help);
+    stat.next_help_heading(HEADING)
+        .arg(
+            limit("max-lag", "N", "Messages that may wait for a consumer")
+                .value_parser(clap::value_parser!(u64)),
+        )
+        .arg(
+            limit("max-age", "DURATION", "How old the oldest of them may be")
+                .value_parser(units::parse_duration),
+        )
+        .arg(size("max-bytes", "Bytes of the segments that they take"))
+        .arg(arguments::consumer().help("The consumer [default: each of them]"))
+}
+
+/// What is beyond its limit.
+pub(super) fn passed(
+    matches: &ArgMatches,
+    looked: &Looked,
+    snapshot: &Snapshot,
+) -> Tried<Vec<Failure>> {
+    let name = text_of(matches, "consumer");
+    let wanted: Vec<&ConsumerSnapshot> = match name {
+        None => snapshot.consumers.iter().collect(),
+        Some(name) => look::consumer(snapshot, name).into_iter().collect(),
+    };
+    let mut failures = Vec::new();
+    if let Some(name) = name.filter(|name| !name.is_empty() && wanted.is_empty()) {
+        return Ok(vec![Failure::no_consumer(&snapshot.path, name)]);
+    }
+    for consumer in &wanted {
+        let age = consumer.oldest_age;
+        let waits = Waits { messages: consumer.messages, bytes: consumer.bytes, age };
+        failures.extend(waits.beyond(matches, snapshot, &consumer.name));
+    }
+    if wanted.is_empty() {
+        // Before its first read the queue's own consumer has everything before it.
+        let age = match matches.contains_id("max-age") {
+            true => oldest_age(looked, snapshot.taken_at)?,
+            false => None,
+        };
+        let waits = Waits { messages: snapshot.messages, bytes: snapshot.bytes, age };
+        failures.extend(waits.beyond(matches, snapshot, ""));
+    }
+    Ok(failures)
+}
+
+fn oldest_age(looked: &Looked, now: SystemTime) -> Tried<Option<Duration>> {
+    for seen in looked.from(Start::Oldest) {
+        if let Seen::Message { segment_time, .. } = seen? {
+            return Ok(Some(now.duration_since(segment_time).unwrap_or_default()));
+        }
+    }
+    Ok(None)
+}
+
+/// What waits for a consumer.
+struct Waits {
+    messages: u64,
+    bytes: u64,
+    age: Option<Duration>,
+}
+
+impl Waits {
+    fn beyond(&self, matches: &ArgMatches, snapshot: &Snapshot, name: &str) -> Vec<Failure> {
+        let whose = match name {
+            "" => String::new(),
+            name => format!(" for consumer {name:?}"),
+        };
+        let path = snapshot.path.display();
+        let failure = |what: &str, limit: &str, text: String| {
+            let message = format!("queue {path}: {what} wait{whose}, more than {text} ({limit})");
+            Failure::new(Ending::Bad, "limit", message)
+        };
+        let mut failures = Vec::new();
+        if let Some(most) = matches.get_one::<u64>("max-lag").filter(|most| self.messages > **most)
+        {
+            let what = count(self.messages, "message");
+            failures.push(failure(&what, "--max-lag", most.to_string()));
+        }
+        let most = matches.get_one::<Duration>("max-age");
+        if let Some((most, age)) = most.zip(self.age).filter(|(most, age)| age > *most) {
+            let what = format!("messages up to {} old", units::duration(age));
+            failures.push(failure(&what, "--max-age", units::duration(*most)));
+        }
+        if let Some(most) = matches.get_one::<u64>("max-bytes").filter(|most| self.bytes > **most) {
+            let what = format!("{} of messages", units::size(self.bytes));
+            failures.push(failure(&what, "--max-bytes", units::size(*most)));
+        }
+        failures
+    }
+}

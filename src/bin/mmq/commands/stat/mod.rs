@@ -1,0 +1,184 @@
+//! `stat`: figures of queues, for people, programs and monitoring.
+
+mod human;
+mod limits;
+mod prometheus;
+
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::{Arg, ArgAction, Command};
+use human::Sizes;
+use mmq::Snapshot;
+
+use super::Call;
+use crate::arguments::{self, flag};
+use crate::console::Form;
+use crate::ending::Ending;
+use crate::failure::{Failure, Tried};
+use crate::figures;
+use crate::look::Looked;
+use crate::output::{Out, Output};
+use crate::signals::{For, Woken};
+use crate::units;
+
+const AFTER: &str = "\
+The queue may be in use: no lock is taken, and nothing is written. Ages are upper bounds: that of
+the segment in which a message lies. Messages and bytes are those that wait for a consumer; those
+of the queue are those of its own consumer, and all it holds before that one's first read.
+
+With --max-lag, --max-age and --max-bytes the status is 1 when a consumer has more before it, and
+standard error says which. Of several queues, one that cannot be read is told, and the others are
+shown; the status is that of the worst.";
+
+pub(crate) fn command() -> Command {
+    let stat = arguments::command(
+        "stat",
+        "Figures of queues: how many messages wait, how old, who has it",
+        "Examples:\n  \
+         mmq stat q\n  \
+         mmq stat --json q r | jq .messages\n  \
+         mmq stat q --watch 2\n  \
+         mmq stat q --max-lag 1000 --max-age 15m --consumer audit\n  \
+         mmq stat q --prometheus --output /var/lib/node_exporter/mmq.prom",
+    );
+    let stat = stat
+        .arg(
+            arguments::dir()
+                .num_args(1..)
+                .action(ArgAction::Append)
+                .help("The queues' directories"),
+        )
+        .arg(flag("exact", "Sizes in bytes"))
+        .arg(flag("prometheus", "In the text format of Prometheus"))
+        .arg(
+            arguments::path("output", "FILE")
+                .long("output")
+                .help("Write it there, at once as a whole")
+                .requires("prometheus"),
+        )
+        .arg(
+            Arg::new("label")
+                .long("label")
+                .value_name("NAME")
+                .action(ArgAction::Append)
+                .requires("prometheus")
+                .help("The label `queue`, for each queue one [default: its path]"),
+        )
+        .arg(
+            Arg::new("watch")
+                .long("watch")
+                .value_name("SECONDS")
+                .num_args(0..=1)
+                .value_parser(units::parse_duration)
+                .help("Show it again and again [default: each second]"),
+        );
+    limits::arguments(stat).after_help(AFTER)
+}
+
+/// The form of the figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Block,
+    /// Blocks that take the place of those before them.
+    Screen,
+    JsonLine,
+    Prometheus,
+}
+
+/// A queue, and what it says.
+#[derive(Debug)]
+struct Polled {
+    label: String,
+    answer: Tried<(Looked, Snapshot)>,
+}
+
+impl Polled {
+    fn new(path: &Path, label: Option<&String>) -> Polled {
+        let look = |looked: Looked| Ok((looked.snapshot()?, looked));
+        let answer = Looked::open(path).and_then(look).map(|(snapshot, looked)| (looked, snapshot));
+        let label = label.map_or_else(|| path.to_string_lossy().into_owned(), String::clone);
+        Polled { label, answer }
+    }
+
+    fn snapshot(&self) -> Option<&Snapshot> {
+        self.answer.as_ref().ok().map(|(_, snapshot)| snapshot)
+    }
+}
+
+pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+    let matches = call.matches;
+    let paths: Vec<&PathBuf> = matches.get_many("dir").into_iter().flatten().collect();
+    let labels: Vec<&String> = matches.get_many("label").into_iter().flatten().collect();
+    if !labels.is_empty() && labels.len() != paths.len() {
+        return Err(Failure::usage("give as many --label as queues"));
+    }
+    let watch = matches.contains_id("watch");
+    let terminal = std::io::stdout().is_terminal();
+    let shape = match call.console.form {
+        _ if matches.get_flag("prometheus") => Shape::Prometheus,
+        Form::Person if watch && terminal => Shape::Screen,
+        Form::Person if !watch => Shape::Block,
+        _ => Shape::JsonLine,
+    };
+    let every = matches.get_one::<Duration>("watch").copied().unwrap_or(Duration::from_secs(1));
+    if every.is_zero() {
+        return Err(Failure::usage("--watch: the time between two looks is zero"));
+    }
+    let mut output = Output::new(call.signals, Out::Written)?;
+    loop {
+        let begun = Instant::now();
+        let asked = paths.iter().enumerate().map(|(at, path)| {
+            let label = labels.get(at).copied();
+            Polled::new(path, label)
+        });
+        let ending = turn(call, shape, &mut output, &asked.collect::<Vec<_>>())?;
+        if !watch {
+            return Ok(ending);
+        }
+        match call.signals.wait(&[output.as_fd()], For::Closing, begun.checked_add(every))? {
+            Woken::TimedOut => {}
+            Woken::Ready => return Ok(Ending::Done),
+            Woken::Stopped => return Ok(call.signals.stop().unwrap_or(Ending::Done)),
+        }
+    }
+}
+
+/// Shows the figures of one moment, and says what is wrong with them.
+fn turn(call: &Call<'_>, shape: Shape, output: &mut Output<'_>, asked: &[Polled]) -> Tried<Ending> {
+    let exact = if call.matches.get_flag("exact") { Sizes::Exact } else { Sizes::Rounded };
+    if shape == Shape::Screen {
+        output.push(b"\x1b[H\x1b[J")?;
+    }
+    if shape == Shape::Prometheus {
+        let text = prometheus::text(asked);
+        match arguments::path_of(call.matches, "output") {
+            None => output.push(text.as_bytes())?,
+            Some(file) => prometheus::replace(file, &text)?,
+        }
+    } else {
+        for (at, snapshot) in asked.iter().filter_map(Polled::snapshot).enumerate() {
+            let text = match shape {
+                Shape::JsonLine => figures::line(snapshot) + "\n",
+                _ if at == 0 => human::block(snapshot, exact),
+                _ => format!("\n{}", human::block(snapshot, exact)),
+            };
+            output.push(text.as_bytes())?;
+        }
+    }
+    output.flush()?;
+    let mut worst = Ending::Done;
+    for asked in asked {
+        let (found, failures) = match &asked.answer {
+            Ok((looked, snapshot)) => (None, limits::passed(call.matches, looked, snapshot)?),
+            Err(failure) => (Some(failure), Vec::new()),
+        };
+        for failure in found.into_iter().chain(&failures) {
+            let ending = call.console.fail(failure);
+            worst = if ending as u8 > worst as u8 { ending } else { worst };
+        }
+    }
+    Ok(worst)
+}

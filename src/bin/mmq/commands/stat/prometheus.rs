@@ -1,0 +1,118 @@
+//! Figures in the text format of Prometheus, version 0.0.4.
+
+use std::fs;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use mmq::{ConsumerSnapshot, QueueState, Snapshot};
+
+use super::Polled;
+use crate::failure::{Failure, Tried};
+use crate::figures;
+
+/// The value of a figure of a queue.
+type OfQueue = fn(&Snapshot) -> f64;
+/// The value of a figure of a consumer; `None` where there is none now.
+type OfConsumer = fn(&ConsumerSnapshot) -> Option<f64>;
+
+const QUEUES: [(&str, &str, &str, OfQueue); 10] = [
+    ("mmq_owned", "gauge", "1: a process has the queue open", |of| {
+        f64::from(u8::from(of.state == QueueState::Owned))
+    }),
+    ("mmq_poisoned", "gauge", "1: a flush failed, and writing is refused", |of| {
+        f64::from(u8::from(of.poisoned))
+    }),
+    ("mmq_messages", "gauge", "Messages that wait for the queue's own consumer", |of| {
+        of.messages as f64
+    }),
+    ("mmq_bytes", "gauge", "Bytes of the segments that they take", |of| of.bytes as f64),
+    ("mmq_disk_bytes", "gauge", "Bytes of disk that all files take", |of| of.disk_bytes as f64),
+    ("mmq_segments", "gauge", "Segments that hold messages", |of| of.segments as f64),
+    ("mmq_spare_segments", "gauge", "Drained segments kept for reuse", |of| {
+        of.spare_segments as f64
+    }),
+    ("mmq_set_aside_files", "gauge", "Damaged files that openings set aside", |of| {
+        of.set_aside_files as f64
+    }),
+    ("mmq_enqueued_total", "counter", "The number of the next message", |of| of.next_seq as f64),
+    ("mmq_undurable_messages", "gauge", "Messages that a power cut may take", |of| {
+        of.next_seq.saturating_sub(of.durable_seq) as f64
+    }),
+];
+
+const CONSUMERS: [(&str, &str, OfConsumer); 3] = [
+    ("mmq_consumer_messages", "Messages that wait for the consumer", |of| Some(of.messages as f64)),
+    ("mmq_consumer_bytes", "Bytes of the segments that they take", |of| Some(of.bytes as f64)),
+    (
+        "mmq_consumer_oldest_timestamp_seconds",
+        "When the segment of its oldest message was begun; absent when none waits",
+        |of| of.oldest_time?.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs_f64()),
+    ),
+];
+
+/// All of it. A queue that cannot be read has `mmq_up` 0 and nothing else.
+pub(super) fn text(asked: &[Polled]) -> String {
+    let mut text = String::new();
+    family(&mut text, "mmq_up", "gauge", "1: the queue's files could be read");
+    for one in asked {
+        let up = if one.answer.is_ok() { 1.0 } else { 0.0 };
+        sample(&mut text, "mmq_up", &[("queue", &one.label)], up);
+    }
+    let queues: Vec<_> =
+        asked.iter().filter_map(|one| Some((one.label.as_str(), one.snapshot()?))).collect();
+    family(&mut text, "mmq_info", "gauge", "What the queue is; version is that of this tool");
+    for (label, snapshot) in &queues {
+        let (id, format) = (figures::id(&snapshot.queue_id), snapshot.format.to_string());
+        let labels = [
+            ("queue", *label),
+            ("queue_id", &id),
+            ("format", &format),
+            ("version", env!("CARGO_PKG_VERSION")),
+            ("state", figures::state(snapshot.state)),
+        ];
+        sample(&mut text, "mmq_info", &labels, 1.0);
+    }
+    for (name, kind, help, value) in QUEUES {
+        family(&mut text, name, kind, help);
+        for (label, snapshot) in &queues {
+            sample(&mut text, name, &[("queue", label)], value(snapshot));
+        }
+    }
+    for (name, help, value) in CONSUMERS {
+        family(&mut text, name, "gauge", help);
+        for (label, snapshot) in &queues {
+            for consumer in &snapshot.consumers {
+                let labels = [("queue", *label), ("consumer", &consumer.name)];
+                if let Some(value) = value(consumer) {
+                    sample(&mut text, name, &labels, value);
+                }
+            }
+        }
+    }
+    text
+}
+
+fn family(text: &mut String, name: &str, kind: &str, help: &str) {
+    *text += &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
+}
+
+fn sample(text: &mut String, name: &str, labels: &[(&str, &str)], value: f64) {
+    let labels: Vec<String> =
+        labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+    *text += &format!("{name}{{{}}} {value}\n", labels.join(","));
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// Puts the text in that file's place. Who reads the file sees all of the old or all of the new.
+pub(super) fn replace(file: &Path, text: &str) -> Tried<()> {
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(format!(".tmp.{}", std::process::id()));
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, file));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&beside);
+        Failure::io(file.display(), &error)
+    })
+}

@@ -1,0 +1,171 @@
+//! Looking at a queue from outside: no lock is taken, and nothing is written.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use mmq::{
+    ConsumerSnapshot, Error, Gap, GapCause, InspectedMessages, Inspector, Seen, Snapshot, Start,
+};
+
+use crate::ending::Ending;
+use crate::failure::{Failure, Tried};
+use crate::place::Bounds;
+
+/// How often a queue is looked at again that is being changed too quickly to be read.
+const ATTEMPTS: usize = 5;
+
+/// A queue that is looked at.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    inspector: Inspector,
+}
+
+impl Looked {
+    pub(crate) fn open(dir: &Path) -> Tried<Looked> {
+        Ok(Looked { inspector: patiently(|| Inspector::open(dir))? })
+    }
+
+    pub(crate) fn snapshot(&self) -> Tried<Snapshot> {
+        patiently(|| self.inspector.snapshot())
+    }
+
+    /// All that a reader meets from there on.
+    pub(crate) fn from(&self, start: Start) -> Met<'_> {
+        let inner = self.inspector.messages(start);
+        Met { looked: self, inner, start, failures: 0, until: u64::MAX, held: None }
+    }
+}
+
+fn patiently<T>(call: impl Fn() -> mmq::Result<T>) -> Tried<T> {
+    let mut result = call();
+    for _ in 1..ATTEMPTS {
+        if !result.as_ref().is_err_and(is_too_quick) {
+            break;
+        }
+        result = call();
+    }
+    result.map_err(failed)
+}
+
+fn is_too_quick(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == ErrorKind::WouldBlock)
+}
+
+fn failed(error: Error) -> Failure {
+    if is_too_quick(&error) {
+        return Failure::new(Ending::Failed, "too_quick", error.to_string());
+    }
+    Failure::from(error)
+}
+
+/// What a reader meets, one after the other. `None` is the end for now: asked again it goes on.
+#[derive(Debug)]
+pub(crate) struct Met<'a> {
+    looked: &'a Looked,
+    inner: InspectedMessages<'a>,
+    /// Behind what was met.
+    start: Start,
+    failures: usize,
+    /// What lies at this number or behind it does not come now.
+    until: u64,
+    /// It was met already.
+    held: Option<Seen>,
+}
+
+impl Met<'_> {
+    /// The end is at this number from now on.
+    pub(crate) fn end_at(&mut self, until: u64) {
+        self.until = until;
+    }
+
+    fn meet(&mut self) -> Option<Tried<Seen>> {
+        loop {
+            match self.inner.next()? {
+                Ok(seen) => {
+                    self.failures = 0;
+                    let Some((_, last)) = numbers(&seen) else { continue };
+                    self.start = Start::Seq(last + 1);
+                    return Some(Ok(seen));
+                }
+                Err(error) if is_too_quick(&error) && self.failures < ATTEMPTS => {
+                    self.failures += 1;
+                    self.inner = self.looked.inspector.messages(self.start);
+                }
+                Err(error) => return Some(Err(failed(error))),
+            }
+        }
+    }
+}
+
+impl Iterator for Met<'_> {
+    type Item = Tried<Seen>;
+
+    fn next(&mut self) -> Option<Tried<Seen>> {
+        let seen = match self.held.take() {
+            Some(seen) => seen,
+            None => match self.meet()? {
+                Ok(seen) => seen,
+                failed => return Some(failed),
+            },
+        };
+        if numbers(&seen).is_some_and(|(first, _)| first >= self.until) {
+            self.held = Some(seen);
+            return None;
+        }
+        Some(Ok(seen))
+    }
+}
+
+/// The first and the last number. `None` for what this version does not know.
+fn numbers(seen: &Seen) -> Option<(u64, u64)> {
+    match seen {
+        Seen::Message { message, .. } => Some((message.seq(), message.seq())),
+        Seen::Gap(gap) => Some((gap.first, gap.last)),
+        Seen::Overtaken { first, last } => Some((*first, *last)),
+        _ => None,
+    }
+}
+
+/// What a consumer has before it.
+#[derive(Debug)]
+pub(crate) struct Outlook {
+    place: u64,
+    /// Where it reads on.
+    pub(crate) start: Start,
+    /// Numbers beyond its place that it is done with, from the first to the last.
+    pub(crate) done: Vec<(u64, u64)>,
+    /// What was given up before it could read it.
+    pub(crate) lost: Option<Gap>,
+}
+
+impl Outlook {
+    /// That of the consumer of this name. The queue's own has everything before it until it reads
+    /// for the first time.
+    pub(crate) fn of(snapshot: &Snapshot, name: Option<&str>) -> Tried<Outlook> {
+        let name = name.unwrap_or_default();
+        match consumer(snapshot, name) {
+            None if name.is_empty() => {
+                let place = snapshot.oldest_seq;
+                Ok(Outlook { place, start: Start::Oldest, done: Vec::new(), lost: None })
+            }
+            None => Err(Failure::no_consumer(&snapshot.path, name)),
+            Some(found) => {
+                let (place, oldest) = (found.next_seq, snapshot.oldest_seq);
+                let known = snapshot.gaps.iter().find(|gap| gap.last >= place);
+                let lost = (place < oldest && known.is_none_or(|known| known.first >= oldest))
+                    .then(|| Gap { first: place, last: oldest - 1, cause: GapCause::Dropped });
+                let done = found.done_ahead.clone();
+                Ok(Outlook { place, start: Start::Seq(place), done, lost })
+            }
+        }
+    }
+
+    pub(crate) fn bounds<'a>(&self, snapshot: &'a Snapshot) -> Bounds<'a> {
+        let Snapshot { path, oldest_seq: oldest, next_seq: next, .. } = snapshot;
+        Bounds { dir: path, oldest: *oldest, next: *next, place: self.place }
+    }
+}
+
+pub(crate) fn consumer<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a ConsumerSnapshot> {
+    snapshot.consumers.iter().find(|consumer| consumer.name == name)
+}

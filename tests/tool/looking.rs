@@ -1,0 +1,483 @@
+//! Commands that only look: `stat`, `cat`, `tail`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::SystemTime;
+
+use mmq::{Options, Queue};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::run::{Running, check, ends, given, mmq, on, said};
+use crate::support::{copy_directory, itself, within};
+
+/// Bytes and times of every file.
+fn files(dir: &Path) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
+    let listed = fs::read_dir(dir).unwrap().map(Result::unwrap);
+    let listed = listed.map(|file| {
+        let name = file.file_name().into_string().unwrap();
+        (name, (fs::read(file.path()).unwrap(), file.metadata().unwrap().modified().unwrap()))
+    });
+    listed.collect()
+}
+
+fn text(command: &str, dir: &Path, words: &[&str]) -> String {
+    String::from_utf8(ends(on(command, dir, words), 0).stdout).unwrap()
+}
+
+fn json(command: &str, dir: &Path, words: &[&str]) -> Vec<Value> {
+    let words = [words, &["--json"]].concat();
+    text(command, dir, &words).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn stat(dir: &Path) -> Value {
+    let mut all = json("stat", dir, &[]);
+    assert_eq!(all.len(), 1);
+    all.remove(0)
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+fn stop(child: &Child) {
+    kill_process(Pid::from_child(child), Signal::INT).unwrap();
+}
+
+/// Not a test: the process that holds a queue with `0` to `9` until it is killed.
+#[test]
+#[ignore = "started by another test"]
+fn the_child_that_holds_a_queue() {
+    let queue = Queue::open(std::env::var("MMQ_TEST_DIR").unwrap()).unwrap();
+    for number in 0..10 {
+        queue.enqueue(number.to_string()).unwrap();
+    }
+    queue.dequeue().unwrap().unwrap();
+    println!("holds it");
+    loop {
+        std::thread::park();
+    }
+}
+
+/// A queue of each kind: its state, and its directory. The first is held as long as the last lives.
+fn kinds(dir: &Path) -> (Queue, [(&'static str, std::path::PathBuf); 4]) {
+    let [owned, closed, left, cut] = ["owned", "closed", "left", "cut"].map(|name| dir.join(name));
+    let held = Queue::open(&owned).unwrap();
+    let shut = Queue::open(&closed).unwrap();
+    for queue in [&held, &shut] {
+        queue.enqueue_batch((0..10).map(|number| number.to_string())).unwrap();
+        queue.dequeue().unwrap().unwrap();
+    }
+    shut.close().unwrap();
+    let mut child = itself("looking::the_child_that_holds_a_queue")
+        .env("MMQ_TEST_DIR", &left)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.contains("holds it")));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    copy_directory(&owned, &cut);
+    (held, [("owned", owned), ("closed", closed), ("left", left), ("cut", cut)])
+}
+
+#[test]
+fn queues_of_every_kind_are_shown_and_no_byte_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (held, kinds) = kinds(dir.path());
+    for (state, dir) in &kinds {
+        let before = files(dir);
+        let figures = stat(dir);
+        assert_eq!(figures["schema"], 1);
+        assert_eq!(figures["state"], *state);
+        assert_eq!(figures["path"], dir.to_str().unwrap());
+        // Behind a power cut numbers are passed over that may have been given out.
+        let is_cut = *state == "cut";
+        assert!(figures["next_seq"] == 10 || is_cut, "{figures}");
+        let shown = |command, words: &[&str]| {
+            let output = ends(on(command, dir, words), i32::from(is_cut));
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let owner = &figures["owner"];
+        if *state == "owned" {
+            assert_eq!(owner["pid"], std::process::id());
+            assert!(owner["since"].as_str().unwrap().ends_with('Z'));
+        } else {
+            assert_eq!(*owner, Value::Null);
+        }
+        assert_eq!(figures.get("found_behind").is_some(), is_cut);
+        let place = figures["consumers"][0]["seq"].as_u64().unwrap();
+        assert!(place == 1 || is_cut, "{figures}");
+        let waiting: String = (place..10).map(|number| format!("{number}\n")).collect();
+        assert_eq!(shown("cat", &[]), waiting);
+        assert_eq!(shown("cat", &["--count"]), format!("{}\n", 10 - place));
+        assert_eq!(shown("cat", &["--all"]), "0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n");
+        assert_eq!(shown("tail", &["-n", "2"]), "8\n9\n");
+        assert_eq!(shown("tail", &[]).lines().count(), 10);
+        assert!(text("stat", dir, &[]).contains("10 comes next") != is_cut);
+        assert!(text("stat", dir, &["--prometheus"]).contains("mmq_up{"));
+        assert!(files(dir) == before, "a look changed a file of the {state} queue");
+    }
+    let empty = Options::new().open(dir.path().join("new")).unwrap();
+    assert_eq!(number(&stat(empty.path())["messages"]), 0);
+    assert_eq!(text("cat", empty.path(), &[]) + &text("tail", empty.path(), &[]), "");
+    assert_eq!(held.len(), 9);
+}
+
+#[test]
+fn the_figures_are_those_of_the_queue() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = Options::new().arena_size(64 << 10).open(dir.path()).unwrap();
+    queue.enqueue_batch((0..1000).map(|number| format!("{number:0>300}"))).unwrap();
+    let audit = queue.consumer("audit").unwrap();
+    let deliveries: Vec<_> = (0..3).map(|_| audit.receive().unwrap().unwrap()).collect();
+    let mut deliveries = deliveries.into_iter();
+    let first = deliveries.next();
+    deliveries.for_each(|delivery| delivery.ack().unwrap());
+    for _ in 0..500 {
+        queue.dequeue().unwrap().unwrap();
+    }
+    queue.flush().unwrap();
+    let (figures, stats) = (stat(dir.path()), queue.stats());
+    for (name, value) in [
+        ("next_seq", stats.next_seq),
+        ("oldest_seq", stats.oldest_seq),
+        ("durable_seq", stats.durable_seq),
+        ("messages", stats.messages),
+        ("bytes", stats.bytes),
+        ("segments", stats.segments),
+        ("spare_segments", stats.spare_segments),
+        ("format", u64::from(mmq::FORMAT_VERSION)),
+    ] {
+        assert_eq!(number(&figures[name]), value, "{name}");
+    }
+    let id: String = queue.id().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(figures["queue_id"], id);
+    let mut known = queue.consumer_stats();
+    known.sort_by(|one, other| one.name.cmp(&other.name));
+    let mut shown = figures["consumers"].as_array().unwrap().clone();
+    shown.sort_by_key(|one| one["name"].as_str().unwrap().to_owned());
+    assert_eq!(shown.len(), known.len());
+    for (shown, known) in shown.iter().zip(&known) {
+        assert_eq!(shown["name"], known.name);
+        assert_eq!(number(&shown["seq"]), known.next_seq, "{shown}");
+        assert_eq!(number(&shown["messages"]), known.messages, "{shown}");
+        assert_eq!(number(&shown["bytes"]), known.bytes, "{shown}");
+        assert!(shown["oldest_age_seconds"].as_f64().is_some());
+        assert!(shown["oldest_time"].as_str().unwrap().starts_with("20"));
+    }
+    let audit = shown.iter().find(|one| one["name"] == "audit").unwrap();
+    assert_eq!(audit["acknowledged_ahead"], 2);
+    // What is acknowledged ahead does not wait.
+    let seen = text("cat", dir.path(), &["--consumer", "audit", "-n", "2"]);
+    assert_eq!(seen, format!("{:0>300}\n{:0>300}\n", 0, 3));
+    assert!(text("stat", dir.path(), &["--exact"]).contains(&format!("{} B", stats.bytes)));
+    drop(first);
+}
+
+#[test]
+fn cat_shows_what_it_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let queue = Queue::open(dir).unwrap();
+    for message in [&b"zero"[..], b"one", b"two\x1b", b"\xff\0three", b"", b"five"] {
+        queue.enqueue(message).unwrap();
+    }
+    queue.consumer("one").unwrap().skip().unwrap();
+    let cat = |words: &[&str]| text("cat", dir, words);
+    assert_eq!(text("peek", dir, &["-n", "1"]), "zero\n");
+    assert_eq!(cat(&["--from", "4"]), "\nfive\n");
+    assert_eq!(cat(&["--from", "1", "--to", "2"]), "one\n");
+    assert_eq!(cat(&["--from", "last"]) + &cat(&["--to", "first"]), "");
+    assert_eq!(cat(&["--consumer", "one", "--to", "+1"]), "one\n");
+    assert_eq!(cat(&["--consumer", "one", "--from", "-1", "-n", "1"]), "zero\n");
+    assert_eq!(cat(&["--from", "1h", "-c"]), "6\n");
+    assert_eq!(cat(&["--from", "2100-01-01", "-c"]), "0\n");
+    assert_eq!(cat(&["--grep", "e", "--count"]), "4\n");
+    assert_eq!(cat(&["--grep", "e", "-n", "2"]), "zero\none\n");
+    assert_eq!(cat(&["--head", "2", "--to", "2"]), "ze\non\n");
+    assert_eq!(cat(&["-0", "--to", "2"]), "zero\0one\0");
+    let lines = json("cat", dir, &["--from", "3", "-n", "2"]);
+    assert_eq!((&lines[0]["base64"], &lines[0]["len"]), (&"/wB0aHJlZQ==".into(), &7.into()));
+    assert_eq!((&lines[1]["text"], &lines[1]["seq"]), (&"".into(), &4.into()));
+    assert!(lines[0]["segment_time"].as_str().unwrap().ends_with('Z'));
+    let head = &json("cat", dir, &["--head", "1", "-n", "1"])[0];
+    assert_eq!((&head["text"], &head["len"]), (&"z".into(), &4.into()));
+    ends(on("cat", dir, &["--from", "7"]), 5);
+    ends(on("cat", dir, &["--consumer", "two"]), 5);
+    ends(on("cat", dir, &["--consumer", "one", "--all"]), 2);
+    // Whose reader has read enough ends quietly.
+    queue.enqueue_batch((0..9).map(|_| vec![b'x'; 1 << 20])).unwrap();
+    let mut child =
+        on("cat", dir, &[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdout.take().unwrap().read_exact(&mut [0; 4]).unwrap();
+    let output = check(child.wait_with_output().unwrap(), 0);
+    assert_eq!(said(&output), "");
+}
+
+#[test]
+fn what_was_dropped_is_told_as_take_tells_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = dir.path().join("q");
+    let limit = ["--max-bytes", "256KiB", "--arena-size", "64K", "--on-full", "drop-oldest"];
+    check(given(on("put", &queue, &limit), b"first\nsecond\n"), 0);
+    ends(on("take", &queue, &["-n", "1"]), 0);
+    let lines = vec![format!("{:0>1000}\n", 7); 1000].concat().into_bytes();
+    check(given(on("put", &queue, &limit), &lines), 0);
+    let seen = ends(on("cat", &queue, &["--json"]), 1);
+    assert!(said(&seen).starts_with("{\"error\":{\"code\":\"gap\""), "{}", said(&seen));
+    let seen = String::from_utf8(seen.stdout).unwrap();
+    let taken = String::from_utf8(ends(on("take", &queue, &["--json"]), 1).stdout).unwrap();
+    let words = |text: &str| -> Vec<Value> {
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        let without_time = |mut line: Value| {
+            line.as_object_mut().unwrap().remove("segment_time");
+            line
+        };
+        lines.map(without_time).collect()
+    };
+    assert_eq!(words(&seen), words(&taken));
+}
+
+#[test]
+fn tail_follows_what_is_put_in_and_ends_by_a_signal() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = Queue::open(dir.path()).unwrap();
+    queue.enqueue_batch((0..20).map(|number| number.to_string())).unwrap();
+    for (words, first) in [(&["-f"][..], 10), (&["-f", "--from", "last", "--interval", "5ms"], 20)]
+    {
+        let mut tail = on("tail", dir.path(), words);
+        let mut child = Running(tail.stdout(Stdio::piped()).spawn().unwrap());
+        let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+        let end = queue.stats().next_seq;
+        for number in if first == 10 { 10..end } else { end..end } {
+            assert_eq!(lines.next().unwrap().unwrap(), number.to_string());
+        }
+        if first == 20 {
+            // Nothing tells that it has begun but what it shows, so numbers go on until it does.
+            let mut put = end;
+            let (sender, shown) = std::sync::mpsc::channel();
+            std::thread::spawn(move || {
+                lines.map_while(Result::ok).try_for_each(|line| sender.send(line))
+            });
+            let seen = loop {
+                queue.enqueue(put.to_string()).unwrap();
+                put += 1;
+                if let Ok(line) = shown.recv_timeout(std::time::Duration::from_millis(20)) {
+                    break line;
+                }
+            };
+            assert!((end..put).contains(&seen.parse().unwrap()), "{seen}");
+        } else {
+            for number in end..end + 5 {
+                queue.enqueue(number.to_string()).unwrap();
+                assert_eq!(lines.next().unwrap().unwrap(), number.to_string());
+            }
+        }
+        stop(&child.0);
+        let status = within(std::time::Duration::from_secs(60), move || child.0.wait().unwrap());
+        assert_eq!(status.code(), Some(130));
+    }
+    // A reader that goes ends it, also while nothing comes.
+    let mut tail = on("tail", dir.path(), &["-f", "-n", "1"]);
+    let mut child = Running(tail.stdout(Stdio::piped()).spawn().unwrap());
+    let mut first = String::new();
+    BufReader::new(child.0.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    let status = within(std::time::Duration::from_secs(60), move || child.0.wait().unwrap());
+    assert_eq!(status.code(), Some(0));
+    ends(on("tail", dir.path(), &["-n", "1", "--from", "3"]), 2);
+}
+
+#[test]
+fn tail_stops_at_what_is_durable() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = Queue::open(dir.path()).unwrap();
+    queue.enqueue("kept").unwrap();
+    queue.flush().unwrap();
+    queue.enqueue("not yet").unwrap();
+    assert_eq!(text("tail", dir.path(), &["--durable"]), "kept\n");
+    assert_eq!(text("tail", dir.path(), &[]), "kept\nnot yet\n");
+    let mut tail = on("tail", dir.path(), &["-f", "--durable"]);
+    let mut child = Running(tail.stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "kept");
+    queue.flush().unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "not yet");
+}
+
+#[test]
+fn limits_make_the_status_1_and_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = Queue::open(dir.path()).unwrap();
+    queue.enqueue_batch(["a", "b", "c"]).unwrap();
+    queue.consumer("slow").unwrap();
+    queue.consumer("fast").unwrap().seek(3).unwrap();
+    let stat = |words: &[&str], status| said(&ends(on("stat", dir.path(), words), status));
+    assert_eq!(stat(&["--max-lag", "3", "--max-age", "1d", "--max-bytes", "1MiB"], 0), "");
+    let passed = stat(&["--max-lag", "2"], 1);
+    assert!(passed.contains("3 messages wait for consumer \"slow\", more than 2"), "{passed}");
+    assert!(stat(&["--max-bytes", "1"], 1).contains("(--max-bytes)"));
+    assert!(stat(&["--max-age", "0"], 1).contains("(--max-age)"));
+    assert_eq!(stat(&["--max-lag", "0", "--max-age", "0", "--consumer", "fast"], 0), "");
+    stat(&["--consumer", "none", "--max-lag", "1"], 5);
+    assert!(stat(&["--max-lag", "2", "--json"], 1).starts_with("{\"error\":{\"code\":\"limit\","));
+    // Before anybody has read, everything waits.
+    let other = dir.path().join("other");
+    check(given(on("put", &other, &[]), b"x\ny\n"), 0);
+    let passed = ends(on("stat", &other, &["--max-lag", "1", "--max-age", "0"]), 1);
+    assert_eq!(said(&passed).lines().count(), 2, "{}", said(&passed));
+}
+
+#[test]
+fn watching_ends_by_a_signal() {
+    let dir = tempfile::tempdir().unwrap();
+    check(given(on("put", dir.path(), &[]), b"x\n"), 0);
+    let mut watch = on("stat", dir.path(), &["--watch", "0.01"]);
+    let mut child = Running(watch.stdout(Stdio::piped()).spawn().unwrap());
+    let lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+    for line in lines.take(3) {
+        let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        assert_eq!(line["state"], "closed");
+    }
+    // Its reader has gone.
+    let status = within(std::time::Duration::from_secs(60), move || child.0.wait().unwrap());
+    assert_eq!(status.code(), Some(0));
+    let mut watch = on("stat", dir.path(), &["--watch", "3600"]);
+    let mut child = Running(watch.stdout(Stdio::piped()).spawn().unwrap());
+    let mut out = BufReader::new(child.0.stdout.take().unwrap());
+    out.read_line(&mut String::new()).unwrap();
+    stop(&child.0);
+    let status = within(std::time::Duration::from_secs(60), move || child.0.wait().unwrap());
+    assert_eq!(status.code(), Some(130));
+    ends(on("stat", dir.path(), &["--watch", "0"]), 2);
+}
+
+/// A line of the text format, version 0.0.4: a comment, or a sample with its labels.
+fn sample(line: &str) -> (String, BTreeMap<String, String>, f64) {
+    let name: String =
+        line.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+    assert!(!name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()), "{line}");
+    let mut rest = line[name.len()..].strip_prefix('{').expect("labels").chars();
+    let mut labels = BTreeMap::new();
+    loop {
+        let label: String = rest.by_ref().take_while(|c| *c != '=').collect();
+        assert!(label.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{line}");
+        assert_eq!(rest.next(), Some('"'), "{line}");
+        let mut value = String::new();
+        loop {
+            match rest.next().expect("the value ends") {
+                '"' => break,
+                '\\' => value.push(match rest.next() {
+                    Some('n') => '\n',
+                    Some(c @ ('\\' | '"')) => c,
+                    other => panic!("{other:?} in {line}"),
+                }),
+                c => value.push(c),
+            }
+        }
+        assert_eq!(labels.insert(label, value), None, "{line}");
+        match rest.next() {
+            Some(',') => {}
+            Some('}') => break,
+            other => panic!("{other:?} in {line}"),
+        }
+    }
+    let value = rest.as_str().strip_prefix(' ').expect("a blank").parse().expect("a number");
+    (name, labels, value)
+}
+
+#[test]
+fn prometheus_text_holds_to_its_grammar() {
+    let dir = tempfile::tempdir().unwrap();
+    let odd = dir.path().join("a \"b\" \\ \n c");
+    let queue = Queue::open(&odd).unwrap();
+    queue.enqueue_batch(["a", "b"]).unwrap();
+    queue.dequeue().unwrap().unwrap();
+    let missing = dir.path().join("missing");
+    let file = dir.path().join("mmq.prom");
+    let mut command = mmq(["stat", "--prometheus", "--output"]);
+    ends(std::mem::replace(command.arg(&file).args([&odd, &missing]), mmq([""; 0])), 5);
+    let names: Vec<_> = fs::read_dir(dir.path()).unwrap().collect();
+    assert_eq!(names.len(), 2, "nothing is left beside the file");
+    let written = fs::read_to_string(&file).unwrap();
+    let printed = mmq(["stat", "--prometheus"]).args([&odd, &missing]).output().unwrap();
+    assert_eq!(printed.status.code(), Some(5));
+    let shape = |text: &str| text.lines().filter(|line| line.starts_with('#')).count();
+    assert_eq!(shape(&written), shape(&String::from_utf8(printed.stdout).unwrap()));
+
+    let (mut kinds, mut samples) = (BTreeMap::new(), Vec::new());
+    let (mut current, mut helped) = (String::new(), Vec::new());
+    for line in written.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, text) = help.split_once(' ').unwrap();
+            assert!(!text.is_empty() && !text.contains('\\'));
+            assert!(!helped.contains(&name), "{name} comes once");
+            helped.push(name);
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').unwrap();
+            assert!(["gauge", "counter"].contains(&kind) && helped.last() == Some(&name));
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
+            assert!(kinds.insert(name, kind).is_none());
+            current = name.to_owned();
+        } else {
+            let sample = sample(line);
+            assert_eq!(sample.0, current, "the samples of a family are together");
+            samples.push(sample);
+        }
+    }
+    assert!(written.ends_with('\n'));
+    let value = |name: &str, dir: &Path| {
+        let queue = dir.to_str().unwrap();
+        let found: Vec<_> =
+            samples.iter().filter(|one| one.0 == name && one.1["queue"] == queue).collect();
+        assert!(found.len() < 2, "{name}");
+        found.first().map(|one| one.2)
+    };
+    assert_eq!((value("mmq_up", &odd), value("mmq_up", &missing)), (Some(1.0), Some(0.0)));
+    assert_eq!(value("mmq_owned", &odd), Some(1.0));
+    assert_eq!(value("mmq_messages", &odd), Some(1.0));
+    assert_eq!(value("mmq_enqueued_total", &odd), Some(2.0));
+    assert_eq!(value("mmq_consumer_messages", &odd), Some(1.0));
+    assert!(value("mmq_consumer_oldest_timestamp_seconds", &odd).unwrap() > 1.7e9);
+    assert_eq!(value("mmq_messages", &missing), None);
+    queue.dequeue().unwrap().unwrap();
+    let text = text("stat", &odd, &["--prometheus", "--label", "jobs"]);
+    assert!(text.contains("mmq_messages{queue=\"jobs\"} 0\n"), "{text}");
+    assert!(!text.contains("oldest_timestamp_seconds{"), "nothing waits");
+    ends(on("stat", &odd, &["--prometheus", "--label", "a", "--label", "b"]), 2);
+    ends(on("stat", &odd, &["--output", "x"]), 2);
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let [missing, empty, file, other, later] =
+        ["missing", "empty", "file", "other", "later"].map(|name| dir.join(name));
+    fs::create_dir(&empty).unwrap();
+    fs::write(&file, "text").unwrap();
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("letter"), "text").unwrap();
+    for command in ["stat", "cat", "tail"] {
+        for (path, code) in [
+            (&missing, "no_queue"),
+            (&empty, "no_queue"),
+            (&file, "not_a_queue"),
+            (&other, "not_a_queue"),
+        ] {
+            let output = ends(on(command, path, &["--json"]), 5);
+            let error: Value = serde_json::from_str(said(&output).lines().last().unwrap()).unwrap();
+            assert_eq!(error["error"]["code"], code, "{command} {error}");
+            assert_eq!(output.stdout, b"");
+        }
+    }
+    check(given(on("put", &later, &[]), b"x\n"), 0);
+    // Of several queues those that can be read are shown.
+    let output =
+        ends(std::mem::replace(mmq(["stat", "--json"]).args([&missing, &later]), mmq([""; 0])), 5);
+    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 1);
+}
