@@ -186,7 +186,7 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__cat)
-            opts="-n -c -0 -q -h --messages --consumer --all --from --to --count --grep --head --framing --null --strict --json --quiet --no-progress --help"
+            opts="-n -c -0 -q -h --messages --consumer --all --from --to --count --grep --head --framing --null --strict --decode --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -222,6 +222,10 @@ _mmq() {
                     ;;
                 --framing)
                     COMPREPLY=($(compgen -W "line null length varint json raw" -- "${cur}"))
+                    return 0
+                    ;;
+                --decode)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)
@@ -820,7 +824,7 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__tail)
-            opts="-n -f -0 -q -h --messages --from --follow --interval --durable --grep --head --framing --null --strict --json --quiet --no-progress --help"
+            opts="-n -f -0 -q -h --messages --from --follow --interval --durable --grep --head --framing --null --strict --decode --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -852,6 +856,10 @@ _mmq() {
                     ;;
                 --framing)
                     COMPREPLY=($(compgen -W "line null length varint json raw" -- "${cur}"))
+                    return 0
+                    ;;
+                --decode)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)

@@ -68,6 +68,7 @@ length\t'the length before each: four bytes, big-endian; for any bytes'
 varint\t'the length before each, in LEB128; for any bytes'
 json\t'a JSON object in a line; for any bytes'
 raw\t'nothing between messages; a file is one message'"
+complete -c mmq -n "__fish_mmq_using_subcommand cat" -l decode -d 'Show each message as this shell command answers it: one process, --framing length both ways, each answer at once' -r
 complete -c mmq -n "__fish_mmq_using_subcommand cat" -l all -d 'Everything that is held, whoever has taken it'
 complete -c mmq -n "__fish_mmq_using_subcommand cat" -s c -l count -d 'Only say how many they are'
 complete -c mmq -n "__fish_mmq_using_subcommand cat" -s 0 -l null -d 'The same as --framing null'
@@ -88,6 +89,7 @@ length\t'the length before each: four bytes, big-endian; for any bytes'
 varint\t'the length before each, in LEB128; for any bytes'
 json\t'a JSON object in a line; for any bytes'
 raw\t'nothing between messages; a file is one message'"
+complete -c mmq -n "__fish_mmq_using_subcommand peek" -l decode -d 'Show each message as this shell command answers it: one process, --framing length both ways, each answer at once' -r
 complete -c mmq -n "__fish_mmq_using_subcommand peek" -l all -d 'Everything that is held, whoever has taken it'
 complete -c mmq -n "__fish_mmq_using_subcommand peek" -s c -l count -d 'Only say how many they are'
 complete -c mmq -n "__fish_mmq_using_subcommand peek" -s 0 -l null -d 'The same as --framing null'
@@ -107,6 +109,7 @@ length\t'the length before each: four bytes, big-endian; for any bytes'
 varint\t'the length before each, in LEB128; for any bytes'
 json\t'a JSON object in a line; for any bytes'
 raw\t'nothing between messages; a file is one message'"
+complete -c mmq -n "__fish_mmq_using_subcommand tail" -l decode -d 'Show each message as this shell command answers it: one process, --framing length both ways, each answer at once' -r
 complete -c mmq -n "__fish_mmq_using_subcommand tail" -s f -l follow -d 'Go on with the messages that come, for ever'
 complete -c mmq -n "__fish_mmq_using_subcommand tail" -l durable -d 'Only messages that a power cut cannot take'
 complete -c mmq -n "__fish_mmq_using_subcommand tail" -s 0 -l null -d 'The same as --framing null'

@@ -207,6 +207,7 @@ fn cat_shows_what_it_is_asked_for() {
     assert!(lines[0]["segment_time"].as_str().unwrap().ends_with('Z'));
     let head = &json("cat", dir, &["--head", "1", "-n", "1"])[0];
     assert_eq!((&head["text"], &head["len"]), (&"z".into(), &4.into()));
+    assert_eq!(cat(&["--decode", "cat", "-n", "2"]), "zero\none\n");
     ends(on("cat", dir, &["--from", "7"]), 5);
     ends(on("cat", dir, &["--consumer", "two"]), 5);
     ends(on("cat", dir, &["--consumer", "one", "--all"]), 2);

@@ -63,7 +63,6 @@ pub(crate) struct Show<'a> {
     written: Written,
     shown: As,
     grep: Option<OsString>,
-    head: usize,
     most: u64,
     to: To,
     /// What is not shown: numbers from the first to the last.
@@ -78,10 +77,9 @@ impl<'a> Show<'a> {
         Ok(Show {
             call,
             output: Output::new(call.signals, Out::Written)?,
-            written: Written::new(matches, call.console),
+            written: Written::new(matches, call.console).with_head(head),
             shown: As::Text,
             grep: matches.get_one::<OsString>("grep").cloned(),
-            head: usize::try_from(head).unwrap_or(usize::MAX),
             most: u64::MAX,
             to: To::End,
             hidden: Vec::new(),
@@ -138,9 +136,8 @@ impl<'a> Show<'a> {
                 if !self.hides(seq, seq) && self.wants(&message) {
                     self.count += 1;
                     if self.shown == As::Text {
-                        let head = message.get(..self.head).unwrap_or(&message);
-                        let written = &mut self.written;
-                        written.dated(&mut self.output, seq, head, message.len(), segment_time)?;
+                        let time = Some(segment_time);
+                        self.written.dated(&mut self.output, seq, &message, time)?;
                     }
                 }
             }

@@ -18,21 +18,17 @@ pub(super) enum JsonLine {
     Gap,
 }
 
-/// The line of a message, without its newline.
-pub(super) fn line(seq: u64, message: &[u8]) -> String {
-    object(seq, message, message.len()).text()
-}
-
 /// The line of the first bytes of a message of that length, which was put in at that time or later.
-pub(super) fn dated_line(seq: u64, head: &[u8], len: usize, time: SystemTime) -> String {
-    object(seq, head, len).with_time("segment_time", Some(time)).text()
-}
-
-fn object(seq: u64, head: &[u8], len: usize) -> Object {
+/// Without its newline.
+pub(super) fn line(seq: u64, head: &[u8], len: usize, time: Option<SystemTime>) -> String {
     let object = Object::new().with("seq", seq).with("len", len);
-    match std::str::from_utf8(head) {
+    let object = match std::str::from_utf8(head) {
         Ok(text) => object.with("text", text),
         Err(_) => object.with("base64", base64::encode(head)),
+    };
+    match time {
+        Some(_) => object.with_time("segment_time", time).text(),
+        None => object.text(),
     }
 }
 
@@ -84,6 +80,10 @@ fn compact(json: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn line(seq: u64, message: &[u8]) -> String {
+        super::line(seq, message, message.len(), None)
+    }
 
     #[test]
     fn lines_are_read_as_they_are_written() {

@@ -49,6 +49,7 @@ pub(crate) struct Written {
     strict: Strict,
     console: Console,
     decoder: Option<Decoder>,
+    head: usize,
     /// A terminal obeys control bytes, so they are shown as text there.
     escapes: bool,
     messages: u64,
@@ -74,6 +75,7 @@ impl Written {
             strict,
             console,
             decoder: text_of(matches, "decode").map(|command| Decoder::new(command.to_owned())),
+            head: usize::MAX,
             escapes: asked.is_none() && framing == Framing::Line && io::stdout().is_terminal(),
             messages: 0,
             ambiguous: 0,
@@ -88,6 +90,12 @@ impl Written {
         self.messages
     }
 
+    /// Only so many first bytes of each message are written.
+    pub(crate) fn with_head(mut self, head: u64) -> Written {
+        self.head = usize::try_from(head).unwrap_or(usize::MAX);
+        self
+    }
+
     /// Writes a message. With an error it may have been written in part.
     pub(crate) fn message(
         &mut self,
@@ -95,8 +103,20 @@ impl Written {
         seq: u64,
         message: &[u8],
     ) -> Tried<()> {
+        self.dated(output, seq, message, None)
+    }
+
+    /// Writes a message that was put in at that time or later.
+    pub(crate) fn dated(
+        &mut self,
+        output: &mut Output<'_>,
+        seq: u64,
+        message: &[u8],
+        time: Option<SystemTime>,
+    ) -> Tried<()> {
         let decoded = self.decoder.as_mut().map(|decoder| decoder.decode(message)).transpose()?;
-        let message = decoded.as_deref().unwrap_or(message);
+        let whole = decoded.as_deref().unwrap_or(message);
+        let message = whole.get(..self.head).unwrap_or(whole);
         match self.framing {
             Framing::Line => {
                 self.delimited(output, seq, message, b'\n')?;
@@ -117,30 +137,13 @@ impl Written {
                 output.push(message)?;
             }
             Framing::Json => {
-                output.push(json::line(seq, message).as_bytes())?;
+                output.push(json::line(seq, message, whole.len(), time).as_bytes())?;
                 output.push(b"\n")?;
             }
             Framing::Raw => output.push(message)?,
         }
         self.messages += 1;
         Ok(())
-    }
-
-    /// Writes the first bytes of a message of that length, which was put in at that time or later.
-    pub(crate) fn dated(
-        &mut self,
-        output: &mut Output<'_>,
-        seq: u64,
-        head: &[u8],
-        len: usize,
-        time: SystemTime,
-    ) -> Tried<()> {
-        if self.framing != Framing::Json {
-            return self.message(output, seq, head);
-        }
-        self.messages += 1;
-        output.push(json::dated_line(seq, head, len, time).as_bytes())?;
-        output.push(b"\n")
     }
 
     fn delimited(
