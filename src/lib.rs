@@ -174,7 +174,7 @@ pub use format::{FORMAT_VERSION, MAX_MESSAGE_LEN};
 pub use futures::{Messages, Recv, RecvDelivery};
 pub use inspect::{Finding, Verified};
 pub use inspector::{
-    ConsumerSnapshot, InspectedMessages, Inspector, QueueState, Seen, Snapshot, Start,
+    ConsumerSnapshot, InspectedMessages, Inspector, OwnerFigures, QueueState, Seen, Snapshot, Start,
 };
 pub use iter::Iter;
 pub use message::Message;

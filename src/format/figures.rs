@@ -77,7 +77,7 @@ macro_rules! figures {
                 bytes
             }
 
-            fn decode_copy(bytes: &[u8], queue_id: &[u8; 16]) -> Option<Figures> {
+            pub(crate) fn decode_copy(bytes: &[u8], queue_id: &[u8; 16]) -> Option<Figures> {
                 let bytes = bytes.get(..FIGURES_LEN)?;
                 let holds = LittleEndian::read_u32(&bytes[figures_at::FIGURES_CRC..]);
                 if holds != crc(bytes, queue_id) {
@@ -145,7 +145,6 @@ impl Figures {
     /// What the queue's holder, or its last one, stored: the newer valid copy in the bytes of the
     /// `index` file. `None` when neither is of the opening that the live part names: what another
     /// opening counted is over.
-    #[allow(dead_code, reason = "for who looks from outside")]
     pub(crate) fn decode(index: &[u8], queue_id: &[u8; 16]) -> Option<Figures> {
         let nonce = index.get(index_at::LIVE + live_at::LIVE_NONCE..)?.get(..8)?;
         let nonce = LittleEndian::read_u64(nonce);

@@ -5,16 +5,23 @@
 //! image, a consumer is told after the next opening.
 
 use std::io;
+use std::time::Duration;
 
 use super::picture::Picture;
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::format::{
-    ALIGN, FRAGMENT_HEADER_LEN, Kind, SEGMENT_HEADER_LEN, Seal, Spot, segment_name, segment_slot,
+    ALIGN, FRAGMENT_HEADER_LEN, Kind, SEGMENT_HEADER_LEN, Seal, SegmentHeader, Spot, segment_name,
+    segment_slot,
 };
 use crate::segment::scan::{Intact, Scan};
-use crate::segment::{Lost, Opened, Row, first_beginning, first_words, open_life};
+use crate::segment::{Lost, Opened, Row, first_beginning, first_words, open_life, read_header};
 use crate::state::Gaps;
 use crate::storage::{Storage, StorageFile};
+use crate::threads::park_timeout;
+
+/// How often a header that does not validate is read again: its holder may be writing it.
+const MOST_TORN_HEADERS: usize = 20;
+const TORN_HEADER_PAUSE: Duration = Duration::from_micros(50);
 
 /// What comes next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +51,8 @@ pub(crate) struct Onlooker<F> {
     open: Option<AtHand<F>>,
     /// The holder goes on meanwhile.
     in_use: bool,
+    /// Every consumer has passed the numbers below this one.
+    passed: u64,
     batch: BatchRead,
 }
 
@@ -100,8 +109,10 @@ impl<F: StorageFile> Onlooker<F> {
     /// An onlooker from `at` to the tail of the picture.
     pub(crate) fn new(picture: Picture, at: Spot) -> Onlooker<F> {
         let in_use = matches!(picture.condition, super::Condition::Owned(_));
+        let places = picture.consumers.iter().map(|consumer| consumer.place.seq);
+        let passed = places.min().unwrap_or(0);
         let Picture { live, gaps, tail: end, .. } = picture;
-        Onlooker { live, gaps, end, at, open: None, in_use, batch: BatchRead::default() }
+        Onlooker { live, gaps, end, at, open: None, in_use, passed, batch: BatchRead::default() }
     }
 
     /// As [`new`](Self::new), from the message `seq` on: walks over those before it in its segment.
@@ -248,13 +259,20 @@ impl<F: StorageFile> Onlooker<F> {
         })
     }
 
-    /// As `read::gaps::pass_to`.
+    /// As `read::gaps::pass_to`. But numbers that every consumer has passed were taken, unless
+    /// something else is known of them.
     fn pass_to(&mut self, seq: u64, stated: Option<GapCause>) -> Option<Told> {
         if seq <= self.at.seq {
             return None;
         }
         let known = || self.gaps.cause_of(self.at.seq);
         let (cause, below) = stated.map_or_else(known, |cause| (cause, u64::MAX));
+        let is_taken = stated.is_none() && cause == GapCause::Damaged && self.open.is_none();
+        if is_taken && self.at.seq < self.passed {
+            let next = seq.min(below).min(self.passed);
+            let first = std::mem::replace(&mut self.at.seq, next);
+            return Some(Told::Overtaken { first, last: next - 1 });
+        }
         let next = seq.min(below);
         let first = std::mem::replace(&mut self.at.seq, next);
         Some(Told::Gap(Gap { first, last: next - 1, cause }))
@@ -370,11 +388,33 @@ impl<F: StorageFile> Onlooker<F> {
         Ok(Some((payload, last.end())))
     }
 
+    /// Whether the holder gave the segment back: its file is gone, or another segment's. A header
+    /// that does not validate may be one that is being written.
+    fn is_given_back<S: Storage<File = F>>(&self, storage: &S, row: &Row) -> bool {
+        for _ in 0..MOST_TORN_HEADERS {
+            if !self.in_use {
+                return false;
+            }
+            match read_header(storage, row.slot) {
+                Ok(header) => {
+                    let SegmentHeader { life, queue_id, .. } = row.header;
+                    return (header.life, header.queue_id) != (life, queue_id);
+                }
+                Err(Lost::Gone) if open_life(storage, row.slot, &row.header).is_ok() => {
+                    park_timeout(TORN_HEADER_PAUSE);
+                }
+                Err(Lost::Gone) => return true,
+                Err(Lost::Io(_)) => return false,
+            }
+        }
+        false
+    }
+
     /// The bytes here are not what was written for this segment. Goes to its next intact record, or
     /// behind it.
     fn resynchronise<S: Storage<File = F>>(&mut self, storage: &S, row: &Row) -> Stepped {
         // A record of the segment's next life does not validate either.
-        if self.in_use && matches!(open_life(storage, row.slot, &row.header), Err(Lost::Gone)) {
+        if self.is_given_back(storage, row) {
             return Ok(self.leave_lost(row));
         }
         self.batch.seal = None;
@@ -384,6 +424,10 @@ impl<F: StorageFile> Onlooker<F> {
         let found = Scan::new(&open.file, &row.header, self.end.position.min(open.end))
             .search(self.at.position + ALIGN, self.at.seq, self.end.seq)
             .map_err(|error| failed(storage, row, error))?;
+        // The holder may have given it back while it was searched.
+        if self.is_given_back(storage, row) {
+            return Ok(self.leave_lost(row));
+        }
         let next = self.row_at(row.header.end());
         let end = next.map_or(u64::MAX, |next| next.header.first_seq);
         let found = found.filter(|(seen, number)| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::format::{self, INDEX_NAME, Invalid, LIVE_LEN, Spot, index_at};
+use crate::format::{self, Figures, INDEX_NAME, Invalid, LIVE_LEN, Spot, index_at};
 use crate::index::image::{ConsumerRow, IndexImage};
 use crate::index::{IndexFile, holder};
 use crate::options::Options;
@@ -54,6 +54,8 @@ pub(crate) struct Picture {
     pub(crate) consumers: Vec<ConsumerRow>,
     /// Messages behind the last checkpoint, where power may have been cut.
     pub(crate) found_behind: Option<u64>,
+    /// What the holder counts, or the last one counted.
+    pub(crate) figures: Option<Box<Figures>>,
 }
 
 /// Where the bytes of the messages are.
@@ -261,6 +263,7 @@ fn picture_in_use<S: Storage>(
         gaps: Gaps::new(known_gaps, given_up),
         consumers: image.consumers,
         found_behind: None,
+        figures: Figures::decode(bytes, &queue_id).map(Box::new),
     }
 }
 
@@ -286,6 +289,8 @@ fn left<S: Storage>(storage: &Arc<S>) -> Result<(Picture, Arc<Overlay<S>>)> {
     let created = file.as_ref().map_or(0, |file| format::index_created(&file.bytes));
     let was_being_made = file.as_ref().is_some_and(IndexFile::was_being_made);
     let known_id = file.as_ref().and_then(IndexFile::queue_id);
+    let counted = file.as_ref().zip(known_id);
+    let figures = counted.and_then(|(file, id)| Figures::decode(&file.bytes, &id)).map(Box::new);
     let checkpoint = file
         .zip(known_id)
         .and_then(|(file, queue_id)| IndexImage::read(&file.bytes, &queue_id).checkpoint);
@@ -312,6 +317,7 @@ fn left<S: Storage>(storage: &Arc<S>) -> Result<(Picture, Arc<Overlay<S>>)> {
         gaps: Gaps::new(recovered.known_gaps, recovered.given_up),
         consumers: recovered.consumers,
         found_behind: None,
+        figures,
     };
     let found_behind = cut.then(|| picture.messages_from(durable_seq));
     Ok((Picture { found_behind, ..picture }, overlay))

@@ -8,8 +8,8 @@ use super::picture::{Condition, Kept, Picture};
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::format::{
     self, ACKS_HALF_LEN, ACKS_ROW_LEN, Acks, CHECKPOINT_LEN, Checkpoint, ConsumerAt, ExtentKind,
-    INDEX_NAME, Invalid, NAME_ROW_LEN, PLACE_HALF_LEN, Place, RUN_LEN, SEGMENT_HEADER_LEN,
-    SEGMENT_ROW_LEN, SegmentHeader, SegmentState, index_at, live_at, place_at,
+    FIGURES_LEN, Figures, INDEX_NAME, Invalid, NAME_ROW_LEN, PLACE_HALF_LEN, Place, RUN_LEN,
+    SEGMENT_HEADER_LEN, SEGMENT_ROW_LEN, SegmentHeader, SegmentState, index_at, live_at, place_at,
 };
 use crate::index::IndexFile;
 use crate::index::image::{ConsumerRow, IndexImage, u32_at, u64_at};
@@ -255,6 +255,12 @@ fn index_findings_now<S: Storage>(storage: &S, picture: &Picture) -> Result<Vec<
     if image.live.tail.is_none() && !is_blank(tail, 24) {
         find(Some(tail), "the tail's words do not fit together".to_owned());
     }
+    for at in [index_at::FIGURES, index_at::FIGURES + FIGURES_LEN] {
+        let copy = part(at, FIGURES_LEN);
+        if !is_blank(at, FIGURES_LEN) && Figures::decode_copy(copy, &id).is_none() {
+            find(Some(at), "this copy of the owner's figures is damaged".to_owned());
+        }
+    }
     let key = format::tail_key(&id);
     for at in [live_at::SYNCED_A, live_at::SYNCED_B].map(|at| index_at::LIVE + at) {
         let word = |at: usize| u64_at(bytes, at);
@@ -263,6 +269,19 @@ fn index_findings_now<S: Storage>(storage: &S, picture: &Picture) -> Result<Vec<
             find(Some(at), "this mark of a flush is damaged".to_owned());
         }
     }
+    row_findings(bytes, &image, &id, &mut find);
+    Ok(findings)
+}
+
+/// What is wrong with the rows of the extents.
+fn row_findings(
+    bytes: &[u8],
+    image: &IndexImage,
+    id: &[u8; 16],
+    find: &mut impl FnMut(Option<usize>, String),
+) {
+    let part = |at: usize, len: usize| bytes.get(at..at + len).unwrap_or(&[]);
+    let is_blank = |at: usize, len: usize| part(at, len).iter().all(|byte| *byte == 0);
     for extent in &image.extents {
         let rows = extent.rows;
         let start = extent.offset as usize;
@@ -280,12 +299,12 @@ fn index_findings_now<S: Storage>(storage: &S, picture: &Picture) -> Result<Vec<
                     let parts = ConsumerAt::new(row, rows);
                     let is_first = start == index_at::CONSUMERS && row == 0;
                     let which = if is_first { Which::Default } else { Which::Named };
-                    consumer_findings(bytes, start, parts, which, &id, &mut find);
+                    consumer_findings(bytes, start, parts, which, id, find);
                 }
                 ExtentKind::Acks => {
                     let halves = [at, at + ACKS_ROW_LEN / 2];
                     for half in halves {
-                        let holds = || acks_hold(bytes, half, halves, &image, &id);
+                        let holds = || acks_hold(bytes, half, halves, image, id);
                         if !is_blank(half, ACKS_HALF_LEN) && !holds() {
                             find(Some(half), "these acknowledgements are damaged".to_owned());
                         }
@@ -295,7 +314,6 @@ fn index_findings_now<S: Storage>(storage: &S, picture: &Picture) -> Result<Vec<
             }
         }
     }
-    Ok(findings)
 }
 
 /// Whether the half of a row of acknowledgements validates for a consumer that one of the halves

@@ -1,5 +1,9 @@
 //! [`Inspector`]: a look at a queue from outside, while somebody else uses it.
 
+mod owner;
+
+pub use owner::OwnerFigures;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -124,6 +128,9 @@ pub struct Snapshot {
     pub consumers: Vec<ConsumerSnapshot>,
     /// Numbers that are known to be missing, in order.
     pub gaps: Vec<Gap>,
+    /// What its owner counts and was told to do; of a queue that nobody has, what the last owner
+    /// stored. `None` where it stored nothing: an earlier version of the library.
+    pub owner: Option<OwnerFigures>,
     /// With [`QueueState::Cut`]: how many of the messages were found behind the last checkpoint.
     pub found_behind: Option<u64>,
     /// When this was read.
@@ -238,7 +245,8 @@ impl Inspector {
             disk_bytes,
             segments: picture.live.len() as u64,
             spare_segments: picture.spares as u64,
-            poisoned: false,
+            poisoned: owner_pid.is_some()
+                && picture.figures.as_ref().is_some_and(|figures| figures.error_at > 0),
             set_aside_files,
             free_bytes: storage.free_bytes().ok(),
             consumers: picture
@@ -247,6 +255,7 @@ impl Inspector {
                 .map(|consumer| ConsumerSnapshot::of(&picture, consumer, taken_at))
                 .collect(),
             gaps: picture.gaps.known.lock().clone(),
+            owner: picture.figures.as_deref().map(OwnerFigures::from),
             found_behind: picture.found_behind,
             taken_at,
         })
