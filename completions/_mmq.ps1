@@ -33,6 +33,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('cat', 'cat', [CompletionResultType]::ParameterValue, 'Show the messages that wait for a consumer, the oldest first, and leave them there')
             [CompletionResult]::new('peek', 'peek', [CompletionResultType]::ParameterValue, 'Show the messages that wait for a consumer, the oldest first, and leave them there')
             [CompletionResult]::new('tail', 'tail', [CompletionResultType]::ParameterValue, 'Show the newest messages, and follow')
+            [CompletionResult]::new('gaps', 'gaps', [CompletionResultType]::ParameterValue, 'Show which messages will never come, and why')
             [CompletionResult]::new('put', 'put', [CompletionResultType]::ParameterValue, 'Put messages in, from standard input or files; status 0: a power cut takes none of them')
             [CompletionResult]::new('take', 'take', [CompletionResultType]::ParameterValue, 'Remove messages and print them, the oldest first')
             [CompletionResult]::new('each', 'each', [CompletionResultType]::ParameterValue, 'Run a command for each message, until it succeeds')
@@ -132,6 +133,16 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'mmq;gaps' {
+            [CompletionResult]::new('--deep', '--deep', [CompletionResultType]::ParameterName, 'Read every message')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             break
         }
         'mmq;put' {
@@ -329,6 +340,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('stat', 'stat', [CompletionResultType]::ParameterValue, 'Figures of queues: how many messages wait, how old, who has it')
             [CompletionResult]::new('cat', 'cat', [CompletionResultType]::ParameterValue, 'Show the messages that wait for a consumer, the oldest first, and leave them there')
             [CompletionResult]::new('tail', 'tail', [CompletionResultType]::ParameterValue, 'Show the newest messages, and follow')
+            [CompletionResult]::new('gaps', 'gaps', [CompletionResultType]::ParameterValue, 'Show which messages will never come, and why')
             [CompletionResult]::new('put', 'put', [CompletionResultType]::ParameterValue, 'Put messages in, from standard input or files; status 0: a power cut takes none of them')
             [CompletionResult]::new('take', 'take', [CompletionResultType]::ParameterValue, 'Remove messages and print them, the oldest first')
             [CompletionResult]::new('each', 'each', [CompletionResultType]::ParameterValue, 'Run a command for each message, until it succeeds')
@@ -348,6 +360,9 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             break
         }
         'mmq;help;tail' {
+            break
+        }
+        'mmq;help;gaps' {
             break
         }
         'mmq;help;put' {

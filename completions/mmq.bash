@@ -31,6 +31,9 @@ _mmq() {
             mmq,each)
                 cmd="mmq__subcmd__each"
                 ;;
+            mmq,gaps)
+                cmd="mmq__subcmd__gaps"
+                ;;
             mmq,help)
                 cmd="mmq__subcmd__help"
                 ;;
@@ -103,6 +106,9 @@ _mmq() {
             mmq__subcmd__help,each)
                 cmd="mmq__subcmd__help__subcmd__each"
                 ;;
+            mmq__subcmd__help,gaps)
+                cmd="mmq__subcmd__help__subcmd__gaps"
+                ;;
             mmq__subcmd__help,help)
                 cmd="mmq__subcmd__help__subcmd__help"
                 ;;
@@ -146,7 +152,7 @@ _mmq() {
 
     case "${cmd}" in
         mmq)
-            opts="-q -h -V --json --quiet --no-progress --help --version stat cat peek tail put take each consumers purge spool bench completions man help"
+            opts="-q -h -V --json --quiet --no-progress --help --version stat cat peek tail gaps put take each consumers purge spool bench completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -445,8 +451,22 @@ _mmq() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        mmq__subcmd__gaps)
+            opts="-q -h --deep --json --quiet --no-progress --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         mmq__subcmd__help)
-            opts="stat cat tail put take each consumers purge spool bench completions man help"
+            opts="stat cat tail gaps put take each consumers purge spool bench completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -572,6 +592,20 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__help__subcmd__each)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mmq__subcmd__help__subcmd__gaps)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

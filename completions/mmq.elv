@@ -30,6 +30,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand cat 'Show the messages that wait for a consumer, the oldest first, and leave them there'
             cand peek 'Show the messages that wait for a consumer, the oldest first, and leave them there'
             cand tail 'Show the newest messages, and follow'
+            cand gaps 'Show which messages will never come, and why'
             cand put 'Put messages in, from standard input or files; status 0: a power cut takes none of them'
             cand take 'Remove messages and print them, the oldest first'
             cand each 'Run a command for each message, until it succeeds'
@@ -125,6 +126,15 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand --no-progress 'Draw no line of progress'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
+        }
+        &'mmq;gaps'= {
+            cand --deep 'Read every message'
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help'
+            cand --help 'Print help'
         }
         &'mmq;put'= {
             cand --max-bytes 'The most disk that the queue may take'
@@ -302,6 +312,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand stat 'Figures of queues: how many messages wait, how old, who has it'
             cand cat 'Show the messages that wait for a consumer, the oldest first, and leave them there'
             cand tail 'Show the newest messages, and follow'
+            cand gaps 'Show which messages will never come, and why'
             cand put 'Put messages in, from standard input or files; status 0: a power cut takes none of them'
             cand take 'Remove messages and print them, the oldest first'
             cand each 'Run a command for each message, until it succeeds'
@@ -318,6 +329,8 @@ set edit:completion:arg-completer[mmq] = {|@words|
         &'mmq;help;cat'= {
         }
         &'mmq;help;tail'= {
+        }
+        &'mmq;help;gaps'= {
         }
         &'mmq;help;put'= {
         }

@@ -120,6 +120,9 @@ fn queues_of_every_kind_are_shown_and_no_byte_changes() {
         assert_eq!(shown("tail", &[]).lines().count(), 10);
         assert!(text("stat", dir, &[]).contains("10 comes next") != is_cut);
         assert!(text("stat", dir, &["--prometheus"]).contains("mmq_up{"));
+        assert_eq!(json("consumers", dir, &[])[0]["seq"], place);
+        assert!(text("consumers", dir, &[]).starts_with("(the queue's own)"));
+        assert_eq!(json("gaps", dir, &["--deep"]).len(), usize::from(is_cut));
         assert!(files(dir) == before, "a look changed a file of the {state} queue");
     }
     let empty = Options::new().open(dir.path().join("new")).unwrap();
@@ -463,7 +466,7 @@ fn what_cannot_be_looked_at_is_told() {
     fs::write(&file, "text").unwrap();
     fs::create_dir(&other).unwrap();
     fs::write(other.join("letter"), "text").unwrap();
-    for command in ["stat", "cat", "tail"] {
+    for command in ["stat", "cat", "tail", "consumers", "gaps"] {
         for (path, code) in [
             (&missing, "no_queue"),
             (&empty, "no_queue"),
@@ -481,4 +484,28 @@ fn what_cannot_be_looked_at_is_told() {
     let output =
         ends(std::mem::replace(mmq(["stat", "--json"]).args([&missing, &later]), mmq([""; 0])), 5);
     assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 1);
+}
+
+#[test]
+fn gaps_are_told_with_their_causes() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = Options::new().arena_size(64 << 10).open(dir.path()).unwrap();
+    queue.enqueue_batch((0..100).map(|number| format!("{number:0>1000}"))).unwrap();
+    queue.close().unwrap();
+    assert_eq!(text("gaps", dir.path(), &["--deep"]), "");
+    // Bytes of a message in the middle of a segment are others.
+    let segments = crate::support::segments(dir.path());
+    let mut bytes = fs::read(&segments[0]).unwrap();
+    let wanted = format!("{:0>1000}", 7);
+    let at = bytes.windows(1000).position(|part| part == wanted.as_bytes()).unwrap();
+    bytes[at + 500] ^= 1;
+    fs::write(&segments[0], bytes).unwrap();
+    assert_eq!(text("gaps", dir.path(), &[]), "", "nobody has met it");
+    let told = ends(on("gaps", dir.path(), &["--deep"]), 1);
+    assert_eq!(told.stdout, b"message 7 will never come: damaged\n");
+    let told = ends(on("gaps", dir.path(), &["--deep", "--json"]), 1);
+    let line = "{\"gap\":{\"first\":7,\"last\":7,\"count\":1,\"cause\":\"damaged\"}}\n";
+    assert_eq!(String::from_utf8(told.stdout).unwrap(), line);
+    assert!(said(&ends(on("tail", dir.path(), &["-n", "95"]), 1)).contains("message 7 will never"));
+    assert_eq!(text("tail", dir.path(), &["-n", "92"]).lines().count(), 92);
 }

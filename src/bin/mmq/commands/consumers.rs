@@ -1,17 +1,22 @@
-//! `consumers`: makes, moves and removes consumers.
+//! `consumers`: lists, makes, moves and removes consumers.
 
 use std::path::Path;
 
 use clap::{Arg, ArgMatches, Command};
-use mmq::Queue;
+use mmq::{ConsumerSnapshot, Queue};
 
 use super::Call;
 use crate::arguments::{self, flag, text_of};
-use crate::console::{Consent, Console};
+use crate::console::{Consent, Console, Form};
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
+use crate::figures;
+use crate::framing::visible;
+use crate::look::Looked;
 use crate::opening::{Reads, open_existing};
+use crate::output::{Out, Output};
 use crate::place::{self, Where};
+use crate::units;
 use crate::units::count;
 
 const ABOUT: &str = "Consumers: each has a place of its own and sees every message";
@@ -21,13 +26,13 @@ pub(crate) fn command() -> Command {
         "consumers",
         ABOUT,
         "Examples:\n  \
+         mmq consumers q\n  \
          mmq consumers q add audit --at last\n  \
          mmq consumers q seek audit -100\n  \
          mmq consumers q fork audit second\n  \
          mmq consumers q rm audit --yes",
     )
     .arg(arguments::dir())
-    .subcommand_required(true)
     .subcommand(
         arguments::command(
             "add",
@@ -81,7 +86,7 @@ pub(super) fn yes() -> Arg {
 pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let dir = arguments::dir_of(call.matches);
     let Some((verb, matches)) = call.matches.subcommand() else {
-        return Err(Failure::usage("say what to do: add, seek, rm or fork"));
+        return list(call, dir);
     };
     let queue = open_existing(dir)?;
     let done = work(&queue, verb, matches, call.console);
@@ -89,6 +94,36 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     done?;
     closed?;
     Ok(Ending::Done)
+}
+
+/// Shows all consumers, without the lock.
+fn list(call: &Call<'_>, dir: &Path) -> Tried<Ending> {
+    let snapshot = Looked::open(dir)?.snapshot()?;
+    let mut output = Output::new(call.signals, Out::Written)?;
+    for consumer in &snapshot.consumers {
+        let line = match call.console.form {
+            Form::Program => figures::consumer(consumer).text(),
+            Form::Person => row(consumer),
+        };
+        output.push(format!("{line}\n").as_bytes())?;
+    }
+    if snapshot.consumers.is_empty() && call.console.form == Form::Person {
+        call.console
+            .note(format!("nobody has read yet; {} held", count(snapshot.messages, "message")));
+    }
+    output.flush()?;
+    Ok(Ending::Done)
+}
+
+fn row(consumer: &ConsumerSnapshot) -> String {
+    let name = match consumer.name.as_str() {
+        "" => "(the queue's own)".into(),
+        name => String::from_utf8_lossy(&visible(name.as_bytes())).into_owned(),
+    };
+    let (waits, bytes) = (count(consumer.messages, "message"), units::size(consumer.bytes));
+    let age = consumer.oldest_age.map(units::duration);
+    let age = age.map(|age| format!(", the oldest at most {age} old")).unwrap_or_default();
+    format!("{name:<20} at {}: {waits}, {bytes}{age}", consumer.next_seq)
 }
 
 fn work(queue: &Queue, verb: &str, matches: &ArgMatches, console: Console) -> Tried<()> {

@@ -28,6 +28,7 @@ pub(crate) const PAGES: &[(&str, &str)] = &[
     page!("mmq-consumers-rm"),
     page!("mmq-consumers-seek"),
     page!("mmq-each"),
+    page!("mmq-gaps"),
     page!("mmq-man"),
     page!("mmq-purge"),
     page!("mmq-put"),

@@ -5,6 +5,7 @@ mod cat;
 mod completions;
 mod consumers;
 mod each;
+mod gaps;
 pub(crate) mod man;
 mod purge;
 mod put;
@@ -39,10 +40,11 @@ struct Entry {
 }
 
 /// In the order of the help.
-const COMMANDS: [Entry; 12] = [
+const COMMANDS: [Entry; 13] = [
     Entry { command: stat::command, run: stat::run },
     Entry { command: cat::command, run: cat::run },
     Entry { command: tail::command, run: tail::run },
+    Entry { command: gaps::command, run: gaps::run },
     Entry { command: put::command, run: put::run },
     Entry { command: take::command, run: take::run },
     Entry { command: each::command, run: each::run },

@@ -1,0 +1,79 @@
+//! `gaps`: numbers that will never come.
+
+use clap::Command;
+use mmq::{Gap, GapCause, Seen, Snapshot, Start};
+
+use super::Call;
+use crate::arguments::{self, flag};
+use crate::console::Form;
+use crate::ending::Ending;
+use crate::failure::{Failure, Tried};
+use crate::framing::gap_line;
+use crate::look::Looked;
+use crate::output::{Out, Output};
+use crate::units::count;
+
+const AFTER: &str = "\
+The queue may be in use: no lock is taken, and nothing is written. Without --deep it tells what the
+files state; damage that nobody has met yet is found by --deep alone.
+
+Status 1: messages were lost (damaged, unflushed). Numbers that were only reserved, and messages
+that were dropped or expired as the queue was told, leave it at 0.";
+
+pub(crate) fn command() -> Command {
+    arguments::command(
+        "gaps",
+        "Show which messages will never come, and why",
+        "Examples:\n  mmq gaps q\n  mmq gaps q --deep --json",
+    )
+    .arg(arguments::dir())
+    .arg(flag("deep", "Read every message"))
+    .after_help(AFTER)
+}
+
+pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+    let looked = Looked::open(arguments::dir_of(call.matches))?;
+    let snapshot = looked.snapshot()?;
+    let mut gaps = snapshot.gaps.clone();
+    if call.matches.get_flag("deep") {
+        let mut met = Vec::new();
+        for seen in looked.from(Start::Oldest) {
+            if let Some(ending) = call.signals.stop() {
+                return Ok(ending);
+            }
+            if let Seen::Gap(gap) = seen? {
+                met.push(gap);
+            }
+        }
+        gaps = joined(&snapshot, met);
+    }
+    let mut output = Output::new(call.signals, Out::Written)?;
+    for gap in &gaps {
+        let line = match call.console.form {
+            Form::Program => gap_line(*gap),
+            Form::Person => gap.to_string(),
+        };
+        output.push(format!("{line}\n").as_bytes())?;
+    }
+    output.flush()?;
+    let lost = gaps.iter().filter(|gap| is_lost(gap.cause)).map(Gap::count).sum();
+    if lost > 0 {
+        let path = snapshot.path.display();
+        let message = format!("queue {path}: {} lost", count(lost, "message"));
+        return Err(Failure::new(Ending::Bad, "gap", message));
+    }
+    Ok(Ending::Done)
+}
+
+/// What a reader met, and what the files state of numbers that it did not come by.
+fn joined(snapshot: &Snapshot, met: Vec<Gap>) -> Vec<Gap> {
+    let is_met = |gap: &Gap| met.iter().any(|met| met.first <= gap.last && gap.first <= met.last);
+    let mut gaps: Vec<Gap> = snapshot.gaps.iter().filter(|gap| !is_met(gap)).copied().collect();
+    gaps.extend(met);
+    gaps.sort_by_key(|gap| gap.first);
+    gaps
+}
+
+fn is_lost(cause: GapCause) -> bool {
+    !matches!(cause, GapCause::Dropped | GapCause::Expired | GapCause::Reserved)
+}
