@@ -118,9 +118,11 @@ impl<S: Storage> Index<S> {
         Ok((row, place_row))
     }
 
-    /// Clears, durably, what an earlier consumer of the same name left in the row, before the new
-    /// one gets a name or a place there: a power cut may have kept that consumer's place or
-    /// acknowledgements and not its name, and the new consumer has acknowledged nothing.
+    /// Clears, durably, what an earlier consumer left in the row, before the new one gets a name or
+    /// a place there. A power cut may have kept part of its removal. Of a consumer of the same name
+    /// the place or acknowledgements may be left, and the new one has acknowledged nothing. Of any
+    /// other the name may be left: it would be back at its last place once the place that says that
+    /// it was removed is overwritten.
     fn clear_former(
         &self,
         extents: &Extents<S::File>,
@@ -136,6 +138,15 @@ impl<S: Storage> Index<S> {
         if was_used {
             let removed = Place::removed(0);
             place_row.store(removed.spot());
+        }
+        let (sheet, at) = (&place_row.sheet, place_row.at);
+        for (offset, len) in [(at.name, NAME_ROW_LEN), (at.copy, PLACE_PAIR_LEN)] {
+            let mut bytes = [0; NAME_ROW_LEN];
+            sheet.copy_out(offset, &mut bytes[..len]);
+            if bytes.iter().any(|byte| *byte != 0) && !planted!(FormerNameLeft) {
+                sheet.zero(offset, len);
+                was_used = true;
+            }
         }
         for at in 0..rows_of(&extents.sheets, ExtentKind::Acks) {
             let is_owned = extents.acks_rows.get(at as usize).is_some_and(Option::is_some);

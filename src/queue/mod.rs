@@ -221,6 +221,11 @@ impl Queue {
     /// Removes the consumer called `name`: the queue keeps no messages for it any more. Its handles
     /// answer [`Error::NotFound`] from now on.
     ///
+    /// # Durability
+    ///
+    /// It stays removed after the death of the process, and after a power cut once a flush has
+    /// covered the call. Until then a power cut may bring it back, where it stood.
+    ///
     /// # Errors
     ///
     /// [`Error::NotFound`] when no consumer has that name. [`Error::Io`] when its acknowledgements

@@ -279,7 +279,10 @@ mutants! {
     RemovedRowUsedAtOnce => "a row never holds parts of two consumers",
     /// What a removed consumer of the same name left is not cleared from its row.
     FormerNotCleared => "P2: a new consumer begins anew",
-    /// What a removed consumer of the same name left is cleared without a sync.
+    /// The name that a removed consumer left in its row is not cleared before the row is given to
+    /// another one.
+    FormerNameLeft => "a consumer that an opening found removed does not come back",
+    /// What a removed consumer left is cleared without a sync.
     FormerClearedUnsynced => "P2: a new consumer begins anew after a power cut, too",
     /// Acknowledgements go from the row as soon as the unsynced place has passed them (audit B10).
     PassedAcksLeftOut => "P2: a flushed acknowledgement stays",

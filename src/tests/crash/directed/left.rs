@@ -6,7 +6,10 @@ use rustix::io::Errno;
 
 use super::{Taken, disk, fine, holds_but_for, kept_but_for, options, take_all};
 use crate::error::GapCause;
-use crate::format::SEGMENT_HEADER_LEN;
+use crate::format::{
+    CONSUMER_ROWS, ConsumerAt, INDEX_NAME, NAME_ROW_LEN, PLACE_PAIR_LEN, SEGMENT_HEADER_LEN,
+    index_at,
+};
 use crate::tests::crash::examine::{next_of, open};
 use crate::tests::crash::model::{content, ensure};
 use crate::tests::sim::{Call, Mutant, SimStorage};
@@ -241,4 +244,42 @@ fn a_segment_of_a_batch_that_was_never_whole_hides_nothing() {
         }
         assert!(met > 20, "{met}");
     });
+}
+
+/// A power cut left the name of a consumer, in its row or beside the copy of its place, and kept
+/// the place that says that the consumer was removed. The process dies at any store, and power is
+/// cut or not, while another consumer gets the row: the removed one does not come back.
+#[test]
+fn a_removed_consumer_whose_name_is_left_does_not_come_back() {
+    let row = ConsumerAt::new(1, CONSUMER_ROWS as u32);
+    for (former, left, len) in [
+        ("a name of more than sixteen bytes", row.name, NAME_ROW_LEN),
+        ("former", row.name, NAME_ROW_LEN),
+        ("former", row.copy, PLACE_PAIR_LEN),
+    ] {
+        kept_but_for(Mutant::FormerNameLeft, |step, images| {
+            let storage = disk(1);
+            let queue = open(storage.clone(), &options())?;
+            fine(queue.consumer(former))?;
+            let before =
+                storage.read_file(INDEX_NAME)[index_at::CONSUMERS + left..][..len].to_vec();
+            fine(queue.remove_consumer(former))?;
+            fine(queue.core.flush())?;
+            let cut = storage.power_cut_losing_all();
+            cut.corrupt(INDEX_NAME, index_at::CONSUMERS + left, &before);
+            let queue = open(cut.clone(), &options())?;
+            ensure!(queue.consumer_names().is_empty(), "the removal is not found");
+            cut.freeze_at_store(1 + step);
+            fine(queue.consumer("other"))?;
+            let Some(dead) = cut.frozen() else {
+                return Ok(false);
+            };
+            for image in [dead.process_kill(), dead.power_cut(step)] {
+                *images += 1;
+                let names = open(image, &options())?.consumer_names();
+                ensure!(!names.iter().any(|name| name == former), "killed at {step}: {names:?}");
+            }
+            Ok(true)
+        });
+    }
 }
