@@ -39,6 +39,8 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('each', 'each', [CompletionResultType]::ParameterValue, 'Run a command for each message, until it succeeds')
             [CompletionResult]::new('consumers', 'consumers', [CompletionResultType]::ParameterValue, 'Consumers: each has a place of its own and sees every message')
             [CompletionResult]::new('purge', 'purge', [CompletionResultType]::ParameterValue, 'Give up messages: every consumer goes on behind them')
+            [CompletionResult]::new('dump', 'dump', [CompletionResultType]::ParameterValue, 'Print all of a queue as JSON lines, for `mmq load`')
+            [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Make a queue out of what `mmq dump` printed')
             [CompletionResult]::new('spool', 'spool', [CompletionResultType]::ParameterValue, 'Send a file through a queue, line by line, and check that it comes out unchanged')
             [CompletionResult]::new('bench', 'bench', [CompletionResultType]::ParameterValue, 'Measure what the disk of a directory gives, in a queue that is removed at the end')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print what a shell needs to complete this tool''s command line')
@@ -294,6 +296,25 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             break
         }
+        'mmq;dump' {
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'mmq;load' {
+            [CompletionResult]::new('--arena-size', '--arena-size', [CompletionResultType]::ParameterName, 'The unit of mapping [default: 128MiB]')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
         'mmq;spool' {
             [CompletionResult]::new('--output', '--output', [CompletionResultType]::ParameterName, 'Write there instead')
             [CompletionResult]::new('--arena-size', '--arena-size', [CompletionResultType]::ParameterName, 'The unit of mapping [default: 128MiB]')
@@ -346,6 +367,8 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('each', 'each', [CompletionResultType]::ParameterValue, 'Run a command for each message, until it succeeds')
             [CompletionResult]::new('consumers', 'consumers', [CompletionResultType]::ParameterValue, 'Consumers: each has a place of its own and sees every message')
             [CompletionResult]::new('purge', 'purge', [CompletionResultType]::ParameterValue, 'Give up messages: every consumer goes on behind them')
+            [CompletionResult]::new('dump', 'dump', [CompletionResultType]::ParameterValue, 'Print all of a queue as JSON lines, for `mmq load`')
+            [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Make a queue out of what `mmq dump` printed')
             [CompletionResult]::new('spool', 'spool', [CompletionResultType]::ParameterValue, 'Send a file through a queue, line by line, and check that it comes out unchanged')
             [CompletionResult]::new('bench', 'bench', [CompletionResultType]::ParameterValue, 'Measure what the disk of a directory gives, in a queue that is removed at the end')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print what a shell needs to complete this tool''s command line')
@@ -394,6 +417,12 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             break
         }
         'mmq;help;purge' {
+            break
+        }
+        'mmq;help;dump' {
+            break
+        }
+        'mmq;help;load' {
             break
         }
         'mmq;help;spool' {

@@ -28,6 +28,9 @@ _mmq() {
             mmq,consumers)
                 cmd="mmq__subcmd__consumers"
                 ;;
+            mmq,dump)
+                cmd="mmq__subcmd__dump"
+                ;;
             mmq,each)
                 cmd="mmq__subcmd__each"
                 ;;
@@ -36,6 +39,9 @@ _mmq() {
                 ;;
             mmq,help)
                 cmd="mmq__subcmd__help"
+                ;;
+            mmq,load)
+                cmd="mmq__subcmd__load"
                 ;;
             mmq,man)
                 cmd="mmq__subcmd__man"
@@ -103,6 +109,9 @@ _mmq() {
             mmq__subcmd__help,consumers)
                 cmd="mmq__subcmd__help__subcmd__consumers"
                 ;;
+            mmq__subcmd__help,dump)
+                cmd="mmq__subcmd__help__subcmd__dump"
+                ;;
             mmq__subcmd__help,each)
                 cmd="mmq__subcmd__help__subcmd__each"
                 ;;
@@ -111,6 +120,9 @@ _mmq() {
                 ;;
             mmq__subcmd__help,help)
                 cmd="mmq__subcmd__help__subcmd__help"
+                ;;
+            mmq__subcmd__help,load)
+                cmd="mmq__subcmd__help__subcmd__load"
                 ;;
             mmq__subcmd__help,man)
                 cmd="mmq__subcmd__help__subcmd__man"
@@ -152,7 +164,7 @@ _mmq() {
 
     case "${cmd}" in
         mmq)
-            opts="-q -h -V --json --quiet --no-progress --help --version stat cat peek tail gaps put take each consumers purge spool bench completions man help"
+            opts="-q -h -V --json --quiet --no-progress --help --version stat cat peek tail gaps put take each consumers purge dump load spool bench completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -413,6 +425,20 @@ _mmq() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        mmq__subcmd__dump)
+            opts="-q -h --json --quiet --no-progress --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         mmq__subcmd__each)
             opts="-j -f -q -h --jobs --retries --dead --consumer --wait --follow --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -466,7 +492,7 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__help)
-            opts="stat cat tail gaps put take each consumers purge spool bench completions man help"
+            opts="stat cat tail gaps put take each consumers purge dump load spool bench completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -591,6 +617,20 @@ _mmq() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        mmq__subcmd__help__subcmd__dump)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         mmq__subcmd__help__subcmd__each)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -620,6 +660,20 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mmq__subcmd__help__subcmd__load)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -724,6 +778,24 @@ _mmq() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mmq__subcmd__load)
+            opts="-q -h --arena-size --json --quiet --no-progress --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --arena-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

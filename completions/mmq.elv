@@ -36,6 +36,8 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand each 'Run a command for each message, until it succeeds'
             cand consumers 'Consumers: each has a place of its own and sees every message'
             cand purge 'Give up messages: every consumer goes on behind them'
+            cand dump 'Print all of a queue as JSON lines, for `mmq load`'
+            cand load 'Make a queue out of what `mmq dump` printed'
             cand spool 'Send a file through a queue, line by line, and check that it comes out unchanged'
             cand bench 'Measure what the disk of a directory gives, in a queue that is removed at the end'
             cand completions 'Print what a shell needs to complete this tool''s command line'
@@ -270,6 +272,23 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand -h 'Print help'
             cand --help 'Print help'
         }
+        &'mmq;dump'= {
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'mmq;load'= {
+            cand --arena-size 'The unit of mapping [default: 128MiB]'
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
         &'mmq;spool'= {
             cand --output 'Write there instead'
             cand --arena-size 'The unit of mapping [default: 128MiB]'
@@ -318,6 +337,8 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand each 'Run a command for each message, until it succeeds'
             cand consumers 'Consumers: each has a place of its own and sees every message'
             cand purge 'Give up messages: every consumer goes on behind them'
+            cand dump 'Print all of a queue as JSON lines, for `mmq load`'
+            cand load 'Make a queue out of what `mmq dump` printed'
             cand spool 'Send a file through a queue, line by line, and check that it comes out unchanged'
             cand bench 'Measure what the disk of a directory gives, in a queue that is removed at the end'
             cand completions 'Print what a shell needs to complete this tool''s command line'
@@ -353,6 +374,10 @@ set edit:completion:arg-completer[mmq] = {|@words|
         &'mmq;help;consumers;fork'= {
         }
         &'mmq;help;purge'= {
+        }
+        &'mmq;help;dump'= {
+        }
+        &'mmq;help;load'= {
         }
         &'mmq;help;spool'= {
         }

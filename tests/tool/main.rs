@@ -48,6 +48,7 @@ mod units;
 #[path = "../support/flipped.rs"]
 mod flipped;
 
+mod dumping;
 mod each;
 mod framings;
 mod looking;

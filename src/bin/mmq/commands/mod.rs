@@ -4,8 +4,10 @@ mod bench;
 mod cat;
 mod completions;
 mod consumers;
+mod dump;
 mod each;
 mod gaps;
+mod load;
 pub(crate) mod man;
 mod purge;
 mod put;
@@ -40,7 +42,7 @@ struct Entry {
 }
 
 /// In the order of the help.
-const COMMANDS: [Entry; 13] = [
+const COMMANDS: [Entry; 15] = [
     Entry { command: stat::command, run: stat::run },
     Entry { command: cat::command, run: cat::run },
     Entry { command: tail::command, run: tail::run },
@@ -50,6 +52,8 @@ const COMMANDS: [Entry; 13] = [
     Entry { command: each::command, run: each::run },
     Entry { command: consumers::command, run: consumers::run },
     Entry { command: purge::command, run: purge::run },
+    Entry { command: dump::command, run: dump::run },
+    Entry { command: load::command, run: load::run },
     Entry { command: spool::command, run: spool::run },
     Entry { command: bench::command, run: bench::run },
     Entry { command: completions::command, run: completions::run },

@@ -12,7 +12,7 @@ use crate::json::Object;
 
 /// What a line of input holds.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum JsonLine {
+pub(crate) enum JsonLine {
     Message(Vec<u8>),
     /// A gap that was told to somebody: no message.
     Gap,
@@ -30,6 +30,11 @@ pub(super) fn line(seq: u64, head: &[u8], len: usize, time: Option<SystemTime>) 
         Some(_) => object.with_time("segment_time", time).text(),
         None => object.text(),
     }
+}
+
+/// The line of a message that was put in at that time or later, without its newline.
+pub(crate) fn message_line(seq: u64, message: &[u8], time: SystemTime) -> String {
+    line(seq, message, message.len(), Some(time))
 }
 
 /// The line of a gap, without its newline.
@@ -60,6 +65,13 @@ pub(super) fn parse(line: &[u8]) -> Result<JsonLine, String> {
         Some(_) => Ok(JsonLine::Gap),
         None => Err("has no content: give \"text\", \"base64\" or \"json\"".into()),
     }
+}
+
+/// Reads a line and the number of its message, where it has one.
+pub(crate) fn numbered(line: &[u8]) -> Result<(Option<u64>, JsonLine), String> {
+    let parsed = parse(line)?;
+    let object: serde_json::Value = serde_json::from_slice(line).unwrap_or_default();
+    Ok((object.get("seq").and_then(serde_json::Value::as_u64), parsed))
 }
 
 /// Valid JSON without the blanks between its parts. Numbers and the order of keys stay as they

@@ -1,0 +1,88 @@
+//! `dump`: a queue as JSON lines, without loss.
+
+use clap::Command;
+use mmq::{ConsumerSnapshot, Seen, Snapshot, Start};
+
+use super::Call;
+use crate::arguments;
+use crate::ending::Ending;
+use crate::failure::{Failure, Tried};
+use crate::figures;
+use crate::framing::{gap_line, message_line};
+use crate::json::Object;
+use crate::look::Looked;
+use crate::output::{Out, Output};
+use crate::units::count;
+
+const AFTER: &str = "\
+The queue may be in use: no lock is taken, and nothing is written. The first line has the queue's id
+and its consumers' places; then come all messages held, also those that were taken, and gaps.
+Status 1: there was a gap.";
+
+pub(crate) fn command() -> Command {
+    arguments::command(
+        "dump",
+        "Print all of a queue as JSON lines, for `mmq load`",
+        "Examples:\n  mmq dump q > q.json\n  mmq dump q | ssh other mmq load copy",
+    )
+    .arg(arguments::dir())
+    .after_help(AFTER)
+}
+
+pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+    let looked = Looked::open(arguments::dir_of(call.matches))?;
+    let snapshot = looked.snapshot()?;
+    let mut output = Output::new(call.signals, Out::Written)?;
+    output.push((head(&snapshot) + "\n").as_bytes())?;
+    let (mut overtaken, mut missing) = (0, 0);
+    for seen in looked.from(Start::Oldest) {
+        if let Some(ending) = call.signals.stop() {
+            output.flush()?;
+            return Ok(ending);
+        }
+        let line = match seen? {
+            Seen::Message { message, segment_time } => {
+                message_line(message.seq(), &message, segment_time)
+            }
+            Seen::Gap(gap) => {
+                missing += gap.count();
+                gap_line(gap)
+            }
+            Seen::Overtaken { first, last } => {
+                overtaken += last - first + 1;
+                continue;
+            }
+            _ => continue,
+        };
+        output.push((line + "\n").as_bytes())?;
+    }
+    output.flush()?;
+    if overtaken > 0 {
+        let numbers = count(overtaken, "number");
+        let message = format!("{numbers} were given back before they were read; dump it again");
+        return Err(Failure::new(Ending::Bad, "overtaken", message));
+    }
+    if missing > 0 {
+        let message = format!("{} will never come", count(missing, "message"));
+        return Err(Failure::new(Ending::Bad, "gap", message));
+    }
+    Ok(Ending::Done)
+}
+
+fn head(snapshot: &Snapshot) -> String {
+    Object::new()
+        .with("mmq", 1)
+        .with("queue_id", figures::id(&snapshot.queue_id))
+        .with("next_seq", snapshot.next_seq)
+        .with_all("consumers", snapshot.consumers.iter().map(place))
+        .text()
+}
+
+fn place(consumer: &ConsumerSnapshot) -> String {
+    let ahead = consumer.done_ahead.iter().map(|(first, last)| format!("[{first},{last}]"));
+    Object::new()
+        .with("name", consumer.name.as_str())
+        .with("seq", consumer.next_seq)
+        .with_all("acknowledged", ahead)
+        .text()
+}
