@@ -41,6 +41,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('purge', 'purge', [CompletionResultType]::ParameterValue, 'Give up messages: every consumer goes on behind them')
             [CompletionResult]::new('dump', 'dump', [CompletionResultType]::ParameterValue, 'Print all of a queue as JSON lines, for `mmq load`')
             [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Make a queue out of what `mmq dump` printed')
+            [CompletionResult]::new('import', 'import', [CompletionResultType]::ParameterValue, 'Make a queue of a directory of bigqueue or pqueue, which is only read; status 1: something of it was torn or is lost')
             [CompletionResult]::new('spool', 'spool', [CompletionResultType]::ParameterValue, 'Send a file through a queue, line by line, and check that it comes out unchanged')
             [CompletionResult]::new('bench', 'bench', [CompletionResultType]::ParameterValue, 'Measure what the disk of a directory gives, in a queue that is removed at the end')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print what a shell needs to complete this tool''s command line')
@@ -315,6 +316,23 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             break
         }
+        'mmq;import' {
+            [CompletionResult]::new('--as', '--as', [CompletionResultType]::ParameterName, 'What the directory is [default: its files'' names say]')
+            [CompletionResult]::new('--order', '--order', [CompletionResultType]::ParameterName, 'What the order of pqueue''s segments goes by [default: name]')
+            [CompletionResult]::new('--rename', '--rename', [CompletionResultType]::ParameterName, 'Call a consumer otherwise; OLD as it is, or as a report writes it')
+            [CompletionResult]::new('--stop-at-empty-run', '--stop-at-empty-run', [CompletionResultType]::ParameterName, 'End the queue before so many messages of no bytes that follow each other')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Check and report alone')
+            [CompletionResult]::new('--dry-run', '--dry-run', [CompletionResultType]::ParameterName, 'Check and report alone')
+            [CompletionResult]::new('--all', '--all', [CompletionResultType]::ParameterName, 'Also what every consumer has taken, as far as it is there')
+            [CompletionResult]::new('--force', '--force', [CompletionResultType]::ParameterName, 'Also when a process has the files open')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
         'mmq;spool' {
             [CompletionResult]::new('--output', '--output', [CompletionResultType]::ParameterName, 'Write there instead')
             [CompletionResult]::new('--arena-size', '--arena-size', [CompletionResultType]::ParameterName, 'The unit of mapping [default: 128MiB]')
@@ -369,6 +387,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('purge', 'purge', [CompletionResultType]::ParameterValue, 'Give up messages: every consumer goes on behind them')
             [CompletionResult]::new('dump', 'dump', [CompletionResultType]::ParameterValue, 'Print all of a queue as JSON lines, for `mmq load`')
             [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Make a queue out of what `mmq dump` printed')
+            [CompletionResult]::new('import', 'import', [CompletionResultType]::ParameterValue, 'Make a queue of a directory of bigqueue or pqueue, which is only read; status 1: something of it was torn or is lost')
             [CompletionResult]::new('spool', 'spool', [CompletionResultType]::ParameterValue, 'Send a file through a queue, line by line, and check that it comes out unchanged')
             [CompletionResult]::new('bench', 'bench', [CompletionResultType]::ParameterValue, 'Measure what the disk of a directory gives, in a queue that is removed at the end')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print what a shell needs to complete this tool''s command line')
@@ -423,6 +442,9 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             break
         }
         'mmq;help;load' {
+            break
+        }
+        'mmq;help;import' {
             break
         }
         'mmq;help;spool' {

@@ -40,6 +40,9 @@ _mmq() {
             mmq,help)
                 cmd="mmq__subcmd__help"
                 ;;
+            mmq,import)
+                cmd="mmq__subcmd__import"
+                ;;
             mmq,load)
                 cmd="mmq__subcmd__load"
                 ;;
@@ -121,6 +124,9 @@ _mmq() {
             mmq__subcmd__help,help)
                 cmd="mmq__subcmd__help__subcmd__help"
                 ;;
+            mmq__subcmd__help,import)
+                cmd="mmq__subcmd__help__subcmd__import"
+                ;;
             mmq__subcmd__help,load)
                 cmd="mmq__subcmd__help__subcmd__load"
                 ;;
@@ -164,7 +170,7 @@ _mmq() {
 
     case "${cmd}" in
         mmq)
-            opts="-q -h -V --json --quiet --no-progress --help --version stat cat peek tail gaps put take each consumers purge dump load spool bench completions man help"
+            opts="-q -h -V --json --quiet --no-progress --help --version stat cat peek tail gaps put take each consumers purge dump load import spool bench completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -492,7 +498,7 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__help)
-            opts="stat cat tail gaps put take each consumers purge dump load spool bench completions man help"
+            opts="stat cat tail gaps put take each consumers purge dump load import spool bench completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -673,6 +679,20 @@ _mmq() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        mmq__subcmd__help__subcmd__import)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         mmq__subcmd__help__subcmd__load)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -778,6 +798,36 @@ _mmq() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mmq__subcmd__import)
+            opts="-n -q -h --as --dry-run --order --all --rename --stop-at-empty-run --force --json --quiet --no-progress --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --as)
+                    COMPREPLY=($(compgen -W "bigqueue-0.1 bigqueue-0.2 bigqueue-0.4 bigqueue-0.5 pqueue bigqueue-0.3 bigqueue-0.6" -- "${cur}"))
+                    return 0
+                    ;;
+                --order)
+                    COMPREPLY=($(compgen -W "name mtime" -- "${cur}"))
+                    return 0
+                    ;;
+                --rename)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stop-at-empty-run)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -38,6 +38,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand purge 'Give up messages: every consumer goes on behind them'
             cand dump 'Print all of a queue as JSON lines, for `mmq load`'
             cand load 'Make a queue out of what `mmq dump` printed'
+            cand import 'Make a queue of a directory of bigqueue or pqueue, which is only read; status 1: something of it was torn or is lost'
             cand spool 'Send a file through a queue, line by line, and check that it comes out unchanged'
             cand bench 'Measure what the disk of a directory gives, in a queue that is removed at the end'
             cand completions 'Print what a shell needs to complete this tool''s command line'
@@ -289,6 +290,22 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand -h 'Print help'
             cand --help 'Print help'
         }
+        &'mmq;import'= {
+            cand --as 'What the directory is [default: its files'' names say]'
+            cand --order 'What the order of pqueue''s segments goes by [default: name]'
+            cand --rename 'Call a consumer otherwise; OLD as it is, or as a report writes it'
+            cand --stop-at-empty-run 'End the queue before so many messages of no bytes that follow each other'
+            cand -n 'Check and report alone'
+            cand --dry-run 'Check and report alone'
+            cand --all 'Also what every consumer has taken, as far as it is there'
+            cand --force 'Also when a process has the files open'
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
         &'mmq;spool'= {
             cand --output 'Write there instead'
             cand --arena-size 'The unit of mapping [default: 128MiB]'
@@ -339,6 +356,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand purge 'Give up messages: every consumer goes on behind them'
             cand dump 'Print all of a queue as JSON lines, for `mmq load`'
             cand load 'Make a queue out of what `mmq dump` printed'
+            cand import 'Make a queue of a directory of bigqueue or pqueue, which is only read; status 1: something of it was torn or is lost'
             cand spool 'Send a file through a queue, line by line, and check that it comes out unchanged'
             cand bench 'Measure what the disk of a directory gives, in a queue that is removed at the end'
             cand completions 'Print what a shell needs to complete this tool''s command line'
@@ -378,6 +396,8 @@ set edit:completion:arg-completer[mmq] = {|@words|
         &'mmq;help;dump'= {
         }
         &'mmq;help;load'= {
+        }
+        &'mmq;help;import'= {
         }
         &'mmq;help;spool'= {
         }

@@ -20,6 +20,8 @@ mod feed;
 mod figures;
 #[path = "../../src/bin/mmq/framing/mod.rs"]
 mod framing;
+#[path = "../../src/bin/mmq/import/mod.rs"]
+mod import;
 #[path = "../../src/bin/mmq/input.rs"]
 mod input;
 #[path = "../../src/bin/mmq/json.rs"]
@@ -51,6 +53,9 @@ mod flipped;
 mod dumping;
 mod each;
 mod framings;
+mod import_bigqueue;
+mod import_pqueue;
+mod import_writers;
 mod looking;
 mod manual;
 mod owning;

@@ -34,6 +34,12 @@ impl Failure {
         Failure::new(Ending::Usage, "usage", message)
     }
 
+    /// Another process has what is wanted.
+    pub(crate) fn held(pid: u32, message: impl Into<String>) -> Failure {
+        let failure = Failure::new(Ending::Locked, "locked", message);
+        Failure { holder: Some((pid, None)), ..failure }
+    }
+
     /// A call of the system that failed on a file.
     pub(crate) fn io(what: impl Display, error: &io::Error) -> Failure {
         Failure::new(Ending::Failed, "io", format!("{what}: {error}"))

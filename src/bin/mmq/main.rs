@@ -22,6 +22,7 @@ mod failure;
 mod feed;
 mod figures;
 mod framing;
+mod import;
 mod input;
 mod json;
 mod look;

@@ -30,6 +30,7 @@ pub(crate) const PAGES: &[(&str, &str)] = &[
     page!("mmq-dump"),
     page!("mmq-each"),
     page!("mmq-gaps"),
+    page!("mmq-import"),
     page!("mmq-load"),
     page!("mmq-man"),
     page!("mmq-purge"),

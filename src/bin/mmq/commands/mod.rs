@@ -7,6 +7,7 @@ mod consumers;
 mod dump;
 mod each;
 mod gaps;
+mod import;
 mod load;
 pub(crate) mod man;
 mod purge;
@@ -42,7 +43,7 @@ struct Entry {
 }
 
 /// In the order of the help.
-const COMMANDS: [Entry; 15] = [
+const COMMANDS: [Entry; 16] = [
     Entry { command: stat::command, run: stat::run },
     Entry { command: cat::command, run: cat::run },
     Entry { command: tail::command, run: tail::run },
@@ -54,6 +55,7 @@ const COMMANDS: [Entry; 15] = [
     Entry { command: purge::command, run: purge::run },
     Entry { command: dump::command, run: dump::run },
     Entry { command: load::command, run: load::run },
+    Entry { command: import::command, run: import::run },
     Entry { command: spool::command, run: spool::run },
     Entry { command: bench::command, run: bench::run },
     Entry { command: completions::command, run: completions::run },

@@ -1,0 +1,345 @@
+//! `import`: another queue's directory becomes a queue.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use mmq::{Error, Options, Queue};
+use serde_json::{Value, json};
+
+use super::Call;
+use crate::arguments::{self, flag, number, text_of};
+use crate::console::Form;
+use crate::ending::Ending;
+use crate::failure::{Failure, Tried};
+use crate::import::{
+    self, Listing, Manner, Notice, OldQueue, Order, Reach, Renamed, SourceKind, Survey, Weight,
+};
+use crate::opening;
+use crate::output::{Out, Output};
+use crate::progress::Bar;
+use crate::units::{self, count};
+
+pub(crate) fn command() -> Command {
+    let about = "Make a queue of a directory of bigqueue or pqueue, which is only read; status 1: something of it was torn or is lost";
+    arguments::command(
+        "import",
+        about,
+        "Examples:\n  \
+         mmq import /var/spool/old q --dry-run\n  \
+         mmq import /var/spool/old q\n  \
+         mmq import /var/spool/old q --rename worker-1=uploader --json",
+    )
+    .arg(arguments::path("dir", "DIR").help("The other queue's directory").required(true))
+    .arg(
+        arguments::path("new", "NEW")
+            .help("The new queue's directory: missing or empty")
+            .required_unless_present("dry-run"),
+    )
+    .arg(
+        Arg::new("as")
+            .long("as")
+            .value_name("KIND")
+            .value_parser(PossibleValuesParser::new(SourceKind::names()))
+            .help("What the directory is [default: its files' names say]"),
+    )
+    .arg(flag("dry-run", "Check and report alone").short('n'))
+    .arg(
+        Arg::new("order")
+            .long("order")
+            .value_name("ORDER")
+            .value_parser(PossibleValuesParser::new(["name", "mtime"]))
+            .help("What the order of pqueue's segments goes by [default: name]"),
+    )
+    .arg(flag("all", "Also what every consumer has taken, as far as it is there"))
+    .arg(
+        Arg::new("rename")
+            .long("rename")
+            .value_name("OLD=NEW")
+            .value_parser(value_parser!(OsString))
+            .action(ArgAction::Append)
+            .help("Call a consumer otherwise; OLD as it is, or as a report writes it"),
+    )
+    .arg(number(
+        "stop-at-empty-run",
+        "End the queue before so many messages of no bytes that follow each other",
+    ))
+    .arg(flag("force", "Also when a process has the files open"))
+}
+
+pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+    let matches = call.matches;
+    let dir = arguments::dir_of(matches);
+    let renamed = renamed(matches)?;
+    let target = match arguments::path_of(matches, "new") {
+        Some(new) => Some(Target::check(new, dir)?),
+        None => None,
+    };
+    let listing = Listing::of(dir)?;
+    let kind = match text_of(matches, "as").and_then(SourceKind::named) {
+        Some(kind) => kind,
+        None => listing.detect()?,
+    };
+    listing.check(kind)?;
+    if !matches.get_flag("force")
+        && let Some((pid, file)) = import::users(listing.paths())
+    {
+        let message =
+            format!("process {pid} has {} open: end it first, or say --force", file.display());
+        return Err(Failure::held(pid, message));
+    }
+    let is_dry = matches.get_flag("dry-run");
+    let total = listing.bytes();
+    let stopped = || match call.signals.stop() {
+        None => Ok(()),
+        Some(ending) => {
+            Err(Failure::new(ending, "stopped", "ended by a signal; nothing was imported"))
+        }
+    };
+    let mut bar = Bar::new(call.console, Some(total));
+    let mut heed = |bytes| {
+        bar.at(bytes, || ", checked".to_owned());
+        stopped()
+    };
+    let (mut survey, mut source) = OldQueue::survey(&listing, kind, manner(matches), &mut heed)?;
+    drop(bar);
+    let names = renamed.apply(&survey.consumers, &mut survey.findings)?;
+    if let Some(target) = target.as_ref().filter(|_| !is_dry) {
+        let mut bar = Bar::new(call.console, Some(survey.bytes));
+        target.make(&mut source, &survey, &names, &mut |bytes| {
+            bar.at(bytes, || ", imported".to_owned());
+            stopped()
+        })?;
+    }
+    let report = Report { dir, new: target.as_ref(), kind, survey: &survey, names: &names };
+    let text = match call.console.form {
+        Form::Program => report.json(matches),
+        Form::Person => report.text(matches),
+    };
+    let mut output = Output::new(call.signals, Out::Written)?;
+    let printed = output.push(text.as_bytes()).and_then(|()| output.flush());
+    match printed {
+        Err(failure) if !failure.is_silent() => return Err(failure),
+        _ => {}
+    }
+    let is_bad = survey.findings.iter().any(|finding| finding.weight != Weight::Warning);
+    Ok(if is_bad { Ending::Bad } else { Ending::Done })
+}
+
+fn manner(matches: &ArgMatches) -> Manner {
+    Manner {
+        extent: if matches.get_flag("all") { Reach::All } else { Reach::Waiting },
+        order: match text_of(matches, "order") {
+            Some("mtime") => Order::Modified,
+            _ => Order::Name,
+        },
+        empty_run: matches.get_one::<u64>("stop-at-empty-run").copied(),
+    }
+}
+
+fn renamed(matches: &ArgMatches) -> Tried<Renamed> {
+    let mut renamed = Renamed::default();
+    for pair in matches.get_many::<OsString>("rename").into_iter().flatten() {
+        let bytes = pair.as_bytes();
+        let Some(at) = bytes.iter().position(|byte| *byte == b'=') else {
+            return Err(Failure::usage("--rename: write OLD=NEW"));
+        };
+        let (old, new) = bytes.split_at(at);
+        renamed.add(old, new.get(1..).unwrap_or_default())?;
+    }
+    Ok(renamed)
+}
+
+/// The new queue, and the directory that becomes it when it is complete.
+struct Target {
+    path: PathBuf,
+    making: PathBuf,
+}
+
+impl Target {
+    fn check(new: &Path, dir: &Path) -> Tried<Target> {
+        let io = |error: &io::Error| Failure::io(new.display(), error);
+        match fs::read_dir(new) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(io(&error)),
+            Ok(mut listed) => {
+                if listed.next().is_some() {
+                    let message =
+                        format!("{} is not empty: an import makes a new queue", new.display());
+                    return Err(Failure::new(Ending::Refused, "exists", message));
+                }
+            }
+        }
+        let name = new.file_name().ok_or_else(|| Failure::usage("NEW has no name"))?;
+        let parent = match new.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        let parent = fs::canonicalize(parent).map_err(|error| io(&error))?;
+        if fs::canonicalize(dir).is_ok_and(|dir| parent.starts_with(dir)) {
+            return Err(Failure::usage("NEW is within DIR, which is never changed"));
+        }
+        let path = parent.join(name);
+        let path = fs::canonicalize(&path).unwrap_or(path);
+        let mut making = path.file_name().unwrap_or(OsStr::new("")).to_owned();
+        making.push(".importing");
+        Ok(Target { making: path.with_file_name(making), path })
+    }
+
+    /// Removes what an import that was killed has left. Nothing but a queue is removed.
+    fn clear(&self) -> Tried<()> {
+        let failed = |error: io::Error| Failure::io(self.making.display(), &error);
+        let names = match fs::read_dir(&self.making) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            listed => listed.map_err(failed)?.map(|listed| Ok(listed?.path())),
+        };
+        let paths = names.collect::<io::Result<Vec<_>>>().map_err(failed)?;
+        let is_ours = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name == "index" || name.starts_with("index.") || name.starts_with("segment-")
+        };
+        if !paths.iter().all(is_ours) {
+            let path = self.making.display();
+            let message = format!("{path} is in the way, and holds other files than a queue's");
+            return Err(Failure::new(Ending::Refused, "exists", message));
+        }
+        // Another import may be at it.
+        if let Err(error @ Error::Locked { .. }) = Options::new().create(false).open(&self.making) {
+            return Err(error.into());
+        }
+        paths.iter().try_for_each(fs::remove_file).map_err(failed)?;
+        fs::remove_dir(&self.making).map_err(failed)
+    }
+
+    fn make(
+        &self,
+        source: &mut OldQueue,
+        survey: &Survey,
+        names: &[String],
+        heed: &mut dyn FnMut(u64) -> Tried<()>,
+    ) -> Tried<()> {
+        self.clear()?;
+        let queue = opening::open(&self.making, &Options::new())?;
+        let filled = fill(&queue, source, survey, names, heed);
+        let closed = queue.close();
+        let made = filled.and_then(|()| Ok(closed?)).and_then(|()| self.put_in_place());
+        if made.is_err() {
+            let _ = self.clear();
+        }
+        made
+    }
+
+    fn put_in_place(&self) -> Tried<()> {
+        let renamed = fs::rename(&self.making, &self.path);
+        let parent = self.path.parent().unwrap_or(Path::new("/"));
+        let synced = renamed.and_then(|()| File::open(parent)?.sync_all());
+        synced.map_err(|error| Failure::io(self.path.display(), &error))
+    }
+}
+
+fn fill(
+    queue: &Queue,
+    source: &mut OldQueue,
+    survey: &Survey,
+    names: &[String],
+    heed: &mut dyn FnMut(u64) -> Tried<()>,
+) -> Tried<()> {
+    let mut bytes = 0;
+    source.read(&mut |message| {
+        queue.enqueue(message)?;
+        bytes += message.len() as u64;
+        heed(bytes)
+    })?;
+    // All of them first: a queue gives up what every consumer that exists has passed.
+    for name in names {
+        match name.as_str() {
+            "" => queue.seek(0)?,
+            name => drop(queue.consumer(name)?),
+        }
+    }
+    for (name, consumer) in names.iter().zip(&survey.consumers) {
+        match name.as_str() {
+            "" => queue.seek(consumer.seq)?,
+            name => queue.consumer(name)?.seek(consumer.seq)?,
+        }
+    }
+    Ok(())
+}
+
+struct Report<'a> {
+    dir: &'a Path,
+    new: Option<&'a Target>,
+    kind: SourceKind,
+    survey: &'a Survey,
+    names: &'a [String],
+}
+
+impl Report<'_> {
+    fn json(&self, matches: &ArgMatches) -> String {
+        let survey = self.survey;
+        let consumers = self.names.iter().zip(&survey.consumers).map(|(name, consumer)| {
+            json!({ "name": name, "seq": consumer.seq, "messages": survey.messages - consumer.seq })
+        });
+        let of = |weight| -> Vec<Value> {
+            let found = survey.findings.iter().filter(|finding| finding.weight == weight);
+            found.map(finding).collect()
+        };
+        let report = json!({
+            "schema": 1,
+            "source": self.dir.display().to_string(),
+            "path": self.new.map(|target| target.path.display().to_string()),
+            "dry_run": matches.get_flag("dry-run"),
+            "kind": self.kind.name(),
+            "arena_size": survey.arena_size,
+            "messages": survey.messages,
+            "bytes": survey.bytes,
+            "consumers": consumers.collect::<Vec<_>>(),
+            "torn": of(Weight::Torn),
+            "lost": of(Weight::Lost),
+            "warnings": of(Weight::Warning),
+        });
+        format!("{report}\n")
+    }
+
+    fn text(&self, matches: &ArgMatches) -> String {
+        let survey = self.survey;
+        let is_dry = matches.get_flag("dry-run");
+        let done = if is_dry { "would be imported" } else { "imported" };
+        let arenas = survey.arena_size.map(|size| format!(", arenas of {size} bytes"));
+        let mut text = format!(
+            "{}: {}{}\n{} ({}) {done}\n",
+            self.dir.display(),
+            self.kind.name(),
+            arenas.unwrap_or_default(),
+            count(survey.messages, "message"),
+            units::size(survey.bytes)
+        );
+        for (name, consumer) in self.names.iter().zip(&survey.consumers) {
+            let name = if name.is_empty() { "the queue's own".into() } else { format!("{name:?}") };
+            let waiting = count(survey.messages - consumer.seq, "message");
+            text += &format!("consumer {name}: at {}, {waiting} to come\n", consumer.seq);
+        }
+        for finding in &survey.findings {
+            let weight = match finding.weight {
+                Weight::Warning => "note",
+                Weight::Torn => "torn",
+                Weight::Lost => "lost",
+            };
+            text += &format!("{weight}: {}\n", finding.text);
+        }
+        text
+    }
+}
+
+fn finding(finding: &Notice) -> Value {
+    json!({
+        "what": finding.what,
+        "place": finding.place,
+        "bytes": finding.bytes,
+        "text": finding.text,
+    })
+}
