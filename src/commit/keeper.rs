@@ -141,7 +141,7 @@ impl<S: Storage> Keeper<S> {
     pub(crate) fn stop(&self, bell: &Bell) {
         bell.wishes.lock().stop = true;
         if !planted!(KeeperNotRungToEnd) {
-            bell.rung.notify_one();
+            bell.wake();
         }
         bell.note_end();
         let thread = self.starter.thread.lock().take();
@@ -251,14 +251,10 @@ fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
         let other_due = [next_look, trim_at].into_iter().flatten().min();
         match next_flush {
             Some(due) if now() < due => {
-                bell.rung.wait_until(&mut wishes, other_due.map_or(due, |other| other.min(due)));
+                let due = other_due.map_or(due, |other| other.min(due));
+                wishes = bell.sleep(wishes, Some(due));
             }
-            None => match other_due {
-                None => bell.rung.wait(&mut wishes),
-                Some(due) => {
-                    bell.rung.wait_until(&mut wishes, due);
-                }
-            },
+            None => wishes = bell.sleep(wishes, other_due),
             Some(_) => {
                 drop(wishes);
                 // As above: a failed sync poisons the queue.

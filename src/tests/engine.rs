@@ -279,18 +279,3 @@ fn an_opening_its_first_reader_and_its_first_writer_open_each_file_once() {
     // limit, other files are listed, too.
     assert_eq!(made, [3, 7, 2]);
 }
-
-/// A thread costs more than all else that such a program does, and a forked child with a queue of
-/// its own may have no second thread.
-#[test]
-fn a_queue_of_a_few_messages_has_no_thread() {
-    let engine = open(&new(), &Options::new(), Background::Keeper);
-    for _ in 0..100 {
-        engine.enqueue(b"a message").unwrap();
-        take(&engine).unwrap().unwrap();
-    }
-    assert!(!engine.core.bell.is_answered());
-    engine.core.flush().unwrap();
-    assert!(!engine.core.bell.is_answered());
-    engine.close().unwrap();
-}

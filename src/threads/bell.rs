@@ -1,9 +1,17 @@
 //! How other threads ask the keeper's thread for work.
+//!
+//! A thread that waits here is parked by itself, in no list of waiters. Condition variables keep
+//! such a list for the whole process, and a child made by a fork inherits it: the keeper, which
+//! nearly always sleeps, would stand in it for ever, while its stack becomes that of one of the
+//! child's own threads.
 
 use crate::error::Result;
-use crate::threads::{AtomicBool, Condvar, Mutex, OnceLock};
+use crate::threads::{
+    AtomicBool, Mutex, MutexGuard, OnceLock, Thread, current, now, park, park_timeout,
+};
 use std::fmt;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// Work with syncs in it, which the keeper does for producers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +60,10 @@ pub(crate) struct Wishes {
     pub(crate) flush: bool,
     /// End the thread.
     pub(crate) stop: bool,
+    /// The keeper's thread.
+    keeper: Option<Thread>,
+    /// The producer that waits for its errand.
+    producer: Option<Thread>,
 }
 
 impl Wishes {
@@ -78,9 +90,6 @@ type StartFn = Box<dyn Fn() -> bool + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct Bell {
     pub(crate) wishes: Mutex<Wishes>,
-    pub(crate) rung: Condvar,
-    /// What a producer has asked for is done, or it is to do it itself.
-    answered: Condvar,
     /// The keeper's thread runs.
     running: AtomicBool,
     starter: OnceLock<StartFn>,
@@ -127,15 +136,62 @@ impl Bell {
             return None;
         }
         let mut wishes = self.wishes.lock();
-        loop {
+        let mut has_parked = false;
+        let outcome = loop {
             let waits = !wishes.stop && !wishes.away || planted!(AskedWhileAway);
             match std::mem::take(&mut wishes.asked) {
-                Awaited::Done(result) => return Some(result),
-                Awaited::Nothing => return None,
-                Awaited::For(_) if !waits => return None,
+                Awaited::Done(result) => break Some(result),
+                Awaited::Nothing => break None,
+                Awaited::For(_) if !waits => break None,
                 asked => wishes.asked = asked,
             }
-            self.answered.wait(&mut wishes);
+            wishes.producer = Some(current());
+            drop(wishes);
+            park();
+            has_parked = true;
+            wishes = self.wishes.lock();
+        };
+        wishes.producer = None;
+        drop(wishes);
+        if has_parked {
+            // The token that woke this thread may have been meant for the caller's own `park`.
+            current().unpark();
+        }
+        outcome
+    }
+
+    /// What a producer has asked for is done, or it is to do it itself: wakes it. (A token that
+    /// comes too late only has it look once more.)
+    fn wake_producer(mut wishes: MutexGuard<'_, Wishes>) {
+        let producer = wishes.producer.take();
+        drop(wishes);
+        if let Some(producer) = producer {
+            producer.unpark();
+        }
+    }
+
+    /// The keeper waits until it is rung, or until the time `due`.
+    pub(crate) fn sleep<'a>(
+        &'a self,
+        mut wishes: MutexGuard<'a, Wishes>,
+        due: Option<Instant>,
+    ) -> MutexGuard<'a, Wishes> {
+        if wishes.keeper.is_none() {
+            wishes.keeper = Some(current());
+        }
+        drop(wishes);
+        match due {
+            None => park(),
+            Some(due) => park_timeout(due.saturating_duration_since(now())),
+        }
+        self.wishes.lock()
+    }
+
+    /// Wakes the keeper, if it sleeps.
+    pub(crate) fn wake(&self) {
+        let keeper = self.wishes.lock().keeper.clone();
+        if let Some(keeper) = keeper {
+            keeper.unpark();
         }
     }
 
@@ -145,15 +201,16 @@ impl Bell {
         if matches!(wishes.asked, Awaited::Taken) {
             wishes.asked = Awaited::Done(result);
             if !planted!(AnswerNotTold) {
-                self.answered.notify_one();
+                Bell::wake_producer(wishes);
             }
         }
     }
 
     /// The keeper is away, or back. A producer that waits for it does its errand itself.
     pub(crate) fn set_presence(&self, presence: Presence) {
-        self.wishes.lock().away = presence == Presence::Away;
-        self.answered.notify_one();
+        let mut wishes = self.wishes.lock();
+        wishes.away = presence == Presence::Away;
+        Bell::wake_producer(wishes);
     }
 
     /// The keeper's thread ends, and does no more of what it was asked for.
@@ -161,8 +218,8 @@ impl Bell {
         let mut wishes = self.wishes.lock();
         wishes.stop = true;
         wishes.asked = Awaited::Nothing;
-        drop(wishes);
-        self.answered.notify_one();
+        wishes.keeper = None;
+        Bell::wake_producer(wishes);
         self.note_end();
     }
 
@@ -173,12 +230,17 @@ impl Bell {
             return false;
         }
         if planted!(RungBeforeTheWish) {
-            self.rung.notify_one();
+            self.wake();
             wish(&mut self.wishes.lock());
             return true;
         }
-        wish(&mut self.wishes.lock());
-        self.rung.notify_one();
+        let mut wishes = self.wishes.lock();
+        wish(&mut wishes);
+        let keeper = wishes.keeper.clone();
+        drop(wishes);
+        if let Some(keeper) = keeper {
+            keeper.unpark();
+        }
         true
     }
 }

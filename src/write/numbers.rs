@@ -45,8 +45,7 @@ impl Numbers {
             return Ok(());
         }
         if !durable || checkpoint.clean || checkpoint.number == 0 || lease > checkpoint.lease {
-            // Here, not by the keeper: a queue of a few messages needs no thread.
-            state.lease(lease)?;
+            state.have_leased(lease)?;
             self.lease = self.lease.map(|_| state.leased.load(Ordering::Acquire));
         }
         self.has_begun = true;

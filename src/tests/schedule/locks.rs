@@ -140,21 +140,12 @@ impl Condvar {
         !is_woken
     }
 
-    pub(crate) fn notify_one(&self) {
-        self.notify(1);
-        self.0.notify_one();
-    }
-
     pub(crate) fn notify_all(&self) {
-        self.notify(usize::MAX);
-        self.0.notify_all();
-    }
-
-    fn notify(&self, most: usize) {
         step();
         if is_scheduled() {
-            here(|schedule, _| schedule.wake(self.key(), most));
+            here(|schedule, _| schedule.wake(self.key(), usize::MAX));
         }
+        self.0.notify_all();
         step();
     }
 }
