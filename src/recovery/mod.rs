@@ -82,7 +82,7 @@ pub(crate) fn recover<S: Storage>(storage: &S, options: &Options) -> Result<Reco
         place_tail(storage, &mut known, &end)?
     };
     let tail = discard_unused(storage, &mut known, &end.stated, tail)?;
-    publish::publish(storage, known, tail, end.walked.tail, options)
+    publish::publish(storage, known, tail, &end.walked, options)
 }
 
 /// What is known once the index was read.

@@ -1,29 +1,33 @@
 //! The last phase: stores what was found for the next opening, and hands it to the queue.
 
 use std::io;
+use std::ops::Range;
 
 use crate::error::{Error, Gap, GapCause, Result};
-use crate::format::{self, FLAG_CHANGING, INDEX_NAME, SegmentHeader, Spot};
+use crate::format::{
+    self, FLAG_CHANGING, FRAGMENT_HEADER_LEN, INDEX_NAME, SEGMENT_HEADER_LEN, SegmentHeader, Spot,
+};
 use crate::index::image::Live;
 use crate::index::run::{Next, Run};
 use crate::index::{RowsAre, StoredOver};
 use crate::options::Options;
 use crate::recovery::belief::{Belief, given_up};
+use crate::recovery::walk::Walked;
 use crate::recovery::{Ended, Known, PlacedTail, Recovered, lease};
 use crate::segment::{Found, Lost, Row, open_life};
-use crate::storage::{Storage, StorageFile};
+use crate::storage::{Storage, StorageFile, store_again};
 
 /// Stores the live part and the rows of the segments, and returns all that the opening found:
-/// records up to `found`, and the tail, which may stand behind numbers that will never come.
+/// what was `walked` over, and the tail, which may stand behind numbers that will never come.
 pub(super) fn publish<S: Storage>(
     storage: &S,
     mut known: Known<S>,
     tail: PlacedTail,
-    found: Spot,
+    walked: &Walked,
     options: &Options,
 ) -> Result<Recovered<S>> {
     let PlacedTail { spot, next } = tail;
-    let (durable, next_life) = (make_durable(storage, &known, spot, found)?, next_life(&known));
+    let (durable, next_life) = (make_durable(storage, &known, spot, walked)?, next_life(&known));
     let (lease, given_up) =
         (lease(&known.image, known.belief), given_up(&known.image, known.belief));
     let known_gaps = missing_numbers(&known.rows.live, next);
@@ -151,13 +155,15 @@ fn durable<S: Storage>(known: &Known<S>, tail: Spot) -> Spot {
 /// The spot up to which everything is known to be on the disk. Behind a power cut that is all that
 /// was found: an earlier run may have confirmed it without a checkpoint, and when the beginning of
 /// a batch is given up its rest counts only where the checkpoint says that it is durable. (The
-/// syncs are for files that were copied. A power cut leaves nothing to write.)
+/// syncs are for files that were copied, and for what an opening mended. A power cut leaves nothing
+/// else to write.)
 fn make_durable<S: Storage>(
     storage: &S,
     known: &Known<S>,
     tail: Spot,
-    found: Spot,
+    walked: &Walked,
 ) -> Result<Spot> {
+    let found = walked.tail;
     let durable = durable(known, tail);
     let is_more = found.position > durable.position && found.seq >= durable.seq;
     if known.belief != Belief::Disk
@@ -172,7 +178,11 @@ fn make_durable<S: Storage>(
     for row in known.rows.live.iter().filter(is_behind) {
         let path = || storage.path().join(format::segment_name(row.slot));
         match open_life(storage, row.slot, &row.header) {
-            Ok(opened) => opened.file.sync().map_err(|failed| failed.ends_opening(path()))?,
+            Ok(opened) => {
+                store_mended_again(&opened.file, row, &walked.empty)
+                    .map_err(|error| Error::io("write", path(), error))?;
+                opened.file.sync().map_err(|failed| failed.ends_opening(path()))?;
+            }
             Err(Lost::Gone) => {}
             Err(Lost::Io(error)) => return Err(Error::io("open", path(), error)),
         }
@@ -182,6 +192,27 @@ fn make_durable<S: Storage>(
         storage.sync_directory().map_err(|failed| failed.ends_opening(storage.path()))?;
     }
     Ok(found)
+}
+
+/// Stores the header of the segment again, and the gaps and paddings in it. An earlier opening
+/// behind the same power cut may have written them and failed to sync them: then their pages count
+/// as written, and a sync passes over them. (All else was read from the disk.)
+fn store_mended_again<F: StorageFile>(
+    file: &F,
+    row: &Row,
+    empty: &[Range<Spot>],
+) -> io::Result<()> {
+    if planted!(MendedNotStoredAgain) {
+        return Ok(());
+    }
+    let SegmentHeader { base, .. } = row.header;
+    store_again(file, 0, SEGMENT_HEADER_LEN)?;
+    let within = empty.iter().map(|range| range.start.position);
+    for position in within.filter(|position| (base..row.header.end()).contains(position)) {
+        let at = SEGMENT_HEADER_LEN + (position - base);
+        store_again(file, at, at + FRAGMENT_HEADER_LEN)?;
+    }
+    Ok(())
 }
 
 /// A life that no segment has had yet, nor any above it.

@@ -7,7 +7,7 @@
 #[macro_use]
 mod plant;
 
-use plant::{CRASH, LENT, NEWS_PASSED_ON, STORED_AGAIN, TOLD_DURABLE, WORLD};
+use plant::{CLOSED_MEANWHILE, CRASH, LENT, NEWS_PASSED_ON, STORED_AGAIN, TOLD_DURABLE, WORLD};
 
 mutants! {
     /// A checkpoint is written before the messages that it names as durable are synced (R0).
@@ -364,6 +364,8 @@ mutants! {
     PlacesTakenForDurable => "R8: a segment goes when a synced place is behind it",
     /// Of what a power cut left, only what lies before the checkpoint counts as durable.
     FoundIsNotConfirmed => "R4: what was confirmed stays durable over two power cuts",
+    /// What an opening mended and failed to sync is not stored again by the next one.
+    MendedNotStoredAgain => "R4: what a failed sync left off the disk is stored again",
     /// Everything up to the tail counts as durable once the queue is opened.
     DurableTooFar => "R4: what an opening found is synced before it is promised",
     /// The life of a segment that is gone is used again (R9).
@@ -444,7 +446,7 @@ mutants! {
         audit: "A5", WORLD, 3,
     /// Whether the queue is open is not asked again once the registry is locked (audit A6).
     RegistryAfterClose => "P7: nothing is written after the close";
-        audit: "A6", WORLD, 9028,
+        audit: "A6", CLOSED_MEANWHILE, 2,
     /// A waiter that cannot use the news keeps them (audit A9).
     NewsNotPassedOn => "P9: no wake-up is lost";
         audit: "A9", NEWS_PASSED_ON, 10,

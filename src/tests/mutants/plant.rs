@@ -17,6 +17,9 @@ pub(super) const NEWS_PASSED_ON: &str =
 pub(super) const TOLD_DURABLE: &str =
     "tests::together::cuts::what_any_thread_was_told_to_be_durable_is_there_after_a_power_cut";
 
+pub(super) const CLOSED_MEANWHILE: &str =
+    "tests::together::places::a_close_waits_for_who_makes_a_consumer";
+
 macro_rules! mutants {
     ($(
         $(#[doc = $doc:literal])+

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -351,25 +351,44 @@ fn open_on(storage: &SimStorage) -> Queue {
 /// Who makes a consumer has done so before the close goes on, or is refused.
 #[test]
 fn a_close_waits_for_who_makes_a_consumer() {
-    under(40, || {
-        let queue = with_messages();
-        let maker = {
-            let queue = Arc::clone(&queue);
-            go("maker", move || {
-                // It holds the registry when it has found the queue open for the third time.
-                meanwhile("found open", || {
-                    meanwhile("found open", || {
-                        meanwhile("found open", || threads::park_timeout(PAUSE));
+    // It has yet to lock the registry when it has found the queue open twice, and holds it when it
+    // has done so for the third time.
+    for pauses_at in [2, 3] {
+        under(40, move || {
+            let queue = with_messages();
+            let is_closed = Arc::new(AtomicBool::new(false));
+            let maker = {
+                let (queue, is_closed) = (Arc::clone(&queue), Arc::clone(&is_closed));
+                go("maker", move || {
+                    let too_late = Arc::new(AtomicBool::new(false));
+                    let noted = Arc::clone(&too_late);
+                    pause_when_found_open(pauses_at, move || {
+                        noted.store(is_closed.load(Ordering::SeqCst), Ordering::SeqCst);
                     });
-                });
-                let made = queue.consumer("c");
-                assert!(matches!(made, Ok(_) | Err(Error::Closed)), "{made:?}");
-            })
-        };
-        queue.close().unwrap();
-        let contents = queue.core.storage.contents();
-        maker.join();
-        assert!(queue.core.storage.contents() == contents, "the files changed after the close");
+                    let made = queue.consumer("c");
+                    let may_be = !too_late.load(Ordering::SeqCst);
+                    assert!(may_be && made.is_ok() || matches!(made, Err(Error::Closed)));
+                })
+            };
+            // The maker goes first, in some schedules as far as to its pause.
+            threads::park_timeout(PAUSE / 2);
+            queue.close().unwrap();
+            is_closed.store(true, Ordering::SeqCst);
+            let contents = queue.core.storage.contents();
+            maker.join();
+            assert!(queue.core.storage.contents() == contents, "the files changed after the close");
+        });
+    }
+}
+
+/// This thread is to pause when it has found the queue open so many times, and then to do `behind`.
+fn pause_when_found_open(times: u32, behind: impl FnOnce() + Send + 'static) {
+    meanwhile("found open", move || {
+        if times > 1 {
+            return pause_when_found_open(times - 1, behind);
+        }
+        threads::park_timeout(PAUSE);
+        behind();
     });
 }
 
