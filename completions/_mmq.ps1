@@ -34,6 +34,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('peek', 'peek', [CompletionResultType]::ParameterValue, 'Show the messages that wait for a consumer, the oldest first, and leave them there')
             [CompletionResult]::new('tail', 'tail', [CompletionResultType]::ParameterValue, 'Show the newest messages, and follow')
             [CompletionResult]::new('gaps', 'gaps', [CompletionResultType]::ParameterValue, 'Show which messages will never come, and why')
+            [CompletionResult]::new('verify', 'verify', [CompletionResultType]::ParameterValue, 'Check every header, checksum, number, seal and place, and say what is damaged')
             [CompletionResult]::new('put', 'put', [CompletionResultType]::ParameterValue, 'Put messages in, from standard input or files; status 0: a power cut takes none of them')
             [CompletionResult]::new('take', 'take', [CompletionResultType]::ParameterValue, 'Remove messages and print them, the oldest first')
             [CompletionResult]::new('each', 'each', [CompletionResultType]::ParameterValue, 'Run a command for each message, until it succeeds')
@@ -140,6 +141,16 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
         }
         'mmq;gaps' {
             [CompletionResult]::new('--deep', '--deep', [CompletionResultType]::ParameterName, 'Read every message')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'mmq;verify' {
+            [CompletionResult]::new('--quick', '--quick', [CompletionResultType]::ParameterName, 'Leave the messages out: the index and the headers of segments alone')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
             [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
             [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
@@ -380,6 +391,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('cat', 'cat', [CompletionResultType]::ParameterValue, 'Show the messages that wait for a consumer, the oldest first, and leave them there')
             [CompletionResult]::new('tail', 'tail', [CompletionResultType]::ParameterValue, 'Show the newest messages, and follow')
             [CompletionResult]::new('gaps', 'gaps', [CompletionResultType]::ParameterValue, 'Show which messages will never come, and why')
+            [CompletionResult]::new('verify', 'verify', [CompletionResultType]::ParameterValue, 'Check every header, checksum, number, seal and place, and say what is damaged')
             [CompletionResult]::new('put', 'put', [CompletionResultType]::ParameterValue, 'Put messages in, from standard input or files; status 0: a power cut takes none of them')
             [CompletionResult]::new('take', 'take', [CompletionResultType]::ParameterValue, 'Remove messages and print them, the oldest first')
             [CompletionResult]::new('each', 'each', [CompletionResultType]::ParameterValue, 'Run a command for each message, until it succeeds')
@@ -405,6 +417,9 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             break
         }
         'mmq;help;gaps' {
+            break
+        }
+        'mmq;help;verify' {
             break
         }
         'mmq;help;put' {

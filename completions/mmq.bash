@@ -70,6 +70,9 @@ _mmq() {
             mmq,take)
                 cmd="mmq__subcmd__take"
                 ;;
+            mmq,verify)
+                cmd="mmq__subcmd__verify"
+                ;;
             mmq__subcmd__consumers,add)
                 cmd="mmq__subcmd__consumers__subcmd__add"
                 ;;
@@ -151,6 +154,9 @@ _mmq() {
             mmq__subcmd__help,take)
                 cmd="mmq__subcmd__help__subcmd__take"
                 ;;
+            mmq__subcmd__help,verify)
+                cmd="mmq__subcmd__help__subcmd__verify"
+                ;;
             mmq__subcmd__help__subcmd__consumers,add)
                 cmd="mmq__subcmd__help__subcmd__consumers__subcmd__add"
                 ;;
@@ -170,7 +176,7 @@ _mmq() {
 
     case "${cmd}" in
         mmq)
-            opts="-q -h -V --json --quiet --no-progress --help --version stat cat peek tail gaps put take each consumers purge dump load import spool bench completions man help"
+            opts="-q -h -V --json --quiet --no-progress --help --version stat cat peek tail gaps verify put take each consumers purge dump load import spool bench completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -498,7 +504,7 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__help)
-            opts="stat cat tail gaps put take each consumers purge dump load import spool bench completions man help"
+            opts="stat cat tail gaps verify put take each consumers purge dump load import spool bench completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -805,6 +811,20 @@ _mmq() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        mmq__subcmd__help__subcmd__verify)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         mmq__subcmd__import)
             opts="-n -q -h --as --dry-run --order --all --rename --stop-at-empty-run --force --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1056,6 +1076,20 @@ _mmq() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mmq__subcmd__verify)
+            opts="-q -h --quick --json --quiet --no-progress --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;

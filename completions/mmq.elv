@@ -31,6 +31,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand peek 'Show the messages that wait for a consumer, the oldest first, and leave them there'
             cand tail 'Show the newest messages, and follow'
             cand gaps 'Show which messages will never come, and why'
+            cand verify 'Check every header, checksum, number, seal and place, and say what is damaged'
             cand put 'Put messages in, from standard input or files; status 0: a power cut takes none of them'
             cand take 'Remove messages and print them, the oldest first'
             cand each 'Run a command for each message, until it succeeds'
@@ -132,6 +133,15 @@ set edit:completion:arg-completer[mmq] = {|@words|
         }
         &'mmq;gaps'= {
             cand --deep 'Read every message'
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'mmq;verify'= {
+            cand --quick 'Leave the messages out: the index and the headers of segments alone'
             cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
             cand -q 'Say nothing on standard error but failures'
             cand --quiet 'Say nothing on standard error but failures'
@@ -349,6 +359,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand cat 'Show the messages that wait for a consumer, the oldest first, and leave them there'
             cand tail 'Show the newest messages, and follow'
             cand gaps 'Show which messages will never come, and why'
+            cand verify 'Check every header, checksum, number, seal and place, and say what is damaged'
             cand put 'Put messages in, from standard input or files; status 0: a power cut takes none of them'
             cand take 'Remove messages and print them, the oldest first'
             cand each 'Run a command for each message, until it succeeds'
@@ -370,6 +381,8 @@ set edit:completion:arg-completer[mmq] = {|@words|
         &'mmq;help;tail'= {
         }
         &'mmq;help;gaps'= {
+        }
+        &'mmq;help;verify'= {
         }
         &'mmq;help;put'= {
         }

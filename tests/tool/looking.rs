@@ -15,7 +15,7 @@ use crate::run::{Running, check, ends, given, mmq, on, said};
 use crate::support::{copy_directory, itself, within};
 
 /// Bytes and times of every file.
-fn files(dir: &Path) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
+pub(crate) fn files(dir: &Path) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
     let listed = fs::read_dir(dir).unwrap().map(Result::unwrap);
     let listed = listed.map(|file| {
         let name = file.file_name().into_string().unwrap();
@@ -24,22 +24,22 @@ fn files(dir: &Path) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
     listed.collect()
 }
 
-fn text(command: &str, dir: &Path, words: &[&str]) -> String {
+pub(crate) fn text(command: &str, dir: &Path, words: &[&str]) -> String {
     String::from_utf8(ends(on(command, dir, words), 0).stdout).unwrap()
 }
 
-fn json(command: &str, dir: &Path, words: &[&str]) -> Vec<Value> {
+pub(crate) fn json(command: &str, dir: &Path, words: &[&str]) -> Vec<Value> {
     let words = [words, &["--json"]].concat();
     text(command, dir, &words).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn stat(dir: &Path) -> Value {
+pub(crate) fn stat(dir: &Path) -> Value {
     let mut all = json("stat", dir, &[]);
     assert_eq!(all.len(), 1);
     all.remove(0)
 }
 
-fn number(value: &Value) -> u64 {
+pub(crate) fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 

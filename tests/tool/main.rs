@@ -63,3 +63,4 @@ mod run;
 mod spooling;
 mod stopping;
 mod terminal;
+mod verifying;

@@ -4,7 +4,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use mmq::{
-    ConsumerSnapshot, Error, Gap, GapCause, InspectedMessages, Inspector, Seen, Snapshot, Start,
+    ConsumerSnapshot, Error, Finding, Gap, GapCause, InspectedMessages, Inspector, Seen, Snapshot,
+    Start, Verified,
 };
 
 use crate::ending::Ending;
@@ -13,6 +14,15 @@ use crate::place::Bounds;
 
 /// How often a queue is looked at again that is being changed too quickly to be read.
 const ATTEMPTS: usize = 5;
+
+/// How much of a queue is verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Checks {
+    /// The index and the headers of segments.
+    Headers,
+    /// Every message as well.
+    Messages,
+}
 
 /// A queue that is looked at.
 #[derive(Debug)]
@@ -27,6 +37,15 @@ impl Looked {
 
     pub(crate) fn snapshot(&self) -> Tried<Snapshot> {
         patiently(|| self.inspector.snapshot())
+    }
+
+    /// Checks the files. Findings go to `each`.
+    pub(crate) fn verify(&self, depth: Checks, each: impl FnMut(Finding)) -> Tried<Verified> {
+        let verified = match depth {
+            Checks::Headers => self.inspector.verify_headers(each),
+            Checks::Messages => self.inspector.verify(each),
+        };
+        verified.map_err(failed)
     }
 
     /// All that a reader meets from there on.

@@ -39,6 +39,7 @@ pub(crate) const PAGES: &[(&str, &str)] = &[
     page!("mmq-stat"),
     page!("mmq-tail"),
     page!("mmq-take"),
+    page!("mmq-verify"),
 ];
 
 pub(crate) fn command() -> Command {

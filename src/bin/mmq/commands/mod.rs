@@ -16,6 +16,7 @@ mod spool;
 mod stat;
 mod tail;
 mod take;
+mod verify;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -43,11 +44,12 @@ struct Entry {
 }
 
 /// In the order of the help.
-const COMMANDS: [Entry; 16] = [
+const COMMANDS: [Entry; 17] = [
     Entry { command: stat::command, run: stat::run },
     Entry { command: cat::command, run: cat::run },
     Entry { command: tail::command, run: tail::run },
     Entry { command: gaps::command, run: gaps::run },
+    Entry { command: verify::command, run: verify::run },
     Entry { command: put::command, run: put::run },
     Entry { command: take::command, run: take::run },
     Entry { command: each::command, run: each::run },

@@ -52,6 +52,17 @@ pub(super) fn block(snapshot: &Snapshot, sizes: Sizes) -> String {
     if snapshot.set_aside_files > 0 {
         line("set aside", count(snapshot.set_aside_files, "damaged file"));
     }
+    if let Some(owner) = &snapshot.owner {
+        if let Some(most) = owner.max_bytes {
+            line("limit", sizes.of(most));
+        }
+        if owner.refused > 0 {
+            line("refused", format!("{} for want of room", count(owner.refused, "call")));
+        }
+        if let Some(error) = &owner.last_flush_error {
+            line("flush", format!("the last one failed: {error}"));
+        }
+    }
     let created = snapshot.created.map_or("at an unknown time".into(), times::rfc3339);
     let id = figures::id(&snapshot.queue_id);
     line("queue", format!("{id}, format {}, created {created}", snapshot.format));

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use mmq::{ConsumerSnapshot, QueueState, Snapshot};
+use mmq::{ConsumerSnapshot, OwnerFigures, QueueState, Snapshot};
 
 use super::Polled;
 use crate::failure::{Failure, Tried};
@@ -14,6 +14,9 @@ use crate::figures;
 type OfQueue = fn(&Snapshot) -> f64;
 /// The value of a figure of a consumer; `None` where there is none now.
 type OfConsumer = fn(&ConsumerSnapshot) -> Option<f64>;
+
+/// A sample of what the owner counts: a label of its own, and the value.
+type Sample = (Option<(&'static str, &'static str)>, fn(&OwnerFigures) -> Option<f64>);
 
 const QUEUES: [(&str, &str, &str, OfQueue); 10] = [
     ("mmq_owned", "gauge", "1: a process has the queue open", |of| {
@@ -50,6 +53,45 @@ const CONSUMERS: [(&str, &str, OfConsumer); 3] = [
     ),
 ];
 
+/// What the owner counts; absent where it has stored nothing.
+const OWNERS: [(&str, &str, &str, &[Sample]); 5] = [
+    (
+        "mmq_max_disk_bytes",
+        "gauge",
+        "The limit of disk; absent without one",
+        &[(None, |of| of.max_bytes.map(|most| most as f64))],
+    ),
+    (
+        "mmq_lost_messages_total",
+        "counter",
+        "Messages lost since the owner opened the queue, told to consumers",
+        &[
+            (Some(("cause", "damaged")), |of| Some(of.lost_damaged as f64)),
+            (Some(("cause", "unflushed")), |of| Some(of.lost_unflushed as f64)),
+            (Some(("cause", "dropped")), |of| Some(of.lost_dropped as f64)),
+            (Some(("cause", "expired")), |of| Some(of.lost_expired as f64)),
+        ],
+    ),
+    (
+        "mmq_flushes_total",
+        "counter",
+        "Flushes since the owner opened the queue",
+        &[(None, |of| Some(of.flushes as f64))],
+    ),
+    (
+        "mmq_flush_seconds_total",
+        "counter",
+        "Time that they took",
+        &[(None, |of| Some(of.flush_time.as_secs_f64()))],
+    ),
+    (
+        "mmq_refused_total",
+        "counter",
+        "Calls refused since the owner opened the queue",
+        &[(Some(("reason", "full")), |of| Some(of.refused as f64))],
+    ),
+];
+
 /// All of it. A queue that cannot be read has `mmq_up` 0 and nothing else.
 pub(super) fn text(asked: &[Polled]) -> String {
     let mut text = String::new();
@@ -76,6 +118,18 @@ pub(super) fn text(asked: &[Polled]) -> String {
         family(&mut text, name, kind, help);
         for (label, snapshot) in &queues {
             sample(&mut text, name, &[("queue", label)], value(snapshot));
+        }
+    }
+    for (name, kind, help, values) in OWNERS {
+        family(&mut text, name, kind, help);
+        for (label, snapshot) in &queues {
+            let Some(owner) = &snapshot.owner else { continue };
+            for (own, value) in values {
+                let labels: Vec<_> = [("queue", *label)].into_iter().chain(*own).collect();
+                if let Some(value) = value(owner) {
+                    sample(&mut text, name, &labels, value);
+                }
+            }
         }
     }
     for (name, help, value) in CONSUMERS {
