@@ -238,6 +238,7 @@ pub unsafe extern "C" fn mmq_consumer_read_stats(
 /// @param queue Not NULL.
 /// @param out Where the 16 bytes go. Not NULL.
 /// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+#[allow(rustdoc::broken_intra_doc_links, reason = "the line for cbindgen is no link")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_queue_id(queue: *const mmq_queue, out: *mut u8) -> mmq_status {
     guard(|| {
