@@ -116,6 +116,9 @@ fn a_queue_that_nobody_has_is_what_its_next_opening_finds() {
     let none = Inspector::open(&queue).unwrap().snapshot().unwrap_err();
     assert!(matches!(none, Error::NotFound { what: "queue", .. }), "{none}");
 
+    Queue::open(&queue).unwrap().close().unwrap();
+    let seen = look(&queue);
+    assert_eq!((seen.state, seen.next_seq, seen.owner_pid), (QueueState::Closed, 0, None));
     let open = Queue::open(&queue).unwrap();
     fill(&open, 500);
     open.dequeue().unwrap().unwrap();

@@ -36,8 +36,6 @@ pub(super) fn publish<S: Storage>(
     // sync may have failed, and left pages clean that the disk does not hold: they are stored
     // again, or the next sync would skip them.
     let was_closed = known.cached.is_some() && known.image.live.pid == 0;
-    // Behind another boot the process id says nothing.
-    let is_let_go = known.belief == Belief::CleanEnd || was_closed;
     if !was_closed && !planted!(IndexNotStoredAgain) {
         known.index.store_again();
     }
@@ -71,7 +69,8 @@ pub(super) fn publish<S: Storage>(
         && matches!(known.belief, Belief::Cache | Belief::CleanEnd);
     let ended = match known.belief {
         Belief::Disk => Ended::Cut,
-        Belief::Cache | Belief::CleanEnd if is_clean && is_let_go => Ended::InOrder,
+        Belief::CleanEnd => Ended::InOrder,
+        _ if was_closed => Ended::InOrder,
         _ => Ended::Killed,
     };
     Ok(Recovered {
