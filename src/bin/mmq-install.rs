@@ -148,10 +148,25 @@ fn tool(command: &mut Command) -> Result<(), Box<dyn Error>> {
     Err(format!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim()).into())
 }
 
-/// Takes out the lines of the source, unless they are asked for. The names of functions stay,
-/// for backtraces.
-fn strip(file: &Path, build: Libraries) -> Result<(), Box<dyn Error>> {
-    if build == Libraries::Small { tool(Command::new("strip").arg("-S").arg(file)) } else { Ok(()) }
+/// Takes out the lines of the source, and with [`KeptNames::OfTheHeader`] the names that no program
+/// links with, unless the lines are asked for.
+fn strip(file: &Path, names: KeptNames, build: Libraries) -> Result<(), Box<dyn Error>> {
+    let option = match names {
+        KeptNames::All => "--strip-debug",
+        KeptNames::OfTheHeader => "--strip-unneeded",
+    };
+    if build != Libraries::Small {
+        return Ok(());
+    }
+    tool(Command::new("strip").arg(option).arg(file))
+}
+
+/// The names of functions that a file keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeptNames {
+    All,
+    /// Those that programs call. (A fifth of the library was the names of its inner functions.)
+    OfTheHeader,
 }
 
 /// Makes an archive of one object. The compiler's has all of `compiler_builtins` beside it. The
@@ -166,7 +181,7 @@ fn pack(archive: &Path, packed: &Path, build: Libraries) -> Result<(), Box<dyn E
     tool(link.arg(archive))?;
     let mut names = Command::new("objcopy");
     tool(names.args(["--wildcard", "--keep-global-symbol=mmq_*"]).arg(&object))?;
-    strip(&object, build)?;
+    strip(&object, KeptNames::All, build)?;
     tool(Command::new("ar").arg("rcsD").arg(packed).arg(&object))?;
     Ok(fs::remove_file(object)?)
 }
@@ -215,7 +230,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // A program that runs keeps the file it has: it is replaced, not written over.
     let fresh = lib.join(format!("{full}.new"));
     fs::copy(built.join(SHARED), &fresh)?;
-    if let Err(error) = strip(&fresh, asked.build) {
+    if let Err(error) = strip(&fresh, KeptNames::OfTheHeader, asked.build) {
         eprintln!("{full} keeps the lines of the source: {error}");
     }
     fs::rename(fresh, lib.join(&full))?;
