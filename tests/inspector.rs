@@ -235,7 +235,9 @@ fn a_sound_queue_is_found_sound_whoever_has_it() {
     queue.close().unwrap();
     let before = files(dir.path());
     let (closed, findings) = verify(dir.path());
-    assert_eq!((closed.messages, findings), (verified.messages, vec![]));
+    // (A segment that both consumers have passed may be given back meanwhile.)
+    assert_eq!(findings, []);
+    assert!((610..=verified.messages).contains(&closed.messages), "{closed:?}");
     let headers =
         Inspector::open(dir.path()).unwrap().verify_headers(|finding| panic!("{finding}"));
     assert_eq!((headers.unwrap().messages, closed.bytes > 0), (0, true));
