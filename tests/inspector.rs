@@ -321,6 +321,9 @@ fn looks_at_a_queue_at_full_speed_are_never_wrong() {
         });
         // Whatever happens, the threads are to end.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            while queue.stats().next_seq < 100 {
+                std::thread::yield_now();
+            }
             let inspector = Inspector::open(dir.path()).unwrap();
             let mut before = (0, 0);
             for number in 0..looks {

@@ -20,8 +20,8 @@ use crate::storage::{Storage, StorageFile};
 use crate::threads::park_timeout;
 
 /// How often a header that does not validate is read again: its holder may be writing it.
-const MOST_TORN_HEADERS: usize = 20;
-const TORN_HEADER_PAUSE: Duration = Duration::from_micros(50);
+pub(super) const MOST_TORN_HEADERS: usize = 20;
+pub(super) const TORN_HEADER_PAUSE: Duration = Duration::from_micros(50);
 
 /// What comes next.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! Checks every part of every file of a queue.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
-use super::onlooker::{Onlooker, Told};
+use super::onlooker::{MOST_TORN_HEADERS, Onlooker, TORN_HEADER_PAUSE, Told};
 use super::picture::{Condition, Kept, Picture};
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::format::{
@@ -15,6 +16,7 @@ use crate::index::IndexFile;
 use crate::index::image::{ConsumerRow, IndexImage, u32_at, u64_at};
 use crate::index::run::Run;
 use crate::storage::{Storage, StorageFile, read_full};
+use crate::threads::park_timeout;
 
 /// Something in a queue's files that is not as it was written:
 /// [`Inspector::verify`](crate::Inspector::verify).
@@ -152,17 +154,28 @@ fn header_findings<S: Storage>(storage: &S, picture: &Picture) -> Result<(u64, V
             continue;
         };
         let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
-        let opened = storage.open(&listed.name);
-        let len = opened.and_then(|file| {
-            let read = read_full(&file, &mut bytes, 0)?;
-            Ok((read, file.len()?))
-        });
+        let mut read_header = || {
+            let file = storage.open(&listed.name)?;
+            read_full(&file, &mut bytes, 0)?;
+            Ok::<_, io::Error>((file.len()?, SegmentHeader::decode(&bytes)))
+        };
+        let mut len = read_header();
+        if matches!(picture.condition, Condition::Owned(_)) {
+            // Its holder may be writing it.
+            for _ in 0..MOST_TORN_HEADERS {
+                if !matches!(len, Ok((_, Err(Invalid::Damaged)))) {
+                    break;
+                }
+                park_timeout(TORN_HEADER_PAUSE);
+                len = read_header();
+            }
+        }
         let live = picture.live.iter().find(|row| row.slot == slot);
         let what = match len {
             // It went meanwhile.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => format!("it cannot be read: {error}"),
-            Ok((_, len)) => match (SegmentHeader::decode(&bytes), live) {
+            Ok((len, header)) => match (header, live) {
                 (Err(Invalid::Version(version)), _) => {
                     format!("its header has format version {version}, which is not known here")
                 }
