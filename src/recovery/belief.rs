@@ -10,6 +10,17 @@ use crate::recovery::walk::Walked;
 use crate::segment::Row;
 use crate::storage::CacheToken;
 
+/// How the run before ended, as far as the files tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The queue was closed.
+    InOrder,
+    /// Its process died. No byte was lost.
+    Killed,
+    /// Power may have been cut, or the index was lost.
+    Cut,
+}
+
 /// What an opening believes of the index beyond what stays true over a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Belief {

@@ -19,6 +19,7 @@ use crate::index::losses::GivenUp;
 use crate::index::run::{Next, Run};
 use crate::index::{Index, IndexFile};
 use crate::options::Options;
+pub(crate) use crate::recovery::belief::Ended;
 use crate::recovery::belief::{Belief, given_up, held_from};
 use crate::recovery::foreign::refuse_foreign;
 use crate::recovery::repair::{Holds, discard, repair, restate};
@@ -48,17 +49,6 @@ pub(crate) struct Recovered<S: Storage> {
     pub(crate) ended: Ended,
     /// The stored places may exist in the page cache alone.
     pub(crate) places_cached: bool,
-}
-
-/// How the run before ended, as far as the files tell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// The queue was closed.
-    InOrder,
-    /// Its process died. No byte was lost.
-    Killed,
-    /// Power may have been cut, or the index was lost.
-    Cut,
 }
 
 /// Opens the files of the queue in `storage`. The caller holds the storage's lock.
