@@ -172,9 +172,10 @@ pub use format::{FORMAT_VERSION, MAX_MESSAGE_LEN};
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use futures::{Messages, Recv, RecvDelivery};
-pub use inspect::{Finding, Verified};
+pub use inspect::{Finding, Verified, VerifyStep};
 pub use inspector::{
-    ConsumerSnapshot, InspectedMessages, Inspector, OwnerFigures, QueueState, Seen, Snapshot, Start,
+    AsOpened, ConsumerSnapshot, InspectedMessages, Inspector, OwnerFigures, QueueState, Seen,
+    Snapshot, Start,
 };
 pub use iter::Iter;
 pub use message::Message;

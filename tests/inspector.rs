@@ -8,6 +8,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,7 @@ use std::time::SystemTime;
 
 use mmq::{
     Error, Finding, Gap, GapCause, Inspector, OnFull, Options, Queue, QueueState, Seen, Snapshot,
-    Start, Verified,
+    Start, Verified, VerifyStep,
 };
 use support::{count, itself, mix};
 
@@ -201,6 +202,66 @@ fn verify(dir: &Path) -> (Verified, Vec<Finding>) {
     let verified = Inspector::open(dir).unwrap().verify(|finding| findings.push(finding)).unwrap();
     assert_eq!(verified.findings, findings.len() as u64);
     (verified, findings)
+}
+
+#[test]
+fn who_verifies_sees_how_far_it_is_and_may_end_it() {
+    let dir = tempfile::tempdir().unwrap();
+    with_all_parts(dir.path()).close().unwrap();
+    let inspector = Inspector::open(dir.path()).unwrap();
+    let mut seen = Vec::new();
+    let whole = inspector.verify_while(|step| {
+        let VerifyStep::Read { bytes, total } = step else { panic!("{step:?}") };
+        seen.push((bytes, total));
+        ControlFlow::Continue(())
+    });
+    let whole = whole.unwrap();
+    assert_eq!(seen.len() as u64, whole.messages);
+    assert!(seen.is_sorted() && seen.iter().all(|(bytes, total)| bytes <= total), "{seen:?}");
+    let (bytes, total) = *seen.last().unwrap();
+    assert!(bytes == total && total >= whole.bytes, "{bytes} of {total}, {whole:?}");
+    let mut steps = 0;
+    let part = inspector.verify_while(|_| {
+        steps += 1;
+        if steps < 7 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    let part = part.unwrap();
+    assert_eq!((part.messages, part.segments, steps), (7, whole.segments, 7));
+    // A finding may end it too.
+    let mut bytes = fs::read(dir.path().join("index")).unwrap();
+    bytes[8192 + 160] ^= 1;
+    bytes[5120 + 100] ^= 1;
+    fs::write(dir.path().join("index"), bytes).unwrap();
+    let part = inspector.verify_while(|_| ControlFlow::Break(())).unwrap();
+    assert_eq!((part.findings, part.messages), (1, 0));
+}
+
+#[test]
+fn what_an_opening_would_make_of_a_queue_is_told_of_one_that_nobody_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = with_all_parts(dir.path());
+    let inspector = Inspector::open(dir.path()).unwrap();
+    match inspector.as_opened() {
+        Err(Error::Locked { pid, here: true, since: Some(_), .. }) => {
+            assert_eq!(pid, std::process::id());
+        }
+        other => panic!("{other:?}"),
+    }
+    queue.close().unwrap();
+    let opened = inspector.as_opened().unwrap();
+    let seen = look(dir.path());
+    assert_eq!((opened.snapshot.messages, opened.snapshot.state), (seen.messages, seen.state));
+    assert_eq!(opened.snapshot.consumers.len(), 2);
+    assert_eq!((opened.set_aside, opened.created, opened.removed), (vec![], vec![], vec![]));
+    fs::rename(dir.path().join("index"), dir.path().join("index.damaged")).unwrap();
+    fs::create_dir(dir.path().join("index")).unwrap();
+    let before = support::names(dir.path());
+    let opened = inspector.as_opened().unwrap();
+    assert_eq!(opened.set_aside, [("index".into(), "index.1.damaged".into())]);
+    assert_eq!((opened.created, opened.snapshot.next_seq), (vec!["index".into()], seen.next_seq));
+    assert_eq!(support::names(dir.path()), before);
+    Queue::open(dir.path()).unwrap();
+    assert!(dir.path().join("index.1.damaged").is_dir());
 }
 
 /// A queue with batches, two consumers, acknowledgements out of order, two segments and a spare.

@@ -16,4 +16,4 @@ mod verify;
 pub(crate) use onlooker::{Onlooker, Told};
 pub(crate) use picture::{Condition, Kept, Picture};
 pub(crate) use verify::{Depth, verify};
-pub use verify::{Finding, Verified};
+pub use verify::{Finding, Verified, VerifyStep};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::onlooker::{MOST_TORN_HEADERS, Onlooker, TORN_HEADER_PAUSE, Told};
@@ -15,6 +16,7 @@ use crate::format::{
 use crate::index::IndexFile;
 use crate::index::image::{ConsumerRow, IndexImage, u32_at, u64_at};
 use crate::index::run::Run;
+use crate::segment::Row;
 use crate::storage::{Storage, StorageFile, read_full};
 use crate::threads::park_timeout;
 
@@ -62,6 +64,21 @@ pub struct Verified {
     pub findings: u64,
 }
 
+/// A step of [`Inspector::verify_while`](crate::Inspector::verify_while).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum VerifyStep {
+    /// Something is not as it was written.
+    Finding(Finding),
+    /// The messages were read so far, in bytes of their segments.
+    Read {
+        /// Bytes that lie behind.
+        bytes: u64,
+        /// Bytes that are to be read, all in all.
+        total: u64,
+    },
+}
+
 /// How much is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Depth {
@@ -71,76 +88,107 @@ pub(crate) enum Depth {
     Messages,
 }
 
-/// Checks the files, and hands each finding to `each`.
+/// Checks the files, and hands each step to `each`, which may end it.
 pub(crate) fn verify<S: Storage>(
     storage: &Arc<S>,
     depth: Depth,
-    mut each: impl FnMut(Finding),
+    each: impl FnMut(VerifyStep) -> ControlFlow<()>,
 ) -> Result<Verified> {
     let (picture, kept) = Picture::take(storage)?;
-    let mut verified = Verified::default();
-    let mut tell = |verified: &mut Verified, finding| {
-        verified.findings += 1;
-        each(finding);
-    };
-    for finding in index_findings(&**storage, &picture)? {
-        tell(&mut verified, finding);
-    }
+    let mut work = Verifying { verified: Verified::default(), each };
+    let index = index_findings(&**storage, &picture)?;
     let (headers, findings) = header_findings(&**storage, &picture)?;
-    verified.segments = headers;
-    findings.into_iter().for_each(|finding| tell(&mut verified, finding));
+    work.verified.segments = headers;
+    for finding in index.into_iter().chain(findings) {
+        if work.tell(finding).is_break() {
+            return Ok(work.verified);
+        }
+    }
     if depth == Depth::Messages {
         // A consumer may wait for messages of segments that are lost.
         let places = picture.consumers.iter().map(|consumer| consumer.place.spot());
         let from = places.chain([picture.oldest()]).min().unwrap_or_default();
+        let end = picture.tail.position;
         match kept {
-            Kept::InFiles(files) => {
-                read_all(&*files, Onlooker::new(picture, from), &mut verified, &mut tell)?;
+            Kept::InFiles(files) => work.read_all(&*files, Onlooker::new(picture, from), end)?,
+            Kept::InOverlay(files) => work.read_all(&*files, Onlooker::new(picture, from), end)?,
+        }
+    }
+    Ok(work.verified)
+}
+
+/// What was verified so far, and who is told.
+struct Verifying<E> {
+    verified: Verified,
+    each: E,
+}
+
+impl<E> Verifying<E>
+where
+    E: FnMut(VerifyStep) -> ControlFlow<()>,
+{
+    fn tell(&mut self, finding: Finding) -> ControlFlow<()> {
+        self.verified.findings += 1;
+        (self.each)(VerifyStep::Finding(finding))
+    }
+
+    /// Reads every message up to the position `end`.
+    fn read_all<S: Storage>(
+        &mut self,
+        storage: &S,
+        mut onlooker: Onlooker<S::File>,
+        end: u64,
+    ) -> Result<()> {
+        let at = |row: Option<Row>, position: u64| {
+            row.map_or((INDEX_NAME.to_owned(), None), |row| {
+                let within = position.max(row.header.base) - row.header.base;
+                (format::segment_name(row.slot), Some(SEGMENT_HEADER_LEN + within))
+            })
+        };
+        let start = onlooker.at().position;
+        let total = end.saturating_sub(start);
+        loop {
+            // Before the step: where a message does not validate, that is where it lies.
+            let before = onlooker.at().position;
+            let row = onlooker.segment_at(before);
+            let told = onlooker.next(storage)?;
+            if let Some(position) = onlooker.take_broken_seal() {
+                let (file, offset) = at(onlooker.segment_at(position), position);
+                let what = "the seal of the batch that ends here is damaged; its messages are not";
+                let what = what.to_owned();
+                if self.tell(Finding { file, offset, what, lost: None }).is_break() {
+                    return Ok(());
+                }
             }
-            Kept::InOverlay(files) => {
-                read_all(&*files, Onlooker::new(picture, from), &mut verified, &mut tell)?;
+            let step = match told {
+                None => return Ok(()),
+                Some(Told::Gap(gap)) if gap.cause == GapCause::Damaged => {
+                    let (file, offset) = at(row, before);
+                    let what = "what lies here is not what was written".to_owned();
+                    self.tell(Finding { file, offset, what, lost: Some(gap) })
+                }
+                Some(told) => {
+                    self.verified.count(&told);
+                    let bytes = (onlooker.at().position - start).min(total);
+                    (self.each)(VerifyStep::Read { bytes, total })
+                }
+            };
+            if step.is_break() {
+                return Ok(());
             }
         }
     }
-    Ok(verified)
 }
 
-/// Reads every message.
-fn read_all<S: Storage>(
-    storage: &S,
-    mut onlooker: Onlooker<S::File>,
-    verified: &mut Verified,
-    tell: &mut impl FnMut(&mut Verified, Finding),
-) -> Result<()> {
-    let place = |onlooker: &Onlooker<S::File>, position: u64| {
-        let row = onlooker.segment_at(position);
-        row.map_or((INDEX_NAME.to_owned(), None), |row| {
-            let within = position.max(row.header.base) - row.header.base;
-            (format::segment_name(row.slot), Some(SEGMENT_HEADER_LEN + within))
-        })
-    };
-    loop {
-        // Before the step: where a message does not validate, that is where it lies.
-        let (file, offset) = place(&onlooker, onlooker.at().position);
-        let told = onlooker.next(storage)?;
-        if let Some(position) = onlooker.take_broken_seal() {
-            let (file, offset) = place(&onlooker, position);
-            let what = "the seal of the batch that ends here is damaged; its messages are not";
-            let what = what.to_owned();
-            tell(verified, Finding { file, offset, what, lost: None });
-        }
+impl Verified {
+    fn count(&mut self, told: &Told) {
         match told {
-            None => return Ok(()),
-            Some(Told::Message { payload, .. }) => {
-                verified.messages += 1;
-                verified.bytes += payload.len() as u64;
+            Told::Message { payload, .. } => {
+                self.messages += 1;
+                self.bytes += payload.len() as u64;
             }
-            Some(Told::Overtaken { first, last }) => verified.overtaken += last - first + 1,
-            Some(Told::Gap(gap)) if gap.cause == GapCause::Damaged => {
-                let what = "what lies here is not what was written".to_owned();
-                tell(verified, Finding { file, offset, what, lost: Some(gap) });
-            }
-            Some(Told::Gap(gap)) => verified.missing += gap.count(),
+            Told::Overtaken { first, last } => self.overtaken += last - first + 1,
+            Told::Gap(gap) => self.missing += gap.count(),
         }
     }
 }
@@ -236,6 +284,10 @@ fn index_findings_now<S: Storage>(storage: &S, picture: &Picture) -> Result<Vec<
         findings.push(Finding { file: INDEX_NAME.to_owned(), offset, what, lost: None });
     };
     let read = IndexFile::read(storage);
+    if read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
+        find(None, "it is no regular file; an opening sets it aside and makes it anew".to_owned());
+        return Ok(findings);
+    }
     let read = read.map_err(|error| Error::io("read", storage.path().join(INDEX_NAME), error))?;
     let Some(file) = read else {
         find(None, "it is missing; an opening makes it anew from the segments".to_owned());

@@ -1,23 +1,26 @@
 //! [`Inspector`]: a look at a queue from outside, while somebody else uses it.
 
 mod owner;
+mod snapshot;
 
 pub use owner::OwnerFigures;
+pub use snapshot::{AsOpened, ConsumerSnapshot, QueueState, Snapshot};
 
-use std::path::{Path, PathBuf};
+use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, Gap, Result};
-use crate::format::{ASIDE_SUFFIX, FORMAT_VERSION, Spot};
-use crate::index::image::ConsumerRow;
-use crate::inspect::{self, Condition, Depth, Finding, Kept, Onlooker, Picture, Told, Verified};
+use crate::format::Spot;
+use crate::inspect::{
+    self, Condition, Depth, Finding, Kept, Onlooker, Picture, Told, Verified, VerifyStep,
+};
 use crate::message::Message;
 #[cfg(doc)]
 use crate::queue::Queue;
-use crate::recovery::Ended;
 use crate::storage::overlay::{Overlay, OverlayFile};
-use crate::storage::{FileStorage, Storage, StorageFile};
+use crate::storage::{FileStorage, Storage};
 
 /// Looks at a queue from outside, whoever uses it meanwhile: what is in it, who has it, what its
 /// consumers have yet to read.
@@ -63,102 +66,6 @@ pub enum Start {
     End,
     /// At the message with this sequence number; at the next one where it is not held.
     Seq(u64),
-}
-
-/// Who has a queue, or how its last owner left it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum QueueState {
-    /// A process has it open.
-    Owned,
-    /// It was closed.
-    Closed,
-    /// Its process died. Nothing was lost, and the figures are exact.
-    Left,
-    /// The machine lost power, or its index is lost: the figures are those of what the next opening
-    /// will find.
-    Cut,
-    /// Nothing was ever put in: the process that made the directory came no further.
-    Empty,
-}
-
-/// A queue at one moment: [`Inspector::snapshot`].
-///
-/// Numbers are sequence numbers, times are those of this machine's clock, and sizes are bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Snapshot {
-    /// The queue's directory.
-    pub path: PathBuf,
-    /// Who has it, or how it was left.
-    pub state: QueueState,
-    /// The process that has it.
-    pub owner_pid: Option<u32>,
-    /// When that process opened it.
-    pub owned_since: Option<SystemTime>,
-    /// The queue's id, random, given when it was created.
-    pub queue_id: [u8; 16],
-    /// When it was created, if the index still says so.
-    pub created: Option<SystemTime>,
-    /// Version of the file format.
-    pub format: u32,
-    /// The sequence number the next message will get.
-    pub next_seq: u64,
-    /// The first sequence number still held.
-    pub oldest_seq: u64,
-    /// The first sequence number not yet known to be durable.
-    pub durable_seq: u64,
-    /// Messages that wait for the default consumer; before its first read, all messages held.
-    pub messages: u64,
-    /// Bytes of the segments that those messages take, headers included.
-    pub bytes: u64,
-    /// Bytes of disk that all files in the directory take.
-    pub disk_bytes: u64,
-    /// Segments that hold messages.
-    pub segments: u64,
-    /// Drained segments kept for reuse.
-    pub spare_segments: u64,
-    /// A flush of the process that has the queue has failed, and writing is refused.
-    pub poisoned: bool,
-    /// Files that an opening set aside because they were damaged or another queue's.
-    pub set_aside_files: u64,
-    /// Bytes of disk that are free for this user. `None` where the file system does not say.
-    pub free_bytes: Option<u64>,
-    /// The consumers, the default one (its name is empty) among them once it has read.
-    pub consumers: Vec<ConsumerSnapshot>,
-    /// Numbers that are known to be missing, in order.
-    pub gaps: Vec<Gap>,
-    /// What its owner counts and was told to do; of a queue that nobody has, what the last owner
-    /// stored. `None` where it stored nothing: an earlier version of the library.
-    pub owner: Option<OwnerFigures>,
-    /// With [`QueueState::Cut`]: how many of the messages were found behind the last checkpoint.
-    pub found_behind: Option<u64>,
-    /// When this was read.
-    pub taken_at: SystemTime,
-}
-
-/// A consumer at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ConsumerSnapshot {
-    /// Its name; empty for the default consumer.
-    pub name: String,
-    /// The sequence number at its place: it has dealt with every message below it.
-    pub next_seq: u64,
-    /// Messages that wait for it.
-    pub messages: u64,
-    /// Bytes of the segments from its place to the tail, headers included.
-    pub bytes: u64,
-    /// Messages beyond its place that it has acknowledged already.
-    pub acknowledged_ahead: u64,
-    /// The numbers beyond its place that are done: acknowledged, or told in a gap. Ranges from the
-    /// first to the last number, in order.
-    pub done_ahead: Vec<(u64, u64)>,
-    /// When the segment of its oldest message was begun: the message is no older. `None` when no
-    /// message waits.
-    pub oldest_time: Option<SystemTime>,
-    /// As an age, at most.
-    pub oldest_age: Option<Duration>,
 }
 
 /// What [`Inspector::messages`] meets.
@@ -213,52 +120,60 @@ impl Inspector {
     /// to be read.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let (picture, _) = Picture::take(&self.storage)?;
-        let taken_at = SystemTime::now();
-        let storage = &*self.storage;
-        let default = picture.consumers.iter().find(|consumer| consumer.name.is_empty());
-        let place = default.map_or(picture.oldest(), |consumer| consumer.place.spot());
-        let messages = match default {
-            Some(consumer) => picture.waiting_for(consumer).0,
-            None => picture.messages_from(0),
+        Snapshot::of(&self.storage, &picture)
+    }
+
+    /// What an opening would make of the queue, with nothing changed on the disk: the figures that
+    /// it would begin with, and what would become of the files. It takes as long as that opening,
+    /// and the memory of what it would write.
+    ///
+    /// [`messages`](Self::messages) and [`verify`](Self::verify) read a queue that nobody has in
+    /// the same state.
+    ///
+    /// ```
+    /// # fn main() -> mmq::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path();
+    /// let queue = mmq::Queue::open(dir)?;
+    /// queue.enqueue("a message")?;
+    /// let inspector = mmq::Inspector::open(dir)?;
+    /// assert!(matches!(inspector.as_opened(), Err(mmq::Error::Locked { .. })));
+    /// queue.close()?;
+    /// let opened = inspector.as_opened()?;
+    /// assert_eq!((opened.snapshot.messages, opened.set_aside), (1, vec![]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] when a process has the queue, and as [`snapshot`](Self::snapshot).
+    pub fn as_opened(&self) -> Result<AsOpened> {
+        let (picture, kept) = Picture::take(&self.storage)?;
+        let Kept::InOverlay(overlay) = kept else {
+            return Err(self.locked(&picture));
         };
-        let (disk_bytes, set_aside_files) = files(storage)?;
-        let (state, owner_pid) = match picture.condition {
-            Condition::Owned(pid) => (QueueState::Owned, Some(pid)),
-            Condition::Left(Ended::InOrder) => (QueueState::Closed, None),
-            Condition::Left(Ended::Killed) => (QueueState::Left, None),
-            Condition::Left(Ended::Cut) => (QueueState::Cut, None),
-            Condition::Empty => (QueueState::Empty, None),
-        };
-        Ok(Snapshot {
-            path: storage.path().to_owned(),
-            state,
-            owner_pid,
-            owned_since: picture.since.and_then(time),
-            queue_id: picture.queue_id,
-            created: time(picture.created),
-            format: FORMAT_VERSION,
-            next_seq: picture.tail.seq,
-            oldest_seq: picture.oldest_seq(),
-            durable_seq: picture.durable.seq,
-            messages,
-            bytes: if messages == 0 { 0 } else { picture.weigh(place.position).0 },
-            disk_bytes,
-            segments: picture.live.len() as u64,
-            spare_segments: picture.spares as u64,
-            poisoned: owner_pid.is_some()
-                && picture.figures.as_ref().is_some_and(|figures| figures.error_at > 0),
-            set_aside_files,
-            free_bytes: storage.free_bytes().ok(),
-            consumers: picture
-                .consumers
-                .iter()
-                .map(|consumer| ConsumerSnapshot::of(&picture, consumer, taken_at))
-                .collect(),
-            gaps: picture.gaps.known.lock().clone(),
-            owner: picture.figures.as_deref().map(OwnerFigures::from),
-            found_behind: picture.found_behind,
-            taken_at,
+        let listed = overlay.changes();
+        let changes = listed.map_err(|error| Error::io("list", self.storage.path(), error))?;
+        Ok(AsOpened {
+            snapshot: Snapshot::of(&self.storage, &picture)?,
+            set_aside: changes.renamed,
+            created: changes.created,
+            removed: changes.removed,
         })
+    }
+
+    fn locked(&self, picture: &Picture) -> Error {
+        let pid = match picture.condition {
+            Condition::Owned(pid) => pid,
+            _ => 0,
+        };
+        Error::Locked {
+            path: self.storage.path().to_owned(),
+            pid,
+            here: pid == std::process::id(),
+            since: picture.since.and_then(time),
+        }
     }
 
     /// The messages from `from` on, oldest first, up to the newest one at this moment. Messages
@@ -279,7 +194,46 @@ impl Inspector {
     /// # Errors
     ///
     /// As [`snapshot`](Self::snapshot). Damage is no error: see [`Verified::findings`].
-    pub fn verify(&self, each: impl FnMut(Finding)) -> Result<Verified> {
+    pub fn verify(&self, mut each: impl FnMut(Finding)) -> Result<Verified> {
+        self.verify_while(|step| {
+            if let VerifyStep::Finding(finding) = step {
+                each(finding);
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// As [`verify`](Self::verify), for whoever wants to show how far it has come, or to end it:
+    /// every message that was read is a step as well. When `each` answers
+    /// [`Break`](ControlFlow::Break) it ends, and returns what was verified until then.
+    ///
+    /// ```
+    /// # fn main() -> mmq::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path();
+    /// use std::ops::ControlFlow;
+    /// # mmq::Queue::open(dir)?.close()?;
+    ///
+    /// let verified = mmq::Inspector::open(dir)?.verify_while(|step| {
+    ///     match step {
+    ///         mmq::VerifyStep::Finding(finding) => println!("{finding}"),
+    ///         mmq::VerifyStep::Read { bytes, total } => eprint!("{bytes} of {total} bytes\r"),
+    ///         _ => {}
+    ///     }
+    ///     ControlFlow::Continue(())
+    /// })?;
+    /// assert_eq!(verified.findings, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`verify`](Self::verify).
+    pub fn verify_while(
+        &self,
+        each: impl FnMut(VerifyStep) -> ControlFlow<()>,
+    ) -> Result<Verified> {
         inspect::verify(&self.storage, Depth::Messages, each)
     }
 
@@ -288,8 +242,13 @@ impl Inspector {
     /// # Errors
     ///
     /// As [`verify`](Self::verify).
-    pub fn verify_headers(&self, each: impl FnMut(Finding)) -> Result<Verified> {
-        inspect::verify(&self.storage, Depth::Headers, each)
+    pub fn verify_headers(&self, mut each: impl FnMut(Finding)) -> Result<Verified> {
+        inspect::verify(&self.storage, Depth::Headers, |step| {
+            if let VerifyStep::Finding(finding) = step {
+                each(finding);
+            }
+            ControlFlow::Continue(())
+        })
     }
 }
 
@@ -382,37 +341,7 @@ impl Iterator for InspectedMessages<'_> {
     }
 }
 
-impl ConsumerSnapshot {
-    fn of(picture: &Picture, consumer: &ConsumerRow, now: SystemTime) -> ConsumerSnapshot {
-        let (messages, acknowledged_ahead) = picture.waiting_for(consumer);
-        let place = consumer.place;
-        let (bytes, begun) = picture.weigh(place.position);
-        let oldest_time = begun.filter(|_| messages > 0).and_then(time);
-        let ahead = consumer.acks.iter().filter(|acks| acks.last >= place.seq);
-        ConsumerSnapshot {
-            name: consumer.name.clone(),
-            next_seq: place.seq,
-            messages,
-            bytes: if messages == 0 { 0 } else { bytes },
-            acknowledged_ahead,
-            done_ahead: ahead.map(|acks| (acks.first.max(place.seq), acks.last)).collect(),
-            oldest_time,
-            oldest_age: oldest_time.map(|time| now.duration_since(time).unwrap_or_default()),
-        }
-    }
-}
-
 /// A time in milliseconds since 1970; `None` for zero, which is no time.
 fn time(milliseconds: u64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_millis(milliseconds)).filter(|_| milliseconds > 0)
-}
-
-/// Bytes of disk that the files take, and how many of them were set aside.
-fn files(storage: &FileStorage) -> Result<(u64, u64)> {
-    let listed = storage.list().map_err(|error| Error::io("list", storage.path(), error))?;
-    let files = || listed.iter().filter(|listed| listed.is_file);
-    // A file that goes meanwhile takes nothing any more.
-    let bytes = files().filter_map(|listed| storage.open(&listed.name).ok()?.disk_bytes().ok());
-    let aside = files().filter(|listed| listed.name.ends_with(ASIDE_SUFFIX));
-    Ok((bytes.sum(), aside.count() as u64))
 }

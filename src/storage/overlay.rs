@@ -38,7 +38,9 @@ impl<F> Clone for OverlayFile<F> {
 
 #[derive(Debug)]
 struct Layer<F> {
-    /// `None`: the file was created in the overlay.
+    /// Its name below; `None`: the file was created in the overlay.
+    name: Option<String>,
+    /// `None`: it has no bytes below.
     below: Option<F>,
     changed: Mutex<Changed>,
 }
@@ -51,17 +53,53 @@ struct Changed {
     pages: BTreeMap<u64, Box<[u8]>>,
 }
 
+/// What of the names below is otherwise in an [`Overlay`].
+#[derive(Debug, Default)]
+pub(crate) struct NamesChanged {
+    /// The name below, and the name that the file has here.
+    pub(crate) renamed: Vec<(String, String)>,
+    pub(crate) created: Vec<String>,
+    pub(crate) removed: Vec<String>,
+}
+
 impl<S: Storage> Overlay<S> {
     pub(crate) fn over(below: Arc<S>) -> Overlay<S> {
         Overlay { below, names: Mutex::default(), drawn: AtomicU64::new(0) }
     }
+
+    /// Which names were changed, in the order of the names.
+    pub(crate) fn changes(&self) -> io::Result<NamesChanged> {
+        let listed = self.below.list()?;
+        let names = self.names.lock();
+        let mut changed = NamesChanged::default();
+        for (name, file) in &*names {
+            match file.as_ref().map(|file| &file.0.name) {
+                Some(None) => changed.created.push(name.clone()),
+                Some(Some(below)) if below == name => {}
+                Some(Some(below)) => changed.renamed.push((below.clone(), name.clone())),
+                None if listed.iter().any(|listed| listed.name == *name) => {
+                    changed.removed.push(name.clone());
+                }
+                None => {}
+            }
+        }
+        changed.removed.retain(|gone| changed.renamed.iter().all(|(below, _)| below != gone));
+        Ok(changed)
+    }
 }
 
 impl<F: StorageFile> OverlayFile<F> {
-    fn over(below: F) -> io::Result<OverlayFile<F>> {
+    fn over(name: &str, below: F) -> io::Result<OverlayFile<F>> {
         let len = below.len()?;
-        let changed = Changed { len, below_until: len, pages: BTreeMap::new() };
-        Ok(OverlayFile(Arc::new(Layer { below: Some(below), changed: Mutex::new(changed) })))
+        let changed = Mutex::new(Changed { len, below_until: len, pages: BTreeMap::new() });
+        let name = Some(name.to_owned());
+        Ok(OverlayFile(Arc::new(Layer { name, below: Some(below), changed })))
+    }
+
+    /// A file without bytes.
+    fn empty(name: Option<&str>) -> OverlayFile<F> {
+        let name = name.map(str::to_owned);
+        OverlayFile(Arc::new(Layer { name, below: None, changed: Mutex::default() }))
     }
 
     /// The bytes of one page as they are now.
@@ -102,7 +140,7 @@ impl<S: Storage> Storage for Overlay<S> {
             }
             _ => {}
         }
-        let file = OverlayFile(Arc::new(Layer { below: None, changed: Mutex::default() }));
+        let file = OverlayFile::empty(None);
         names.insert(name.to_owned(), Some(file.clone()));
         Ok(file)
     }
@@ -113,7 +151,7 @@ impl<S: Storage> Storage for Overlay<S> {
             Some(Some(file)) => Ok(file.clone()),
             Some(None) => Err(ErrorKind::NotFound.into()),
             None => {
-                let file = OverlayFile::over(self.below.open(name)?)?;
+                let file = OverlayFile::over(name, self.below.open(name)?)?;
                 names.insert(name.to_owned(), Some(file.clone()));
                 Ok(file)
             }
@@ -121,7 +159,11 @@ impl<S: Storage> Storage for Overlay<S> {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let file = self.open(from)?;
+        let file = match self.open(from) {
+            // A directory, a link or a device: it can be renamed, and is not read.
+            Err(error) if error.kind() == ErrorKind::InvalidData => OverlayFile::empty(Some(from)),
+            opened => opened?,
+        };
         let mut names = self.names.lock();
         names.insert(from.to_owned(), None);
         names.insert(to.to_owned(), Some(file));

@@ -1,0 +1,207 @@
+//! A queue at one moment, and what an opening would make of it.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use super::{OwnerFigures, time};
+use crate::error::{Error, Gap, Result};
+use crate::format::{ASIDE_SUFFIX, FORMAT_VERSION};
+use crate::index::image::ConsumerRow;
+use crate::inspect::{Condition, Picture};
+use crate::recovery::Ended;
+use crate::storage::{FileStorage, Storage, StorageFile};
+
+/// Who has a queue, or how its last owner left it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum QueueState {
+    /// A process has it open.
+    Owned,
+    /// It was closed.
+    Closed,
+    /// Its process died. Nothing was lost, and the figures are exact.
+    Left,
+    /// The machine lost power, or its index is lost: the figures are those of what the next opening
+    /// will find.
+    Cut,
+    /// Nothing was ever put in: the process that made the directory came no further.
+    Empty,
+}
+
+/// A queue at one moment: [`Inspector::snapshot`].
+///
+/// Numbers are sequence numbers, times are those of this machine's clock, and sizes are bytes.
+///
+/// [`Inspector::snapshot`]: crate::Inspector::snapshot
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// The queue's directory.
+    pub path: PathBuf,
+    /// Who has it, or how it was left.
+    pub state: QueueState,
+    /// The process that has it.
+    pub owner_pid: Option<u32>,
+    /// When that process opened it.
+    pub owned_since: Option<SystemTime>,
+    /// The queue's id, random, given when it was created.
+    pub queue_id: [u8; 16],
+    /// When it was created, if the index still says so.
+    pub created: Option<SystemTime>,
+    /// Version of the file format.
+    pub format: u32,
+    /// The sequence number the next message will get.
+    pub next_seq: u64,
+    /// The first sequence number still held.
+    pub oldest_seq: u64,
+    /// The first sequence number not yet known to be durable.
+    pub durable_seq: u64,
+    /// Messages that wait for the default consumer; before its first read, all messages held.
+    pub messages: u64,
+    /// Bytes of the segments that those messages take, headers included.
+    pub bytes: u64,
+    /// Bytes of disk that all files in the directory take.
+    pub disk_bytes: u64,
+    /// Segments that hold messages.
+    pub segments: u64,
+    /// Drained segments kept for reuse.
+    pub spare_segments: u64,
+    /// A flush of the process that has the queue has failed, and writing is refused.
+    pub poisoned: bool,
+    /// Files that an opening set aside because they were damaged or another queue's.
+    pub set_aside_files: u64,
+    /// Bytes of disk that are free for this user. `None` where the file system does not say.
+    pub free_bytes: Option<u64>,
+    /// The consumers, the default one (its name is empty) among them once it has read.
+    pub consumers: Vec<ConsumerSnapshot>,
+    /// Numbers that are known to be missing, in order.
+    pub gaps: Vec<Gap>,
+    /// What its owner counts and was told to do; of a queue that nobody has, what the last owner
+    /// stored. `None` where it stored nothing: an earlier version of the library.
+    pub owner: Option<OwnerFigures>,
+    /// With [`QueueState::Cut`]: how many of the messages were found behind the last checkpoint.
+    pub found_behind: Option<u64>,
+    /// When this was read.
+    pub taken_at: SystemTime,
+}
+
+/// What an opening would make of a queue that nobody has: [`Inspector::as_opened`].
+///
+/// [`Inspector::as_opened`]: crate::Inspector::as_opened
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AsOpened {
+    /// The queue as it would find it, the gaps that it would state among it.
+    pub snapshot: Snapshot,
+    /// Files that it would set aside, because they are damaged or another queue's: the name that
+    /// each has, and the name that it would get.
+    pub set_aside: Vec<(String, String)>,
+    /// Files that it would make.
+    pub created: Vec<String>,
+    /// Files that it would remove.
+    pub removed: Vec<String>,
+}
+
+/// A consumer at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConsumerSnapshot {
+    /// Its name; empty for the default consumer.
+    pub name: String,
+    /// The sequence number at its place: it has dealt with every message below it.
+    pub next_seq: u64,
+    /// Messages that wait for it.
+    pub messages: u64,
+    /// Bytes of the segments from its place to the tail, headers included.
+    pub bytes: u64,
+    /// Messages beyond its place that it has acknowledged already.
+    pub acknowledged_ahead: u64,
+    /// The numbers beyond its place that are done: acknowledged, or told in a gap. Ranges from the
+    /// first to the last number, in order.
+    pub done_ahead: Vec<(u64, u64)>,
+    /// When the segment of its oldest message was begun: the message is no older. `None` when no
+    /// message waits.
+    pub oldest_time: Option<SystemTime>,
+    /// As an age, at most.
+    pub oldest_age: Option<Duration>,
+}
+
+impl Snapshot {
+    pub(super) fn of(storage: &FileStorage, picture: &Picture) -> Result<Snapshot> {
+        let taken_at = SystemTime::now();
+        let default = picture.consumers.iter().find(|consumer| consumer.name.is_empty());
+        let place = default.map_or(picture.oldest(), |consumer| consumer.place.spot());
+        let messages = match default {
+            Some(consumer) => picture.waiting_for(consumer).0,
+            None => picture.messages_from(0),
+        };
+        let (disk_bytes, set_aside_files) = files(storage)?;
+        let (state, owner_pid) = match picture.condition {
+            Condition::Owned(pid) => (QueueState::Owned, Some(pid)),
+            Condition::Left(Ended::InOrder) => (QueueState::Closed, None),
+            Condition::Left(Ended::Killed) => (QueueState::Left, None),
+            Condition::Left(Ended::Cut) => (QueueState::Cut, None),
+            Condition::Empty => (QueueState::Empty, None),
+        };
+        Ok(Snapshot {
+            path: storage.path().to_owned(),
+            state,
+            owner_pid,
+            owned_since: picture.since.and_then(time),
+            queue_id: picture.queue_id,
+            created: time(picture.created),
+            format: FORMAT_VERSION,
+            next_seq: picture.tail.seq,
+            oldest_seq: picture.oldest_seq(),
+            durable_seq: picture.durable.seq,
+            messages,
+            bytes: if messages == 0 { 0 } else { picture.weigh(place.position).0 },
+            disk_bytes,
+            segments: picture.live.len() as u64,
+            spare_segments: picture.spares as u64,
+            poisoned: owner_pid.is_some()
+                && picture.figures.as_ref().is_some_and(|figures| figures.error_at > 0),
+            set_aside_files,
+            free_bytes: storage.free_bytes().ok(),
+            consumers: picture
+                .consumers
+                .iter()
+                .map(|consumer| ConsumerSnapshot::of(picture, consumer, taken_at))
+                .collect(),
+            gaps: picture.gaps.known.lock().clone(),
+            owner: picture.figures.as_deref().map(OwnerFigures::from),
+            found_behind: picture.found_behind,
+            taken_at,
+        })
+    }
+}
+
+impl ConsumerSnapshot {
+    fn of(picture: &Picture, consumer: &ConsumerRow, now: SystemTime) -> ConsumerSnapshot {
+        let (messages, acknowledged_ahead) = picture.waiting_for(consumer);
+        let place = consumer.place;
+        let (bytes, begun) = picture.weigh(place.position);
+        let oldest_time = begun.filter(|_| messages > 0).and_then(time);
+        let ahead = consumer.acks.iter().filter(|acks| acks.last >= place.seq);
+        ConsumerSnapshot {
+            name: consumer.name.clone(),
+            next_seq: place.seq,
+            messages,
+            bytes: if messages == 0 { 0 } else { bytes },
+            acknowledged_ahead,
+            done_ahead: ahead.map(|acks| (acks.first.max(place.seq), acks.last)).collect(),
+            oldest_time,
+            oldest_age: oldest_time.map(|time| now.duration_since(time).unwrap_or_default()),
+        }
+    }
+}
+
+/// Bytes of disk that the files take, and how many of them were set aside.
+fn files(storage: &FileStorage) -> Result<(u64, u64)> {
+    let listed = storage.list().map_err(|error| Error::io("list", storage.path(), error))?;
+    let files = || listed.iter().filter(|listed| listed.is_file);
+    // A file that goes meanwhile takes nothing any more.
+    let bytes = files().filter_map(|listed| storage.open(&listed.name).ok()?.disk_bytes().ok());
+    let aside = files().filter(|listed| listed.name.ends_with(ASIDE_SUFFIX));
+    Ok((bytes.sum(), aside.count() as u64))
+}
