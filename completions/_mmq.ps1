@@ -51,6 +51,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             break
         }
         'mmq;stat' {
+            [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'Colours; auto: on a terminal, unless NO_COLOR is set or TERM is dumb [default: auto]')
             [CompletionResult]::new('--output', '--output', [CompletionResultType]::ParameterName, 'Write it there, at once as a whole')
             [CompletionResult]::new('--label', '--label', [CompletionResultType]::ParameterName, 'The label `queue`, for each queue one [default: its path]')
             [CompletionResult]::new('--watch', '--watch', [CompletionResultType]::ParameterName, 'Show it again and again [default: each second]')
@@ -150,7 +151,9 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             break
         }
         'mmq;verify' {
+            [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'Colours; auto: on a terminal, unless NO_COLOR is set or TERM is dumb [default: auto]')
             [CompletionResult]::new('--quick', '--quick', [CompletionResultType]::ParameterName, 'Leave the messages out: the index and the headers of segments alone')
+            [CompletionResult]::new('--as-opened', '--as-opened', [CompletionResultType]::ParameterName, 'First say what the next opening will make of the queue')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
             [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
             [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')

@@ -958,12 +958,16 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__stat)
-            opts="-q -h --exact --prometheus --output --label --watch --max-lag --max-age --max-bytes --consumer --json --quiet --no-progress --help"
+            opts="-q -h --exact --color --prometheus --output --label --watch --max-lag --max-age --max-bytes --consumer --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1084,12 +1088,16 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__verify)
-            opts="-q -h --quick --json --quiet --no-progress --help"
+            opts="-q -h --quick --as-opened --color --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -47,6 +47,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'mmq;stat'= {
+            cand --color 'Colours; auto: on a terminal, unless NO_COLOR is set or TERM is dumb [default: auto]'
             cand --output 'Write it there, at once as a whole'
             cand --label 'The label `queue`, for each queue one [default: its path]'
             cand --watch 'Show it again and again [default: each second]'
@@ -141,7 +142,9 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand --help 'Print help'
         }
         &'mmq;verify'= {
+            cand --color 'Colours; auto: on a terminal, unless NO_COLOR is set or TERM is dumb [default: auto]'
             cand --quick 'Leave the messages out: the index and the headers of segments alone'
+            cand --as-opened 'First say what the next opening will make of the queue'
             cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
             cand -q 'Say nothing on standard error but failures'
             cand --quiet 'Say nothing on standard error but failures'

@@ -48,6 +48,9 @@ complete -c mmq -n "__fish_mmq_needs_command" -f -a "bench" -d 'Measure what the
 complete -c mmq -n "__fish_mmq_needs_command" -f -a "completions" -d 'Print what a shell needs to complete this tool\'s command line'
 complete -c mmq -n "__fish_mmq_needs_command" -f -a "man" -d 'Print this tool\'s page of the manual, or write those of all commands into a directory'
 complete -c mmq -n "__fish_mmq_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c mmq -n "__fish_mmq_using_subcommand stat" -l color -d 'Colours; auto: on a terminal, unless NO_COLOR is set or TERM is dumb [default: auto]' -r -f -a "auto\t''
+always\t''
+never\t''"
 complete -c mmq -n "__fish_mmq_using_subcommand stat" -l output -d 'Write it there, at once as a whole' -r -F
 complete -c mmq -n "__fish_mmq_using_subcommand stat" -l label -d 'The label `queue`, for each queue one [default: its path]' -r
 complete -c mmq -n "__fish_mmq_using_subcommand stat" -l watch -d 'Show it again and again [default: each second]' -r
@@ -128,7 +131,11 @@ complete -c mmq -n "__fish_mmq_using_subcommand gaps" -l json -d 'For programs: 
 complete -c mmq -n "__fish_mmq_using_subcommand gaps" -s q -l quiet -d 'Say nothing on standard error but failures'
 complete -c mmq -n "__fish_mmq_using_subcommand gaps" -l no-progress -d 'Draw no line of progress'
 complete -c mmq -n "__fish_mmq_using_subcommand gaps" -s h -l help -d 'Print help'
+complete -c mmq -n "__fish_mmq_using_subcommand verify" -l color -d 'Colours; auto: on a terminal, unless NO_COLOR is set or TERM is dumb [default: auto]' -r -f -a "auto\t''
+always\t''
+never\t''"
 complete -c mmq -n "__fish_mmq_using_subcommand verify" -l quick -d 'Leave the messages out: the index and the headers of segments alone'
+complete -c mmq -n "__fish_mmq_using_subcommand verify" -l as-opened -d 'First say what the next opening will make of the queue'
 complete -c mmq -n "__fish_mmq_using_subcommand verify" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
 complete -c mmq -n "__fish_mmq_using_subcommand verify" -s q -l quiet -d 'Say nothing on standard error but failures'
 complete -c mmq -n "__fish_mmq_using_subcommand verify" -l no-progress -d 'Draw no line of progress'

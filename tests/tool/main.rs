@@ -20,6 +20,8 @@ mod feed;
 mod figures;
 #[path = "../../src/bin/mmq/framing/mod.rs"]
 mod framing;
+#[path = "../../src/bin/mmq/human.rs"]
+mod human;
 #[path = "../../src/bin/mmq/import/mod.rs"]
 mod import;
 #[path = "../../src/bin/mmq/input.rs"]
@@ -32,6 +34,8 @@ mod look;
 mod opening;
 #[path = "../../src/bin/mmq/output.rs"]
 mod output;
+#[path = "../../src/bin/mmq/paint.rs"]
+mod paint;
 #[path = "../../src/bin/mmq/place.rs"]
 mod place;
 #[path = "../../src/bin/mmq/progress.rs"]
@@ -54,6 +58,7 @@ mod dumping;
 mod each;
 mod framings;
 mod import_bigqueue;
+mod import_killed;
 mod import_pqueue;
 mod import_writers;
 mod looking;
@@ -61,6 +66,8 @@ mod manual;
 mod owning;
 mod run;
 mod spooling;
+mod statistics;
 mod stopping;
 mod terminal;
+mod trouble;
 mod verifying;

@@ -252,7 +252,7 @@ fn bench_prints_what_it_measured_and_leaves_nothing_behind() {
     ends(on("bench", dir.path(), &["--threads", "0,1"]), 2);
 }
 
-fn crc32c(bytes: &[u8]) -> u32 {
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |state, byte| {
         (0..8).fold(state ^ u32::from(*byte), |state, _| (state >> 1) ^ (0x82f6_3b78 * (state & 1)))
     })

@@ -1,12 +1,14 @@
 //! `verify`, and what the owner of a queue counts.
 
 use std::fs;
+use std::path::Path;
 
 use mmq::{Options, Queue};
 use serde_json::Value;
 
-use crate::looking::{files, json, number, stat, text};
-use crate::run::{ends, on};
+use crate::looking::{files, json, kinds, number, stat, text};
+use crate::run::{ends, on, said};
+use crate::support::{copy_directory, names, segments};
 
 #[test]
 fn verify_names_what_is_damaged_and_what_it_costs() {
@@ -74,4 +76,117 @@ fn what_the_owner_counts_is_shown() {
     }
     let human = text("stat", dir.path(), &[]);
     assert!(human.contains("refused    1 call"), "{human}");
+}
+
+/// What `verify --as-opened` says, which changes nothing.
+fn as_opened(dir: &Path) -> Value {
+    let before = files(dir);
+    let output = on("verify", dir, &["--as-opened", "--json"]).output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", said(&output));
+    assert!(files(dir) == before, "a look changed a file");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut lines = text.lines().map(parsed);
+    let opened = lines.next().unwrap()["as_opened"].take();
+    assert!(lines.next_back().unwrap()["findings"].is_u64(), "{text}");
+    opened
+}
+
+/// Holds what was said beside what an opening then makes of the queue.
+fn holds(dir: &Path, said: &Value) {
+    let before = names(dir);
+    let queue = Options::new().create(false).open(dir).unwrap();
+    let stats = queue.stats();
+    for (name, found) in [
+        ("next_seq", stats.next_seq),
+        ("oldest_seq", stats.oldest_seq),
+        ("messages", stats.messages),
+        ("segments", stats.segments),
+    ] {
+        assert_eq!(number(&said[name]), found, "{name}: {said}");
+    }
+    let mut consumers = queue.consumers();
+    consumers.sort();
+    let told =
+        said["consumers"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap());
+    let mut told: Vec<&str> = told.filter(|name| !name.is_empty()).collect();
+    told.sort_unstable();
+    assert_eq!(told, consumers);
+    let after = names(dir);
+    let list = |name: &str| said[name].as_array().unwrap().clone();
+    for renamed in list("would_set_aside") {
+        let [file, becomes] = ["file", "becomes"].map(|name| renamed[name].as_str().unwrap());
+        assert!(before.iter().any(|name| name == file), "{file} {before:?}");
+        assert!(after.iter().any(|name| name == becomes), "{becomes} {after:?}");
+    }
+    let aside = |names: &[String]| names.iter().filter(|name| name.ends_with(".damaged")).count();
+    assert_eq!(aside(&after) - aside(&before), list("would_set_aside").len(), "{said} {after:?}");
+    for created in list("would_create") {
+        assert!(after.iter().any(|name| name == created.as_str().unwrap()), "{said} {after:?}");
+    }
+    for removed in list("would_remove") {
+        assert!(after.iter().all(|name| name != removed.as_str().unwrap()), "{said} {after:?}");
+    }
+    let mut gaps = Vec::new();
+    let first = queue.consumer("witness").unwrap();
+    while mmq::past_gaps(|| first.dequeue(), |gap| gaps.push(gap)).unwrap().is_some() {}
+    for stated in list("gaps") {
+        let (from, to) = (number(&stated["first"]), number(&stated["last"]));
+        let told = gaps.iter().any(|gap| gap.first <= from && to <= gap.last);
+        assert!(told || to < stats.oldest_seq, "{stated} {gaps:?}");
+    }
+}
+
+#[test]
+fn what_an_opening_would_make_of_a_queue_is_what_it_makes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (held, kinds) = kinds(dir.path());
+    let refused = ends(on("verify", &kinds[0].1, &["--as-opened"]), 4);
+    let pid = std::process::id();
+    assert!(said(&refused).contains(&format!("in process {pid}")), "{}", said(&refused));
+    assert!(said(&refused).contains("once that has ended"), "{}", said(&refused));
+    let refused = ends(on("verify", &kinds[0].1, &["--as-opened", "--json"]), 4);
+    let error = parsed(&said(&refused));
+    assert_eq!((&error["error"]["code"], &error["error"]["pid"]), (&"locked".into(), &pid.into()));
+    drop(held);
+    for (state, dir) in &kinds[1..] {
+        let opened = as_opened(dir);
+        assert_eq!(opened["state"], *state);
+        holds(dir, &opened);
+    }
+
+    let (base, case) = (dir.path().join("base"), dir.path().join("case"));
+    let queue = Options::new().arena_size(64 << 10).open(&base).unwrap();
+    queue.enqueue_batch((0..5000).map(|number| format!("{number:0>1000}"))).unwrap();
+    queue.consumer("audit").unwrap().seek(5).unwrap();
+    queue.close().unwrap();
+    type Harm = fn(&Path);
+    let harms: [(&str, usize, Harm); 6] = [
+        ("nothing", 0, |_| {}),
+        ("the index is lost", 0, |dir| fs::remove_file(dir.join("index")).unwrap()),
+        ("the index is damaged", 1, |dir| fs::write(dir.join("index"), [7; 40_000]).unwrap()),
+        ("the index is a link", 1, |dir| {
+            fs::remove_file(dir.join("index")).unwrap();
+            std::os::unix::fs::symlink("/dev/null", dir.join("index")).unwrap();
+        }),
+        ("a segment is lost", 0, |dir| fs::remove_file(&segments(dir)[1]).unwrap()),
+        ("index and a header are lost", 1, |dir| {
+            fs::remove_file(dir.join("index")).unwrap();
+            let segment = &segments(dir)[1];
+            let mut bytes = fs::read(segment).unwrap();
+            bytes[..128].fill(9);
+            fs::write(segment, bytes).unwrap();
+        }),
+    ];
+    for (what, aside, harm) in harms {
+        copy_directory(&base, &case);
+        harm(&case);
+        let opened = as_opened(&case);
+        let told = opened["would_set_aside"].as_array().unwrap().len();
+        assert!(told >= aside, "{what}: {opened}");
+        let human = on("verify", &case, &["--as-opened"]).output().unwrap().stdout;
+        let human = String::from_utf8(human).unwrap();
+        assert!(human.starts_with("The next opening will find:\n"), "{human}");
+        assert_eq!(human.matches("  sets aside ").count(), told, "{human}");
+        holds(&case, &opened);
+    }
 }

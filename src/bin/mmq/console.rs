@@ -6,6 +6,7 @@ use clap::ArgMatches;
 
 use crate::ending::Ending;
 use crate::failure::Failure;
+use crate::paint::Paint;
 
 /// Who reads the errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,18 +22,20 @@ pub(crate) struct Console {
     pub(crate) form: Form,
     quiet: bool,
     progress: bool,
+    paint: Paint,
 }
 
 impl Console {
     pub(crate) fn new(matches: &ArgMatches) -> Console {
         let form = if matches.get_flag("json") { Form::Program } else { Form::Person };
         let quiet = matches.get_flag("quiet");
-        Console { form, quiet, progress: !quiet && !matches.get_flag("no-progress") }
+        let progress = !quiet && !matches.get_flag("no-progress");
+        Console { form, quiet, progress, paint: Paint::on(matches, &io::stderr()) }
     }
 
     /// For a failure before there are arguments.
     pub(crate) fn plain(form: Form) -> Console {
-        Console { form, quiet: false, progress: false }
+        Console { form, quiet: false, progress: false, paint: Paint::Plain }
     }
 
     /// Whether a line that moves may be drawn.
@@ -51,6 +54,9 @@ impl Console {
     pub(crate) fn fail(self, failure: &Failure) -> Ending {
         if !failure.is_silent() {
             match self.form {
+                Form::Person if failure.ending == Ending::Bad => {
+                    self.line(&self.paint.bad(&format!("mmq: {}", failure.text())));
+                }
                 Form::Person => self.line(&format!("mmq: {}", failure.text())),
                 Form::Program => self.line(&failure.json()),
             }

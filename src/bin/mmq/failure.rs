@@ -58,6 +58,11 @@ impl Failure {
         Failure::new(Ending::Missing, "no_consumer", message)
     }
 
+    /// The same, in other words.
+    pub(crate) fn saying(self, message: impl Into<String>) -> Failure {
+        Failure { message: message.into(), ..self }
+    }
+
     /// Whether there is anything to say.
     pub(crate) fn is_silent(&self) -> bool {
         self.message.is_empty()
@@ -115,6 +120,11 @@ impl From<Error> for Failure {
                 let message = format!("{} is not a queue: it is no directory", path.display());
                 return Failure::new(Ending::Missing, "not_a_queue", message);
             }
+            Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => (
+                Ending::Failed,
+                "io",
+                "; run it as the owner of the queue's files; to look, a user who may read them is enough",
+            ),
             Error::Io { .. } => (Ending::Failed, "io", ""),
             _ => (Ending::Failed, "failed", ""),
         };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mmq::{ConsumerSnapshot, Gap, OwnerFigures, QueueState, Snapshot};
+use mmq::{ConsumerSnapshot, Gap, GapCause, OwnerFigures, QueueState, Snapshot};
 
 use crate::framing::gap_cause;
 use crate::json::Object;
@@ -26,8 +26,13 @@ pub(crate) fn id(id: &[u8; 16]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// All of it, in one line.
-pub(crate) fn line(snapshot: &Snapshot) -> String {
+/// Whether messages were lost that nobody gave up.
+pub(crate) fn is_lost(cause: GapCause) -> bool {
+    !matches!(cause, GapCause::Dropped | GapCause::Expired | GapCause::Reserved)
+}
+
+/// All of it.
+pub(crate) fn object(snapshot: &Snapshot) -> Object {
     let owner = snapshot
         .owner_pid
         .map(|pid| Object::new().with("pid", pid).with_time("since", snapshot.owned_since).text());
@@ -60,7 +65,7 @@ pub(crate) fn line(snapshot: &Snapshot) -> String {
         Some(found) => line.with("found_behind", found),
         None => line,
     };
-    line.with_time("taken_at", Some(snapshot.taken_at)).text()
+    line.with_time("taken_at", Some(snapshot.taken_at))
 }
 
 /// What the owner counts, or the last one counted, since it opened the queue.

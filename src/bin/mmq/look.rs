@@ -1,11 +1,12 @@
 //! Looking at a queue from outside: no lock is taken, and nothing is written.
 
 use std::io::ErrorKind;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use mmq::{
-    ConsumerSnapshot, Error, Finding, Gap, GapCause, InspectedMessages, Inspector, Seen, Snapshot,
-    Start, Verified,
+    AsOpened, ConsumerSnapshot, Error, Gap, GapCause, InspectedMessages, Inspector, Seen, Snapshot,
+    Start, Verified, VerifyStep,
 };
 
 use crate::ending::Ending;
@@ -32,19 +33,38 @@ pub(crate) struct Looked {
 
 impl Looked {
     pub(crate) fn open(dir: &Path) -> Tried<Looked> {
-        Ok(Looked { inspector: patiently(|| Inspector::open(dir))? })
+        Ok(Looked { inspector: Inspector::open(dir).map_err(failed)? })
     }
 
     pub(crate) fn snapshot(&self) -> Tried<Snapshot> {
-        patiently(|| self.inspector.snapshot())
+        patiently(|| self.inspector.snapshot()).map_err(failed)
     }
 
-    /// Checks the files. Findings go to `each`.
-    pub(crate) fn verify(&self, depth: Checks, each: impl FnMut(Finding)) -> Tried<Verified> {
-        let verified = match depth {
-            Checks::Headers => self.inspector.verify_headers(each),
-            Checks::Messages => self.inspector.verify(each),
-        };
+    /// What an opening would make of it.
+    pub(crate) fn as_opened(&self) -> Tried<AsOpened> {
+        patiently(|| self.inspector.as_opened()).map_err(|error| match error {
+            Error::Locked { .. } => {
+                let advice = "what its next opening will find can be told once that has ended; `mmq verify` without --as-opened checks it as it is";
+                let message = format!("{error}; {advice}");
+                Failure::from(error).saying(message)
+            }
+            error => failed(error),
+        })
+    }
+
+    /// Checks the files, until `each` ends it.
+    pub(crate) fn verify(
+        &self,
+        depth: Checks,
+        mut each: impl FnMut(VerifyStep) -> ControlFlow<()>,
+    ) -> Tried<Verified> {
+        // When it is being changed too quickly, nothing was handed out yet.
+        let verified = patiently(|| match depth {
+            Checks::Headers => self.inspector.verify_headers(|finding| {
+                let _ = each(VerifyStep::Finding(finding));
+            }),
+            Checks::Messages => self.inspector.verify_while(&mut each),
+        });
         verified.map_err(failed)
     }
 
@@ -55,7 +75,7 @@ impl Looked {
     }
 }
 
-fn patiently<T>(call: impl Fn() -> mmq::Result<T>) -> Tried<T> {
+fn patiently<T>(mut call: impl FnMut() -> mmq::Result<T>) -> mmq::Result<T> {
     let mut result = call();
     for _ in 1..ATTEMPTS {
         if !result.as_ref().is_err_and(is_too_quick) {
@@ -63,7 +83,7 @@ fn patiently<T>(call: impl Fn() -> mmq::Result<T>) -> Tried<T> {
         }
         result = call();
     }
-    result.map_err(failed)
+    result
 }
 
 fn is_too_quick(error: &Error) -> bool {

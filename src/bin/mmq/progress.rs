@@ -28,15 +28,29 @@ impl Bar {
         Bar { next: console.draws().then(|| start + PATIENCE), start, total, drawn: false }
     }
 
+    /// As [`at`](Self::at), of a total that is known by now.
+    pub(crate) fn of(&mut self, bytes: u64, total: u64, beside: impl FnOnce() -> String) {
+        self.total = Some(total);
+        self.at(bytes, beside);
+    }
+
     /// Draws the line when it is time.
     pub(crate) fn at(&mut self, bytes: u64, beside: impl FnOnce() -> String) {
+        let Some(next) = self.next else { return };
         let now = Instant::now();
-        if self.next.is_none_or(|next| now < next) {
+        if now < next {
             return;
         }
         self.next = Some(now + EVERY);
         let line = self.line(bytes, now - self.start, &beside());
         self.drawn |= io::stderr().write_all(line.as_bytes()).is_ok();
+    }
+
+    /// Removes the line until it is time again, so that something else can be said.
+    pub(crate) fn clear(&mut self) {
+        if std::mem::take(&mut self.drawn) {
+            let _ = io::stderr().write_all(b"\r\x1b[K");
+        }
     }
 
     fn line(&self, bytes: u64, spent: Duration, beside: &str) -> String {
@@ -59,8 +73,6 @@ impl Bar {
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        if self.drawn {
-            let _ = io::stderr().write_all(b"\r\x1b[K");
-        }
+        self.clear();
     }
 }

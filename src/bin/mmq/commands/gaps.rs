@@ -1,13 +1,14 @@
 //! `gaps`: numbers that will never come.
 
 use clap::Command;
-use mmq::{Gap, GapCause, Seen, Snapshot, Start};
+use mmq::{Gap, Seen, Snapshot, Start};
 
 use super::Call;
 use crate::arguments::{self, flag};
 use crate::console::Form;
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
+use crate::figures;
 use crate::framing::gap_line;
 use crate::look::Looked;
 use crate::output::{Out, Output};
@@ -56,7 +57,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
         output.push(format!("{line}\n").as_bytes())?;
     }
     output.flush()?;
-    let lost = gaps.iter().filter(|gap| is_lost(gap.cause)).map(Gap::count).sum();
+    let lost = gaps.iter().filter(|gap| figures::is_lost(gap.cause)).map(Gap::count).sum();
     if lost > 0 {
         let path = snapshot.path.display();
         let message = format!("queue {path}: {} lost", count(lost, "message"));
@@ -72,8 +73,4 @@ fn joined(snapshot: &Snapshot, met: Vec<Gap>) -> Vec<Gap> {
     gaps.extend(met);
     gaps.sort_by_key(|gap| gap.first);
     gaps
-}
-
-fn is_lost(cause: GapCause) -> bool {
-    !matches!(cause, GapCause::Dropped | GapCause::Expired | GapCause::Reserved)
 }

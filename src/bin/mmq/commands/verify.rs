@@ -1,7 +1,9 @@
 //! `verify`: whether every part of every file is what was written.
 
+use std::ops::ControlFlow;
+
 use clap::Command;
-use mmq::Finding;
+use mmq::{AsOpened, Finding, Verified, VerifyStep};
 
 use super::Call;
 use crate::arguments::{self, flag};
@@ -9,14 +11,19 @@ use crate::console::Form;
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
 use crate::figures;
+use crate::human::{self, Sizes};
 use crate::json::Object;
 use crate::look::{Checks, Looked};
 use crate::output::{Out, Output};
+use crate::paint::{self, Paint};
+use crate::progress::Bar;
 use crate::units::{self, count};
 
 const AFTER: &str = "\
 The queue may be in use: no lock is taken, and nothing is written. A queue that nobody has is
-verified as its next opening will find it.
+verified as its next opening will find it; --as-opened says first what that will be: the figures of
+mmq stat, the gaps that the opening will state, and the files that it will set aside, make or
+remove. Of a queue that a process has it cannot be said (status 4).
 
 Status 1: something is not as it was written. A line says the file, the place, what is wrong, and
 which messages it costs. What a power cut took, or what was dropped, is no damage: mmq gaps.";
@@ -25,57 +32,140 @@ pub(crate) fn command() -> Command {
     arguments::command(
         "verify",
         "Check every header, checksum, number, seal and place, and say what is damaged",
-        "Examples:\n  mmq verify q\n  mmq verify q --quick && echo headers are sound",
+        "Examples:\n  \
+         mmq verify q\n  \
+         mmq verify q --quick && echo headers are sound\n  \
+         mmq verify q --as-opened",
     )
     .arg(arguments::dir())
     .arg(flag("quick", "Leave the messages out: the index and the headers of segments alone"))
+    .arg(flag("as-opened", "First say what the next opening will make of the queue"))
+    .arg(paint::argument())
     .after_help(AFTER)
 }
 
 pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let dir = arguments::dir_of(call.matches);
-    let mut output = Output::new(call.signals, Out::Written)?;
-    let (mut failed, mut lost) = (None, 0);
-    let form = call.console.form;
+    let looked = Looked::open(dir)?;
+    let mut report = Report {
+        form: call.console.form,
+        paint: Paint::on(call.matches, &std::io::stdout()),
+        output: Output::new(call.signals, Out::Written)?,
+        bar: Bar::new(call.console, None),
+        lost: 0,
+    };
+    if call.matches.get_flag("as-opened") {
+        report.opened(&looked.as_opened()?)?;
+    }
     let is_quick = call.matches.get_flag("quick");
     let depth = if is_quick { Checks::Headers } else { Checks::Messages };
-    let verified = Looked::open(dir)?.verify(depth, |finding| {
-        lost += finding.lost.map_or(0, |gap| gap.count());
-        let line = match form {
-            Form::Program => json(&finding),
-            Form::Person => finding.to_string(),
-        };
-        if failed.is_none() {
-            failed = output.push(format!("{line}\n").as_bytes()).err();
-        }
+    let mut failed = None;
+    let verified = looked.verify(depth, |step| {
+        failed = report.step(step).err();
+        let ends = failed.is_some() || call.signals.stop().is_some();
+        if ends { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
+    report.bar.clear();
     if let Some(failure) = failed {
         return Err(failure);
     }
-    let summary = match form {
-        Form::Program => Object::new()
-            .with("segments", verified.segments)
-            .with("messages", verified.messages)
-            .with("bytes", verified.bytes)
-            .with("missing", verified.missing)
-            .with("overtaken", verified.overtaken)
-            .with("findings", verified.findings)
-            .with("lost", lost)
-            .text(),
-        Form::Person => {
-            let segments = count(verified.segments, "segment header");
-            let messages = count(verified.messages, "message");
-            format!("{segments} and {messages} ({}) are intact", units::size(verified.bytes))
-        }
-    };
-    output.push(format!("{summary}\n").as_bytes())?;
-    output.flush()?;
+    if let Some(ending) = call.signals.stop() {
+        let messages = count(verified.messages, "message");
+        call.console.note(format!("ended by a signal, after {messages}"));
+        return Ok(ending);
+    }
+    report.summary(&verified)?;
     if verified.findings == 0 {
         return Ok(Ending::Done);
     }
-    let (found, costs) = (count(verified.findings, "place"), count(lost, "message"));
+    let (found, costs) = (count(verified.findings, "place"), count(report.lost, "message"));
     let message = format!("queue {}: {found} damaged, at a cost of {costs}", dir.display());
     Err(Failure::new(Ending::Bad, "damaged", message))
+}
+
+/// What is said, while it is found.
+struct Report<'a> {
+    form: Form,
+    paint: Paint,
+    output: Output<'a>,
+    bar: Bar,
+    /// Messages that the damage costs.
+    lost: u64,
+}
+
+impl Report<'_> {
+    fn say(&mut self, line: &str) -> Tried<()> {
+        self.bar.clear();
+        self.output.push(format!("{line}\n").as_bytes())?;
+        self.output.flush()
+    }
+
+    fn step(&mut self, step: VerifyStep) -> Tried<()> {
+        match step {
+            VerifyStep::Finding(finding) => {
+                self.lost += finding.lost.map_or(0, |gap| gap.count());
+                let line = match self.form {
+                    Form::Program => json(&finding),
+                    Form::Person => self.paint.bad(&finding.to_string()),
+                };
+                self.say(&line)
+            }
+            VerifyStep::Read { bytes, total } => {
+                self.bar.of(bytes, total, || ", verified".to_owned());
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What an opening would make of the queue.
+    fn opened(&mut self, opened: &AsOpened) -> Tried<()> {
+        let AsOpened { snapshot, set_aside, created, removed, .. } = opened;
+        if self.form == Form::Program {
+            let renamed = set_aside.iter().map(|(file, becomes)| {
+                Object::new().with("file", file.as_str()).with("becomes", becomes.as_str()).text()
+            });
+            let object = figures::object(snapshot)
+                .with_all("would_set_aside", renamed)
+                .with("would_create", created.clone())
+                .with("would_remove", removed.clone())
+                .text();
+            return self.say(&Object::new().with_json("as_opened", &object).text());
+        }
+        let mut block = human::block(snapshot, Sizes::Rounded, self.paint);
+        for (file, becomes) in set_aside {
+            let text = format!("{file} becomes {becomes}: it is damaged, or another queue's");
+            block += &human::line("sets aside", &self.paint.bad(&text));
+        }
+        for (what, files) in [("creates", created), ("removes", removed)] {
+            if !files.is_empty() {
+                block += &human::line(what, &files.join(", "));
+            }
+        }
+        self.say(&format!("The next opening will find:\n{block}"))
+    }
+
+    fn summary(&mut self, verified: &Verified) -> Tried<()> {
+        let line = match self.form {
+            Form::Program => Object::new()
+                .with("segments", verified.segments)
+                .with("messages", verified.messages)
+                .with("bytes", verified.bytes)
+                .with("missing", verified.missing)
+                .with("overtaken", verified.overtaken)
+                .with("findings", verified.findings)
+                .with("lost", self.lost)
+                .text(),
+            Form::Person => {
+                let segments = count(verified.segments, "segment header");
+                let messages = count(verified.messages, "message");
+                let bytes = units::size(verified.bytes);
+                let text = format!("{segments} and {messages} ({bytes}) are intact");
+                if verified.findings == 0 { self.paint.well(&text) } else { text }
+            }
+        };
+        self.say(&line)
+    }
 }
 
 fn json(finding: &Finding) -> String {

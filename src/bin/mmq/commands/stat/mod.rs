@@ -1,16 +1,15 @@
 //! `stat`: figures of queues, for people, programs and monitoring.
 
-mod human;
 mod limits;
 mod prometheus;
 
+use std::borrow::Cow;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgAction, Command};
-use human::Sizes;
 use mmq::Snapshot;
 
 use super::Call;
@@ -19,8 +18,10 @@ use crate::console::Form;
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
 use crate::figures;
+use crate::human::{self, Sizes};
 use crate::look::Looked;
 use crate::output::{Out, Output};
+use crate::paint::{self, Paint};
 use crate::signals::{For, Woken};
 use crate::units;
 
@@ -52,6 +53,7 @@ pub(crate) fn command() -> Command {
                 .help("The queues' directories"),
         )
         .arg(flag("exact", "Sizes in bytes"))
+        .arg(paint::argument())
         .arg(flag("prometheus", "In the text format of Prometheus"))
         .arg(
             arguments::path("output", "FILE")
@@ -115,6 +117,18 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     if !labels.is_empty() && labels.len() != paths.len() {
         return Err(Failure::usage("give as many --label as queues"));
     }
+    if matches.get_flag("prometheus") {
+        let mut shown: Vec<Cow<'_, str>> = match labels.is_empty() {
+            true => paths.iter().map(|path| path.to_string_lossy()).collect(),
+            false => labels.iter().map(|label| label.as_str().into()).collect(),
+        };
+        shown.sort_unstable();
+        let twice = shown.iter().zip(shown.iter().skip(1)).find(|(one, next)| one == next);
+        if let Some((label, _)) = twice {
+            let message = format!("two queues have the label {label:?}: name each by a --label");
+            return Err(Failure::usage(message));
+        }
+    }
     let watch = matches.contains_id("watch");
     let terminal = std::io::stdout().is_terminal();
     let shape = match call.console.form {
@@ -149,6 +163,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
 /// Shows the figures of one moment, and says what is wrong with them.
 fn turn(call: &Call<'_>, shape: Shape, output: &mut Output<'_>, asked: &[Polled]) -> Tried<Ending> {
     let exact = if call.matches.get_flag("exact") { Sizes::Exact } else { Sizes::Rounded };
+    let paint = Paint::on(call.matches, &std::io::stdout());
     if shape == Shape::Screen {
         output.push(b"\x1b[H\x1b[J")?;
     }
@@ -161,9 +176,9 @@ fn turn(call: &Call<'_>, shape: Shape, output: &mut Output<'_>, asked: &[Polled]
     } else {
         for (at, snapshot) in asked.iter().filter_map(Polled::snapshot).enumerate() {
             let text = match shape {
-                Shape::JsonLine => figures::line(snapshot) + "\n",
-                _ if at == 0 => human::block(snapshot, exact),
-                _ => format!("\n{}", human::block(snapshot, exact)),
+                Shape::JsonLine => figures::object(snapshot).text() + "\n",
+                _ if at == 0 => human::block(snapshot, exact, paint),
+                _ => format!("\n{}", human::block(snapshot, exact, paint)),
             };
             output.push(text.as_bytes())?;
         }

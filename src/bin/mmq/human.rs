@@ -1,15 +1,16 @@
-//! Figures for people: what waits, and how old it is, first.
+//! A queue's figures for people: what waits, and how old it is, first.
 
 use mmq::{ConsumerSnapshot, QueueState, Snapshot};
 
 use crate::figures;
 use crate::framing::visible;
+use crate::paint::Paint;
 use crate::times;
 use crate::units::{self, count};
 
 /// How sizes are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sizes {
+pub(crate) enum Sizes {
     Rounded,
     Exact,
 }
@@ -24,9 +25,9 @@ impl Sizes {
 }
 
 /// The figures of one queue, a line each.
-pub(super) fn block(snapshot: &Snapshot, sizes: Sizes) -> String {
-    let mut block = format!("{}: {}\n", snapshot.path.display(), state(snapshot));
-    let mut line = |name: &str, text: String| block += &format!("  {name:<10} {text}\n");
+pub(crate) fn block(snapshot: &Snapshot, sizes: Sizes, paint: Paint) -> String {
+    let mut block = format!("{}: {}\n", snapshot.path.display(), state(snapshot, paint));
+    let mut line = |name: &str, text: String| block += &self::line(name, &text);
     if snapshot.consumers.is_empty() {
         let waits = count(snapshot.messages, "message");
         line("waiting", format!("{waits}, {}; nobody has read yet", sizes.of(snapshot.bytes)));
@@ -47,10 +48,11 @@ pub(super) fn block(snapshot: &Snapshot, sizes: Sizes) -> String {
     }
     line("disk", disk);
     for gap in &snapshot.gaps {
-        line("missing", gap.to_string());
+        let text = gap.to_string();
+        line("missing", if figures::is_lost(gap.cause) { paint.bad(&text) } else { text });
     }
     if snapshot.set_aside_files > 0 {
-        line("set aside", count(snapshot.set_aside_files, "damaged file"));
+        line("set aside", paint.bad(&count(snapshot.set_aside_files, "damaged file")));
     }
     if let Some(owner) = &snapshot.owner {
         if let Some(most) = owner.max_bytes {
@@ -60,7 +62,7 @@ pub(super) fn block(snapshot: &Snapshot, sizes: Sizes) -> String {
             line("refused", format!("{} for want of room", count(owner.refused, "call")));
         }
         if let Some(error) = &owner.last_flush_error {
-            line("flush", format!("the last one failed: {error}"));
+            line("flush", paint.bad(&format!("the last one failed: {error}")));
         }
     }
     let created = snapshot.created.map_or("at an unknown time".into(), times::rfc3339);
@@ -69,7 +71,12 @@ pub(super) fn block(snapshot: &Snapshot, sizes: Sizes) -> String {
     block
 }
 
-fn state(snapshot: &Snapshot) -> String {
+/// A line below the first, with what it is about.
+pub(crate) fn line(name: &str, text: &str) -> String {
+    format!("  {name:<10} {text}\n")
+}
+
+fn state(snapshot: &Snapshot, paint: Paint) -> String {
     let state = match snapshot.state {
         QueueState::Owned => {
             let since = snapshot.owned_since.map(times::rfc3339);
@@ -85,8 +92,13 @@ fn state(snapshot: &Snapshot) -> String {
         QueueState::Empty => "nothing was ever put in".into(),
         _ => "in a state that this version does not know".into(),
     };
+    let state = match snapshot.state {
+        QueueState::Owned | QueueState::Closed => paint.well(&state),
+        QueueState::Left | QueueState::Cut => paint.in_doubt(&state),
+        _ => state,
+    };
     if snapshot.poisoned {
-        state + "; POISONED: a flush failed, open it again to write"
+        state + "; " + &paint.bad("POISONED: a flush failed, open it again to write")
     } else {
         state
     }
