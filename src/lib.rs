@@ -163,6 +163,7 @@ mod iter;
 mod message;
 mod options;
 mod queue;
+mod salvage;
 mod stats;
 
 pub use consumer::Consumer;
@@ -181,6 +182,7 @@ pub use iter::Iter;
 pub use message::Message;
 pub use options::{OnFull, Options};
 pub use queue::Queue;
+pub use salvage::{Salvage, SalvageReport, Salvaged, SalvagedFile, SalvagedMessages};
 pub use stats::{ConsumerStats, Stats};
 
 #[cfg(doctest)]

@@ -20,7 +20,7 @@ const ROWS: &[&[&str]] = &[
     &["read", "recovery"],
     &["consume", "inspect"],
     &["engine"],
-    &["queue", "consumer", "delivery", "iter", "futures", "inspector"],
+    &["queue", "consumer", "delivery", "iter", "futures", "inspector", "salvage"],
     &["ffi"],
     &["bin"],
 ];

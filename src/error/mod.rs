@@ -126,7 +126,8 @@ pub enum Error {
     NotFound {
         /// The queue's directory.
         path: PathBuf,
-        /// What was looked for: `"queue"`, `"consumer"`, `"message"`.
+        /// What was looked for: `"queue"`, `"consumer"`, `"message"`; in a salvage `"path"` and
+        /// `"segment file"`.
         what: &'static str,
         /// Its path, name or number.
         name: String,

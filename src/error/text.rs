@@ -120,6 +120,8 @@ impl fmt::Display for Absent<'_> {
         let path = path.display();
         match (*what, held) {
             ("queue", _) => write!(f, "queue {name} does not exist"),
+            ("path", _) => write!(f, "{name} does not exist"),
+            ("segment file", _) => write!(f, "no segment file of a queue is there: {name}"),
             (_, Some(held)) if held.is_empty() => {
                 write!(
                     f,

@@ -3,6 +3,7 @@
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::*;
+use crate::memory::before_zeros;
 use crate::memory::checksum::{crc32c, crc32c_words};
 
 /// What a fragment is.
@@ -85,6 +86,11 @@ impl FragmentWords {
     }
 
     #[inline]
+    fn len_and_tag(self) -> (u32, u64) {
+        ((self.0 >> 32) as u32, self.1 & ((1 << 48) - 1))
+    }
+
+    #[inline]
     pub(crate) fn both(self) -> [u64; 2] {
         [self.0, self.1]
     }
@@ -144,22 +150,46 @@ impl Fragment {
     /// own check does not hold at this offset.
     #[inline]
     pub(crate) fn decode(words: FragmentWords, seed: u32, offset: u64) -> Option<(Fragment, u32)> {
-        let len = (words.0 >> 32) as u32;
-        let tag = words.1 & ((1 << 48) - 1);
+        let (len, tag) = words.len_and_tag();
         let crc_state = header_crc_state(seed, offset, len, tag);
-        let bits = (tag >> SEQ_BITS) as u8;
         if u64::from(fold(crc_state)) != words.1 >> 48 && !planted!(FragmentHeaderNotChecked) {
             return None;
         }
-        let fragment = Fragment {
+        Some((Fragment::unchecked(words)?, crc_state))
+    }
+
+    /// The header in these words, if it can be one. Its own check takes the segment's seed.
+    #[inline]
+    pub(crate) fn unchecked(words: FragmentWords) -> Option<Fragment> {
+        let (len, tag) = words.len_and_tag();
+        let bits = (tag >> SEQ_BITS) as u8;
+        Some(Fragment {
             kind: Kind::from_bits(bits & !(SEAL_BIT | MORE_BIT | CONTINUES_BIT))?,
             sealed: bits & SEAL_BIT != 0,
             more: bits & MORE_BIT != 0,
             continues: bits & CONTINUES_BIT != 0,
             len,
             seq: tag & SEQ_MASK,
-        };
-        Some((fragment, crc_state))
+        })
+    }
+
+    /// The seed under which a fragment with these words at `offset` validates: its checksum is run
+    /// backwards. `payload_sum` is the payload's CRC state from zero on, `chain` the checksum of
+    /// the fragment before in the same record. `None` when the header's own check says otherwise,
+    /// which of 65,536 wrong seeds one passes.
+    pub(crate) fn seed_of(
+        words: FragmentWords,
+        offset: u64,
+        chain: u32,
+        payload_sum: u32,
+    ) -> Option<u32> {
+        let fragment = Fragment::unchecked(words)?;
+        let (len, tag) = words.len_and_tag();
+        let summed = if fragment.kind.is_empty() { 0 } else { u64::from(len) };
+        let behind_header = before_zeros(words.payload_crc_state() ^ payload_sum, summed) ^ chain;
+        let unseeded = header_crc_state(0, offset, len, tag);
+        let seed = before_zeros(behind_header ^ unseeded, FRAGMENT_HEADER_LEN);
+        Fragment::decode(words, seed, offset).map(|_| seed)
     }
 
     /// For the header of the record `seq` in one piece: the payload's length, the bytes that the
@@ -193,6 +223,13 @@ impl Fragment {
     #[inline]
     pub(crate) fn holds(words: FragmentWords, payload_crc_state: u32) -> bool {
         words.payload_crc_state() == payload_crc_state || planted!(PayloadNotChecked)
+    }
+
+    /// The number nearest to `near` whose low bits this fragment carries.
+    pub(crate) fn seq_near(&self, near: u64) -> u64 {
+        let above = self.seq_from(near);
+        let below = above.checked_sub(SEQ_MASK + 1);
+        below.filter(|below| near - below < above - near).unwrap_or(above)
     }
 
     /// Whether this fragment carries the number `seq`.

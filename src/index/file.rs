@@ -5,7 +5,7 @@ use std::io;
 use crate::events;
 use crate::format::{self, EXTENT_ROW_LEN, EXTENT_ROWS, Extent, INDEX_NAME, Invalid, index_at};
 use crate::index::image::IndexImage;
-use crate::storage::{Storage, StorageFile, read_full};
+use crate::storage::{Storage, StorageFile, read_around};
 
 /// Bytes behind this length are not read: rows for 512 TiB of 4 MiB segments lie before it.
 const MAX_INDEX_LEN: u64 = 16 << 30;
@@ -103,35 +103,6 @@ impl<S: Storage> IndexFile<S> {
     }
 }
 
-/// As [`read_full`], but steps over sectors that cannot be read: their bytes stay as they are in
-/// `buf`, and `unreadable` has an error for each.
-fn read_around<F: StorageFile>(
-    file: &F,
-    buf: &mut [u8],
-    offset: u64,
-    unreadable: &mut Vec<io::Error>,
-) -> usize {
-    match read_full(file, buf, offset) {
-        Ok(read) => read,
-        Err(error) if buf.len() <= SECTOR => {
-            unreadable.push(error);
-            buf.len()
-        }
-        Err(_) => {
-            // Divided at the end of a sector.
-            let half = (buf.len() / 2).next_multiple_of(SECTOR);
-            let (first, second) = buf.split_at_mut(half);
-            let read = read_around(file, first, offset, unreadable);
-            if read < half {
-                return read;
-            }
-            half + read_around(file, second, offset + half as u64, unreadable)
-        }
-    }
-}
-
-/// A disk fails to read whole sectors of this many bytes.
-const SECTOR: usize = 512;
 /// Sectors of an index that may be unreadable before the opening fails: one place of a disk, which
 /// may be 4096 bytes long.
 const MOST_UNREADABLE: usize = 8;

@@ -59,7 +59,7 @@ pub(super) const fn power_of_x(exponent: u32) -> u32 {
 }
 
 /// `state * x`, modulo the polynomial.
-const fn times_x(state: u32) -> u32 {
+pub(super) const fn times_x(state: u32) -> u32 {
     (state >> 1) ^ (POLYNOMIAL & (state & 1).wrapping_neg())
 }
 

@@ -21,6 +21,7 @@
 
 #![expect(unsafe_code, reason = "mapped memory is reached through raw pointers, all of them here")]
 
+mod backwards;
 mod bytes;
 pub(crate) mod checksum;
 mod copy;
@@ -33,6 +34,7 @@ mod heap;
 mod tests;
 mod window;
 
+pub(crate) use backwards::before_zeros;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use extents::shares_extents;
 pub(crate) use fork::ForkGuard;

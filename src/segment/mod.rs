@@ -22,6 +22,7 @@ mod open;
 pub(crate) mod pool;
 mod recycle;
 pub(crate) mod scan;
+pub(crate) mod seed;
 mod settle;
 
 use std::io;

@@ -5,13 +5,14 @@
 //! makes progress in every loop.
 
 use std::io;
+use std::ops::Range;
 
 use crate::format::{
     ALIGN, FRAGMENT_HEADER_LEN, Fragment, FragmentWords, Kind, SEAL_LEN, SEGMENT_HEADER_LEN,
     SegmentHeader,
 };
 use crate::memory::checksum::crc32c;
-use crate::storage::StorageFile;
+use crate::storage::Readable;
 
 /// Bytes read at a time.
 const BUFFER: usize = 64 << 10;
@@ -19,15 +20,22 @@ const BUFFER: usize = 64 << 10;
 const FIRST: usize = 4 << 10;
 
 /// A segment file seen as fragments.
-pub(crate) struct Scan<'a, F: StorageFile> {
+pub(crate) struct Scan<'a, F: Readable> {
     file: &'a F,
-    header: &'a SegmentHeader,
-    seed: u32,
-    buffer: Vec<u8>,
-    /// Position of the first byte in the buffer.
-    from: u64,
+    pub(super) seed: u32,
+    /// The segment's positions.
+    pub(super) positions: Range<u64>,
+    buffer: ReadAhead,
     /// No position at or above it is looked at: the file or the messages end there.
-    limit: u64,
+    pub(super) limit: u64,
+}
+
+/// What a scan has read and not yet used. It may be handed to the next scan of the same file.
+#[derive(Debug, Default)]
+pub(crate) struct ReadAhead {
+    bytes: Vec<u8>,
+    /// Position of the first byte.
+    from: u64,
 }
 
 /// A fragment whose header is intact.
@@ -52,55 +60,72 @@ impl Intact {
     }
 }
 
-impl<'a, F: StorageFile> Scan<'a, F> {
+impl<'a, F: Readable> Scan<'a, F> {
     /// A scan of the segment's positions below `limit`.
-    pub(crate) fn new(file: &'a F, header: &'a SegmentHeader, limit: u64) -> Scan<'a, F> {
-        Scan {
-            file,
-            header,
-            seed: header.seed(),
-            buffer: Vec::new(),
-            from: 0,
-            limit: limit.min(header.end()),
-        }
+    pub(crate) fn new(file: &'a F, header: &SegmentHeader, limit: u64) -> Scan<'a, F> {
+        Scan::seeded(file, header.seed(), header.base..header.end(), limit)
+    }
+
+    /// As [`new`](Self::new), for a segment with these `positions` whose header may be lost.
+    pub(crate) fn seeded(file: &'a F, seed: u32, positions: Range<u64>, limit: u64) -> Scan<'a, F> {
+        let limit = limit.min(positions.end);
+        Scan { file, seed, positions, buffer: ReadAhead::default(), limit }
+    }
+
+    /// The same, with what an earlier scan of this file had read.
+    pub(crate) fn with(self, buffer: ReadAhead) -> Scan<'a, F> {
+        Scan { buffer, ..self }
+    }
+
+    /// What was read and not yet used.
+    pub(crate) fn into_read_ahead(self) -> ReadAhead {
+        self.buffer
     }
 
     /// The bytes `position .. position + len` (`len` at most [`BUFFER`]); fewer at the end of the
     /// file.
     fn bytes(&mut self, position: u64, len: usize) -> io::Result<&[u8]> {
-        let have = self.from..self.from + self.buffer.len() as u64;
+        let ReadAhead { bytes: buffer, from } = &mut self.buffer;
+        let have = *from..*from + buffer.len() as u64;
         if !(have.contains(&position) && position + len as u64 <= have.end) {
-            let most = if self.buffer.is_empty() { FIRST.max(len) } else { BUFFER };
+            let most = if buffer.is_empty() { FIRST.max(len) } else { BUFFER };
             let room = (self.limit - position).min(most as u64) as usize;
-            self.buffer.resize(room, 0);
-            let offset = SEGMENT_HEADER_LEN + (position - self.header.base);
-            let read = crate::storage::read_full(self.file, &mut self.buffer, offset)?;
-            self.buffer.truncate(read);
-            self.from = position;
+            buffer.resize(room, 0);
+            let offset = SEGMENT_HEADER_LEN + (position - self.positions.start);
+            let read = crate::storage::read_full(self.file, buffer, offset)?;
+            buffer.truncate(read);
+            *from = position;
         }
-        let start = (position - self.from) as usize;
-        let end = (start + len).min(self.buffer.len());
-        Ok(&self.buffer[start.min(end)..end])
+        let start = (position - *from) as usize;
+        let end = (start + len).min(buffer.len());
+        Ok(&buffer[start.min(end)..end])
     }
 
     /// The fragment at `position`, if its header is intact and it ends within the limit.
     pub(crate) fn header_at(&mut self, position: u64) -> io::Result<Option<Intact>> {
-        if position < self.header.base || position + FRAGMENT_HEADER_LEN > self.limit {
-            return Ok(None);
-        }
-        let (seed, offset) = (self.seed, position - self.header.base);
-        let bytes = self.bytes(position, FRAGMENT_HEADER_LEN as usize)?;
-        let Some(words) = words(bytes) else {
+        let Some(words) = self.words_at(position)? else {
             return Ok(None);
         };
+        let (seed, offset) = (self.seed, position - self.positions.start);
         Ok(Fragment::decode(words, seed, offset).and_then(|(fragment, crc_state)| {
             let seen = Intact { fragment, position, words, crc_state };
-            // A fragment without payload may reach beyond the end of the file: a power cut may have
-            // undone the file's growth.
-            let empty = matches!(fragment.kind, Kind::Padding | Kind::Gap);
-            let limit = if empty { self.header.end() } else { self.limit };
-            (seen.end() <= limit).then_some(seen)
+            self.is_room_for(&fragment, position).then_some(seen)
         }))
+    }
+
+    /// The words where the header of a fragment at `position` would stand.
+    pub(super) fn words_at(&mut self, position: u64) -> io::Result<Option<FragmentWords>> {
+        if position < self.positions.start || position + FRAGMENT_HEADER_LEN > self.limit {
+            return Ok(None);
+        }
+        Ok(words(self.bytes(position, FRAGMENT_HEADER_LEN as usize)?))
+    }
+
+    /// Whether the fragment ends within the segment. One without payload may reach beyond the end
+    /// of the file: a power cut may have undone the file's growth.
+    pub(super) fn is_room_for(&self, fragment: &Fragment, position: u64) -> bool {
+        let limit = if fragment.kind.is_empty() { self.positions.end } else { self.limit };
+        position + fragment.total_len() <= limit
     }
 
     /// Whether the payload matches the header's checksum. Padding has none.
@@ -135,28 +160,42 @@ impl<'a, F: StorageFile> Scan<'a, F> {
         &mut self,
         seen: &Intact,
         chain: u32,
-        mut out: Option<&mut Vec<u8>>,
+        out: Option<&mut Vec<u8>>,
     ) -> io::Result<bool> {
         let within = matches!(seen.fragment.kind, Kind::Middle | Kind::Last);
-        let mut crc_state = seen.crc_state ^ if within { chain } else { 0 };
-        if !matches!(seen.fragment.kind, Kind::Padding | Kind::Gap) {
-            let mut position = seen.position + FRAGMENT_HEADER_LEN;
-            let mut left = seen.fragment.len as usize;
-            while left > 0 {
-                let piece = left.min(BUFFER / 2);
-                let bytes = self.bytes(position, piece)?;
-                if bytes.len() < piece {
-                    return Ok(false);
-                }
-                crc_state = crc32c(crc_state, bytes);
-                if let Some(out) = &mut out {
-                    out.extend_from_slice(bytes);
-                }
-                position += piece as u64;
-                left -= piece;
-            }
+        let crc_state = seen.crc_state ^ if within { chain } else { 0 };
+        let summed = self.sum(&seen.fragment, seen.position, crc_state, out)?;
+        Ok(summed.is_some_and(|crc_state| Fragment::holds(seen.words, crc_state)))
+    }
+
+    /// The CRC state behind the payload of the fragment at `position`, from `crc_state` on. `None`
+    /// when the file ends within it.
+    pub(super) fn sum(
+        &mut self,
+        fragment: &Fragment,
+        position: u64,
+        mut crc_state: u32,
+        mut out: Option<&mut Vec<u8>>,
+    ) -> io::Result<Option<u32>> {
+        if fragment.kind.is_empty() {
+            return Ok(Some(crc_state));
         }
-        Ok(Fragment::holds(seen.words, crc_state))
+        let mut position = position + FRAGMENT_HEADER_LEN;
+        let mut left = fragment.len as usize;
+        while left > 0 {
+            let piece = left.min(BUFFER / 2);
+            let bytes = self.bytes(position, piece)?;
+            if bytes.len() < piece {
+                return Ok(None);
+            }
+            crc_state = crc32c(crc_state, bytes);
+            if let Some(out) = &mut out {
+                out.extend_from_slice(bytes);
+            }
+            position += piece as u64;
+            left -= piece;
+        }
+        Ok(Some(crc_state))
     }
 
     /// The seal behind the fragment `seen`, if it has one.

@@ -26,6 +26,7 @@ pub(crate) use directory::CLOCK;
 pub(crate) use directory::FileStorage;
 
 use crate::error::SyncFailed;
+use crate::format::SECTOR;
 use crate::memory::Window;
 
 /// A name in the directory.
@@ -151,21 +152,57 @@ pub(crate) enum Stores {
 /// Length of the zeros that are written over and over: they fit the processor's first-level cache.
 const ZEROS_LEN: usize = 16 << 10;
 
+/// Bytes that are read by calls: a file of a [`Storage`], or one that is read in another manner.
+pub(crate) trait Readable {
+    /// As [`StorageFile::read_at`].
+    fn read_bytes(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+}
+
+impl<F: StorageFile> Readable for F {
+    #[inline]
+    fn read_bytes(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.read_at(buf, offset)
+    }
+}
+
 /// Reads until the buffer is full or the file ends.
-pub(crate) fn read_full<F: StorageFile>(
-    file: &F,
-    buf: &mut [u8],
-    offset: u64,
-) -> io::Result<usize> {
+pub(crate) fn read_full<F: Readable>(file: &F, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buf.len() {
-        let read = file.read_at(&mut buf[done..], offset + done as u64)?;
+        let read = file.read_bytes(&mut buf[done..], offset + done as u64)?;
         if read == 0 {
             break;
         }
         done += read;
     }
     Ok(done)
+}
+
+/// As [`read_full`], but steps over sectors that cannot be read: their bytes stay as they are in
+/// `buf`, and `unreadable` has an error for each.
+pub(crate) fn read_around<F: StorageFile>(
+    file: &F,
+    buf: &mut [u8],
+    offset: u64,
+    unreadable: &mut Vec<io::Error>,
+) -> usize {
+    match read_full(file, buf, offset) {
+        Ok(read) => read,
+        Err(error) if buf.len() <= SECTOR => {
+            unreadable.push(error);
+            buf.len()
+        }
+        Err(_) => {
+            // Divided at the end of a sector.
+            let half = (buf.len() / 2).next_multiple_of(SECTOR);
+            let (first, second) = buf.split_at_mut(half);
+            let read = read_around(file, first, offset, unreadable);
+            if read < half {
+                return read;
+            }
+            half + read_around(file, second, offset + half as u64, unreadable)
+        }
+    }
 }
 
 /// Bytes that [`store_again`] reads and writes at once: a call for each page takes four times as

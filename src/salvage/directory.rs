@@ -1,0 +1,167 @@
+//! The directories that files are read from, and what their indexes say.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use super::merge::Missing;
+use crate::error::{Error, Result};
+use crate::format::{
+    self, Checkpoint, FORMAT_VERSION, INDEX_NAME, Invalid, SEGMENT_MAGIC, SEGMENT_PREFIX,
+    SegmentHeader, Spot,
+};
+use crate::index::IndexFile;
+use crate::index::image::IndexImage;
+use crate::index::losses::GivenUp;
+use crate::storage::{FileStorage, Storage, read_full};
+
+/// A directory that files are read from.
+#[derive(Debug)]
+pub(super) struct Directory {
+    pub(super) storage: FileStorage,
+    /// What its index says, if it has one.
+    index: Option<IndexImage>,
+    queue_id: Option<[u8; 16]>,
+    /// All of it was asked for: what its index says of other files counts, too.
+    is_whole: bool,
+    /// Names of files that were asked for by their own paths.
+    given: Vec<String>,
+}
+
+/// What an index says of messages, whichever files there are.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Owed {
+    /// The tail, and the first number that some consumer has yet to read.
+    pub(super) tail: Option<Spot>,
+    pub(super) from: Option<u64>,
+    /// Everything below this number was given back.
+    pub(super) held: u64,
+    pub(super) given_up: GivenUp,
+    /// What is missing before a segment that was not made yet, or lately.
+    pub(super) stated: Vec<Missing>,
+}
+
+/// Adds the directory at `path`, or that of the file at `path`.
+pub(super) fn add(directories: &mut Vec<Directory>, path: &Path) -> Result<()> {
+    let io = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound => Error::NotFound {
+            path: path.to_owned(),
+            what: "path",
+            name: path.display().to_string(),
+            held: None,
+        },
+        _ => Error::io("open", path, error),
+    };
+    let found = path.canonicalize().map_err(io)?;
+    let is_directory = found.is_dir();
+    let (dir, name) = if is_directory {
+        (found.as_path(), None)
+    } else {
+        (found.parent().unwrap_or(&found), found.file_name().and_then(OsStr::to_str))
+    };
+    if !is_directory && name.is_none() {
+        let why = "a file's name has to be UTF-8: give it another one, or give its directory";
+        return Err(Error::invalid_argument(path, "path", why));
+    }
+    // Reports name files as they were given.
+    let shown = match (is_directory, path.parent()) {
+        (true, _) => path,
+        (false, Some(parent)) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let known = directories.iter().position(|known: &Directory| {
+        known.storage.path().canonicalize().is_ok_and(|known| known == dir)
+    });
+    let at = match known {
+        Some(at) => at,
+        None => {
+            directories.push(Directory::open(shown, path)?);
+            directories.len() - 1
+        }
+    };
+    let directory = &mut directories[at];
+    directory.is_whole |= is_directory;
+    directory.given.extend(name.map(str::to_owned));
+    Ok(())
+}
+
+impl Directory {
+    fn open(dir: &Path, path: &Path) -> Result<Directory> {
+        let storage =
+            FileStorage::open_to_look(dir).map_err(|error| Error::io("open", path, error))?;
+        let file = IndexFile::read(&storage).ok().flatten();
+        if let Some(IndexFile { header: Err(Invalid::Version(found)), .. }) = file {
+            return Err(later(dir.join(INDEX_NAME), found));
+        }
+        let queue_id = file.as_ref().and_then(IndexFile::queue_id);
+        let index = file.zip(queue_id).map(|(file, id)| IndexImage::read(&file.bytes, &id));
+        Ok(Directory { storage, index, queue_id, is_whole: false, given: Vec::new() })
+    }
+
+    /// The names of its files that are to be looked at.
+    pub(super) fn names(&self) -> Result<Vec<String>> {
+        let mut names = self.given.clone();
+        if self.is_whole {
+            let listed = self.storage.list();
+            let listed = listed.map_err(|error| Error::io("list", self.storage.path(), error))?;
+            let files = listed.into_iter().filter(|listed| listed.is_file);
+            names.extend(files.map(|listed| listed.name).filter(|name| self.is_segment(name)));
+        }
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// Whether a file of the directory is a segment's, by its name or by its beginning.
+    fn is_segment(&self, name: &str) -> bool {
+        if name.starts_with(SEGMENT_PREFIX) {
+            return true;
+        }
+        let mut magic = [0; 8];
+        let file = self.storage.open(name).ok().filter(|_| name != INDEX_NAME);
+        file.is_some_and(|file| read_full(&file, &mut magic, 0).is_ok())
+            && u64::from_le_bytes(magic) == SEGMENT_MAGIC
+    }
+
+    /// The headers of segments in its index, that of the slot `name` first.
+    pub(super) fn rows(&self, name: &str) -> Vec<SegmentHeader> {
+        let rows = self.index.iter().flat_map(|index| &index.segments);
+        let mut rows: Vec<_> = rows.collect();
+        rows.sort_by_key(|(slot, _)| !name.starts_with(&format::segment_name(*slot)));
+        rows.into_iter().map(|(_, header)| *header).collect()
+    }
+}
+
+pub(super) fn later(path: PathBuf, found: u32) -> Error {
+    Error::UnsupportedFormat { path, found, supported: FORMAT_VERSION }
+}
+
+/// What the indexes say of this queue's messages.
+pub(super) fn owed(directories: &[Directory], queue_id: Option<[u8; 16]>) -> Owed {
+    let mut owed = Owed::default();
+    let whole = directories.iter().filter(|directory| directory.is_whole);
+    for directory in whole.filter(|directory| {
+        directory.queue_id.is_some() && (queue_id.is_none() || directory.queue_id == queue_id)
+    }) {
+        let Some(index) = &directory.index else { continue };
+        let places = index.consumers.iter().map(|consumer| consumer.place.seq);
+        let mut given_up = GivenUp::default();
+        if let Some(checkpoint) = &index.checkpoint {
+            owed.held = owed.held.max(checkpoint.held);
+            given_up = GivenUp::of(checkpoint);
+            let Checkpoint { seq, gap, reserved, cause, .. } = *checkpoint;
+            owed.stated.extend(Missing::before(seq, gap, reserved, cause));
+        }
+        if let Some(run) = index.live.run {
+            given_up =
+                [given_up, run.given_up].into_iter().max_by_key(GivenUp::end).unwrap_or(given_up);
+            if let Some(next) = run.next {
+                owed.stated.extend(Missing::before(next.seq, next.gap, next.reserved, next.cause));
+            }
+        }
+        owed.given_up = if given_up.end() > owed.given_up.end() { given_up } else { owed.given_up };
+        let from = places.min().unwrap_or(owed.held);
+        owed.from = Some(owed.from.map_or(from, |known| known.min(from)));
+        owed.tail = owed.tail.max(index.live.tail);
+    }
+    owed
+}

@@ -1,0 +1,362 @@
+//! Which segment files there are, and what is known of each before its messages are read.
+
+use std::path::{Path, PathBuf};
+
+use super::directory::{Directory, Owed, add, later, owed};
+use super::patient::Patient;
+use super::{SalvagedFile, WhichSegments};
+use crate::error::{Error, Result};
+use crate::format::{
+    self, FRAGMENT_HEADER_LEN, Invalid, Kind, MAX_SEGMENT_LEN, SEGMENT_HEADER_LEN, SEGMENT_PREFIX,
+    SegmentHeader, SegmentState, Spot,
+};
+use crate::segment::scan::Scan;
+use crate::segment::seed::Witnesses;
+use crate::storage::{Storage, read_full};
+
+/// A segment file of which something is left.
+#[derive(Debug)]
+pub(super) struct Remains {
+    directory: usize,
+    name: String,
+    /// Its header; of a damaged one, the index's copy.
+    pub(super) header: Option<SegmentHeader>,
+    /// The file itself bears that header.
+    pub(super) bears_header: bool,
+    /// `None`: not known. The seed of a segment that is the middle of a record follows from the
+    /// fragment before.
+    pub(super) seed: Option<u32>,
+    /// Where the first record begins, or may begin.
+    pub(super) first: Spot,
+    /// The record whose middle or end lies at the segment's beginning.
+    pub(super) rest: Option<u64>,
+    /// What begins here has a lower number than this one, the first of the next segment.
+    pub(super) below: u64,
+    /// The first number that is missing before the next segment, or else its first number.
+    pub(super) next_from: Option<u64>,
+}
+
+impl Remains {
+    pub(super) fn life(&self) -> u64 {
+        self.header.map_or(0, |header| header.life)
+    }
+
+    pub(super) fn base(&self) -> u64 {
+        self.header.map_or(0, |header| header.base)
+    }
+
+    /// The position behind its last byte.
+    pub(super) fn end(&self) -> u64 {
+        self.header.map_or(MAX_SEGMENT_LEN - SEGMENT_HEADER_LEN, |header| header.end())
+    }
+
+    pub(super) fn is_spare(&self) -> bool {
+        self.header.is_some_and(|header| header.state == SegmentState::Spare)
+    }
+
+    /// A scan of its file. Without a known seed it finds nothing but the seed.
+    pub(super) fn scan<'a>(&self, file: &'a Patient) -> Scan<'a, Patient> {
+        let limit = self.base() + file.len().saturating_sub(SEGMENT_HEADER_LEN);
+        Scan::seeded(file, self.seed.unwrap_or(0), self.base()..self.end(), limit)
+    }
+}
+
+/// All that was found.
+#[derive(Debug)]
+pub(super) struct Wreck {
+    directories: Vec<Directory>,
+    pub(super) segments: Vec<Remains>,
+    /// For each of the segments what is told of it; behind them, files that hold nothing.
+    pub(super) files: Vec<SalvagedFile>,
+    pub(super) queue_id: Option<[u8; 16]>,
+    pub(super) owed: Owed,
+}
+
+impl Wreck {
+    /// Looks at the files in these directories, and at these files.
+    pub(super) fn find(paths: &[PathBuf], which: WhichSegments) -> Result<Wreck> {
+        let mut directories = Vec::new();
+        for path in paths {
+            add(&mut directories, path)?;
+        }
+        let mut found = Finds::default();
+        for at in 0..directories.len() {
+            found.look_through(&directories, at, which)?;
+        }
+        let Finds { mut segments, mut files, nothing, queue, hint, .. } = found;
+        if segments.is_empty() && nothing.is_empty() {
+            let names = paths.iter().map(|path| path.display().to_string());
+            let name = names.collect::<Vec<_>>().join(", ");
+            let path = paths.first().cloned().unwrap_or_default();
+            return Err(Error::NotFound { path, what: "segment file", name, held: None });
+        }
+        let queue_id = queue.map(|(id, _)| id);
+        let owed = owed(&directories, queue_id);
+        let near = hint.or(owed.tail.map(|tail| tail.seq)).unwrap_or(0);
+        for (remains, file) in segments.iter_mut().zip(&mut files) {
+            if remains.seed.is_some() {
+                let opened = open(&directories, remains);
+                begin(remains, near, opened.as_ref().ok());
+            }
+            file.what = what(remains);
+        }
+        note_successors(&mut segments);
+        files.extend(nothing);
+        Ok(Wreck { directories, segments, files, queue_id, owed })
+    }
+
+    /// Opens the file of these remains, if it still is what it was.
+    pub(super) fn open(&self, at: usize) -> Result<Patient, Unopened> {
+        let remains = &self.segments[at];
+        let file = open(&self.directories, remains)?;
+        if self.is_used_again(at, &file) { Err(Unopened::Used) } else { Ok(file) }
+    }
+
+    /// Whether the owner of the queue has used the file again since it was looked at.
+    pub(super) fn is_used_again(&self, at: usize, file: &Patient) -> bool {
+        let remains = &self.segments[at];
+        let is_same = |header: SegmentHeader| Some(header.seed()) == remains.seed;
+        remains.bears_header && !header_of(file).is_ok_and(is_same)
+    }
+}
+
+/// MissingFor a file cannot be read any more.
+#[derive(Debug)]
+pub(super) enum Unopened {
+    /// It is gone, or another segment's by now.
+    Used,
+    Refused(std::io::Error),
+}
+
+fn open(directories: &[Directory], remains: &Remains) -> Result<Patient, Unopened> {
+    match directories[remains.directory].storage.open(&remains.name) {
+        Ok(file) => Ok(Patient::new(file)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Unopened::Used),
+        Err(error) => Err(Unopened::Refused(error)),
+    }
+}
+
+fn header_of(file: &Patient) -> Result<SegmentHeader, Invalid> {
+    let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
+    match read_full(file, &mut bytes, 0) {
+        Ok(_) => SegmentHeader::decode(&bytes),
+        Err(_) => Err(Invalid::Damaged),
+    }
+}
+
+/// What was found so far.
+#[derive(Debug, Default)]
+struct Finds {
+    segments: Vec<Remains>,
+    files: Vec<SalvagedFile>,
+    /// Files in which nothing validates.
+    nothing: Vec<SalvagedFile>,
+    /// The queue, and the first file that names it.
+    queue: Option<([u8; 16], PathBuf)>,
+    /// Some number that a header states.
+    hint: Option<u64>,
+}
+
+impl Finds {
+    fn look_through(
+        &mut self,
+        directories: &[Directory],
+        at: usize,
+        which: WhichSegments,
+    ) -> Result<()> {
+        let directory = &directories[at];
+        for name in directory.names()? {
+            let path = directory.storage.path().join(&name);
+            let mut file = SalvagedFile::new(path.clone());
+            let opened = match directory.storage.open(&name) {
+                Ok(opened) => Patient::new(opened),
+                // The owner of the queue removed it meanwhile.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(error) => {
+                    "cannot be opened".clone_into(&mut file.what);
+                    file.damage.push(error.to_string());
+                    self.nothing.push(file);
+                    continue;
+                }
+            };
+            file.len = opened.len();
+            let mut remains = match header_of(&opened) {
+                Err(Invalid::Version(found)) => return Err(later(path, found)),
+                Ok(header) => {
+                    let remains = Remains::new(at, name, Some(header));
+                    Remains { bears_header: true, ..remains }
+                }
+                Err(Invalid::Damaged) => match without_header(directory, &name, &opened) {
+                    Some((remains, damage)) => {
+                        file.damage.push(damage);
+                        Remains { directory: at, ..remains }
+                    }
+                    None => {
+                        self.add_nothing(file, &name, &opened);
+                        continue;
+                    }
+                },
+            };
+            if let Some(header) = &mut remains.header {
+                self.note_queue(header, &path)?;
+                let rows = directory.rows(&remains.name);
+                if let Some(row) = rows.iter().find(|row| row.life == header.life) {
+                    *header = header.with_more_missing(row).in_file();
+                }
+                let top = header.first_seq.max(header.held);
+                self.hint = self.hint.max(Some(top));
+            }
+            if remains.is_spare() && which == WhichSegments::Live {
+                remains.seed = None;
+            }
+            file.note_unreadable(&opened);
+            self.segments.push(remains);
+            self.files.push(file);
+        }
+        Ok(())
+    }
+
+    /// Nothing in the file validates.
+    fn add_nothing(&mut self, mut file: SalvagedFile, name: &str, opened: &Patient) {
+        if !is_blank(opened) {
+            if !name.starts_with(SEGMENT_PREFIX) {
+                // It was never a segment.
+                return;
+            }
+            file.damage.push("its header is lost, and nothing in it validates".to_owned());
+        }
+        "no segment".clone_into(&mut file.what);
+        self.nothing.push(file);
+    }
+
+    fn note_queue(&mut self, header: &SegmentHeader, path: &Path) -> Result<()> {
+        let (id, first) = self.queue.get_or_insert_with(|| (header.queue_id, path.to_owned()));
+        if *id == header.queue_id {
+            return Ok(());
+        }
+        let hex = |id: &[u8]| id.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let reason = format!(
+            "these are segment files of two queues: {} is of {}, {} of {}; give the files of one queue",
+            first.display(),
+            hex(&*id),
+            path.display(),
+            hex(&header.queue_id)
+        );
+        Err(Error::InvalidArgument { path: None, what: "paths", reason })
+    }
+}
+
+impl Remains {
+    fn new(directory: usize, name: String, header: Option<SegmentHeader>) -> Remains {
+        Remains {
+            directory,
+            name,
+            header,
+            bears_header: false,
+            seed: header.map(|header| header.seed()),
+            first: Spot::default(),
+            rest: None,
+            below: u64::MAX,
+            next_from: None,
+        }
+    }
+}
+
+/// What is left of a segment whose header is damaged, and how it was found.
+fn without_header(directory: &Directory, name: &str, file: &Patient) -> Option<(Remains, String)> {
+    let rows = directory.rows(name);
+    let in_index = |header: &SegmentHeader| {
+        let remains = Remains::new(0, name.to_owned(), Some(*header));
+        (remains, "its header is damaged; the index has a copy".to_owned())
+    };
+    let seen = |header: &&SegmentHeader| {
+        let remains = Remains::new(0, String::new(), Some(**header));
+        remains.scan(file).header_at(header.base).is_ok_and(|seen| seen.is_some())
+    };
+    if let Some(header) = rows.iter().find(seen) {
+        return Some(in_index(header));
+    }
+    let mut remains = Remains::new(0, name.to_owned(), None);
+    let mut scan = remains.scan(file);
+    let Some(found) = scan.find_seed().ok()? else {
+        // It may be the middle of a record, which the fragment before it shows.
+        let mut head = [0; FRAGMENT_HEADER_LEN as usize];
+        read_full(file, &mut head, SEGMENT_HEADER_LEN).ok()?;
+        let words = crate::segment::scan::words(&head)?;
+        let fragment = format::Fragment::unchecked(words)?;
+        let is_rest = matches!(fragment.kind, Kind::Middle | Kind::Last);
+        let how = "its header is lost, and it begins within a message: it is of use only if the piece before is there";
+        return is_rest.then(|| (remains, how.to_owned()));
+    };
+    if let Some(header) = rows.iter().find(|header| header.seed() == found.seed) {
+        return Some(in_index(header));
+    }
+    remains.seed = Some(found.seed);
+    remains.first = Spot { position: found.position, seq: found.fragment.seq };
+    let how = match found.witnesses {
+        Witnesses::Two => "its header is lost; its messages show the seed of its checksums",
+        Witnesses::One => {
+            "its header is lost; one message alone shows the seed of its checksums, and 16 bits confirm it"
+        }
+    };
+    Some((remains, how.to_owned()))
+}
+
+/// Finds where the first record begins. `near` is a number of the same queue.
+fn begin(remains: &mut Remains, near: u64, file: Option<&Patient>) {
+    let Some(file) = file else { return };
+    let mut scan = remains.scan(file);
+    match remains.header {
+        Some(header) => remains.first = Spot { position: header.base, seq: header.first_seq },
+        None => {
+            let known = remains.first;
+            let fragment = scan.header_at(known.position).ok().flatten();
+            let seq = fragment.map_or(known.seq, |seen| seen.fragment.seq_near(near));
+            let known = Spot { seq, ..known };
+            remains.first = scan.first_beginning(known).unwrap_or(known);
+        }
+    }
+    let seen = scan.header_at(remains.base()).ok().flatten();
+    let rest = seen.filter(|seen| matches!(seen.fragment.kind, Kind::Middle | Kind::Last));
+    remains.rest = rest.map(|seen| seen.fragment.seq_near(remains.first.seq.saturating_sub(1)));
+}
+
+/// Notes for each segment which one is the next.
+fn note_successors(segments: &mut [Remains]) {
+    let live = segments.iter().filter(|remains| !remains.is_spare());
+    let mut live: Vec<SegmentHeader> = live.filter_map(|remains| remains.header).collect();
+    live.sort_by_key(|header| (header.base, header.first_seq));
+    for remains in segments {
+        let Some(header) = remains.header else { continue };
+        let behind = live.partition_point(|other| other.base <= header.base);
+        let next = live.get(behind);
+        remains.below = next.map_or(u64::MAX, |next| next.first_seq);
+        remains.next_from = next.map(SegmentHeader::missing_from);
+    }
+}
+
+fn what(remains: &Remains) -> String {
+    match remains.header {
+        Some(header) => {
+            let state = if remains.is_spare() { "drained segment" } else { "segment" };
+            let read = if remains.is_spare() && remains.seed.is_none() { ", not read" } else { "" };
+            format!("{state} of the numbers from {} on{read}", header.first_seq)
+        }
+        None if remains.seed.is_some() => {
+            format!("segment of the numbers from {} on", remains.first.seq)
+        }
+        None => "piece of a message".to_owned(),
+    }
+}
+
+/// Whether the file is all zeros: it was being created.
+fn is_blank(file: &Patient) -> bool {
+    let (mut bytes, mut at) = (vec![0; 64 << 10], 0);
+    loop {
+        match read_full(file, &mut bytes, at) {
+            Ok(0) => return true,
+            Ok(read) if bytes[..read].iter().all(|byte| *byte == 0) => at += read as u64,
+            _ => return false,
+        }
+    }
+}

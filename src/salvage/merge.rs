@@ -1,0 +1,373 @@
+//! All files at once, in the order of the numbers.
+//!
+//! Numbers rise within a file, so only the next record of each file is compared. A file is opened
+//! when its first number's turn comes, and closed at its end.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::find::{Unopened, Wreck};
+use super::reading::FileReading;
+use super::{SalvageReport, Salvaged, WhichSegments};
+use crate::error::{Gap, GapCause};
+use crate::format::Kind;
+use crate::message::Message;
+use crate::segment::scan::Intact;
+
+/// Numbers that are missing, from `first` up to `end`, and why.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Missing {
+    pub(super) first: u64,
+    pub(super) end: u64,
+    pub(super) why: MissingFor,
+}
+
+impl Missing {
+    /// The `gap` numbers before `seq`, of which the last ones were only `reserved`.
+    pub(super) fn before(seq: u64, gap: u64, reserved: u64, cause: u8) -> [Missing; 2] {
+        let (first, from) = (seq.saturating_sub(gap), seq.saturating_sub(reserved));
+        let why = MissingFor::Stated(GapCause::from_number(cause));
+        let reserved = MissingFor::Stated(GapCause::Reserved);
+        [Missing { first, end: from, why }, Missing { first: from, end: seq, why: reserved }]
+    }
+}
+
+/// MissingFor numbers are missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MissingFor {
+    /// The files say it.
+    Stated(GapCause),
+    /// The owner used their segment again meanwhile.
+    Overtaken,
+}
+
+/// A file whose turn comes with this number.
+#[derive(Debug)]
+struct Turn {
+    seq: u64,
+    /// A file may begin at a higher number than it says: it is opened before others are read.
+    is_open: bool,
+    /// Of two records with one number that of the later life counts (R9).
+    life: Reverse<u64>,
+    file: TurnOf,
+}
+
+#[derive(Debug)]
+enum TurnOf {
+    NotYet(usize),
+    Open(Box<FileReading>),
+}
+
+impl Turn {
+    fn key(&self) -> (u64, bool, Reverse<u64>) {
+        (self.seq, self.is_open, self.life)
+    }
+}
+
+impl PartialEq for Turn {
+    fn eq(&self, other: &Turn) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Turn {}
+
+impl PartialOrd for Turn {
+    fn partial_cmp(&self, other: &Turn) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Turn {
+    fn cmp(&self, other: &Turn) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+/// The messages of all files.
+#[derive(Debug)]
+pub(super) struct Merge {
+    wreck: Wreck,
+    turns: BinaryHeap<Reverse<Turn>>,
+    /// For a record of several pieces the segments that begin within it.
+    rests: BTreeMap<u64, Vec<usize>>,
+    /// Segments of unknown seed, which begin within some record.
+    unseeded: Vec<usize>,
+    /// Every number below it was handed out or told.
+    next: u64,
+    /// Numbers that are missing below this one are not told.
+    told_from: Option<u64>,
+    /// What lies below was given back, and is left out.
+    given_back: u64,
+    stated: Vec<Missing>,
+    ready: VecDeque<Salvaged>,
+    /// The batch that is being handed out began there.
+    batch_from: Option<u64>,
+    report: SalvageReport,
+}
+
+impl Merge {
+    pub(super) fn new(wreck: Wreck, which: WhichSegments) -> Merge {
+        let segments = &wreck.segments;
+        let helds = segments.iter().filter_map(|remains| remains.header.map(|header| header.held));
+        let held = helds.max().unwrap_or(0).max(wreck.owed.held);
+        let (mut turns, mut unseeded) = (BinaryHeap::new(), Vec::new());
+        let mut rests: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        let mut told_from = wreck.owed.from;
+        for (at, remains) in segments.iter().enumerate() {
+            if remains.is_spare() && which == WhichSegments::Live {
+                continue;
+            }
+            if remains.seed.is_none() {
+                unseeded.push(at);
+                continue;
+            }
+            if let Some(seq) = remains.rest {
+                rests.entry(seq).or_default().push(at);
+            }
+            let (seq, life) = (remains.first.seq, Reverse(remains.life()));
+            let begins = remains.header.map_or(seq, |header| header.beginning().seq);
+            if !remains.is_spare() {
+                told_from = Some(told_from.map_or(begins, |from| from.min(begins)));
+            }
+            let file = TurnOf::NotYet(at);
+            turns.push(Reverse(Turn { seq, is_open: false, life, file }));
+        }
+        let report = SalvageReport { queue_id: wreck.queue_id, ..SalvageReport::default() };
+        Merge {
+            turns,
+            rests,
+            unseeded,
+            next: 0,
+            told_from: told_from.map(|from| from.max(held)),
+            given_back: if which == WhichSegments::Live { held } else { 0 },
+            stated: wreck.owed.stated.clone(),
+            ready: VecDeque::new(),
+            batch_from: None,
+            report: SalvageReport { files: wreck.files.clone(), ..report },
+            wreck,
+        }
+    }
+
+    pub(super) fn into_report(self) -> SalvageReport {
+        SalvageReport { files: self.wreck.files, ..self.report }
+    }
+
+    pub(super) fn next(&mut self) -> Option<Salvaged> {
+        loop {
+            if let Some(ready) = self.ready.pop_front() {
+                return Some(ready);
+            }
+            let Some(Reverse(turn)) = self.turns.pop() else {
+                return self.end();
+            };
+            match turn.file {
+                TurnOf::NotYet(at) => self.open(at),
+                TurnOf::Open(reading) => self.take(reading, turn.seq),
+            }
+        }
+    }
+
+    /// Nothing is left but what an index says of messages that were not found.
+    fn end(&mut self) -> Option<Salvaged> {
+        let tail = self.wreck.owed.tail.map_or(0, |tail| tail.seq);
+        if let Some(from) = self.batch_from.take().filter(|from| tail <= *from) {
+            self.report.unfinished_from = Some(from);
+        }
+        self.tell_missing(tail);
+        self.next = self.next.max(tail);
+        self.ready.pop_front()
+    }
+
+    fn open(&mut self, at: usize) {
+        let remains = &self.wreck.segments[at];
+        match self.wreck.open(at) {
+            Ok(file) => {
+                if let Some(header) = remains.header {
+                    let (gap, reserved) = (header.gap_before, header.reserved);
+                    self.stated.extend(Missing::before(
+                        header.first_seq,
+                        gap,
+                        reserved,
+                        header.cause,
+                    ));
+                }
+                let reading = FileReading::new(at, file, remains);
+                self.go_on(Box::new(reading), FileReading::advance);
+            }
+            Err(Unopened::Used) => {
+                let first = remains.first.seq;
+                let end = remains.next_from.unwrap_or(first);
+                self.stated.push(Missing { first, end, why: MissingFor::Overtaken });
+            }
+            Err(Unopened::Refused(error)) => {
+                self.wreck.files[at].damage.push(format!("cannot be opened: {error}"));
+            }
+        }
+    }
+
+    /// Has a file go to its next record, and puts it where its turn is.
+    fn go_on(
+        &mut self,
+        mut reading: Box<FileReading>,
+        how: fn(&mut FileReading, &mut Wreck, &mut Vec<Missing>) -> Option<u64>,
+    ) {
+        if let Some(seq) = how(&mut reading, &mut self.wreck, &mut self.stated) {
+            let life = Reverse(self.wreck.segments[reading.at].life());
+            let file = TurnOf::Open(reading);
+            self.turns.push(Reverse(Turn { seq, is_open: true, life, file }));
+        }
+    }
+
+    /// The record of this number has its turn.
+    fn take(&mut self, mut reading: Box<FileReading>, seq: u64) {
+        let file = &mut self.wreck.files[reading.at];
+        let is_over = self.report.unfinished_left_out
+            && self.report.unfinished_from.is_some_and(|from| seq >= from);
+        if is_over || seq < self.next || seq < self.given_back {
+            if !is_over && seq < self.next {
+                if !reading.has_whole_piece(&self.wreck.segments[reading.at]) {
+                    return self.go_on(reading, FileReading::leave_damaged);
+                }
+                file.duplicates += 1;
+            }
+            file.given_back += u64::from(!is_over && seq >= self.next);
+            reading.step_over();
+            return self.go_on(reading, FileReading::advance);
+        }
+        let begins =
+            reading.record.is_some_and(|seen| seen.fragment.more && !seen.fragment.continues);
+        if begins
+            && self.is_behind_the_tail(&reading)
+            && !reading.has_whole_batch(&self.wreck.segments[reading.at])
+        {
+            self.report.unfinished_from = Some(seq);
+            self.report.unfinished_left_out = true;
+            reading.step_over();
+            return self.go_on(reading, FileReading::advance);
+        }
+        let Some(payload) = self.gather(&mut reading, seq) else {
+            return self.go_on(reading, FileReading::leave_damaged);
+        };
+        self.note_batch(&reading, seq);
+        self.tell_missing(seq);
+        self.next = seq + 1;
+        self.report.messages += 1;
+        self.report.bytes += payload.len() as u64;
+        self.wreck.files[reading.at].messages += 1;
+        let header = self.wreck.segments[reading.at].header;
+        let created = header.map(|header| Duration::from_millis(header.created));
+        let segment_time: Option<SystemTime> =
+            created.and_then(|since| UNIX_EPOCH.checked_add(since));
+        let message = Message::owned(seq, payload);
+        self.ready.push_back(Salvaged::Message { message, segment_time });
+        reading.step_over();
+        self.go_on(reading, FileReading::advance);
+    }
+
+    fn note_batch(&mut self, reading: &FileReading, seq: u64) {
+        let Some(fragment) = reading.record.map(|seen| seen.fragment) else { return };
+        self.batch_from = match self.batch_from {
+            _ if !fragment.more => None,
+            Some(from) if fragment.continues => Some(from),
+            _ => Some(seq),
+        };
+    }
+
+    /// Whether the record lies behind the tail that a valid index names, in the last segment. (Were
+    /// there another segment behind it, the index might be an old copy.)
+    fn is_behind_the_tail(&self, reading: &FileReading) -> bool {
+        let remains = &self.wreck.segments[reading.at];
+        let Some((tail, header)) = self.wreck.owed.tail.zip(remains.header) else { return false };
+        let positions = header.base..=header.end();
+        positions.contains(&tail.position)
+            && reading.spot >= tail
+            && reading.spot.seq >= tail.seq
+            && remains.next_from.is_none()
+    }
+
+    /// The payload of the record; `None` when a piece of it is damaged or missing.
+    fn gather(&mut self, reading: &mut FileReading, seq: u64) -> Option<Vec<u8>> {
+        let mut payload = Vec::new();
+        if !reading.copy(&self.wreck.segments[reading.at], &mut payload) {
+            return None;
+        }
+        let (mut last, mut at) = (reading.record?, reading.at);
+        while matches!(last.fragment.kind, Kind::First | Kind::Middle) {
+            (last, at) = self.next_piece(seq, at, last.checksum(), &mut payload)?;
+        }
+        Some(payload)
+    }
+
+    /// Appends the piece of the record `seq` that follows the one with this checksum, the last in
+    /// the segment `at`. Returns it with its own segment.
+    fn next_piece(
+        &mut self,
+        seq: u64,
+        at: usize,
+        chain: u32,
+        payload: &mut Vec<u8>,
+    ) -> Option<(Intact, usize)> {
+        let segments = &self.wreck.segments;
+        let end = segments[at].end();
+        let mut likely = self.rests.get(&seq).cloned().unwrap_or_default();
+        likely.sort_by_key(|next| segments[*next].base() != end);
+        for next in likely {
+            let Ok(file) = self.wreck.open(next) else { continue };
+            let mut scan = segments[next].scan(&file);
+            if let Ok(Some(seen)) = scan.header_at(segments[next].base())
+                && scan.copy(&seen, chain, payload).unwrap_or(false)
+            {
+                return Some((seen, next));
+            }
+        }
+        for index in 0..self.unseeded.len() {
+            let next = self.unseeded[index];
+            let Ok(file) = self.wreck.open(next) else { continue };
+            let mut scan = segments[next].scan(&file);
+            if let Ok(Some(seed)) = scan.find_seed_of_rest(seq, chain)
+                && let Ok(Some(seen)) = scan.header_at(segments[next].base())
+                && scan.copy(&seen, chain, payload).unwrap_or(false)
+            {
+                self.unseeded.swap_remove(index);
+                self.wreck.segments[next].seed = Some(seed);
+                return Some((seen, next));
+            }
+        }
+        None
+    }
+
+    /// Tells the numbers that are missing before this one.
+    fn tell_missing(&mut self, seq: u64) {
+        let mut first = self.next.max(self.told_from.unwrap_or(seq));
+        while first < seq {
+            let holds = |stated: &&Missing| (stated.first..stated.end).contains(&first);
+            let later = self.stated.iter().map(|stated| stated.first).filter(|from| *from > first);
+            let unstated = || (later.min().unwrap_or(seq), None);
+            let given_up = self.wreck.owed.given_up.cause_of(first);
+            let given_up = given_up.map(|(cause, end)| (end, Some(MissingFor::Stated(cause))));
+            let held = self.stated.iter().find(holds).map(|stated| (stated.end, Some(stated.why)));
+            let (end, why) = held.or(given_up).unwrap_or_else(unstated);
+            let last = end.min(seq) - 1;
+            let count = last - first + 1;
+            let cause = match why {
+                Some(MissingFor::Overtaken) => {
+                    self.report.overtaken += count;
+                    self.ready.push_back(Salvaged::Overtaken { first, last });
+                    first = last + 1;
+                    continue;
+                }
+                Some(MissingFor::Stated(cause)) => cause,
+                None => GapCause::Damaged,
+            };
+            match cause {
+                GapCause::Damaged | GapCause::Unflushed => self.report.lost += count,
+                _ => self.report.given_up += count,
+            }
+            self.ready.push_back(Salvaged::Gap(Gap { first, last, cause }));
+            first = last + 1;
+        }
+        self.stated.retain(|stated| stated.end > seq);
+    }
+}

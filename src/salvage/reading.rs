@@ -1,0 +1,189 @@
+//! From record to record in one segment file.
+
+use super::SalvagedFile;
+use super::find::{Remains, Wreck};
+use super::merge::{Missing, MissingFor};
+use super::patient::Patient;
+use crate::error::GapCause;
+use crate::format::{ALIGN, FRAGMENT_HEADER_LEN, Kind, Seal, Spot};
+use crate::segment::scan::{Intact, ReadAhead, Scan};
+
+/// A file that is being read, at a record.
+#[derive(Debug)]
+pub(super) struct FileReading {
+    /// Which of the segments it is.
+    pub(super) at: usize,
+    file: Patient,
+    ahead: ReadAhead,
+    /// Where the record begins, with its number.
+    pub(super) spot: Spot,
+    /// The header of its first piece.
+    pub(super) record: Option<Intact>,
+}
+
+/// What lies somewhere in a segment.
+enum Lies {
+    /// A record begins.
+    Record(Intact),
+    /// The middle or the end of a record that begins in another segment.
+    Rest(Intact),
+    /// It fills space.
+    Padding(Intact),
+    /// The numbers before this one will never come.
+    Gap(Intact, u64),
+    /// Nothing that validates.
+    Nothing,
+}
+
+impl FileReading {
+    pub(super) fn new(at: usize, file: Patient, remains: &Remains) -> FileReading {
+        let spot = remains.first;
+        FileReading { at, file, ahead: ReadAhead::default(), spot, record: None }
+    }
+
+    /// Does something with a scan of the file, which keeps what it reads ahead.
+    fn scanning<T>(
+        &mut self,
+        remains: &Remains,
+        work: impl FnOnce(&mut Scan<'_, Patient>) -> T,
+    ) -> T {
+        let mut scan = remains.scan(&self.file).with(std::mem::take(&mut self.ahead));
+        let result = work(&mut scan);
+        self.ahead = scan.into_read_ahead();
+        result
+    }
+
+    fn meet(&mut self, remains: &Remains) -> Lies {
+        let spot = self.spot;
+        self.scanning(remains, |scan| meet(scan, spot, remains.base()))
+    }
+
+    /// Goes on to the next record, and returns its number; `None` at the end of the segment.
+    pub(super) fn advance(&mut self, wreck: &mut Wreck, stated: &mut Vec<Missing>) -> Option<u64> {
+        loop {
+            let remains = &wreck.segments[self.at];
+            if self.spot.position + FRAGMENT_HEADER_LEN > remains.end() {
+                return self.end(wreck);
+            }
+            let seq = self.spot.seq;
+            match self.meet(remains) {
+                Lies::Record(seen) => {
+                    self.record = Some(seen);
+                    return Some(seq);
+                }
+                Lies::Rest(seen) => {
+                    let seq = if seen.fragment.is_numbered(seq) { seq + 1 } else { seq };
+                    self.spot = Spot { position: seen.end(), seq };
+                }
+                Lies::Padding(seen) => self.spot.position = seen.end(),
+                Lies::Gap(seen, number) => {
+                    let why = MissingFor::Stated(GapCause::Unflushed);
+                    stated.push(Missing { first: seq, end: number, why });
+                    self.spot = Spot { position: seen.end(), seq: number };
+                }
+                Lies::Nothing if self.resynchronise(wreck, stated) => {}
+                Lies::Nothing => return self.end(wreck),
+            }
+        }
+    }
+
+    /// Steps over the record.
+    pub(super) fn step_over(&mut self) {
+        if let Some(seen) = self.record.take() {
+            self.spot = Spot { position: seen.end(), seq: self.spot.seq + 1 };
+        }
+    }
+
+    /// Appends the first piece of the record to `out`. False: it is damaged.
+    pub(super) fn copy(&mut self, remains: &Remains, out: &mut Vec<u8>) -> bool {
+        let Some(seen) = self.record else { return false };
+        self.scanning(remains, |scan| scan.copy(&seen, 0, out)).unwrap_or(false)
+    }
+
+    /// Whether the first piece of the record is intact.
+    pub(super) fn has_whole_piece(&mut self, remains: &Remains) -> bool {
+        let Some(seen) = self.record else { return false };
+        self.scanning(remains, |scan| scan.payload_holds(&seen)).unwrap_or(false)
+    }
+
+    /// The record is damaged. Goes on to the next one that validates, and returns its number.
+    pub(super) fn leave_damaged(
+        &mut self,
+        wreck: &mut Wreck,
+        stated: &mut Vec<Missing>,
+    ) -> Option<u64> {
+        self.record = None;
+        if self.resynchronise(wreck, stated) {
+            self.advance(wreck, stated)
+        } else {
+            self.end(wreck)
+        }
+    }
+
+    /// Goes to the next fragment that validates. False: there is none.
+    fn resynchronise(&mut self, wreck: &mut Wreck, stated: &mut Vec<Missing>) -> bool {
+        let Spot { position, seq } = self.spot;
+        let remains = &wreck.segments[self.at];
+        let below = remains.below;
+        let found = self.scanning(remains, |scan| scan.search(position + ALIGN, seq, below));
+        if wreck.is_used_again(self.at, &self.file) {
+            // No record of the life that it had validates any more.
+            let end = remains.next_from.unwrap_or(seq);
+            stated.push(Missing { first: seq, end, why: MissingFor::Overtaken });
+            self.spot.seq = end;
+            return false;
+        }
+        // Behind damaged padding there may be records of a batch that was refused.
+        let found = found.ok().flatten().filter(|(seen, number)| {
+            *number < below || seen.fragment.kind.is_empty() && *number == below
+        });
+        let Some((seen, number)) = found else { return false };
+        wreck.files[self.at].lost += number - seq;
+        self.spot = Spot { position: seen.position, seq: number };
+        true
+    }
+
+    /// The segment ends here. Numbers up to the next segment's should have been in it.
+    fn end(&mut self, wreck: &mut Wreck) -> Option<u64> {
+        let next = wreck.segments[self.at].next_from;
+        let file: &mut SalvagedFile = &mut wreck.files[self.at];
+        file.lost += next.map_or(0, |next| next.saturating_sub(self.spot.seq));
+        file.note_unreadable(&self.file);
+        None
+    }
+
+    /// Whether the batch that begins with the record lies in this segment up to its seal.
+    pub(super) fn has_whole_batch(&mut self, remains: &Remains) -> bool {
+        let (mut spot, mut seal) = (self.spot, Seal::NEW);
+        self.scanning(remains, |scan| {
+            loop {
+                match meet(scan, spot, remains.base()) {
+                    Lies::Record(seen) if seen.fragment.kind == Kind::Whole => {
+                        seal.add(seen.checksum());
+                        if !seen.fragment.more {
+                            return scan.seal(&seen).ok().flatten() == Some(seal.word());
+                        }
+                        spot = Spot { position: seen.end(), seq: spot.seq + 1 };
+                    }
+                    _ => return false,
+                }
+            }
+        })
+    }
+}
+
+/// What lies at the spot in the segment that begins at `base`.
+fn meet(scan: &mut Scan<'_, Patient>, spot: Spot, base: u64) -> Lies {
+    let Ok(Some(seen)) = scan.header_at(spot.position) else {
+        return Lies::Nothing;
+    };
+    let number = seen.fragment.seq_from(spot.seq);
+    let mut holds = || scan.payload_holds(&seen).unwrap_or(false);
+    match seen.fragment.kind {
+        Kind::Whole | Kind::First if number == spot.seq => Lies::Record(seen),
+        Kind::Middle | Kind::Last if spot.position == base => Lies::Rest(seen),
+        Kind::Padding if number == spot.seq && holds() => Lies::Padding(seen),
+        Kind::Gap if holds() => Lies::Gap(seen, number),
+        _ => Lies::Nothing,
+    }
+}
