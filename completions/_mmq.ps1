@@ -42,6 +42,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('purge', 'purge', [CompletionResultType]::ParameterValue, 'Give up messages: every consumer goes on behind them')
             [CompletionResult]::new('dump', 'dump', [CompletionResultType]::ParameterValue, 'Print all of a queue as JSON lines, for `mmq load`')
             [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Make a queue out of what `mmq dump` printed')
+            [CompletionResult]::new('salvage', 'salvage', [CompletionResultType]::ParameterValue, 'Get messages out of segment files: damaged, set aside, drained, or without their queue')
             [CompletionResult]::new('import', 'import', [CompletionResultType]::ParameterValue, 'Make a queue of a directory of bigqueue or pqueue, which is only read; status 1: something of it was torn or is lost')
             [CompletionResult]::new('spool', 'spool', [CompletionResultType]::ParameterValue, 'Send a file through a queue, line by line, and check that it comes out unchanged')
             [CompletionResult]::new('bench', 'bench', [CompletionResultType]::ParameterValue, 'Measure what the disk of a directory gives, in a queue that is removed at the end')
@@ -330,6 +331,22 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             break
         }
+        'mmq;salvage' {
+            [CompletionResult]::new('--to', '--to', [CompletionResultType]::ParameterName, 'Put the messages into a new queue: a directory that is missing or empty')
+            [CompletionResult]::new('--framing', '--framing', [CompletionResultType]::ParameterName, 'Where a message ends [default: line]')
+            [CompletionResult]::new('--decode', '--decode', [CompletionResultType]::ParameterName, 'Show each message as this shell command answers it: one process, --framing length both ways, each answer at once')
+            [CompletionResult]::new('--spares', '--spares', [CompletionResultType]::ParameterName, 'Drained segments too: messages that were taken come back')
+            [CompletionResult]::new('-0', '-0', [CompletionResultType]::ParameterName, 'The same as --framing null')
+            [CompletionResult]::new('--null', '--null', [CompletionResultType]::ParameterName, 'The same as --framing null')
+            [CompletionResult]::new('--strict', '--strict', [CompletionResultType]::ParameterName, 'End with status 6 before the first message that holds its own delimiter')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
         'mmq;import' {
             [CompletionResult]::new('--as', '--as', [CompletionResultType]::ParameterName, 'What the directory is [default: its files'' names say]')
             [CompletionResult]::new('--order', '--order', [CompletionResultType]::ParameterName, 'What the order of pqueue''s segments goes by [default: name]')
@@ -402,6 +419,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('purge', 'purge', [CompletionResultType]::ParameterValue, 'Give up messages: every consumer goes on behind them')
             [CompletionResult]::new('dump', 'dump', [CompletionResultType]::ParameterValue, 'Print all of a queue as JSON lines, for `mmq load`')
             [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Make a queue out of what `mmq dump` printed')
+            [CompletionResult]::new('salvage', 'salvage', [CompletionResultType]::ParameterValue, 'Get messages out of segment files: damaged, set aside, drained, or without their queue')
             [CompletionResult]::new('import', 'import', [CompletionResultType]::ParameterValue, 'Make a queue of a directory of bigqueue or pqueue, which is only read; status 1: something of it was torn or is lost')
             [CompletionResult]::new('spool', 'spool', [CompletionResultType]::ParameterValue, 'Send a file through a queue, line by line, and check that it comes out unchanged')
             [CompletionResult]::new('bench', 'bench', [CompletionResultType]::ParameterValue, 'Measure what the disk of a directory gives, in a queue that is removed at the end')
@@ -460,6 +478,9 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             break
         }
         'mmq;help;load' {
+            break
+        }
+        'mmq;help;salvage' {
             break
         }
         'mmq;help;import' {

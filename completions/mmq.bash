@@ -58,6 +58,9 @@ _mmq() {
             mmq,put)
                 cmd="mmq__subcmd__put"
                 ;;
+            mmq,salvage)
+                cmd="mmq__subcmd__salvage"
+                ;;
             mmq,spool)
                 cmd="mmq__subcmd__spool"
                 ;;
@@ -142,6 +145,9 @@ _mmq() {
             mmq__subcmd__help,put)
                 cmd="mmq__subcmd__help__subcmd__put"
                 ;;
+            mmq__subcmd__help,salvage)
+                cmd="mmq__subcmd__help__subcmd__salvage"
+                ;;
             mmq__subcmd__help,spool)
                 cmd="mmq__subcmd__help__subcmd__spool"
                 ;;
@@ -176,7 +182,7 @@ _mmq() {
 
     case "${cmd}" in
         mmq)
-            opts="-q -h -V --json --quiet --no-progress --help --version stat cat peek tail gaps verify put take each consumers purge dump load import spool bench completions man help"
+            opts="-q -h -V --json --quiet --no-progress --help --version stat cat peek tail gaps verify put take each consumers purge dump load salvage import spool bench completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -504,7 +510,7 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__help)
-            opts="stat cat tail gaps verify put take each consumers purge dump load import spool bench completions man help"
+            opts="stat cat tail gaps verify put take each consumers purge dump load salvage import spool bench completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -755,6 +761,20 @@ _mmq() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        mmq__subcmd__help__subcmd__salvage)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         mmq__subcmd__help__subcmd__spool)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -926,6 +946,32 @@ _mmq() {
                     ;;
                 --framing)
                     COMPREPLY=($(compgen -W "line null length varint json raw" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mmq__subcmd__salvage)
+            opts="-0 -q -h --to --spares --framing --null --strict --decode --json --quiet --no-progress --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --to)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --framing)
+                    COMPREPLY=($(compgen -W "line null length varint json raw" -- "${cur}"))
+                    return 0
+                    ;;
+                --decode)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)

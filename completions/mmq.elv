@@ -39,6 +39,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand purge 'Give up messages: every consumer goes on behind them'
             cand dump 'Print all of a queue as JSON lines, for `mmq load`'
             cand load 'Make a queue out of what `mmq dump` printed'
+            cand salvage 'Get messages out of segment files: damaged, set aside, drained, or without their queue'
             cand import 'Make a queue of a directory of bigqueue or pqueue, which is only read; status 1: something of it was torn or is lost'
             cand spool 'Send a file through a queue, line by line, and check that it comes out unchanged'
             cand bench 'Measure what the disk of a directory gives, in a queue that is removed at the end'
@@ -303,6 +304,21 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand -h 'Print help'
             cand --help 'Print help'
         }
+        &'mmq;salvage'= {
+            cand --to 'Put the messages into a new queue: a directory that is missing or empty'
+            cand --framing 'Where a message ends [default: line]'
+            cand --decode 'Show each message as this shell command answers it: one process, --framing length both ways, each answer at once'
+            cand --spares 'Drained segments too: messages that were taken come back'
+            cand -0 'The same as --framing null'
+            cand --null 'The same as --framing null'
+            cand --strict 'End with status 6 before the first message that holds its own delimiter'
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
         &'mmq;import'= {
             cand --as 'What the directory is [default: its files'' names say]'
             cand --order 'What the order of pqueue''s segments goes by [default: name]'
@@ -370,6 +386,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand purge 'Give up messages: every consumer goes on behind them'
             cand dump 'Print all of a queue as JSON lines, for `mmq load`'
             cand load 'Make a queue out of what `mmq dump` printed'
+            cand salvage 'Get messages out of segment files: damaged, set aside, drained, or without their queue'
             cand import 'Make a queue of a directory of bigqueue or pqueue, which is only read; status 1: something of it was torn or is lost'
             cand spool 'Send a file through a queue, line by line, and check that it comes out unchanged'
             cand bench 'Measure what the disk of a directory gives, in a queue that is removed at the end'
@@ -412,6 +429,8 @@ set edit:completion:arg-completer[mmq] = {|@words|
         &'mmq;help;dump'= {
         }
         &'mmq;help;load'= {
+        }
+        &'mmq;help;salvage'= {
         }
         &'mmq;help;import'= {
         }

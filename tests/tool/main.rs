@@ -65,6 +65,7 @@ mod looking;
 mod manual;
 mod owning;
 mod run;
+mod salvaging;
 mod spooling;
 mod statistics;
 mod stopping;

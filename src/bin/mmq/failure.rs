@@ -98,6 +98,8 @@ impl From<Error> for Failure {
             ),
             Error::NotFound { what: "consumer", .. } => (Ending::Missing, "no_consumer", ""),
             Error::NotFound { what: "message", .. } => (Ending::Missing, "no_message", ""),
+            Error::NotFound { what: "path", .. } => (Ending::Missing, "no_path", ""),
+            Error::NotFound { what: "segment file", .. } => (Ending::Missing, "no_segment", ""),
             Error::NotFound { .. } => (Ending::Missing, "no_queue", "; `mmq put` makes one"),
             Error::NotAQueue { .. } => (Ending::Missing, "not_a_queue", ""),
             Error::MessageTooLarge { .. } => (Ending::Refused, "too_large", ""),

@@ -35,6 +35,7 @@ pub(crate) const PAGES: &[(&str, &str)] = &[
     page!("mmq-man"),
     page!("mmq-purge"),
     page!("mmq-put"),
+    page!("mmq-salvage"),
     page!("mmq-spool"),
     page!("mmq-stat"),
     page!("mmq-tail"),

@@ -12,6 +12,7 @@ mod load;
 pub(crate) mod man;
 mod purge;
 mod put;
+mod salvage;
 mod spool;
 mod stat;
 mod tail;
@@ -44,7 +45,7 @@ struct Entry {
 }
 
 /// In the order of the help.
-const COMMANDS: [Entry; 17] = [
+const COMMANDS: [Entry; 18] = [
     Entry { command: stat::command, run: stat::run },
     Entry { command: cat::command, run: cat::run },
     Entry { command: tail::command, run: tail::run },
@@ -57,6 +58,7 @@ const COMMANDS: [Entry; 17] = [
     Entry { command: purge::command, run: purge::run },
     Entry { command: dump::command, run: dump::run },
     Entry { command: load::command, run: load::run },
+    Entry { command: salvage::command, run: salvage::run },
     Entry { command: import::command, run: import::run },
     Entry { command: spool::command, run: spool::run },
     Entry { command: bench::command, run: bench::run },

@@ -1,0 +1,267 @@
+//! `salvage`: messages out of segment files, wherever they lie.
+
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+
+use clap::builder::ValueParser;
+use clap::{Arg, ArgAction, Command};
+use mmq::{Error, Gap, Message, Options, Queue, Salvage, SalvageReport, Salvaged, SalvagedFile};
+
+use super::Call;
+use crate::arguments::{self, flag};
+use crate::console::Form;
+use crate::ending::Ending;
+use crate::failure::{Failure, Tried};
+use crate::figures;
+use crate::framing::Written;
+use crate::json::Object;
+use crate::opening;
+use crate::output::{Out, Output};
+use crate::progress::Bar;
+use crate::units::{self, count};
+
+const AFTER: &str = "\
+Each PATH is a directory with segment files, with or without an index, or one such file; also files
+that were set aside (*.damaged), and copies of the same files, whose messages come once. Nothing is
+written there and no lock is taken: a read-only mount will do, and so will a queue in use. Messages
+come in the order of their numbers, each checked by itself; where the header of a segment is lost,
+its messages show what it said. The report goes to standard error: what each file was, how many
+messages came from it, and how many numbers that should be in it were not found.
+
+What consumers have taken comes too, as long as its segment was not drained; drained segments, as
+long as nothing was written over them, come with --spares. A message may come whose put had not
+ended when its process died. A batch that was never finished is left out where the index shows it,
+and told otherwise.
+
+Status 1: something is damaged or missing. Status 5: no segment file. Status 6: segment files of two
+queues, a later format, or NEW is not empty. With --to messages get new numbers, and status 0 or 1
+says that a power cut takes none of them.";
+
+pub(crate) fn command() -> Command {
+    let salvage = arguments::command(
+        "salvage",
+        "Get messages out of segment files: damaged, set aside, drained, or without their queue",
+        "Examples:\n  \
+         mmq salvage /mnt/rescued/q --to q\n  \
+         mmq salvage q/segment-00000003.damaged --json\n  \
+         mmq salvage q q.backup --framing length > messages\n  \
+         mmq salvage q --spares | grep invoice",
+    )
+    .arg(
+        Arg::new("path")
+            .value_name("PATH")
+            .value_parser(ValueParser::path_buf())
+            .action(ArgAction::Append)
+            .num_args(1..)
+            .required(true)
+            .help("Directories with segment files, or such files"),
+    )
+    .arg(
+        arguments::path("to", "NEW")
+            .long("to")
+            .help("Put the messages into a new queue: a directory that is missing or empty")
+            .conflicts_with_all(["framing", "null", "strict", "decode"]),
+    )
+    .arg(flag("spares", "Drained segments too: messages that were taken come back"));
+    arguments::framing_out(salvage).after_help(AFTER)
+}
+
+pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+    let matches = call.matches;
+    let paths: Vec<&PathBuf> = matches.get_many("path").into_iter().flatten().collect();
+    let salvage = Salvage::of(paths);
+    let salvage = if matches.get_flag("spares") { salvage.with_spares() } else { salvage };
+    let new = arguments::path_of(matches, "to");
+    new.map_or(Ok(()), is_free)?;
+    let mut found = salvage.messages().map_err(failed)?;
+    let mut target = match new {
+        None => Target::Stream {
+            output: Output::new(call.signals, Out::Written)?,
+            written: Box::new(Written::new(matches, call.console)),
+        },
+        Some(new) => Target::Queue(opening::open(new, &Options::new())?),
+    };
+    let draws = new.is_some() || !io::stdout().is_terminal();
+    let mut bar = draws.then(|| Bar::new(call.console, None));
+    let (mut messages, mut bytes) = (0u64, 0u64);
+    let mut result = Ok(());
+    for salvaged in &mut found {
+        if call.signals.stop().is_some() {
+            break;
+        }
+        if let Salvaged::Message { message, .. } = &salvaged {
+            (messages, bytes) = (messages + 1, bytes + message.len() as u64);
+        }
+        result = target.put(call, salvaged);
+        if result.is_err() {
+            break;
+        }
+        if let Some(bar) = &mut bar {
+            bar.at(bytes, || format!(", {messages} messages"));
+        }
+    }
+    drop(bar);
+    target.end()?;
+    result?;
+    let report = found.into_report();
+    tell(call, &report, new);
+    if let Some(ending) = call.signals.stop() {
+        call.console.note("ended by a signal; the rest was not read");
+        return Ok(ending);
+    }
+    if report.is_whole() {
+        return Ok(Ending::Done);
+    }
+    Err(Failure::new(Ending::Bad, "damaged", verdict(&report)))
+}
+
+/// A queue that is there is never opened: opening changes it.
+fn is_free(new: &Path) -> Tried<()> {
+    match fs::read_dir(new) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Failure::io(new.display(), &error)),
+        Ok(mut listed) => {
+            if listed.next().is_none() {
+                return Ok(());
+            }
+            let message = format!("{} is not empty; name a new directory", new.display());
+            Err(Failure::new(Ending::Refused, "not_empty", message))
+        }
+    }
+}
+
+fn failed(error: Error) -> Failure {
+    match &error {
+        Error::InvalidArgument { what: "paths", reason, .. } => {
+            Failure::new(Ending::Refused, "two_queues", reason.as_str())
+        }
+        _ => error.into(),
+    }
+}
+
+/// Where the messages go.
+enum Target<'a> {
+    Stream { output: Output<'a>, written: Box<Written> },
+    Queue(Queue),
+}
+
+impl Target<'_> {
+    fn put(&mut self, call: &Call<'_>, salvaged: Salvaged) -> Tried<()> {
+        match (self, salvaged) {
+            (
+                Target::Stream { output, written },
+                Salvaged::Message { message, segment_time, .. },
+            ) => written.dated(output, message.seq(), &message, segment_time),
+            (Target::Queue(queue), Salvaged::Message { message, .. }) => {
+                queue.enqueue(Message::into_vec(message))?;
+                Ok(())
+            }
+            (Target::Stream { output, written }, Salvaged::Gap(gap)) => written.gap(output, gap),
+            (Target::Queue(_), Salvaged::Gap(gap)) => {
+                note_gap(call, gap);
+                Ok(())
+            }
+            (_, Salvaged::Overtaken { first, last }) => {
+                let numbers = count(last - first + 1, "number");
+                call.console.note(format!("{numbers} from {first} on: given back meanwhile"));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn end(self) -> Tried<()> {
+        match self {
+            Target::Stream { mut output, written } => {
+                output.flush()?;
+                // Gaps are in the report.
+                let _ = written.end();
+                Ok(())
+            }
+            Target::Queue(queue) => Ok(queue.close()?),
+        }
+    }
+}
+
+fn note_gap(call: &Call<'_>, gap: Gap) {
+    match call.console.form {
+        Form::Person => call.console.note(gap.to_string()),
+        Form::Program => {}
+    }
+}
+
+/// The report, on standard error.
+fn tell(call: &Call<'_>, report: &SalvageReport, new: Option<&Path>) {
+    if call.matches.get_flag("quiet") {
+        return;
+    }
+    if call.console.form == Form::Program {
+        report.files.iter().for_each(|found| call.console.line(&file(found)));
+        call.console.line(&summary(report, new));
+        return;
+    }
+    report.files.iter().for_each(|found| call.console.note(found.to_string()));
+    let mut text = format!(
+        "{} ({}) from {}; {} missing",
+        count(report.messages, "message"),
+        units::size(report.bytes),
+        count(report.files.len() as u64, "file"),
+        count(report.lost, "message")
+    );
+    if report.given_up > 0 {
+        text += &format!(", {} given up as the files say", count(report.given_up, "number"));
+    }
+    if report.overtaken > 0 {
+        text += &format!(", {} given back meanwhile", count(report.overtaken, "number"));
+    }
+    if let Some(from) = report.unfinished_from {
+        let what = if report.unfinished_left_out {
+            "were never put in as a whole, and are left out"
+        } else {
+            "have no end, and were perhaps never put in"
+        };
+        text += &format!("; the messages of the batch from {from} on {what}");
+    }
+    call.console.note(text);
+}
+
+fn verdict(report: &SalvageReport) -> String {
+    let is_damaged = |file: &&SalvagedFile| !file.damage.is_empty() || file.lost > 0;
+    let damaged = report.files.iter().filter(is_damaged).count() as u64;
+    let lost = count(report.lost, "message");
+    match (damaged, report.lost) {
+        (0, 0) => "the last batch has no end".to_owned(),
+        (0, _) => format!("{lost} missing"),
+        _ => format!("{lost} missing; {} damaged", count(damaged, "file")),
+    }
+}
+
+fn file(found: &SalvagedFile) -> String {
+    let file = Object::new()
+        .with("path", found.path.to_string_lossy())
+        .with("len", found.len)
+        .with("what", found.what.as_str())
+        .with_all("damage", found.damage.iter().map(|damage| serde_json::json!(damage).to_string()))
+        .with("messages", found.messages)
+        .with("duplicates", found.duplicates)
+        .with("given_back", found.given_back)
+        .with("lost", found.lost)
+        .text();
+    Object::new().with_json("file", &file).text()
+}
+
+fn summary(report: &SalvageReport, new: Option<&Path>) -> String {
+    let salvaged = Object::new()
+        .with("queue_id", report.queue_id.as_ref().map(figures::id))
+        .with("to", new.map(|new| new.to_string_lossy().into_owned()))
+        .with("messages", report.messages)
+        .with("bytes", report.bytes)
+        .with("lost", report.lost)
+        .with("given_up", report.given_up)
+        .with("overtaken", report.overtaken)
+        .with("unfinished_from", report.unfinished_from)
+        .with("unfinished_left_out", report.unfinished_left_out)
+        .text();
+    Object::new().with_json("salvaged", &salvaged).text()
+}

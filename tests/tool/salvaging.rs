@@ -1,0 +1,371 @@
+//! `salvage`: messages out of segment files, whatever became of the queue around them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use mmq::{Options, Queue};
+use serde_json::Value;
+
+use crate::looking::files;
+use crate::run::{ends, mmq, on, said};
+use crate::support::{Messages, Random, copy_directory, count, seed, segments};
+
+const HEADER: usize = 128;
+
+fn salvage(paths: &[&Path], words: &[&str]) -> Command {
+    let mut command = mmq(["salvage"]);
+    command.args(paths).args(words);
+    command
+}
+
+/// The messages in `length` framing, one after the other.
+fn framed(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let (mut rest, mut all) = (bytes, Vec::new());
+    while let Some((head, behind)) = rest.split_first_chunk::<4>() {
+        let len = head.iter().fold(0, |len, byte| len << 8 | usize::from(*byte));
+        all.push(behind[..len].to_vec());
+        rest = &behind[len..];
+    }
+    assert!(rest.is_empty());
+    all
+}
+
+fn lines(output: &Output) -> Vec<String> {
+    String::from_utf8(output.stdout.clone()).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// What a run with `--json` says of each file and at the end.
+fn report(output: &Output) -> (Vec<Value>, Value) {
+    let text = said(output);
+    let all = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let (mut files, mut end) = (Vec::new(), Value::Null);
+    for mut line in all {
+        if line.get("file").is_some() {
+            files.push(line["file"].take());
+        } else if line.get("salvaged").is_some() {
+            end = line["salvaged"].take();
+        }
+    }
+    (files, end)
+}
+
+fn zero_headers(dir: &Path) {
+    for path in segments(dir) {
+        change(&path, |bytes| bytes[..HEADER].fill(0));
+    }
+}
+
+fn change(path: &Path, how: impl FnOnce(&mut [u8])) {
+    let mut bytes = fs::read(path).unwrap();
+    how(&mut bytes);
+    fs::write(path, bytes).unwrap();
+}
+
+fn flip(dir: &Path, text: &str) {
+    for path in segments(dir) {
+        let bytes = fs::read(&path).unwrap();
+        let found = bytes.windows(text.len()).position(|found| found == text.as_bytes());
+        if let Some(at) = found {
+            return change(&path, |bytes| bytes[at] ^= 1);
+        }
+    }
+    panic!("{text} is not there");
+}
+
+/// A closed queue of `0` to `49`, with the text of each.
+fn small(dir: &Path) -> Vec<String> {
+    let all: Vec<String> = (0..50).map(|number| format!("message {number:03}")).collect();
+    let queue = Queue::open(dir).unwrap();
+    queue.enqueue_batch(&all[..20]).unwrap();
+    for message in &all[20..] {
+        queue.enqueue(message).unwrap();
+    }
+    queue.dequeue().unwrap().unwrap();
+    queue.close().unwrap();
+    all
+}
+
+#[test]
+fn a_whole_queue_comes_as_cat_shows_it_with_and_without_index_and_headers() {
+    let dir = tempfile::tempdir().unwrap();
+    let (q, copy) = (dir.path().join("q"), dir.path().join("copy"));
+    let mut random = Random::new(seed("salvage"));
+    let queue = Options::new().arena_size(16 << 10).max_bytes(64 << 20).open(&q).unwrap();
+    for number in 0..400u64 {
+        // Some are longer than a segment, which is a quarter of the limit at most.
+        let len = if number % 50 == 7 { 100_000 } else { random.size(0..=3000) };
+        let message: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
+        queue.enqueue(message).unwrap();
+    }
+    let batch: Vec<Vec<u8>> = (0..20).map(|len| vec![b'b'; len * 400]).collect();
+    queue.enqueue_batch(&batch).unwrap();
+    let words = ["--framing", "length"];
+    let wanted = ends(on("cat", &q, &["--all", "--framing", "length"]), 0).stdout;
+    assert!(segments(&q).len() > 1);
+    // While somebody has it.
+    assert!(ends(salvage(&[&q], &words), 0).stdout == wanted, "owned");
+    queue.close().unwrap();
+    let before = files(&q);
+    assert!(ends(salvage(&[&q], &words), 0).stdout == wanted, "closed");
+    assert!(files(&q) == before, "a file was changed");
+    let shown = ends(salvage(&[&q], &["--json"]), 0);
+    assert_eq!(shown.stdout, ends(on("cat", &q, &["--all", "--json"]), 0).stdout);
+
+    copy_directory(&q, &copy);
+    fs::remove_file(copy.join("index")).unwrap();
+    assert!(ends(salvage(&[&copy], &words), 0).stdout == wanted, "without index");
+    zero_headers(&copy);
+    let lost = ends(salvage(&[&copy], &words), 1);
+    assert!(lost.stdout == wanted, "without index and headers: {}", said(&lost));
+    assert!(said(&lost).contains("its header is lost"), "{}", said(&lost));
+    let all: Vec<PathBuf> = segments(&copy);
+    let all: Vec<&Path> = all.iter().rev().map(PathBuf::as_path).collect();
+    assert!(ends(salvage(&all, &words), 1).stdout == wanted, "file by file");
+    // The index has copies of the headers, and knows whose they are.
+    fs::copy(q.join("index"), copy.join("index")).unwrap();
+    let told = ends(salvage(&[&copy], &["--framing", "length", "--json"]), 1);
+    assert!(told.stdout == wanted, "without headers");
+    let (files, end) = report(&told);
+    assert!(files.iter().all(|file| file["damage"][0].as_str().unwrap().contains("index")));
+    assert_eq!(end["queue_id"].as_str().unwrap().len(), 32);
+}
+
+#[test]
+fn damage_costs_its_message_and_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let q = dir.path().join("q");
+    let all = small(&q);
+    change(&q.join("segment-00000000"), |bytes| bytes[40] ^= 4);
+    let shown = ends(salvage(&[&q], &[]), 1);
+    assert_eq!(lines(&shown), all, "{}", said(&shown));
+    fs::remove_file(q.join("index")).unwrap();
+    for text in ["message 000", "message 017", "message 018", "message 033"] {
+        flip(&q, text);
+    }
+    let shown = ends(salvage(&[&q], &["--json"]), 1);
+    let seqs: Vec<u64> = lines(&shown)
+        .iter()
+        .filter_map(|line| serde_json::from_str::<Value>(line).unwrap()["seq"].as_u64())
+        .collect();
+    let lost = [0, 17, 18, 33];
+    assert_eq!(seqs, (0..50).filter(|seq| !lost.contains(seq)).collect::<Vec<_>>());
+    let gap = "{\"gap\":{\"first\":17,\"last\":18,\"count\":2,\"cause\":\"damaged\"}}";
+    assert!(lines(&shown).iter().any(|line| line == gap));
+    let (files, end) = report(&shown);
+    // Without its header nobody knows that a message was before the first one.
+    assert_eq!((&files[0]["messages"], &files[0]["lost"]), (&46.into(), &3.into()));
+    assert_eq!((&end["messages"], &end["lost"]), (&46.into(), &3.into()));
+    let error = said(&shown);
+    assert!(error.lines().last().unwrap().contains("\"code\":\"damaged\""), "{error}");
+}
+
+#[test]
+fn copies_with_other_damage_are_put_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let (q, copy) = (dir.path().join("q"), dir.path().join("copy"));
+    let all = small(&q);
+    copy_directory(&q, &copy);
+    flip(&q, "message 010");
+    flip(&copy, "message 040");
+    fs::rename(q.join("segment-00000000"), q.join("segment-00000000.damaged")).unwrap();
+    for paths in [[&*q, &*copy], [&*copy, &*q]] {
+        let shown = ends(salvage(&paths, &["--json", "--framing", "line"]), 1);
+        assert_eq!(lines(&shown), all);
+        let (files, end) = report(&shown);
+        assert_eq!((&end["messages"], &end["lost"]), (&50.into(), &0.into()));
+        assert!(files.iter().all(|file| file["lost"] == 1), "{files:?}");
+    }
+    // One file by two names is one file.
+    let shown = ends(salvage(&[&copy, &copy.join("segment-00000000")], &["--json"]), 1);
+    assert_eq!(report(&shown).0.len(), 1);
+    // Nothing of a copy that is whole is left out.
+    copy_directory(&copy, &q);
+    flip(&q, "message 041");
+    assert_eq!(lines(&ends(salvage(&[&q], &[]), 1)).len(), 48);
+}
+
+#[test]
+fn what_was_salvaged_becomes_a_queue() {
+    let dir = tempfile::tempdir().unwrap();
+    let [q, new, other] = ["q", "new", "other"].map(|name| dir.path().join(name));
+    let all = small(&q);
+    fs::remove_file(q.join("index")).unwrap();
+    let before = files(&q);
+    let to = ["--to", new.to_str().unwrap()];
+    let done = ends(salvage(&[&q], &to), 0);
+    assert!(done.stdout.is_empty() && said(&done).contains("50 messages"), "{}", said(&done));
+    assert_eq!(lines(&ends(on("take", &new, &[]), 0)), all);
+    let refused = ends(salvage(&[&q], &[&to[..], &["--json"]].concat()), 6);
+    assert!(said(&refused).contains("\"code\":\"not_empty\""), "{}", said(&refused));
+    ends(salvage(&[&q], &["--to", q.to_str().unwrap()]), 6);
+    assert!(files(&q) == before, "the source was changed");
+    ends(salvage(&[&q], &["--to", other.to_str().unwrap(), "--null"]), 2);
+
+    small(&other);
+    let refused = ends(salvage(&[&q, &other], &[]), 6);
+    let ids = [&q, &other].map(|dir| fs::read(dir.join("segment-00000000")).unwrap());
+    for id in ids {
+        let id: String = id[16..32].iter().map(|byte| format!("{byte:02x}")).collect();
+        assert!(said(&refused).contains(&id), "{}", said(&refused));
+    }
+    fs::create_dir(dir.path().join("empty")).unwrap();
+    for nothing in ["empty", "nowhere", "new/index"] {
+        let missing = ends(salvage(&[&dir.path().join(nothing)], &[]), 5);
+        assert!(missing.stdout.is_empty() && said(&missing).lines().count() == 1);
+    }
+}
+
+#[test]
+fn a_later_format_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let q = dir.path().join("q");
+    small(&q);
+    change(&q.join("segment-00000000"), |bytes| {
+        bytes[8] = 2;
+        let crc = crc32c(&bytes[..HEADER - 4]);
+        bytes[HEADER - 4..HEADER].copy_from_slice(&crc.to_le_bytes());
+    });
+    let refused = ends(salvage(&[&q], &["--json"]), 6);
+    assert!(said(&refused).contains("\"code\":\"later_format\""), "{}", said(&refused));
+}
+
+/// As the polynomial defines it.
+fn crc32c(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |state, byte| {
+        (0..8).fold(state ^ u32::from(*byte), |state, _| {
+            (state >> 1) ^ (0x82f6_3b78 & (state & 1u32).wrapping_neg())
+        })
+    })
+}
+
+#[test]
+fn what_was_taken_comes_back_from_drained_segments() {
+    let dir = tempfile::tempdir().unwrap();
+    let q = dir.path().join("q");
+    let queue = Queue::open(&q).unwrap();
+    let text = |number: u64| format!("{number:05} {}", "x".repeat(9990));
+    // The queue uses its segments again and again.
+    for number in 0..900u64 {
+        queue.enqueue(text(number)).unwrap();
+        if number >= 40 {
+            queue.dequeue().unwrap().unwrap();
+        }
+    }
+    queue.close().unwrap();
+    let live = lines(&ends(on("cat", &q, &["--all"]), 0));
+    let plain = ends(salvage(&[&q], &[]), 0);
+    assert_eq!(lines(&plain), live);
+    assert!(said(&plain).contains("drained segment of the numbers from"), "{}", said(&plain));
+    let more = ends(salvage(&[&q], &["--spares"]), 0);
+    let more = lines(&more);
+    assert!(more.len() > live.len() && more.ends_with(&live), "{} {}", more.len(), live.len());
+    for (line, next) in more.iter().zip(&more[1..]) {
+        let number: u64 = line[..5].parse().unwrap();
+        assert!(*line == text(number) && line < next);
+    }
+    // Without the index, and the headers too: the spares cannot be told from the others.
+    fs::remove_file(q.join("index")).unwrap();
+    assert_eq!(lines(&ends(salvage(&[&q], &[]), 0)), live);
+    zero_headers(&q);
+    assert_eq!(lines(&ends(salvage(&[&q], &[]), 1)), more);
+}
+
+#[test]
+fn a_reader_that_closes_the_pipe_ends_it_quietly() {
+    let dir = tempfile::tempdir().unwrap();
+    let q = dir.path().join("q");
+    let queue = Queue::open(&q).unwrap();
+    queue.enqueue_batch(vec![vec![b'x'; 10_000]; 100]).unwrap();
+    queue.close().unwrap();
+    let mut command = salvage(&[&q], &[]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), said(&ended)), (Some(0), String::new()));
+}
+
+/// A fragment that holds a message in one piece: its message, and where it lies.
+#[derive(Debug, Clone, Copy)]
+struct Lies {
+    seq: u64,
+    from: usize,
+    to: usize,
+}
+
+/// Where the messages lie that are in one piece, for each file.
+fn layout(dir: &Path, messages: &Messages, end: u64) -> BTreeMap<PathBuf, Vec<Lies>> {
+    let mut layout: BTreeMap<PathBuf, Vec<Lies>> = BTreeMap::new();
+    for path in segments(dir) {
+        let bytes = fs::read(&path).unwrap();
+        for seq in 0..end {
+            let payload = messages.bytes(seq);
+            if let Some(at) = bytes.windows(payload.len()).position(|found| found == payload) {
+                let to = (at + payload.len()).next_multiple_of(8);
+                layout.entry(path.clone()).or_default().push(Lies { seq, from: at - 16, to });
+            }
+        }
+    }
+    layout
+}
+
+/// Whatever is overwritten: a message whose bytes are untouched comes, and nothing false does. (Of
+/// a segment whose header is lost, one message or two neighbours have to be left.)
+#[test]
+fn random_damage_costs_what_it_touches() {
+    const END: u64 = 60;
+    let seed = seed("salvage damage");
+    let (dir, messages) = (tempfile::tempdir().unwrap(), Messages::new(seed, &[24..=900]));
+    let [q, copy] = ["q", "copy"].map(|name| dir.path().join(name));
+    let queue = Options::new().arena_size(8 << 10).max_bytes(160 << 10).open(&q).unwrap();
+    for seq in 0..END {
+        queue.enqueue(messages.bytes(seq)).unwrap();
+    }
+    queue.close().unwrap();
+    let layout = layout(&q, &messages, END);
+    assert!(layout.len() > 2 && layout.values().map(Vec::len).sum::<usize>() > 40);
+    let mut random = Random::new(seed);
+    for case in 0..count("MMQ_DAMAGE_CASES", 100) {
+        copy_directory(&q, &copy);
+        let has_index = random.chance(2);
+        if !has_index {
+            fs::remove_file(copy.join("index")).unwrap();
+        }
+        let mut wanted = Vec::new();
+        for (path, lies) in &layout {
+            let path = copy.join(path.file_name().unwrap());
+            let mut bytes = fs::read(&path).unwrap();
+            let whole = bytes.clone();
+            for _ in 0..random.below(4) {
+                let bound = if random.chance(3) { 200 } else { bytes.len() as u64 };
+                let from = random.below(bound);
+                let to = (from as usize + random.size(1..=1500)).min(bytes.len());
+                bytes[from as usize..to].iter_mut().for_each(|byte| *byte = random.next() as u8);
+            }
+            fs::write(&path, &bytes).unwrap();
+            let is_whole = |lies: &&Lies| bytes[lies.from..lies.to] == whole[lies.from..lies.to];
+            let left: Vec<Lies> = lies.iter().filter(is_whole).copied().collect();
+            let has_header = bytes[..HEADER] == whole[..HEADER];
+            let neighbours = left.windows(2).any(|two| two[0].to == two[1].from);
+            if has_header || has_index || neighbours {
+                wanted.extend(left.iter().map(|lies| lies.seq));
+            }
+        }
+        let shown = salvage(&[&copy], &["--json"]).output().unwrap();
+        let status = shown.status.code().unwrap();
+        assert!([0, 1].contains(&status), "{}", said(&shown));
+        let mut came = Vec::new();
+        for line in lines(&shown) {
+            let line: Value = serde_json::from_str(&line).unwrap();
+            came.extend(line["seq"].as_u64());
+        }
+        assert!(came.is_sorted() && came.iter().all(|seq| *seq < END), "{came:?}");
+        let missing: Vec<u64> = wanted.into_iter().filter(|seq| !came.contains(seq)).collect();
+        assert!(missing.is_empty(), "seed {seed}, case {case}: {missing:?}: {}", said(&shown));
+        let shown = salvage(&[&copy], &["--framing", "length"]).output().unwrap();
+        for (seq, payload) in came.iter().zip(framed(&shown.stdout)) {
+            messages.check(*seq, &payload);
+        }
+    }
+}
