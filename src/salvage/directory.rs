@@ -20,6 +20,8 @@ pub(super) struct Directory {
     pub(super) storage: FileStorage,
     /// What its index says, if it has one.
     index: Option<IndexImage>,
+    /// The tail that it named at first.
+    tail: Option<Spot>,
     queue_id: Option<[u8; 16]>,
     /// All of it was asked for: what its index says of other files counts, too.
     is_whole: bool,
@@ -62,12 +64,13 @@ pub(super) fn add(directories: &mut Vec<Directory>, path: &Path) -> Result<()> {
         let why = "a file's name has to be UTF-8: give it another one, or give its directory";
         return Err(Error::invalid_argument(path, "path", why));
     }
-    // Reports name files as they were given.
+    // Reports name files as they were given, unless that was a symbolic link.
     let shown = match (is_directory, path.parent()) {
         (true, _) => path,
         (false, Some(parent)) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
+    let shown = if shown.canonicalize().is_ok_and(|shown| shown == dir) { shown } else { dir };
     let known = directories.iter().position(|known: &Directory| {
         known.storage.path().canonicalize().is_ok_and(|known| known == dir)
     });
@@ -94,7 +97,22 @@ impl Directory {
         }
         let queue_id = file.as_ref().and_then(IndexFile::queue_id);
         let index = file.zip(queue_id).map(|(file, id)| IndexImage::read(&file.bytes, &id));
-        Ok(Directory { storage, index, queue_id, is_whole: false, given: Vec::new() })
+        let tail = index.as_ref().and_then(|index| index.live.tail);
+        Ok(Directory { storage, index, tail, queue_id, is_whole: false, given: Vec::new() })
+    }
+
+    /// Whether somebody uses the queue.
+    pub(super) fn is_owned(&self) -> bool {
+        self.storage.holder().is_some()
+    }
+
+    /// Reads the index again, after the headers: what was given back before them is known then. The
+    /// tail stays as it was before them.
+    pub(super) fn read_again(&mut self) {
+        let file = IndexFile::read(&self.storage).ok().flatten();
+        if let Some((file, id)) = file.zip(self.queue_id) {
+            self.index = Some(IndexImage::read(&file.bytes, &id));
+        }
     }
 
     /// The names of its files that are to be looked at.
@@ -161,7 +179,7 @@ pub(super) fn owed(directories: &[Directory], queue_id: Option<[u8; 16]>) -> Owe
         owed.given_up = if given_up.end() > owed.given_up.end() { given_up } else { owed.given_up };
         let from = places.min().unwrap_or(owed.held);
         owed.from = Some(owed.from.map_or(from, |known| known.min(from)));
-        owed.tail = owed.tail.max(index.live.tail);
+        owed.tail = owed.tail.max(directory.tail);
     }
     owed
 }

@@ -70,7 +70,12 @@ pub(super) struct Wreck {
     pub(super) files: Vec<SalvagedFile>,
     pub(super) queue_id: Option<[u8; 16]>,
     pub(super) owed: Owed,
+    /// All headers were seen at one moment. Otherwise the owner of the queue was too quick.
+    pub(super) is_settled: bool,
 }
+
+/// How often the headers of a queue in use are read until they stay the same meanwhile.
+const MOST_LOOKS: usize = 50;
 
 impl Wreck {
     /// Looks at the files in these directories, and at these files.
@@ -79,10 +84,21 @@ impl Wreck {
         for path in paths {
             add(&mut directories, path)?;
         }
-        let mut found = Finds::default();
-        for at in 0..directories.len() {
-            found.look_through(&directories, at, which)?;
-        }
+        let (mut found, mut looks) = (Finds::default(), 0);
+        let is_settled = loop {
+            for at in 0..directories.len() {
+                found.look_through(&directories, at, which)?;
+            }
+            looks += 1;
+            if !directories.iter().any(Directory::is_owned) {
+                break true;
+            }
+            directories.iter_mut().for_each(Directory::read_again);
+            if found.is_current(&directories)? || looks == MOST_LOOKS {
+                break looks < MOST_LOOKS;
+            }
+            found = Finds::default();
+        };
         let Finds { mut segments, mut files, nothing, queue, hint, .. } = found;
         if segments.is_empty() && nothing.is_empty() {
             let names = paths.iter().map(|path| path.display().to_string());
@@ -102,7 +118,7 @@ impl Wreck {
         }
         note_successors(&mut segments);
         files.extend(nothing);
-        Ok(Wreck { directories, segments, files, queue_id, owed })
+        Ok(Wreck { directories, segments, files, queue_id, owed, is_settled })
     }
 
     /// Opens the file of these remains, if it still is what it was.
@@ -120,7 +136,7 @@ impl Wreck {
     }
 }
 
-/// MissingFor a file cannot be read any more.
+/// Why a file cannot be read any more.
 #[derive(Debug)]
 pub(super) enum Unopened {
     /// It is gone, or another segment's by now.
@@ -214,6 +230,21 @@ impl Finds {
             self.files.push(file);
         }
         Ok(())
+    }
+
+    /// Whether the files are what they were when they were looked at.
+    fn is_current(&self, directories: &[Directory]) -> Result<bool> {
+        let mut names = self.segments.len() + self.nothing.len();
+        for directory in directories {
+            names = names.wrapping_sub(directory.names()?.len());
+        }
+        let is_same = |remains: &Remains| {
+            let now = open(directories, remains).ok().and_then(|file| header_of(&file).ok());
+            let was = remains.header.filter(|_| remains.bears_header);
+            let which = |header: SegmentHeader| (header.life, header.state);
+            now.map(which) == was.map(which)
+        };
+        Ok(names == 0 && self.segments.iter().all(is_same))
     }
 
     /// Nothing in the file validates.
@@ -331,7 +362,9 @@ fn note_successors(segments: &mut [Remains]) {
         let behind = live.partition_point(|other| other.base <= header.base);
         let next = live.get(behind);
         remains.below = next.map_or(u64::MAX, |next| next.first_seq);
-        remains.next_from = next.map(SegmentHeader::missing_from);
+        // Behind a drained segment others may have been used again.
+        let next_from = next.map(SegmentHeader::missing_from);
+        remains.next_from = next_from.filter(|_| !remains.is_spare());
     }
 }
 

@@ -33,7 +33,7 @@ impl Missing {
     }
 }
 
-/// MissingFor numbers are missing.
+/// Why numbers are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MissingFor {
     /// The files say it.
@@ -349,6 +349,7 @@ impl Merge {
             let given_up = given_up.map(|(cause, end)| (end, Some(MissingFor::Stated(cause))));
             let held = self.stated.iter().find(holds).map(|stated| (stated.end, Some(stated.why)));
             let (end, why) = held.or(given_up).unwrap_or_else(unstated);
+            let why = why.or((!self.wreck.is_settled).then_some(MissingFor::Overtaken));
             let last = end.min(seq) - 1;
             let count = last - first + 1;
             let cause = match why {

@@ -81,8 +81,17 @@ impl FileReading {
                     stated.push(Missing { first: seq, end: number, why });
                     self.spot = Spot { position: seen.end(), seq: number };
                 }
-                Lies::Nothing if self.resynchronise(wreck, stated) => {}
-                Lies::Nothing => return self.end(wreck),
+                Lies::Nothing => {
+                    let Some(found) = self.search(wreck, stated) else {
+                        return self.end(wreck);
+                    };
+                    // The owner of the queue may have written it meanwhile, and what was found
+                    // after it.
+                    self.ahead = ReadAhead::default();
+                    if matches!(self.meet(&wreck.segments[self.at]), Lies::Nothing) {
+                        self.pass_over_damage(found, wreck);
+                    }
+                }
             }
         }
     }
@@ -113,15 +122,20 @@ impl FileReading {
         stated: &mut Vec<Missing>,
     ) -> Option<u64> {
         self.record = None;
-        if self.resynchronise(wreck, stated) {
-            self.advance(wreck, stated)
-        } else {
-            self.end(wreck)
-        }
+        let Some(found) = self.search(wreck, stated) else {
+            return self.end(wreck);
+        };
+        self.pass_over_damage(found, wreck);
+        self.advance(wreck, stated)
     }
 
-    /// Goes to the next fragment that validates. False: there is none.
-    fn resynchronise(&mut self, wreck: &mut Wreck, stated: &mut Vec<Missing>) -> bool {
+    fn pass_over_damage(&mut self, found: Spot, wreck: &mut Wreck) {
+        wreck.files[self.at].lost += found.seq - self.spot.seq;
+        self.spot = found;
+    }
+
+    /// Looks for the next fragment that validates.
+    fn search(&mut self, wreck: &Wreck, stated: &mut Vec<Missing>) -> Option<Spot> {
         let Spot { position, seq } = self.spot;
         let remains = &wreck.segments[self.at];
         let below = remains.below;
@@ -131,16 +145,13 @@ impl FileReading {
             let end = remains.next_from.unwrap_or(seq);
             stated.push(Missing { first: seq, end, why: MissingFor::Overtaken });
             self.spot.seq = end;
-            return false;
+            return None;
         }
         // Behind damaged padding there may be records of a batch that was refused.
         let found = found.ok().flatten().filter(|(seen, number)| {
             *number < below || seen.fragment.kind.is_empty() && *number == below
         });
-        let Some((seen, number)) = found else { return false };
-        wreck.files[self.at].lost += number - seq;
-        self.spot = Spot { position: seen.position, seq: number };
-        true
+        found.map(|(seen, number)| Spot { position: seen.position, seq: number })
     }
 
     /// The segment ends here. Numbers up to the next segment's should have been in it.

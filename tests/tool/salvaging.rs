@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use mmq::{Options, Queue};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::looking::files;
@@ -39,7 +41,8 @@ fn lines(output: &Output) -> Vec<String> {
 /// What a run with `--json` says of each file and at the end.
 fn report(output: &Output) -> (Vec<Value>, Value) {
     let text = said(output);
-    let all = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    // Gaps are told as text where the messages are.
+    let all = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let (mut files, mut end) = (Vec::new(), Value::Null);
     for mut line in all {
         if line.get("file").is_some() {
@@ -284,6 +287,81 @@ fn a_reader_that_closes_the_pipe_ends_it_quietly() {
     drop(child.stdout.take());
     let ended = child.wait_with_output().unwrap();
     assert_eq!((ended.status.code(), said(&ended)), (Some(0), String::new()));
+}
+
+#[test]
+fn a_signal_ends_it_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let q = dir.path().join("q");
+    let queue = Queue::open(&q).unwrap();
+    queue.enqueue_batch(vec![vec![b'x'; 10_000]; 100]).unwrap();
+    queue.close().unwrap();
+    let mut child = salvage(&[&q], &[]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    output.read_exact(&mut [0; 1000]).unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    output.read_to_end(&mut Vec::new()).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn a_batch_that_was_never_finished_is_left_out_where_the_index_shows_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let [q, copy] = ["q", "copy"].map(|name| dir.path().join(name));
+    let queue = Queue::open(&q).unwrap();
+    for number in 0..10 {
+        queue.enqueue(format!("single {number}")).unwrap();
+    }
+    let index = fs::read(q.join("index")).unwrap();
+    queue.enqueue_batch((0..5).map(|number| format!("batch {number}"))).unwrap();
+    let whole = fs::read(q.join("segment-00000000")).unwrap();
+    queue.close().unwrap();
+    let end = whole.windows(7).position(|found| found == b"batch 4").unwrap();
+    // What a death within the batch leaves, and a batch of two tries.
+    let (mut cut, mut mixed) = (whole.clone(), whole.clone());
+    cut[end - 16..].fill(0);
+    mixed[end + 8] ^= 1;
+    fs::create_dir(&copy).unwrap();
+    let salvaged = |segment: &[u8], index: Option<&[u8]>, status: i32| {
+        fs::write(copy.join("segment-00000000"), segment).unwrap();
+        let _ = fs::remove_file(copy.join("index"));
+        index.map_or(Ok(()), |index| fs::write(copy.join("index"), index)).unwrap();
+        let shown = ends(salvage(&[&copy], &["--json", "--framing", "line"]), status);
+        let (_, end) = report(&shown);
+        (lines(&shown).len(), end["unfinished_from"].as_u64(), end["unfinished_left_out"] == true)
+    };
+    for unfinished in [&cut, &mixed] {
+        assert_eq!(salvaged(unfinished, Some(&index), 0), (10, Some(10), true));
+        // As an opening does.
+        let opened = on("cat", &copy, &["--all"]).output().unwrap();
+        assert_eq!(lines(&opened).len(), 10);
+    }
+    assert_eq!(salvaged(&cut, None, 1), (14, Some(10), false));
+    assert_eq!(salvaged(&mixed, None, 0), (15, None, false));
+    assert_eq!(salvaged(&whole, Some(&index), 0), (15, None, false));
+    // An index that knows of the batch: its end is damaged.
+    let index = fs::read(q.join("index")).unwrap();
+    assert_eq!(salvaged(&cut, Some(&index), 1), (14, None, false));
+}
+
+#[test]
+fn one_message_shows_the_seed_and_so_does_one_behind_the_end_of_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let q = dir.path().join("q");
+    let queue = Queue::open(&q).unwrap();
+    queue.enqueue("the only one").unwrap();
+    queue.close().unwrap();
+    fs::remove_file(q.join("index")).unwrap();
+    zero_headers(&q);
+    let shown = ends(salvage(&[&q], &[]), 1);
+    assert_eq!(lines(&shown), ["the only one"]);
+    assert!(said(&shown).contains("one message alone"), "{}", said(&shown));
+    flip(&q, "the only one");
+    let nothing = ends(salvage(&[&q], &[]), 1);
+    assert!(nothing.stdout.is_empty(), "{}", said(&nothing));
+    assert!(said(&nothing).contains("nothing in it validates"), "{}", said(&nothing));
+    fs::write(q.join("segment-00000000"), [0; 4096]).unwrap();
+    ends(salvage(&[&q], &[]), 0);
 }
 
 /// A fragment that holds a message in one piece: its message, and where it lies.

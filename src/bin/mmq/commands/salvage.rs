@@ -25,9 +25,10 @@ const AFTER: &str = "\
 Each PATH is a directory with segment files, with or without an index, or one such file; also files
 that were set aside (*.damaged), and copies of the same files, whose messages come once. Nothing is
 written there and no lock is taken: a read-only mount will do, and so will a queue in use. Messages
-come in the order of their numbers, each checked by itself; where the header of a segment is lost,
-its messages show what it said. The report goes to standard error: what each file was, how many
-messages came from it, and how many numbers that should be in it were not found.
+come in the order of their numbers, each checked by itself. Where the header of a segment is lost,
+the index has a copy, or the messages themselves show how to check them; but then nothing says whose
+they are, so give the files of one queue alone. The report goes to standard error: what each file
+was, how many messages came from it, and how many numbers that should be in it were not found.
 
 What consumers have taken comes too, as long as its segment was not drained; drained segments, as
 long as nothing was written over them, come with --spares. A message may come whose put had not
