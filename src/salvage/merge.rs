@@ -197,8 +197,7 @@ impl Merge {
                 self.go_on(Box::new(reading), FileReading::advance);
             }
             Err(Unopened::Used) => {
-                let first = remains.first.seq;
-                let end = remains.next_from.unwrap_or(first);
+                let (first, end) = (remains.first.seq, remains.below);
                 self.stated.push(Missing { first, end, why: MissingFor::Overtaken });
             }
             Err(Unopened::Refused(error)) => {

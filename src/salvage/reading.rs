@@ -142,9 +142,9 @@ impl FileReading {
         let found = self.scanning(remains, |scan| scan.search(position + ALIGN, seq, below));
         if wreck.is_used_again(self.at, &self.file) {
             // No record of the life that it had validates any more.
-            let end = remains.next_from.unwrap_or(seq);
-            stated.push(Missing { first: seq, end, why: MissingFor::Overtaken });
-            self.spot.seq = end;
+            let why = MissingFor::Overtaken;
+            stated.push(Missing { first: seq, end: remains.below, why });
+            self.spot.seq = remains.below;
             return None;
         }
         // Behind damaged padding there may be records of a batch that was refused.

@@ -5,8 +5,9 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use mmq::{Options, Queue};
+use mmq::{OnFull, Options, Queue};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -362,6 +363,47 @@ fn one_message_shows_the_seed_and_so_does_one_behind_the_end_of_another() {
     assert!(said(&nothing).contains("nothing in it validates"), "{}", said(&nothing));
     fs::write(q.join("segment-00000000"), [0; 4096]).unwrap();
     ends(salvage(&[&q], &[]), 0);
+}
+
+/// What is given back meanwhile is not there; nothing else is missing, and nothing is false.
+#[test]
+fn a_queue_at_full_speed_is_salvaged_without_false_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().arena_size(64 << 10).max_bytes(2 << 20);
+    let queue = options.on_full(OnFull::DropOldest).open(dir.path()).unwrap();
+    let text = |number: u64| format!("message {number} {}", "x".repeat(number as usize % 200));
+    let (stop, mut wrong) = (AtomicBool::new(false), None);
+    queue.enqueue(text(0)).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 1.. {
+                queue.enqueue(text(number)).unwrap();
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        });
+        for _ in 0..20 {
+            let output = salvage(&[dir.path()], &["--json"]).output().unwrap();
+            let said_lines = lines(&output).into_iter();
+            let shown: Vec<Value> =
+                said_lines.map(|line| serde_json::from_str(&line).unwrap()).collect();
+            let numbers: Vec<u64> = shown.iter().filter_map(|line| line["seq"].as_u64()).collect();
+            let is_right = |line: &Value| match line["seq"].as_u64() {
+                Some(seq) => line["text"] == text(seq),
+                None => line["gap"]["cause"] == "dropped",
+            };
+            if !output.status.success()
+                || !numbers.is_sorted_by(|one, next| one < next)
+                || !shown.iter().all(is_right)
+            {
+                wrong = Some(said(&output));
+                break;
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(wrong, None);
 }
 
 /// A fragment that holds a message in one piece: its message, and where it lies.
