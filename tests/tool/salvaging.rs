@@ -137,6 +137,35 @@ fn a_whole_queue_comes_as_cat_shows_it_with_and_without_index_and_headers() {
 }
 
 #[test]
+fn a_message_over_many_segments_is_put_together_without_their_headers() {
+    let dir = tempfile::tempdir().unwrap();
+    let q = dir.path().join("q");
+    let queue = Options::new().arena_size(64 << 10).max_bytes(1 << 20).open(&q).unwrap();
+    let mut random = Random::new(seed("salvage long"));
+    let mut all: Vec<Vec<u8>> = (0..8).map(|number| vec![b'a' + number; 100]).collect();
+    // A segment is a quarter of the limit at most: some hold nothing but the middle of this one.
+    all[5] = (0..700_000).map(|_| random.next() as u8).collect();
+    for message in &all {
+        queue.enqueue(message).unwrap();
+    }
+    queue.close().unwrap();
+    fs::remove_file(q.join("index")).unwrap();
+    let shown = |status| framed(&ends(salvage(&[&q], &["--framing", "length"]), status).stdout);
+    assert!(segments(&q).len() >= 4 && shown(0) == all);
+    zero_headers(&q);
+    assert!(shown(1) == all);
+    let middle = &all[5][350_000..350_008];
+    for path in segments(&q) {
+        let bytes = fs::read(&path).unwrap();
+        if let Some(at) = bytes.windows(8).position(|found| found == middle) {
+            change(&path, |bytes| bytes[at] ^= 1);
+        }
+    }
+    let rest = [&all[..5], &all[6..]].concat();
+    assert!(shown(1) == rest);
+}
+
+#[test]
 fn damage_costs_its_message_and_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let q = dir.path().join("q");
