@@ -168,6 +168,7 @@ mod stats;
 
 pub use consumer::Consumer;
 pub use delivery::Delivery;
+pub use engine::copying::CopiedId;
 pub use error::{Error, Gap, GapCause, Result, past_gaps};
 pub use format::{FORMAT_VERSION, MAX_MESSAGE_LEN};
 #[cfg(feature = "async")]

@@ -3,6 +3,7 @@
 
 pub(crate) mod ahead;
 mod consumers;
+pub(crate) mod copying;
 mod dequeue;
 mod enqueue;
 mod figures;
@@ -170,10 +171,19 @@ impl<S: Storage> Engine<S> {
     /// the files. A second call does nothing.
     pub(crate) fn close(&self) -> Result<()> {
         let _told = events::at_end();
+        let Some(ended) = self.end() else {
+            return Ok(());
+        };
+        self.give_up();
+        ended
+    }
+
+    /// As [`close`](Self::close), but the queue stays locked. `None` when it was closed before.
+    fn end(&self) -> Option<Result<()>> {
         if self.core.forked() {
             // The files belong to the parent process. In this child, a lock that another of the
             // parent's threads held at the fork is held for ever.
-            return Ok(());
+            return None;
         }
         let core = &*self.core;
         let standings = {
@@ -182,7 +192,7 @@ impl<S: Storage> Engine<S> {
             let _one_at_a_time = (!planted!(ClosedWhileConsumersAreMade)).then(|| registry.lock());
             let mut writer = core.writer.lock();
             if !core.index.poison.close() {
-                return Ok(());
+                return None;
             }
             writer.stop();
             self.consumers.by_name.lock().values().cloned().collect::<Vec<_>>()
@@ -214,9 +224,13 @@ impl<S: Storage> Engine<S> {
         if flushed.is_ok() || planted!(HolderGoesUnflushed) {
             core.index.set_pid(0);
         }
+        Some(flushed.and(settled))
+    }
+
+    /// Lets others open the queue, whose run has ended.
+    fn give_up(&self) {
         drop(self.open_here.lock().take());
-        core.storage.unlock();
-        flushed.and(settled)
+        self.core.storage.unlock();
     }
 }
 

@@ -124,6 +124,14 @@ impl Place {
         (holds && (place.is_sound() || place.is_removed() && place.number < LIMIT)).then_some(place)
     }
 
+    /// The place as it is stored.
+    pub(crate) fn encode(&self, seed: u32) -> [u8; place_at::PLACE_NAME] {
+        let mut bytes = [0; place_at::PLACE_NAME];
+        LittleEndian::write_u64_into(&self.words(), &mut bytes[..place_at::PLACE_CRC]);
+        LittleEndian::write_u32(&mut bytes[place_at::PLACE_CRC..], self.crc(seed));
+        bytes
+    }
+
     /// The state that a place's checksum starts from: a place of another queue or another consumer
     /// does not validate.
     pub(crate) fn seed(queue_id: &[u8; 16], name: &[u8]) -> u32 {

@@ -114,8 +114,21 @@ impl SegmentHeader {
         if planted!(ChecksumNotSeeded) {
             return 0;
         }
-        let state = crc32c(u32::MAX, &self.queue_id);
-        crc32c_words(state, [self.life, self.base, u64::from(self.salt)])
+        crc32c_words(self.state_before_salt(), [u64::from(self.salt)])
+    }
+
+    /// The CRC state of all that seeds the checksums but the salt.
+    fn state_before_salt(&self) -> u32 {
+        crc32c_words(crc32c(u32::MAX, &self.queue_id), [self.life, self.base])
+    }
+
+    /// The header of a copy of this segment in the queue `queue_id`: its salt makes the seed the
+    /// same, so that every fragment validates there as it is. A CRC state and the next four bytes
+    /// count only by their exclusive or, so there is exactly one such salt.
+    pub(crate) fn copied_to(self, queue_id: [u8; 16]) -> SegmentHeader {
+        let copy = SegmentHeader { queue_id, ..self };
+        let salt = self.salt ^ self.state_before_salt() ^ copy.state_before_salt();
+        SegmentHeader { salt, ..copy }
     }
 
     pub(crate) fn encode(&self) -> [u8; SEGMENT_HEADER_LEN as usize] {

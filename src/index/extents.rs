@@ -136,17 +136,24 @@ pub(super) fn rows_of<F>(sheets: &[(Extent, Sheet<F>)], kind: ExtentKind) -> u32
 pub(super) fn extent_of<F>(
     sheets: &[(Extent, Sheet<F>)],
     kind: ExtentKind,
-    mut row: u32,
+    row: u32,
 ) -> Option<(&Sheet<F>, &Extent, usize, u32)> {
-    for (extent, sheet) in sheets {
-        if extent.kind != kind {
-            continue;
-        }
+    let (at, row) = find_row(sheets.iter().map(|(extent, _)| extent), kind, row)?;
+    let (extent, sheet) = sheets.get(at)?;
+    // The first extents lie in the sheet of the file's beginning. Every later extent has its own.
+    let offset = extent.offset as usize;
+    Some((sheet, extent, if offset < index_at::END { offset } else { 0 }, row))
+}
+
+/// Which of the extents has row `row` of `kind`, and the row's number in it.
+pub(super) fn find_row<'a>(
+    extents: impl Iterator<Item = &'a Extent>,
+    kind: ExtentKind,
+    mut row: u32,
+) -> Option<(usize, u32)> {
+    for (at, extent) in extents.enumerate().filter(|(_, extent)| extent.kind == kind) {
         if row < extent.rows {
-            // The first extents lie in the sheet of the file's beginning. Every later extent has
-            // its own.
-            let offset = extent.offset as usize;
-            return Some((sheet, extent, if offset < index_at::END { offset } else { 0 }, row));
+            return Some((at, row));
         }
         row -= extent.rows;
     }

@@ -9,6 +9,7 @@
 mod acks;
 mod checkpoints;
 mod consumers;
+mod encode;
 mod extents;
 mod file;
 pub(crate) mod image;

@@ -1,5 +1,6 @@
 //! [`Queue`], and how it is opened, written to, flushed and closed.
 
+mod copying;
 mod reading;
 
 use std::io::ErrorKind;
@@ -347,7 +348,7 @@ impl Queue {
 
     /// The queue's id: random, given when the queue was created, the same at every opening. With a
     /// sequence number it names one message among those of all queues. A copy of the directory has
-    /// the same id.
+    /// the same id; [`copy_to`](Self::copy_to) can give another.
     #[must_use]
     pub fn id(&self) -> [u8; 16] {
         self.engine.core.index.queue_id

@@ -69,6 +69,16 @@ impl FileStorage {
         Ok(storage)
     }
 
+    /// Gives the directory another name, which is free or that of an empty directory. A power cut
+    /// leaves one of the two names, and once this has returned the new one.
+    pub(crate) fn rename_to(&self, path: &Path) -> io::Result<()> {
+        retry_on_intr(|| rustix::fs::rename(&self.path, path))?;
+        match open_parent(&self.directory, Path::new(".."))? {
+            Some(parent) => Ok(sync_names(&parent)?),
+            None => Ok(()),
+        }
+    }
+
     fn open_file(&self, name: &str, extra: OFlags) -> rustix::io::Result<File> {
         // NONBLOCK: a FIFO put in a file's place must not hang the opener.
         let access = if self.looks_only { OFlags::RDONLY } else { OFlags::RDWR };

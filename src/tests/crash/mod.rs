@@ -23,6 +23,7 @@
 
 mod acks;
 pub(crate) mod chosen;
+mod copies;
 mod digests;
 mod directed;
 mod examine;

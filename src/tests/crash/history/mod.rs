@@ -123,6 +123,11 @@ impl History {
         Ok(self.queue()?.core.storage.clone())
     }
 
+    /// What the death of the process would leave now.
+    pub(super) fn disk(&self) -> Check<SimStorage> {
+        Ok(self.storage()?.process_kill())
+    }
+
     fn reopen(&mut self, storage: SimStorage) -> Check {
         self.trace.push(format!("open {:?}", self.options));
         self.queue = None;

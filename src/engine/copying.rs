@@ -1,0 +1,176 @@
+//! A second queue with the same messages, numbers and places.
+//!
+//! Fragments are copied as they are, whatever they hold, and no message is read: a segment of the
+//! copy has the seed of the segment that it was copied from, under another id too
+//! ([`SegmentHeader::copied_to`]). So what is damaged stays damaged, and each gap is told with its
+//! cause. The copy's last segment ends at the tail: what the copy stores from then on lies in
+//! segments whose salts are its own, and the two queues never store different bytes under one seed.
+
+use std::io::{self, ErrorKind};
+use std::ops::ControlFlow;
+
+use super::Engine;
+use crate::error::{Error, Result};
+use crate::format::{self, INDEX_NAME, SEGMENT_HEADER_LEN, SegmentHeader};
+use crate::index::IndexFile;
+use crate::index::image::IndexImage;
+use crate::segment::{Lost, Row, open_life};
+use crate::storage::{Storage, StorageFile, read_full};
+
+/// Bytes that are read and written at once.
+const PIECE: u64 = 1 << 20;
+
+/// The id of a copy: [`Queue::copy_to`](crate::Queue::copy_to).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopiedId {
+    /// A new one. Queue and copy are two queues, which may both be used.
+    New,
+    /// The queue's own: the copy is a backup, to replace the queue. Of two queues with one id,
+    /// only one may be used: the same number would name two messages.
+    Same,
+}
+
+/// Told how many bytes are copied, and how many will be. `Break` ends the copying.
+pub(crate) type Watched<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
+
+impl<S: Storage> Engine<S> {
+    /// Closes the queue and copies it to the directory of `to`, which is empty. When this returns
+    /// without an error, the copy is durable but for the name of its directory. The queue stays
+    /// locked until this returns.
+    pub(crate) fn copy_to(&self, to: &S, id: CopiedId, progress: Watched<'_>) -> Result<()> {
+        self.find_files()?;
+        let path = self.core.storage.path();
+        let ended = self.end().ok_or_else(|| Error::closed(path))?;
+        let copied = ended.and_then(|()| {
+            // A run without a message need not have written one.
+            self.core.write_clean_end(self.core.committed_spot())?;
+            self.copy_files(to, id, progress)
+        });
+        self.give_up();
+        copied
+    }
+
+    /// Looks for the files of all segments, also under other names, as a reader does who comes to
+    /// them.
+    fn find_files(&self) -> Result<()> {
+        let core = &*self.core;
+        core.check_readable()?;
+        let mut list = core.segments.list();
+        let rows: Vec<Row> = list.live.iter().copied().collect();
+        for row in &rows {
+            if let Err(Lost::Io(error)) = list.open_anywhere(&core.storage, &core.index, row) {
+                return Err(self.failed(row)("open", error));
+            }
+        }
+        Ok(())
+    }
+
+    /// An error of a segment's file.
+    fn failed(&self, row: &Row) -> impl Fn(&'static str, io::Error) -> Error {
+        let path = self.core.storage.path().join(format::segment_name(row.slot));
+        move |op, error| Error::io(op, path.clone(), error)
+    }
+
+    fn copy_files(&self, to: &S, id: CopiedId, progress: Watched<'_>) -> Result<()> {
+        let core = &*self.core;
+        let from = &core.storage;
+        let old_id = core.index.queue_id;
+        let failed = |op, error| Error::io(op, from.path().join(INDEX_NAME), error);
+        let file = IndexFile::read(from).map_err(|error| failed("read", error))?;
+        let file = file.ok_or_else(|| failed("open", ErrorKind::NotFound.into()))?;
+        let mut image = IndexImage::read(&file.bytes, &old_id);
+        let (queue_id, created) = match id {
+            CopiedId::New => (to.random(), to.now()),
+            CopiedId::Same => (old_id, format::index_created(&file.bytes)),
+        };
+        let tail = core.committed_spot().position;
+        let mut pieces = Vec::new();
+        for row in &core.segments.list().live {
+            // A segment whose file is gone stays in the index, so its messages are told as lost.
+            let mut header = row.header.copied_to(queue_id);
+            if (header.base + 1..header.end()).contains(&tail) {
+                header.length = SEGMENT_HEADER_LEN + (tail - header.base);
+            } else if header.base >= tail {
+                // Nothing is in it yet, and both queues will store to it.
+                let [first, second, third, fourth, ..] = to.random();
+                header.salt = u32::from_le_bytes([first, second, third, fourth]);
+            }
+            header.allocated = header.allocated.min(header.length);
+            pieces.push((*row, header));
+        }
+        let total = pieces.iter().map(|(_, header)| header.allocated).sum();
+        let mut copying = Copying { to, done: 0, total, progress, buffer: Vec::new() };
+        for (row, header) in &mut pieces {
+            match open_life(from, row.slot, &row.header) {
+                Ok(opened) => {
+                    header.allocated = opened.allocated.min(header.length);
+                    copying.segment(row.slot, header, &opened.file, self.failed(row))?;
+                }
+                Err(Lost::Gone) => {}
+                Err(Lost::Io(error)) => return Err(self.failed(row)("open", error)),
+            }
+        }
+        image.segments = pieces.into_iter().map(|(row, header)| (row.slot, header)).collect();
+        write_new(to, INDEX_NAME, &image.encode(&queue_id, created))?;
+        to.sync_directory().map_err(|failed| failed.heeded(to.path()))
+    }
+}
+
+/// Copying under way.
+struct Copying<'a, S> {
+    to: &'a S,
+    done: u64,
+    total: u64,
+    progress: Watched<'a>,
+    buffer: Vec<u8>,
+}
+
+impl<S: Storage> Copying<'_, S> {
+    /// Copies as much of `from` as the `header` of the copy says to be allocated, and notes there
+    /// what the copy takes. `unread` makes an error of what fails with `from`.
+    fn segment(
+        &mut self,
+        slot: u32,
+        header: &mut SegmentHeader,
+        from: &S::File,
+        unread: impl Fn(&'static str, io::Error) -> Error,
+    ) -> Result<()> {
+        let name = format::segment_name(slot);
+        let path = self.to.path().join(&name);
+        let unwritten = |op| {
+            let path = &path;
+            move |error| Error::io(op, path, error)
+        };
+        let file = self.to.create(&name).map_err(unwritten("create"))?;
+        file.allocate(0, header.allocated).map_err(unwritten("allocate"))?;
+        self.buffer.resize(PIECE as usize, 0);
+        let mut at = 0;
+        while at < header.allocated {
+            let piece = &mut self.buffer[..PIECE.min(header.allocated - at) as usize];
+            let read = read_full(from, piece, at).map_err(|error| unread("read", error))?;
+            file.write_at(&piece[..read], at).map_err(unwritten("write"))?;
+            at += piece.len() as u64;
+            self.done += piece.len() as u64;
+            if (self.progress)(self.done, self.total).is_break() {
+                return Err(Error::io("copy", self.to.path(), ErrorKind::Interrupted.into()));
+            }
+        }
+        file.write_at(&header.in_file().encode(), 0).map_err(unwritten("write"))?;
+        file.sync().map_err(|failed| failed.heeded(&path))?;
+        header.disk = file.disk_bytes().map_err(unwritten("measure"))?.max(header.allocated);
+        Ok(())
+    }
+}
+
+/// Writes a new file, durably but for its name.
+fn write_new<S: Storage>(to: &S, name: &str, bytes: &[u8]) -> Result<()> {
+    let path = to.path().join(name);
+    let failed = |op| {
+        let path = &path;
+        move |error| Error::io(op, path, error)
+    };
+    let file = to.create(name).map_err(failed("create"))?;
+    file.allocate(0, bytes.len() as u64).map_err(failed("allocate"))?;
+    file.write_at(bytes, 0).map_err(failed("write"))?;
+    file.sync().map_err(|failed| failed.heeded(&path))
+}

@@ -1,0 +1,70 @@
+//! The bytes of an index file, from what another one says.
+
+use crate::format::{
+    self, ACKS_HALF_LEN, ACKS_ROW_LEN, Acks, ConsumerAt, EXTENT_ROW_LEN, Extent, ExtentKind, Place,
+    SEGMENT_ROW_LEN, index_at,
+};
+use crate::index::extents::find_row;
+use crate::index::image::{IndexImage, first_extents};
+
+impl IndexImage {
+    /// The bytes of an index file of the queue `queue_id`, created at that time (milliseconds since
+    /// 1970), that says all that this image does. Only of a run it says nothing: its live part is
+    /// zero. Whatever validates here is encoded anew, so the image may be another queue's.
+    pub(crate) fn encode(&self, queue_id: &[u8; 16], created: u64) -> Vec<u8> {
+        let ends = self
+            .extents
+            .iter()
+            .map(|extent| extent.offset as usize + extent.rows as usize * extent.row_len());
+        let mut bytes = vec![0; ends.max().unwrap_or(0).max(index_at::END)];
+        let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
+        put(index_at::INDEX_HEADER, &format::encode_index_header(queue_id, created));
+        if let Some(checkpoint) = &self.checkpoint {
+            // The next one goes to the second half.
+            put(index_at::CHECKPOINT_A, &checkpoint.encode(queue_id));
+            put(index_at::CHECKPOINT_B, &checkpoint.encode(queue_id));
+        }
+        for (row, extent) in self.extents.iter().skip(first_extents().len()).enumerate() {
+            put(index_at::EXTENTS + row * EXTENT_ROW_LEN, &extent.encode(queue_id));
+        }
+        for (slot, header) in &self.segments {
+            if let Some((extent, row)) = self.row_of(ExtentKind::Segments, *slot) {
+                put(extent.offset as usize + row as usize * SEGMENT_ROW_LEN, &header.encode());
+            }
+        }
+        for consumer in &self.consumers {
+            let Some((extent, row)) = self.row_of(ExtentKind::Consumers, consumer.row) else {
+                continue;
+            };
+            let (at, offset) = (ConsumerAt::new(row, extent.rows), extent.offset as usize);
+            let seed = Place::seed(queue_id, consumer.name.as_bytes());
+            put(offset + at.name, &format::encode_name(&consumer.name));
+            put(offset + at.copy, &Place::empty_copy(&consumer.name));
+            for place in at.places() {
+                put(offset + place, &consumer.place.encode(seed));
+            }
+        }
+        for (row, owner) in (0..).zip(&self.acks_rows) {
+            let consumer = owner.and_then(|owner| {
+                let consumer = self.consumers.iter().find(|known| known.row == owner.consumer)?;
+                Some((owner, consumer, self.row_of(ExtentKind::Acks, row)?))
+            });
+            let Some((owner, consumer, (extent, row))) = consumer else {
+                continue;
+            };
+            let seed = Place::seed(queue_id, consumer.name.as_bytes());
+            let ranges = consumer.acks.iter().copied();
+            let mut half = [0; ACKS_HALF_LEN];
+            Acks::encode(owner.number, consumer.row, ranges, seed, &mut half);
+            // The next one goes to the other half.
+            let at = row as usize * ACKS_ROW_LEN + (owner.number & 1) as usize * ACKS_HALF_LEN;
+            put(extent.offset as usize + at, &half);
+        }
+        bytes
+    }
+
+    fn row_of(&self, kind: ExtentKind, row: u32) -> Option<(&Extent, u32)> {
+        let (at, row) = find_row(self.extents.iter(), kind, row)?;
+        Some((self.extents.get(at)?, row))
+    }
+}
