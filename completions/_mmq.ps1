@@ -40,6 +40,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('each', 'each', [CompletionResultType]::ParameterValue, 'Run a command for each message, until it succeeds')
             [CompletionResult]::new('consumers', 'consumers', [CompletionResultType]::ParameterValue, 'Consumers: each has a place of its own and sees every message')
             [CompletionResult]::new('purge', 'purge', [CompletionResultType]::ParameterValue, 'Give up messages: every consumer goes on behind them')
+            [CompletionResult]::new('copy', 'copy', [CompletionResultType]::ParameterValue, 'Make a second queue with the same messages, numbers and consumers')
             [CompletionResult]::new('dump', 'dump', [CompletionResultType]::ParameterValue, 'Print all of a queue as JSON lines, for `mmq load`')
             [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Make a queue out of what `mmq dump` printed')
             [CompletionResult]::new('salvage', 'salvage', [CompletionResultType]::ParameterValue, 'Get messages out of segment files: damaged, set aside, drained, or without their queue')
@@ -312,6 +313,17 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             break
         }
+        'mmq;copy' {
+            [CompletionResult]::new('--new-id', '--new-id', [CompletionResultType]::ParameterName, 'The copy is a queue of its own, with an id of its own [the default]')
+            [CompletionResult]::new('--same-id', '--same-id', [CompletionResultType]::ParameterName, 'The copy is a backup with the queue''s id, to replace the queue')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
         'mmq;dump' {
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
             [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
@@ -417,6 +429,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('each', 'each', [CompletionResultType]::ParameterValue, 'Run a command for each message, until it succeeds')
             [CompletionResult]::new('consumers', 'consumers', [CompletionResultType]::ParameterValue, 'Consumers: each has a place of its own and sees every message')
             [CompletionResult]::new('purge', 'purge', [CompletionResultType]::ParameterValue, 'Give up messages: every consumer goes on behind them')
+            [CompletionResult]::new('copy', 'copy', [CompletionResultType]::ParameterValue, 'Make a second queue with the same messages, numbers and consumers')
             [CompletionResult]::new('dump', 'dump', [CompletionResultType]::ParameterValue, 'Print all of a queue as JSON lines, for `mmq load`')
             [CompletionResult]::new('load', 'load', [CompletionResultType]::ParameterValue, 'Make a queue out of what `mmq dump` printed')
             [CompletionResult]::new('salvage', 'salvage', [CompletionResultType]::ParameterValue, 'Get messages out of segment files: damaged, set aside, drained, or without their queue')
@@ -472,6 +485,9 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             break
         }
         'mmq;help;purge' {
+            break
+        }
+        'mmq;help;copy' {
             break
         }
         'mmq;help;dump' {

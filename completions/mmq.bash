@@ -28,6 +28,9 @@ _mmq() {
             mmq,consumers)
                 cmd="mmq__subcmd__consumers"
                 ;;
+            mmq,copy)
+                cmd="mmq__subcmd__copy"
+                ;;
             mmq,dump)
                 cmd="mmq__subcmd__dump"
                 ;;
@@ -118,6 +121,9 @@ _mmq() {
             mmq__subcmd__help,consumers)
                 cmd="mmq__subcmd__help__subcmd__consumers"
                 ;;
+            mmq__subcmd__help,copy)
+                cmd="mmq__subcmd__help__subcmd__copy"
+                ;;
             mmq__subcmd__help,dump)
                 cmd="mmq__subcmd__help__subcmd__dump"
                 ;;
@@ -182,7 +188,7 @@ _mmq() {
 
     case "${cmd}" in
         mmq)
-            opts="-q -h -V --json --quiet --no-progress --help --version stat cat peek tail gaps verify put take each consumers purge dump load salvage import spool bench completions man help"
+            opts="-q -h -V --json --quiet --no-progress --help --version stat cat peek tail gaps verify put take each consumers purge copy dump load salvage import spool bench completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -443,6 +449,20 @@ _mmq() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        mmq__subcmd__copy)
+            opts="-q -h --new-id --same-id --json --quiet --no-progress --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         mmq__subcmd__dump)
             opts="-q -h --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -510,7 +530,7 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__help)
-            opts="stat cat tail gaps verify put take each consumers purge dump load salvage import spool bench completions man help"
+            opts="stat cat tail gaps verify put take each consumers purge copy dump load salvage import spool bench completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -624,6 +644,20 @@ _mmq() {
         mmq__subcmd__help__subcmd__consumers__subcmd__seek)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mmq__subcmd__help__subcmd__copy)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

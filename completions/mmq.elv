@@ -37,6 +37,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand each 'Run a command for each message, until it succeeds'
             cand consumers 'Consumers: each has a place of its own and sees every message'
             cand purge 'Give up messages: every consumer goes on behind them'
+            cand copy 'Make a second queue with the same messages, numbers and consumers'
             cand dump 'Print all of a queue as JSON lines, for `mmq load`'
             cand load 'Make a queue out of what `mmq dump` printed'
             cand salvage 'Get messages out of segment files: damaged, set aside, drained, or without their queue'
@@ -287,6 +288,16 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand -h 'Print help'
             cand --help 'Print help'
         }
+        &'mmq;copy'= {
+            cand --new-id 'The copy is a queue of its own, with an id of its own [the default]'
+            cand --same-id 'The copy is a backup with the queue''s id, to replace the queue'
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
         &'mmq;dump'= {
             cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
             cand -q 'Say nothing on standard error but failures'
@@ -384,6 +395,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand each 'Run a command for each message, until it succeeds'
             cand consumers 'Consumers: each has a place of its own and sees every message'
             cand purge 'Give up messages: every consumer goes on behind them'
+            cand copy 'Make a second queue with the same messages, numbers and consumers'
             cand dump 'Print all of a queue as JSON lines, for `mmq load`'
             cand load 'Make a queue out of what `mmq dump` printed'
             cand salvage 'Get messages out of segment files: damaged, set aside, drained, or without their queue'
@@ -425,6 +437,8 @@ set edit:completion:arg-completer[mmq] = {|@words|
         &'mmq;help;consumers;fork'= {
         }
         &'mmq;help;purge'= {
+        }
+        &'mmq;help;copy'= {
         }
         &'mmq;help;dump'= {
         }

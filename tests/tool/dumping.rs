@@ -27,6 +27,10 @@ fn what_was_dumped_is_loaded_as_it_was() {
     let ahead = queue.consumer("slow").unwrap();
     let first = ahead.receive().unwrap().unwrap();
     ahead.receive().unwrap().unwrap().ack().unwrap();
+    let third = ahead.receive().unwrap().unwrap();
+    for _ in 0..200 {
+        ahead.receive().unwrap().unwrap().ack().unwrap();
+    }
     queue.flush().unwrap();
     // Somebody has it meanwhile.
     let dumped = ends(on("dump", &old, &[]), 0).stdout;
@@ -35,13 +39,19 @@ fn what_was_dumped_is_loaded_as_it_was() {
     let id: String = queue.id().iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!((&head["mmq"], &head["next_seq"]), (&1.into(), &501.into()));
     assert_eq!((&head["queue_id"], head["consumers"].as_array().unwrap().len()), (&id.into(), 3));
-    drop(first);
+    drop((first, third));
     let loaded = check(given(on("load", &new, &[]), &dumped), 0);
-    assert!(
-        said(&loaded).contains("3 consumers; 0 gaps left out; 1 acknowledgement come"),
-        "{}",
-        said(&loaded)
-    );
+    assert!(said(&loaded).ends_with("3 consumers; 0 gaps left out\n"), "{}", said(&loaded));
+    // What was acknowledged ahead does not come again; the numbers are the same here.
+    let head = |dir| {
+        let dumped = ends(on("dump", dir, &[]), 0).stdout;
+        let head = dumped.split(|byte| *byte == b'\n').next().unwrap();
+        let head: Value = serde_json::from_slice(head).unwrap();
+        head["consumers"].clone()
+    };
+    assert_eq!(head(&new), head(&old));
+    let slow = head(&new).as_array().unwrap().iter().position(|place| place["name"] == "slow");
+    assert_eq!(head(&new)[slow.unwrap()]["acknowledged"], serde_json::json!([[91, 91], [93, 292]]));
     let cat = |dir, words: &[&str]| ends(on("cat", dir, words), 0).stdout;
     for words in [&["--framing", "length"][..], &["--framing", "length", "--consumer", "done"]] {
         assert!(cat(&old, words) == cat(&new, words), "{words:?}");
@@ -50,9 +60,9 @@ fn what_was_dumped_is_loaded_as_it_was() {
     assert_eq!(cat(&new, &from), {
         let all = Queue::open(&new).unwrap();
         let slow = all.consumer("slow").unwrap();
-        assert_eq!((all.len(), slow.len(), all.consumer("done").unwrap().len()), (401, 411, 0));
+        assert_eq!((all.len(), slow.len(), all.consumer("done").unwrap().len()), (401, 210, 0));
         all.close().unwrap();
-        cat(&old, &["--framing", "length", "--from", "90"])
+        cat(&old, &from)
     });
     // A queue that is not empty stays as it is, and so does a file.
     let refused = check(given(on("load", &new, &["--json"]), &dumped), 6);

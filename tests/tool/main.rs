@@ -54,6 +54,7 @@ mod units;
 #[path = "../support/flipped.rs"]
 mod flipped;
 
+mod copying;
 mod dumping;
 mod each;
 mod framings;

@@ -1,6 +1,7 @@
 //! `load`: a queue out of what `dump` printed.
 
 use std::io::{BufRead, BufReader, IsTerminal};
+use std::ops::Range;
 use std::path::Path;
 
 use clap::Command;
@@ -15,11 +16,17 @@ use crate::framing::{JsonLine, numbered};
 use crate::input::Input;
 use crate::opening::{self, Reads};
 use crate::progress::Bar;
-use crate::units::count;
+use crate::units::{self, count};
 
 const AFTER: &str = "\
-Messages keep their order, and consumers stand at the same messages; numbers begin anew. What a
-consumer had acknowledged ahead of others waits for it again. Status 0: a power cut takes nothing.";
+Messages keep their order, and consumers stand at the same messages, with the same ones acknowledged
+ahead of others; numbers begin anew. (mmq copy keeps the numbers.) Status 0: a power cut takes
+nothing.";
+
+/// Messages that are held unacknowledged at a time, and bytes of them: those that a consumer had in
+/// hand before others that it had acknowledged.
+const MOST_HELD: usize = 1 << 18;
+const MOST_BYTES_HELD: usize = 256 << 20;
 
 pub(crate) fn command() -> Command {
     arguments::command(
@@ -47,7 +54,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
         options = options.arena_size(*bytes);
     }
     let queue = opening::open(arguments::dir_of(call.matches), &options)?;
-    let mut load = Load { queue: &queue, places, messages: 0, gaps: 0, again: 0 };
+    let mut load = Load { queue: &queue, places, messages: 0, gaps: 0 };
     let result = load.all(call, &mut lines);
     let report = load.report();
     queue.close()?;
@@ -114,6 +121,8 @@ struct Stood {
     acknowledged: Vec<(u64, u64)>,
     /// The number in the new queue of the message there.
     now: Option<u64>,
+    /// What it had acknowledged, in the numbers of the new queue.
+    done: Vec<Range<u64>>,
 }
 
 impl Stood {
@@ -125,7 +134,42 @@ impl Stood {
             seq: consumer.get("seq")?.as_u64()?,
             acknowledged: ahead.map(range).collect::<Option<_>>()?,
             now: None,
+            done: Vec::new(),
         })
+    }
+
+    /// Notes that the message `seq` has the number `now` in the new queue.
+    fn note(&mut self, seq: u64, now: u64) {
+        self.now.get_or_insert(now);
+        if !self.acknowledged.iter().any(|(first, last)| (*first..=*last).contains(&seq)) {
+            return;
+        }
+        match self.done.last_mut().filter(|range| range.end == now) {
+            Some(range) => range.end = now + 1,
+            None => self.done.push(now..now + 1),
+        }
+    }
+
+    /// Acknowledges again what the consumer had acknowledged, and gives the others back. False when
+    /// these were too many.
+    fn acknowledge(&self, reads: &Reads<'_>) -> Tried<bool> {
+        let end = self.done.last().map_or(0, |range| range.end);
+        let (mut held, mut bytes, mut next) = (Vec::new(), 0, self.now.unwrap_or(end));
+        while next < end {
+            let Some(delivery) = reads.receive()? else { break };
+            next = delivery.seq() + 1;
+            let at = self.done.partition_point(|range| range.end < next);
+            if self.done.get(at).is_some_and(|range| range.contains(&delivery.seq())) {
+                delivery.ack()?;
+                continue;
+            }
+            bytes += delivery.len();
+            held.push(delivery);
+            if held.len() > MOST_HELD || bytes > MOST_BYTES_HELD {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -135,8 +179,6 @@ struct Load<'a> {
     places: Vec<Stood>,
     messages: u64,
     gaps: u64,
-    /// Messages that a consumer had acknowledged, and that wait for it again.
-    again: u64,
 }
 
 impl Load<'_> {
@@ -167,7 +209,14 @@ impl Load<'_> {
                 queue.consumer(&place.name)?;
             }
             let next = queue.stats().next_seq;
-            Reads::of(queue, Some(&place.name))?.seek(place.now.unwrap_or(next))?;
+            let reads = Reads::of(queue, Some(&place.name))?;
+            reads.seek(place.now.unwrap_or(next))?;
+            if !place.acknowledge(&reads)? {
+                let (name, bytes) = (&place.name, units::size(MOST_BYTES_HELD as u64));
+                let had = format!("more than {MOST_HELD} messages or {bytes} in hand");
+                let comes = "what it had acknowledged behind them comes again";
+                call.console.note(format!("consumer {name:?} had {had}: {comes}"));
+            }
         }
         Ok(())
     }
@@ -176,9 +225,7 @@ impl Load<'_> {
         let now = self.queue.enqueue(message)?;
         self.messages += 1;
         for place in self.places.iter_mut().filter(|place| place.seq <= seq) {
-            place.now.get_or_insert(now);
-            let is_done = |done: &&(u64, u64)| (done.0..=done.1).contains(&seq);
-            self.again += place.acknowledged.iter().filter(is_done).count() as u64;
+            place.note(seq, now);
         }
         Ok(())
     }
@@ -186,10 +233,6 @@ impl Load<'_> {
     fn report(&self) -> String {
         let (messages, gaps) = (count(self.messages, "message"), count(self.gaps, "gap"));
         let consumers = count(self.places.len() as u64, "consumer");
-        let mut report = format!("loaded {messages}, {consumers}; {gaps} left out");
-        if self.again > 0 {
-            report += &format!("; {} come again", count(self.again, "acknowledgement"));
-        }
-        report
+        format!("loaded {messages}, {consumers}; {gaps} left out")
     }
 }

@@ -27,6 +27,7 @@ pub(crate) const PAGES: &[(&str, &str)] = &[
     page!("mmq-consumers-fork"),
     page!("mmq-consumers-rm"),
     page!("mmq-consumers-seek"),
+    page!("mmq-copy"),
     page!("mmq-dump"),
     page!("mmq-each"),
     page!("mmq-gaps"),

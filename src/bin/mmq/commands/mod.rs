@@ -4,6 +4,7 @@ mod bench;
 mod cat;
 mod completions;
 mod consumers;
+mod copy;
 mod dump;
 mod each;
 mod gaps;
@@ -45,7 +46,7 @@ struct Entry {
 }
 
 /// In the order of the help.
-const COMMANDS: [Entry; 18] = [
+const COMMANDS: [Entry; 19] = [
     Entry { command: stat::command, run: stat::run },
     Entry { command: cat::command, run: cat::run },
     Entry { command: tail::command, run: tail::run },
@@ -56,6 +57,7 @@ const COMMANDS: [Entry; 18] = [
     Entry { command: each::command, run: each::run },
     Entry { command: consumers::command, run: consumers::run },
     Entry { command: purge::command, run: purge::run },
+    Entry { command: copy::command, run: copy::run },
     Entry { command: dump::command, run: dump::run },
     Entry { command: load::command, run: load::run },
     Entry { command: salvage::command, run: salvage::run },

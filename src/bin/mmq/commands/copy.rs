@@ -1,0 +1,93 @@
+//! `copy`: a second queue with the same messages, numbers and places.
+
+use std::io::ErrorKind;
+use std::ops::ControlFlow;
+
+use clap::Command;
+use mmq::{CopiedId, Error, Inspector};
+
+use super::Call;
+use crate::arguments::{self, flag};
+use crate::ending::Ending;
+use crate::failure::{Failure, Tried};
+use crate::figures;
+use crate::opening;
+use crate::progress::Bar;
+use crate::units::{self, count};
+
+const AFTER: &str = "\
+Consumers stand in the copy where they stand in the queue, also with what they have acknowledged
+ahead of others. What is damaged is copied as it is; spare segments are left out.
+
+The id names the queue to those who are told numbers of it. With --same-id two queues have one id,
+and from then on they give the same numbers to different messages: use one of them alone. Never
+forward both to one place, which would take messages of one for those of the other.
+
+Until the copy is complete its directory is called NEW.copying. A process that was killed leaves
+that directory: remove it. Status 0: a power cut takes nothing of the copy.";
+
+pub(crate) fn command() -> Command {
+    arguments::command(
+        "copy",
+        "Make a second queue with the same messages, numbers and consumers",
+        "Examples:\n  mmq copy q /mnt/other/q\n  mmq copy q backup --same-id",
+    )
+    .arg(arguments::dir())
+    .arg(
+        arguments::path("new", "NEW")
+            .help("The copy's directory: missing, or an empty one")
+            .required(true),
+    )
+    .arg(
+        flag("new-id", "The copy is a queue of its own, with an id of its own [the default]")
+            .conflicts_with("same-id"),
+    )
+    .arg(flag("same-id", "The copy is a backup with the queue's id, to replace the queue"))
+    .after_help(AFTER)
+}
+
+pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+    let Some(new) = arguments::path_of(call.matches, "new") else {
+        return Err(Failure::usage("name the copy's directory"));
+    };
+    let id = if call.matches.get_flag("same-id") { CopiedId::Same } else { CopiedId::New };
+    let queue = opening::open_existing(arguments::dir_of(call.matches))?;
+    let mut bar = Bar::new(call.console, None);
+    let copied = queue.copy_to(new, id, |done, total| {
+        bar.of(done, total, String::new);
+        match call.signals.stop() {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        }
+    });
+    drop(bar);
+    match (copied, call.signals.stop()) {
+        (Ok(()), _) => {}
+        (Err(Error::Io { op: "copy", source, .. }), Some(ending))
+            if source.kind() == ErrorKind::Interrupted =>
+        {
+            call.console.note("ended by a signal; nothing of the copy is left");
+            return Ok(ending);
+        }
+        (Err(error), _) => return Err(failed(error)),
+    }
+    let made = Inspector::open(new)?.snapshot()?;
+    let messages = count(made.next_seq - made.oldest_seq, "message");
+    let consumers = count(made.consumers.len() as u64, "consumer");
+    let (size, id) = (units::size(made.disk_bytes), figures::id(&made.queue_id));
+    call.console.note(format!("copied {messages}, {consumers} ({size}); the copy's id is {id}"));
+    Ok(Ending::Done)
+}
+
+fn failed(error: Error) -> Failure {
+    match error {
+        Error::InvalidArgument { what: "copy", reason, .. } => {
+            Failure::new(Ending::Refused, "not_empty", reason)
+        }
+        full if full.is_full() => {
+            let message = format!("{full}; nothing of the copy is left");
+            Failure::new(Ending::Refused, "full", message)
+        }
+        other => other.into(),
+    }
+}
