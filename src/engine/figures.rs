@@ -77,6 +77,18 @@ impl<'a, S: Storage> Reading<'a, S> {
 }
 
 impl<S: Storage> Engine<S> {
+    /// When the segment was begun that the message begins in, in milliseconds since 1970. `None`
+    /// when none holds it.
+    pub(crate) fn segment_begun(&self, seq: u64) -> Option<u64> {
+        let core = &*self.core;
+        if core.forked() || seq >= core.visible_end().seq {
+            return None;
+        }
+        let list = core.segments.list();
+        let behind = list.live.partition_point(|row| row.header.first_seq <= seq);
+        Some(list.live.get(behind.checked_sub(1)?)?.header.created)
+    }
+
     /// Each figure is right at a moment of its own. What was taken is read first and what was
     /// enqueued last: a message counted as taken is counted as enqueued too, and not as waiting.
     pub(crate) fn stats(&self) -> Stats {

@@ -7,6 +7,7 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use crate::consumer::{Consumer, check_name};
 #[cfg(doc)]
@@ -358,6 +359,25 @@ impl Queue {
     #[must_use]
     pub fn path(&self) -> &Path {
         self.engine.core.storage.path()
+    }
+
+    /// When the segment was begun that the message `seq` begins in: the message is no older. `None`
+    /// when no segment holds a message of that number.
+    ///
+    /// ```
+    /// # fn main() -> mmq::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// let seq = queue.enqueue("a message")?;
+    /// assert!(queue.segment_time(seq).unwrap() <= std::time::SystemTime::now());
+    /// assert_eq!(queue.segment_time(seq + 1), None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn segment_time(&self, seq: u64) -> Option<SystemTime> {
+        let begun = self.engine.segment_begun(seq)?;
+        SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(begun))
     }
 
     /// Makes everything durable and closes the files. Handles of [`Consumer`]s answer

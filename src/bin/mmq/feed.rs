@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use mmq::{Consumer, Delivery, Error, Gap, Inspector, Options, Queue, QueueState, past_gaps};
 
@@ -53,6 +53,11 @@ impl<'a> Feed<'a> {
             Some((queue, None)) => Ok(Reads::Own(queue)),
             None => Err(Error::Closed.into()),
         }
+    }
+
+    /// When the segment of the message was begun.
+    pub(crate) fn segment_time(&self, seq: u64) -> Option<SystemTime> {
+        self.open.as_ref().and_then(|(queue, _)| queue.segment_time(seq))
     }
 
     /// The next message; `None` when there is none now.

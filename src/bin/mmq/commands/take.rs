@@ -125,7 +125,8 @@ impl Take<'_> {
             self.written.gap(&mut self.output, gap)?;
         }
         let Some(delivery) = delivery else { return Ok(false) };
-        let end = self.written.message(&mut self.output, delivery.seq(), &delivery);
+        let (seq, time) = (delivery.seq(), feed.segment_time(delivery.seq()));
+        let end = self.written.dated(&mut self.output, seq, &delivery, time);
         self.settle()?;
         end?;
         self.pending.push_back((self.output.position(), delivery));

@@ -96,17 +96,8 @@ impl Written {
         self
     }
 
-    /// Writes a message. With an error it may have been written in part.
-    pub(crate) fn message(
-        &mut self,
-        output: &mut Output<'_>,
-        seq: u64,
-        message: &[u8],
-    ) -> Tried<()> {
-        self.dated(output, seq, message, None)
-    }
-
-    /// Writes a message that was put in at that time or later.
+    /// Writes a message that was put in at that time or later. With an error it may have been
+    /// written in part.
     pub(crate) fn dated(
         &mut self,
         output: &mut Output<'_>,
