@@ -186,6 +186,16 @@ impl Inspector {
         InspectedMessages { inspector: self, at: At::Start(from), source: None, failed: false }
     }
 
+    /// As [`messages`](Self::messages), from where the consumer stood in a [`Snapshot`]: all that
+    /// it will be told, and messages that it has acknowledged ahead. What was given up before it
+    /// could read it comes as the gaps that it will be told.
+    #[must_use]
+    pub fn messages_for(&self, consumer: &ConsumerSnapshot) -> InspectedMessages<'_> {
+        let ConsumerSnapshot { position, next_seq: seq, .. } = *consumer;
+        let at = At::Spot(Spot { position, seq });
+        InspectedMessages { inspector: self, at, source: None, failed: false }
+    }
+
     /// Checks every header, row, place, checksum, number and seal of the queue, and reads every
     /// message from the oldest held on. Hands all that is not as it was written to `each`, with the
     /// messages that it costs: those that a consumer who begins at the oldest message would be told

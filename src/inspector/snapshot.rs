@@ -124,6 +124,8 @@ pub struct ConsumerSnapshot {
     pub oldest_time: Option<SystemTime>,
     /// As an age, at most.
     pub oldest_age: Option<Duration>,
+    /// Where it reads on.
+    pub(super) position: u64,
 }
 
 impl Snapshot {
@@ -192,6 +194,7 @@ impl ConsumerSnapshot {
             done_ahead: ahead.map(|acks| (acks.first.max(place.seq), acks.last)).collect(),
             oldest_time,
             oldest_age: oldest_time.map(|time| now.duration_since(time).unwrap_or_default()),
+            position: place.position,
         }
     }
 }

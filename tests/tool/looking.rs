@@ -6,14 +6,14 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use mmq::{Options, Queue};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::run::{Running, check, ends, given, mmq, on, said};
-use crate::support::{copy_directory, itself, within};
+use crate::support::{copy_directory, eventually, itself, within};
 
 /// Bytes and times of every file.
 pub(crate) fn files(dir: &Path) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
@@ -186,15 +186,27 @@ fn what_was_dropped_is_told_as_take_tells_it() {
     assert!(said(&seen).starts_with("{\"error\":{\"code\":\"gap\""), "{}", said(&seen));
     let seen = String::from_utf8(seen.stdout).unwrap();
     let taken = String::from_utf8(ends(on("take", &queue, &["--json"]), 1).stdout).unwrap();
-    let words = |text: &str| -> Vec<Value> {
-        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
-        let without_time = |mut line: Value| {
-            line.as_object_mut().unwrap().remove("segment_time");
-            line
-        };
-        lines.map(without_time).collect()
-    };
-    assert_eq!(words(&seen), words(&taken));
+    assert!(seen.lines().next().unwrap().contains("\"dropped\""), "{seen}");
+    assert!(seen.lines().last().unwrap().contains("\"segment_time\":\"20"), "{seen}");
+    assert_eq!(seen, taken);
+}
+
+#[test]
+fn what_was_too_old_is_told_as_take_tells_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("q");
+    let options = mmq::Options::new().arena_size(4096).max_bytes(256 << 10);
+    let queue = options.open(&path).unwrap();
+    queue.dequeue().unwrap();
+    queue.enqueue_batch((0..20).map(|number| vec![number; 4000])).unwrap();
+    queue.close().unwrap();
+    let begun = Instant::now();
+    eventually("the segments are too old", || begun.elapsed() > Duration::from_millis(5));
+    options.max_age(Duration::from_millis(5)).open(&path).unwrap().close().unwrap();
+    let seen = String::from_utf8(ends(on("cat", &path, &["--json"]), 1).stdout).unwrap();
+    let taken = String::from_utf8(ends(on("take", &path, &["--json"]), 1).stdout).unwrap();
+    assert!(seen.contains("\"cause\":\"expired\""), "{seen}");
+    assert_eq!(seen, taken);
 }
 
 #[test]

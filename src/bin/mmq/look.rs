@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use mmq::{
-    AsOpened, ConsumerSnapshot, Error, Gap, GapCause, InspectedMessages, Inspector, Seen, Snapshot,
-    Start, Verified, VerifyStep,
+    AsOpened, ConsumerSnapshot, Error, InspectedMessages, Inspector, Seen, Snapshot, Start,
+    Verified, VerifyStep,
 };
 
 use crate::ending::Ending;
@@ -72,6 +72,15 @@ impl Looked {
     pub(crate) fn from(&self, start: Start) -> Met<'_> {
         let inner = self.inspector.messages(start);
         Met { looked: self, inner, start, failures: 0, until: u64::MAX, held: None }
+    }
+
+    /// All that waits for the consumer, and what was given up before it could read it.
+    pub(crate) fn waiting_for(&self, outlook: &Outlook<'_>) -> Met<'_> {
+        let met = self.from(outlook.start);
+        match outlook.consumer {
+            Some(consumer) => Met { inner: self.inspector.messages_for(consumer), ..met },
+            None => met,
+        }
     }
 }
 
@@ -167,39 +176,35 @@ fn numbers(seen: &Seen) -> Option<(u64, u64)> {
 
 /// What a consumer has before it.
 #[derive(Debug)]
-pub(crate) struct Outlook {
+pub(crate) struct Outlook<'a> {
+    /// `None`: the queue's own, which has not read yet.
+    consumer: Option<&'a ConsumerSnapshot>,
     place: u64,
     /// Where it reads on.
-    pub(crate) start: Start,
+    start: Start,
     /// Numbers beyond its place that it is done with, from the first to the last.
     pub(crate) done: Vec<(u64, u64)>,
-    /// What was given up before it could read it.
-    pub(crate) lost: Option<Gap>,
 }
 
-impl Outlook {
+impl<'a> Outlook<'a> {
     /// That of the consumer of this name. The queue's own has everything before it until it reads
     /// for the first time.
-    pub(crate) fn of(snapshot: &Snapshot, name: Option<&str>) -> Tried<Outlook> {
+    pub(crate) fn of(snapshot: &'a Snapshot, name: Option<&str>) -> Tried<Outlook<'a>> {
         let name = name.unwrap_or_default();
         match consumer(snapshot, name) {
             None if name.is_empty() => {
                 let place = snapshot.oldest_seq;
-                Ok(Outlook { place, start: Start::Oldest, done: Vec::new(), lost: None })
+                Ok(Outlook { consumer: None, place, start: Start::Oldest, done: Vec::new() })
             }
             None => Err(Failure::no_consumer(&snapshot.path, name)),
             Some(found) => {
-                let (place, oldest) = (found.next_seq, snapshot.oldest_seq);
-                let known = snapshot.gaps.iter().find(|gap| gap.last >= place);
-                let lost = (place < oldest && known.is_none_or(|known| known.first >= oldest))
-                    .then(|| Gap { first: place, last: oldest - 1, cause: GapCause::Dropped });
-                let done = found.done_ahead.clone();
-                Ok(Outlook { place, start: Start::Seq(place), done, lost })
+                let (place, done) = (found.next_seq, found.done_ahead.clone());
+                Ok(Outlook { consumer: Some(found), place, start: Start::Seq(place), done })
             }
         }
     }
 
-    pub(crate) fn bounds<'a>(&self, snapshot: &'a Snapshot) -> Bounds<'a> {
+    pub(crate) fn bounds<'s>(&self, snapshot: &'s Snapshot) -> Bounds<'s> {
         let Snapshot { path, oldest_seq: oldest, next_seq: next, .. } = snapshot;
         Bounds { dir: path, oldest: *oldest, next: *next, place: self.place }
     }

@@ -57,10 +57,10 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let view = Outlook::of(&snapshot, text_of(matches, "consumer"))?;
     let bounds = view.bounds(&snapshot);
     let all = matches.get_flag("all");
-    let start = match matches.get_one::<Where>("from") {
-        Some(place) => Start::Seq(place.resolve(bounds)?),
-        None if all => Start::Oldest,
-        None => view.start,
+    let mut messages = match matches.get_one::<Where>("from") {
+        Some(place) => looked.from(Start::Seq(place.resolve(bounds)?)),
+        None if all => looked.from(Start::Oldest),
+        None => looked.waiting_for(&view),
     };
     let counts = matches.get_flag("count");
     let to = match matches.get_one::<Where>("to") {
@@ -72,9 +72,6 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
         .at_most(matches.get_one::<u64>("messages").copied())
         .hiding(if all { Vec::new() } else { view.done })
         .up_to(to);
-    if let Some(lost) = view.lost.filter(|_| start == view.start) {
-        show.gap(lost)?;
-    }
-    let result = show.all(&mut looked.from(start));
+    let result = show.all(&mut messages);
     show::finish(show, result)
 }
