@@ -13,7 +13,7 @@ use crate::format::{
     ALIGN, FRAGMENT_HEADER_LEN, Kind, SEGMENT_HEADER_LEN, Seal, SegmentHeader, Spot, segment_name,
     segment_slot,
 };
-use crate::segment::scan::{Intact, Scan};
+use crate::segment::scan::{Intact, ReadAhead, Scan};
 use crate::segment::{Lost, Opened, Row, first_beginning, first_words, open_life, read_header};
 use crate::state::Gaps;
 use crate::storage::{Storage, StorageFile};
@@ -93,12 +93,14 @@ struct AtHand<F> {
     file: F,
     /// The position where the file ends.
     end: u64,
+    ahead: ReadAhead,
 }
 
 impl<F> AtHand<F> {
     fn new(row: Row, opened: Opened<F>) -> AtHand<F> {
         let bytes = opened.allocated.saturating_sub(SEGMENT_HEADER_LEN) / ALIGN * ALIGN;
-        AtHand { row, file: opened.file, end: row.header.base + bytes }
+        let end = row.header.base + bytes;
+        AtHand { row, file: opened.file, end, ahead: ReadAhead::default() }
     }
 }
 
@@ -140,11 +142,6 @@ impl<F: StorageFile> Onlooker<F> {
         self.at
     }
 
-    /// The segment that contains the position, or else the next one.
-    pub(crate) fn segment_at(&self, position: u64) -> Option<Row> {
-        self.row_at(position)
-    }
-
     /// Where a batch ended, if its seal did not hold and nobody was told yet.
     pub(crate) fn take_broken_seal(&mut self) -> Option<u64> {
         self.batch.broken.take()
@@ -164,7 +161,7 @@ impl<F: StorageFile> Onlooker<F> {
         if self.at.position >= self.end.position {
             return Ok(self.pass_to_end());
         }
-        let Some(row) = self.row_at(self.at.position) else {
+        let Some(row) = self.segment_at(self.at.position) else {
             return Ok(self.pass_to_end());
         };
         if self.open.as_ref().is_none_or(|open| open.row.header.life != row.header.life) {
@@ -178,7 +175,7 @@ impl<F: StorageFile> Onlooker<F> {
     }
 
     /// The segment that contains `position`, or else the next one.
-    fn row_at(&self, position: u64) -> Option<Row> {
+    pub(crate) fn segment_at(&self, position: u64) -> Option<Row> {
         let at = self.live.partition_point(|row| row.header.end() <= position);
         self.live.get(at).copied()
     }
@@ -300,11 +297,12 @@ impl<F: StorageFile> Onlooker<F> {
     }
 
     fn meet_fragment<S: Storage<File = F>>(&mut self, storage: &S, row: &Row) -> Stepped {
-        let Some(open) = &self.open else {
+        let Some(AtHand { file, end, ahead, .. }) = &mut self.open else {
             return Ok(None);
         };
         let io = |error| failed(storage, row, error);
-        let mut scan = Scan::new(&open.file, &row.header, self.end.position.min(open.end));
+        let limit = self.end.position.min(*end);
+        let mut scan = Scan::new(&*file, &row.header, limit).reading_on(ahead);
         let Spot { position, seq } = self.at;
         let Some(seen) = scan.header_at(position).map_err(io)? else {
             return self.resynchronise(storage, row);
@@ -351,10 +349,11 @@ impl<F: StorageFile> Onlooker<F> {
         first: Intact,
     ) -> Result<Option<(Vec<u8>, u64)>> {
         let mut payload = Vec::new();
-        let Some(open) = &self.open else {
+        let Some(AtHand { file, end, ahead, .. }) = &mut self.open else {
             return Ok(None);
         };
-        let mut scan = Scan::new(&open.file, &row.header, self.end.position.min(open.end));
+        let limit = self.end.position.min(*end);
+        let mut scan = Scan::new(&*file, &row.header, limit).reading_on(ahead);
         let io = |error| failed(storage, row, error);
         if !scan.copy(&first, 0, &mut payload).map_err(io)? {
             return Ok(None);
@@ -363,7 +362,7 @@ impl<F: StorageFile> Onlooker<F> {
         let (mut last, mut row) = (first, *row);
         while matches!(last.fragment.kind, Kind::First | Kind::Middle) {
             let end = row.header.end();
-            let Some(next) = self.row_at(end).filter(|next| next.header.base == end) else {
+            let Some(next) = self.segment_at(end).filter(|next| next.header.base == end) else {
                 return Ok(None);
             };
             let open = match open_life(storage, next.slot, &next.header) {
@@ -428,7 +427,7 @@ impl<F: StorageFile> Onlooker<F> {
         if self.is_given_back(storage, row) {
             return Ok(self.leave_lost(row));
         }
-        let next = self.row_at(row.header.end());
+        let next = self.segment_at(row.header.end());
         let end = next.map_or(u64::MAX, |next| next.header.first_seq);
         let found = found.filter(|(seen, number)| {
             *number < end || seen.fragment.kind.is_empty() && *number == end

@@ -47,10 +47,7 @@ impl FileReading {
         remains: &Remains,
         work: impl FnOnce(&mut Scan<'_, Patient>) -> T,
     ) -> T {
-        let mut scan = remains.scan(&self.file).with(std::mem::take(&mut self.ahead));
-        let result = work(&mut scan);
-        self.ahead = scan.into_read_ahead();
-        result
+        work(&mut remains.scan(&self.file).reading_on(&mut self.ahead))
     }
 
     fn meet(&mut self, remains: &Remains) -> Lies {

@@ -25,17 +25,23 @@ pub(crate) struct Scan<'a, F: Readable> {
     pub(super) seed: u32,
     /// The segment's positions.
     pub(super) positions: Range<u64>,
-    buffer: ReadAhead,
+    ahead: Whose<'a>,
     /// No position at or above it is looked at: the file or the messages end there.
     pub(super) limit: u64,
 }
 
-/// What a scan has read and not yet used. It may be handed to the next scan of the same file.
+/// Bytes of a segment that were read ahead.
 #[derive(Debug, Default)]
 pub(crate) struct ReadAhead {
-    bytes: Vec<u8>,
-    /// Position of the first byte.
+    buffer: Vec<u8>,
+    /// Position of the first byte in the buffer.
     from: u64,
+}
+
+/// Whose they are.
+enum Whose<'a> {
+    Own(ReadAhead),
+    Lent(&'a mut ReadAhead),
 }
 
 /// A fragment whose header is intact.
@@ -69,32 +75,33 @@ impl<'a, F: Readable> Scan<'a, F> {
     /// As [`new`](Self::new), for a segment with these `positions` whose header may be lost.
     pub(crate) fn seeded(file: &'a F, seed: u32, positions: Range<u64>, limit: u64) -> Scan<'a, F> {
         let limit = limit.min(positions.end);
-        Scan { file, seed, positions, buffer: ReadAhead::default(), limit }
+        Scan { file, seed, positions, ahead: Whose::Own(ReadAhead::default()), limit }
     }
 
-    /// The same, with what an earlier scan of this file had read.
-    pub(crate) fn with(self, buffer: ReadAhead) -> Scan<'a, F> {
-        Scan { buffer, ..self }
-    }
-
-    /// What was read and not yet used.
-    pub(crate) fn into_read_ahead(self) -> ReadAhead {
-        self.buffer
+    /// The same, which goes on with what an earlier scan of this segment, up to the same limit,
+    /// has read ahead.
+    pub(crate) fn reading_on(self, ahead: &'a mut ReadAhead) -> Scan<'a, F> {
+        Scan { ahead: Whose::Lent(ahead), ..self }
     }
 
     /// The bytes `position .. position + len` (`len` at most [`BUFFER`]); fewer at the end of the
     /// file.
     fn bytes(&mut self, position: u64, len: usize) -> io::Result<&[u8]> {
-        let ReadAhead { bytes: buffer, from } = &mut self.buffer;
+        let ReadAhead { buffer, from } = match &mut self.ahead {
+            Whose::Own(ahead) => ahead,
+            Whose::Lent(ahead) => ahead,
+        };
         let have = *from..*from + buffer.len() as u64;
         if !(have.contains(&position) && position + len as u64 <= have.end) {
             let most = if buffer.is_empty() { FIRST.max(len) } else { BUFFER };
             let room = (self.limit - position).min(most as u64) as usize;
             buffer.resize(room, 0);
             let offset = SEGMENT_HEADER_LEN + (position - self.positions.start);
-            let read = crate::storage::read_full(self.file, buffer, offset)?;
-            buffer.truncate(read);
+            let read = crate::storage::read_full(self.file, buffer, offset);
+            // After an error nothing in it is of the file.
+            buffer.truncate(*read.as_ref().unwrap_or(&0));
             *from = position;
+            read?;
         }
         let start = (position - *from) as usize;
         let end = (start + len).min(buffer.len());
