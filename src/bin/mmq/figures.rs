@@ -31,6 +31,16 @@ pub(crate) fn is_lost(cause: GapCause) -> bool {
     !matches!(cause, GapCause::Dropped | GapCause::Expired | GapCause::Reserved)
 }
 
+/// How many messages a power cut may take. (Behind one, numbers are passed over that have none.)
+pub(crate) fn undurable(snapshot: &Snapshot) -> u64 {
+    let (from, end) = (snapshot.durable_seq, snapshot.next_seq);
+    let missing = snapshot.gaps.iter().map(|gap| {
+        let (first, behind) = (gap.first.max(from), (gap.last + 1).min(end));
+        behind.saturating_sub(first)
+    });
+    end.saturating_sub(from).saturating_sub(missing.sum())
+}
+
 /// All of it.
 pub(crate) fn object(snapshot: &Snapshot) -> Object {
     let owner = snapshot

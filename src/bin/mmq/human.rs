@@ -36,7 +36,7 @@ pub(crate) fn block(snapshot: &Snapshot, sizes: Sizes, paint: Paint) -> String {
         let name = if consumer.name.is_empty() { "waiting" } else { "consumer" };
         line(name, waiting(consumer, sizes));
     }
-    let undurable = snapshot.next_seq.saturating_sub(snapshot.durable_seq);
+    let undurable = figures::undurable(snapshot);
     let durable =
         if undurable == 0 { "all durable".into() } else { format!("{undurable} not durable yet") };
     let (oldest, next) = (snapshot.oldest_seq, snapshot.next_seq);

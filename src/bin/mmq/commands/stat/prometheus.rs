@@ -39,7 +39,7 @@ const QUEUES: [(&str, &str, &str, OfQueue); 10] = [
     }),
     ("mmq_enqueued_total", "counter", "The number of the next message", |of| of.next_seq as f64),
     ("mmq_undurable_messages", "gauge", "Messages that a power cut may take", |of| {
-        of.next_seq.saturating_sub(of.durable_seq) as f64
+        figures::undurable(of) as f64
     }),
 ];
 
