@@ -207,12 +207,11 @@ impl Target {
             let message = format!("{path} is in the way, and holds other files than a queue's");
             return Err(Failure::new(Ending::Refused, "exists", message));
         }
-        // Another import may be at it.
+        // Another import may be at it. (The opening may remove or rename what is half made.)
         if let Err(error @ Error::Locked { .. }) = Options::new().create(false).open(&self.making) {
             return Err(error.into());
         }
-        paths.iter().try_for_each(fs::remove_file).map_err(failed)?;
-        fs::remove_dir(&self.making).map_err(failed)
+        fs::remove_dir_all(&self.making).map_err(failed)
     }
 
     fn make(
