@@ -191,6 +191,11 @@ enum mmq_status
   /** The queue was opened before a fork, and this is the child: it cannot use its parent's queue. */
   MMQ_FORKED = 26,
   /**
+   * The call waited, and mmq_interrupt ended the wait: nothing was changed, and the call may be
+   * made again.
+   */
+  MMQ_INTERRUPTED = 28,
+  /**
    * The directory holds files, but none of a queue. It was left as it is; mmq_last_error names
    * one of the files.
    */
@@ -265,6 +270,27 @@ typedef int32_t mmq_on_full;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+/** Where a new consumer begins. */
+enum mmq_start
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  /** At the oldest message held. */
+  MMQ_START_OLDEST = 0,
+  /** Behind the newest message. */
+  MMQ_START_END = 1,
+  /** At the message with a given sequence number; at the next one where it is not held. */
+  MMQ_START_SEQ = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum mmq_start mmq_start;
+#else
+typedef int32_t mmq_start;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 /**
  * A consumer: a named place in a queue, which is stored. Handles of the same consumer share its
  * place: each message goes to exactly one of them. Consumers of different names each see every
@@ -323,7 +349,10 @@ typedef struct mmq_stats {
    * as they were.
    */
   size_t struct_size;
-  /** Messages that wait for the default consumer; before its first read, all messages held. */
+  /**
+   * Messages that wait for the default consumer; where there is none, those that any consumer
+   * has yet to deal with; without any consumer, all messages held.
+   */
   uint64_t messages;
   /** Bytes of the segments that those messages take, headers included. */
   uint64_t bytes;
@@ -393,6 +422,13 @@ typedef struct mmq_stats {
    * then found some too.
    */
   uint64_t wait_ns;
+  /**
+   * Messages dropped to make room since the queue was opened that some consumer had yet to read:
+   * counted once each, when it happens, and not only when a consumer is told.
+   */
+  uint64_t dropped;
+  /** Likewise, messages that were too old. */
+  uint64_t expired;
 } mmq_stats;
 
 /**
@@ -454,7 +490,10 @@ typedef struct mmq_inspection {
   uint64_t oldest_seq;
   /** The first sequence number not yet known to be durable. */
   uint64_t durable_seq;
-  /** Messages that wait for the default consumer; before its first read, all messages held. */
+  /**
+   * Messages that wait for the default consumer; where there is none, those that any consumer
+   * has yet to deal with; without any consumer, all messages held.
+   */
   uint64_t messages;
   /** Bytes of the segments that those messages take, headers included. */
   uint64_t bytes;
@@ -731,7 +770,8 @@ mmq_status mmq_dequeue(struct mmq_queue *queue, struct mmq_message **out);
  * @param queue Not NULL.
  * @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
  * @param out Where the message goes; free it with mmq_message_free. Not NULL.
- * @return As mmq_dequeue, but MMQ_TIMED_OUT where that answers MMQ_EMPTY.
+ * @return As mmq_dequeue, but MMQ_TIMED_OUT where that answers MMQ_EMPTY; MMQ_INTERRUPTED by
+ *   mmq_interrupt.
  */
 mmq_status mmq_dequeue_timeout(struct mmq_queue *queue,
                                int64_t timeout_ms,
@@ -816,8 +856,9 @@ mmq_status mmq_last_gap(struct mmq_queue *queue, struct mmq_gap *out);
 const char *mmq_path(const struct mmq_queue *queue);
 
 /**
- * How many messages wait for the queue's own (default) consumer, those in flight included; before
- * its first read, how many are held.
+ * How many messages wait for the queue's own (default) consumer, those in flight included. Where
+ * there is none, how many any consumer has yet to deal with; without any consumer, how many are
+ * held.
  *
  * @param queue Not NULL.
  * @param out Where the number goes. Not NULL.
@@ -862,7 +903,7 @@ mmq_status mmq_durable_seq(const struct mmq_queue *queue, uint64_t *out);
  * @param queue Not NULL.
  * @param seq The message's sequence number.
  * @return As mmq_flush, but MMQ_OK for a message that is durable already; MMQ_NOT_FOUND for a
- *   number that was not given out yet.
+ *   number that was not given out yet; MMQ_INTERRUPTED by mmq_interrupt.
  */
 mmq_status mmq_wait_durable(struct mmq_queue *queue, uint64_t seq);
 
@@ -915,6 +956,24 @@ void mmq_message_free(struct mmq_message *message);
 mmq_status mmq_consumer_open(struct mmq_queue *queue, const char *name, struct mmq_consumer **out);
 
 /**
+ * As mmq_consumer_open, but a consumer that does not exist yet is made where start says, in one
+ * step: no message that comes meanwhile is missed or read twice. One that exists stays where it
+ * is.
+ *
+ * @param queue Not NULL.
+ * @param name 1 to 255 bytes of UTF-8. Not NULL.
+ * @param start Where a new consumer begins.
+ * @param seq The sequence number for MMQ_START_SEQ; otherwise it is not looked at.
+ * @param out Where the handle goes; free it with mmq_consumer_free. Not NULL.
+ * @return As mmq_consumer_open; MMQ_NOT_FOUND for a number that was not given out yet.
+ */
+mmq_status mmq_consumer_open_at(struct mmq_queue *queue,
+                                const char *name,
+                                mmq_start start,
+                                uint64_t seq,
+                                struct mmq_consumer **out);
+
+/**
  * Makes a new consumer at the place of another one. Messages that the other one has not
  * acknowledged come to the new one too.
  *
@@ -937,7 +996,10 @@ void mmq_consumer_free(struct mmq_consumer *consumer);
 
 /**
  * Removes a consumer: the queue keeps no messages for it any more. Its handles answer
- * MMQ_NOT_FOUND from now on and are freed as usual.
+ * MMQ_NOT_FOUND from now on and are freed as usual. It stays removed after the death of the
+ * process, and after a power cut once a flush has covered the call. The empty name is that of the
+ * queue's own (default) consumer: calls that wait for it answer MMQ_NOT_FOUND, and the next call
+ * that reads makes it again, at the oldest message held.
  *
  * @param queue Not NULL.
  * @param name The consumer's name. Not NULL.
@@ -1108,8 +1170,7 @@ mmq_status mmq_consumer_seek(struct mmq_consumer *consumer, uint64_t seq);
  *
  * @param queue Not NULL.
  * @param out Where the iterator goes; free it with mmq_iter_free. Not NULL.
- * @return MMQ_OK, MMQ_FULL or MMQ_IO when there is no room for the queue's own consumer,
- * MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * @return MMQ_OK, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_iter_open(struct mmq_queue *queue, struct mmq_iter **out);
 
@@ -1140,7 +1201,8 @@ mmq_status mmq_receive(struct mmq_queue *queue, struct mmq_delivery **out);
  * @param queue Not NULL.
  * @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
  * @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
- * @return As mmq_receive, but MMQ_TIMED_OUT where that answers MMQ_EMPTY.
+ * @return As mmq_receive, but MMQ_TIMED_OUT where that answers MMQ_EMPTY; MMQ_INTERRUPTED by
+ *   mmq_interrupt.
  */
 mmq_status mmq_receive_timeout(struct mmq_queue *queue,
                                int64_t timeout_ms,
@@ -1175,10 +1237,20 @@ mmq_status mmq_in_flight(const struct mmq_queue *queue, uint64_t *out);
  * @param queue Not NULL.
  * @param out Where the descriptor goes. It is the library's, and valid until the queue is closed.
  *   Not NULL.
- * @return MMQ_OK, MMQ_IO when the system has no descriptor left, MMQ_FULL or MMQ_IO when there is
- *   no room for the queue's own consumer, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ * @return MMQ_OK, MMQ_IO when the system has no descriptor left, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_ready_fd(struct mmq_queue *queue, int *out);
+
+/**
+ * Ends all waits, and leaves the queue open: every call that waits (mmq_dequeue_timeout,
+ * mmq_receive_timeout and those of consumers, an enqueue with MMQ_WAIT, mmq_wait_durable) and that
+ * began before this one answers MMQ_INTERRUPTED. A call that begins later waits again. Descriptors
+ * become readable. Nothing is lost: a message that came at the same time stays for the next read.
+ *
+ * @param queue Not NULL.
+ * @return MMQ_OK, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ */
+mmq_status mmq_interrupt(struct mmq_queue *queue);
 
 /**
  * As mmq_receive, for this consumer.

@@ -93,6 +93,7 @@ class Category final : public std::error_category {
       case MMQ_IO: return std::errc::io_error;
       case MMQ_POISONED: return std::errc::state_not_recoverable;
       case MMQ_CLOSED: return std::errc::broken_pipe;
+      case MMQ_INTERRUPTED: return std::errc::interrupted;
       default: return std::error_condition(status, *this);
     }
   }
@@ -941,6 +942,14 @@ class Queue : public detail::Reader<detail::QueueCalls> {
     detail::report(mmq_consumer_open(handle(), detail::c_text(name), &consumer), ec);
     return Consumer(consumer);
   }
+  /** The same, but a new consumer begins where start says, in one step; seq counts with MMQ_START_SEQ. */
+  Consumer consumer_at(const std::string &name, mmq_start start, std::uint64_t seq, std::error_code &ec) const noexcept {
+    mmq_consumer *consumer = nullptr;
+    detail::report(mmq_consumer_open_at(handle(), detail::c_text(name), start, seq, &consumer), ec);
+    return Consumer(consumer);
+  }
+  /** Ends all waits with MMQ_INTERRUPTED, and leaves the queue open. */
+  void interrupt(std::error_code &ec) const noexcept { detail::report(mmq_interrupt(handle()), ec); }
   /** The directory, as it was given to open; empty when there is no handle. */
   std::string_view path() const noexcept {
     const char *path = mmq_path(handle());
@@ -952,7 +961,7 @@ class Queue : public detail::Reader<detail::QueueCalls> {
     detail::report(listed(names), ec);
     return cut(names);
   }
-  /** Removes the consumer of that name: the queue keeps no messages for it any more. */
+  /** Removes the consumer of that name (empty: the queue's own): the queue keeps no messages for it any more. */
   void remove_consumer(const std::string &name, std::error_code &ec) const noexcept {
     detail::report(mmq_consumer_remove(handle(), detail::c_text(name)), ec);
   }
@@ -1018,6 +1027,12 @@ class Queue : public detail::Reader<detail::QueueCalls> {
     detail::check(mmq_consumer_open(handle(), detail::c_text(name), &consumer));
     return Consumer(consumer);
   }
+  Consumer consumer_at(const std::string &name, mmq_start start, std::uint64_t seq = 0) const {
+    mmq_consumer *consumer = nullptr;
+    detail::check(mmq_consumer_open_at(handle(), detail::c_text(name), start, seq, &consumer));
+    return Consumer(consumer);
+  }
+  void interrupt() const { detail::check(mmq_interrupt(handle())); }
   std::vector<std::string> consumers() const {
     std::string names;
     detail::check(listed(names));

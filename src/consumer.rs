@@ -281,6 +281,35 @@ impl Consumer {
         crate::Messages::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.standing))))
     }
 
+    /// A stream that [receives](Self::receive) all messages from the next one on.
+    ///
+    /// ```
+    /// use futures_core::Stream;
+    /// use std::{future::poll_fn, pin::Pin};
+    ///
+    /// async fn work(workers: mmq::Consumer) -> mmq::Result<()> {
+    ///     let mut jobs = workers.deliveries();
+    ///     // (With the crate `futures`: `jobs.next().await`.)
+    ///     while let Some(job) = poll_fn(|context| Pin::new(&mut jobs).poll_next(context)).await {
+    ///         match job {
+    ///             Ok(job) => {
+    ///                 println!("{:?}", job.as_str());
+    ///                 job.ack()?;
+    ///             }
+    ///             Err(mmq::Error::Gap(gap)) => eprintln!("{gap}"),
+    ///             Err(mmq::Error::Closed) => break,
+    ///             Err(error) => return Err(error),
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn deliveries(&self) -> crate::Deliveries {
+        crate::Deliveries::new(Ok((Arc::clone(&self.engine), Arc::clone(&self.standing))))
+    }
+
     /// As [`Queue::iter`](crate::Queue::iter).
     pub fn iter(&self) -> Iter {
         Iter::new(Ahead::new(&self.engine, &self.standing))

@@ -196,6 +196,17 @@ pub(crate) fn gap(path: &Path, gap: &Gap) {
     let _ = (path, gap);
 }
 
+/// Messages that some consumer had yet to read were dropped to make room, or have expired.
+#[inline]
+pub(crate) fn given_up(path: &Path, gap: &Gap) {
+    #[cfg(feature = "tracing")]
+    {
+        let Gap { first, last, cause } = *gap;
+        note!(warn, path, first, last, %cause, "messages were given up");
+    }
+    let _ = (path, gap);
+}
+
 /// A flush failed; writing is refused from now on.
 #[inline]
 pub(crate) fn flush_failed(path: &Path, error: &Error) {

@@ -169,19 +169,19 @@ mod stats;
 pub use consumer::Consumer;
 pub use delivery::Delivery;
 pub use engine::copying::CopiedId;
-pub use error::{Error, Gap, GapCause, Result, past_gaps};
+pub use error::{Error, Gap, GapCause, HeldBy, Result, past_gaps};
 pub use format::{FORMAT_VERSION, MAX_MESSAGE_LEN};
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-pub use futures::{Messages, Recv, RecvDelivery};
+pub use futures::{Deliveries, Enqueue, Flush, Messages, Recv, RecvDelivery};
 pub use inspect::{Finding, Verified, VerifyStep};
 pub use inspector::{
     AsOpened, ConsumerSnapshot, InspectedMessages, Inspector, OwnerFigures, QueueState, Seen,
-    Snapshot, Start,
+    Snapshot,
 };
 pub use iter::Iter;
 pub use message::Message;
-pub use options::{OnFull, Options};
+pub use options::{OnFull, Options, Start};
 pub use queue::Queue;
 pub use salvage::{Salvage, SalvageReport, Salvaged, SalvagedFile, SalvagedMessages};
 pub use stats::{ConsumerStats, Stats};

@@ -34,6 +34,19 @@ pub enum OnFull {
     DropOldest,
 }
 
+/// Where reading begins: for a new consumer ([`Queue::consumer_at`](crate::Queue::consumer_at)),
+/// and for a look from outside ([`Inspector::messages`](crate::Inspector::messages)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Start {
+    /// At the oldest message held.
+    Oldest,
+    /// Behind the newest message.
+    End,
+    /// At the message with this sequence number; where it is not held any more, at the oldest one.
+    Seq(u64),
+}
+
 /// How a queue is opened. Options may differ at every opening; existing files keep their geometry.
 ///
 /// | option | default | unit, bounds |

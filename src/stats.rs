@@ -18,7 +18,8 @@ use crate::error::GapCause;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Messages that wait for the default consumer; before its first read, all messages held.
+    /// Messages that wait for the default consumer; where there is none, those that any consumer
+    /// has yet to deal with; without any consumer, all messages held.
     pub messages: u64,
     /// Bytes of the segments that those messages take, headers included.
     pub bytes: u64,
@@ -77,6 +78,11 @@ pub struct Stats {
     /// Time that such calls waited for room, all together ([`OnFull::Wait`](crate::OnFull::Wait)):
     /// those that then found some too.
     pub wait_time: Duration,
+    /// Messages dropped to make room since the queue was opened that some consumer had yet to read:
+    /// counted once each, when it happens, and not only when a consumer is told.
+    pub dropped: u64,
+    /// Likewise, messages that were too old.
+    pub expired: u64,
     /// The error of the flush that failed; writing has been refused since. `None` when none has
     /// failed.
     pub last_flush_error: Option<String>,

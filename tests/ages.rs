@@ -28,6 +28,7 @@ fn old_messages_are_told_as_one_gap_and_young_ones_come() {
     drop(queue);
     let queue = options(SHORT).open(dir.path()).unwrap();
     eventually("they are too old", || queue.is_empty());
+    assert_eq!((queue.stats().expired, queue.stats().lost_expired), (10, 0), "not told yet");
     drop(queue);
     let queue = options(LONG).open(dir.path()).unwrap();
     queue.enqueue("young").unwrap();
@@ -40,6 +41,7 @@ fn old_messages_are_told_as_one_gap_and_young_ones_come() {
     assert_eq!(queue.dequeue().unwrap().unwrap().as_str(), Ok("young"));
     let stats = queue.stats();
     assert_eq!((stats.lost_expired, stats.lost_messages, stats.gaps), (10, 10, 1));
+    assert_eq!((stats.expired, stats.dropped), (0, 0), "they had expired before this opening");
 }
 
 #[test]

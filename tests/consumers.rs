@@ -8,8 +8,8 @@ mod support;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mmq::{Consumer, Error, Options, Queue};
-use support::{MIB, Messages, eventually, fill_queue, within};
+use mmq::{Consumer, Error, Inspector, Options, Queue, Start};
+use support::{MIB, Messages, eventually, fill_queue, readable, within};
 
 fn messages() -> Messages {
     Messages::new(11, &[0..=300, 0..=3000])
@@ -24,6 +24,18 @@ fn filled(count: u64) -> (tempfile::TempDir, Queue) {
     let queue = options().open(dir.path()).unwrap();
     fill_queue(&queue, &messages(), 0, count);
     (dir, queue)
+}
+
+/// As [`filled`], with short segments.
+fn filled_of_short_segments(count: u64) -> (tempfile::TempDir, Queue) {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = short_segments().open(dir.path()).unwrap();
+    fill_queue(&queue, &messages(), 0, count);
+    (dir, queue)
+}
+
+fn short_segments() -> Options {
+    options().max_bytes(4 << 20)
 }
 
 #[track_caller]
@@ -41,7 +53,7 @@ fn each_consumer_has_its_own_place_and_it_survives() {
     let (a, b) = (queue.consumer("a").unwrap(), queue.consumer("b").unwrap());
     take(&a, 0, 30);
     take(&b, 0, 70);
-    assert_eq!((a.len(), b.len(), queue.len()), (70, 30, 100));
+    assert_eq!((a.len(), b.len(), queue.len()), (70, 30, 70));
     drop((a, b, queue));
     let queue = options().open(dir.path()).unwrap();
     assert_eq!(queue.consumers(), ["a", "b"]);
@@ -297,7 +309,7 @@ fn the_handle_and_the_iterator_of_a_removed_consumer_say_so_once_and_take_nothin
     let anew = queue.consumer("gone").unwrap();
     assert!(matches!(gone.peek(), Err(Error::NotFound { .. })));
     assert_eq!(anew.dequeue().unwrap().unwrap().seq(), 0);
-    assert_eq!(queue.len(), 20, "the default consumer is another");
+    assert_eq!(queue.len(), 19, "nobody else has anything to read");
 }
 
 #[test]
@@ -310,7 +322,7 @@ fn figures_agree_whatever_was_done() {
     let stats = queue.stats();
     assert_eq!(
         (stats.messages, stats.enqueued, stats.dequeued, stats.next_seq),
-        (200, 200, 51, 200)
+        (150, 200, 51, 200)
     );
     assert_eq!((a.len(), stats.consumers, stats.oldest_seq), (149, 1, 0));
     assert!(stats.oldest_age.is_some_and(|age| age < Duration::from_secs(60)));
@@ -319,7 +331,7 @@ fn figures_agree_whatever_was_done() {
     drop((a, queue));
     let queue = options().open(dir.path()).unwrap();
     let stats = queue.stats();
-    assert_eq!((stats.messages, stats.enqueued, stats.dequeued, stats.next_seq), (200, 0, 0, 200));
+    assert_eq!((stats.messages, stats.enqueued, stats.dequeued, stats.next_seq), (150, 0, 0, 200));
     assert_eq!(queue.consumer("a").unwrap().len(), 149);
     while queue.dequeue().unwrap().is_some() {}
     assert_eq!((queue.stats().messages, queue.stats().oldest_age), (0, None));
@@ -343,4 +355,115 @@ fn the_queues_own_consumer_is_moved_and_forked_like_any_other() {
     queue.seek(1).unwrap();
     assert!(matches!(queue.seek(4), Err(Error::NotFound { .. })));
     assert_eq!((queue.dequeue().unwrap().unwrap().seq(), queue.len()), (1, 1));
+}
+
+#[test]
+fn a_consumer_begins_where_it_is_told() {
+    let (_dir, queue) = filled_of_short_segments(100);
+    let named = |name, start| queue.consumer_at(name, start);
+    assert_eq!(named("oldest", Start::Oldest).unwrap().len(), 100);
+    take(&named("seq", Start::Seq(40)).unwrap(), 40, 50);
+    let end = named("end", Start::End).unwrap();
+    assert!(end.dequeue().unwrap().is_none());
+    fill_queue(&queue, &messages(), 100, 120);
+    take(&end, 100, 120);
+    // One that exists stays where it is.
+    take(&named("seq", Start::End).unwrap(), 50, 60);
+    let beyond = named("beyond", Start::Seq(121));
+    assert!(matches!(beyond, Err(Error::NotFound { what: "message", .. })), "{beyond:?}");
+    assert_eq!(queue.consumers(), ["end", "oldest", "seq"]);
+    take(&named("beyond", Start::Seq(119)).unwrap(), 119, 120);
+    // At the next one that is held.
+    for name in ["oldest", "seq", "end", "beyond"] {
+        queue.consumer(name).unwrap().seek(120).unwrap();
+    }
+    fill_queue(&queue, &messages(), 120, 1000);
+    for name in ["oldest", "seq", "end", "beyond"] {
+        queue.consumer(name).unwrap().seek(900).unwrap();
+    }
+    eventually("space is given back", || queue.stats().oldest_seq > 120);
+    let oldest = queue.stats().oldest_seq;
+    let late = named("late", Start::Seq(5)).unwrap();
+    assert_eq!(late.dequeue().unwrap().unwrap().seq(), oldest);
+}
+
+/// Looking at a queue, and waiting on its descriptor, keeps no message in it.
+#[test]
+fn looking_does_not_make_the_default_consumer() {
+    let (dir, queue) = filled_of_short_segments(300);
+    assert!(readable(queue.ready_fd().unwrap(), Duration::ZERO));
+    let mut iter = queue.iter();
+    for seq in 0..10 {
+        assert_eq!(iter.next().unwrap().unwrap().seq(), seq);
+    }
+    assert_eq!((queue.len(), queue.stats().messages, queue.in_flight()), (300, 300, 0));
+    assert!(queue.consumer_stats().is_empty(), "{:?}", queue.consumer_stats());
+    let other = queue.consumer("other").unwrap();
+    take(&other, 0, 300);
+    // What nobody has yet to read does not count.
+    assert_eq!((queue.len(), queue.stats().messages, queue.stats().bytes), (0, 0, 0));
+    assert_eq!(Inspector::open(dir.path()).unwrap().snapshot().unwrap().messages, 0);
+    fill_queue(&queue, &messages(), 300, 2000);
+    take(&other, 300, 2000);
+    eventually("space is given back", || queue.stats().oldest_seq > 300);
+    // The look goes on at the oldest message.
+    let oldest = queue.stats().oldest_seq;
+    assert!(iter.next().unwrap().unwrap().seq() >= oldest);
+    assert!(queue.consumer_stats().iter().all(|stats| stats.name == "other"));
+    queue.close().unwrap();
+    let queue = short_segments().open(dir.path()).unwrap();
+    assert_eq!(queue.consumer_stats().len(), 1);
+    // A read makes it, at the oldest message.
+    let first = queue.peek().unwrap().map(|message| message.seq());
+    assert_eq!(first, queue.iter().next().map(|message| message.unwrap().seq()));
+    assert_eq!(queue.consumer_stats().len(), 2);
+}
+
+#[test]
+fn the_default_consumer_is_removed_and_begins_again() {
+    let (dir, queue) = filled_of_short_segments(300);
+    assert!(matches!(queue.remove_consumer(""), Err(Error::NotFound { .. })));
+    queue.dequeue().unwrap();
+    queue.set_max_in_flight(3).unwrap();
+    let (lost, acked) = (queue.receive().unwrap().unwrap(), queue.receive().unwrap().unwrap());
+    acked.ack().unwrap();
+    let other = queue.consumer("other").unwrap();
+    take(&other, 0, 200);
+    let ready = queue.ready_fd().unwrap();
+    queue.remove_consumer("").unwrap();
+    assert!(matches!(queue.remove_consumer(""), Err(Error::NotFound { .. })));
+    assert_eq!((queue.in_flight(), queue.consumer_stats().len()), (0, 1));
+    // A delivery of before changes nothing, and nothing counts as done.
+    assert!(matches!(lost.ack(), Err(Error::NotFound { .. })));
+    assert!(readable(ready, Duration::ZERO));
+    let oldest = queue.stats().oldest_seq;
+    for seq in oldest..300 {
+        assert_eq!(queue.dequeue().unwrap().unwrap().seq(), seq);
+    }
+    assert!(queue.dequeue().unwrap().is_none() && !readable(ready, Duration::ZERO));
+    queue.enqueue("wakes").unwrap();
+    assert!(readable(ready, Duration::ZERO));
+    queue.remove_consumer("").unwrap();
+    queue.close().unwrap();
+    // It stays removed.
+    let queue = short_segments().open(dir.path()).unwrap();
+    assert_eq!(queue.consumer_stats().len(), 1);
+    take(&queue.consumer("other").unwrap(), 200, 300);
+    fill_queue(&queue, &messages(), 301, 2000);
+    queue.consumer("other").unwrap().seek(2000).unwrap();
+    eventually("nothing is kept for it", || queue.stats().oldest_seq > 300);
+}
+
+#[test]
+fn who_waits_for_the_default_consumer_learns_that_it_was_removed() {
+    let (_dir, queue) = filled(1);
+    queue.dequeue().unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| queue.dequeue_timeout(Duration::from_secs(600)));
+        std::thread::sleep(Duration::from_millis(50));
+        queue.remove_consumer("").unwrap();
+        let answer = waiter.join().unwrap();
+        // (A call that begins only now has the consumer begin again, at the message.)
+        assert!(matches!(answer, Err(Error::NotFound { .. }) | Ok(Some(_))), "{answer:?}");
+    });
 }

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mmq::{Error, Gap, GapCause, OnFull, Options, Queue};
+use mmq::{Error, Gap, GapCause, HeldBy, OnFull, Options, Queue};
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table of all texts")]
@@ -66,6 +66,7 @@ fn every_text_has_this_form() {
                 limit: 65_536,
                 needed: 4096,
                 free: None,
+                held_by: None,
             },
             "queue /var/q is full: 4096 more bytes of disk would pass max_bytes 65536 (65536 bytes are used)",
         ),
@@ -77,9 +78,10 @@ fn every_text_has_this_form() {
                 limit: 1_048_576,
                 needed: 8192,
                 free: Some(1_050_000),
+                held_by: Some(Box::new(HeldBy::new("mail", 42))),
             },
             "queue /var/q is full: 8192 more bytes of disk would leave less than min_free_bytes 1048576 free \
-             (1050000 bytes are free, the queue takes 40960)",
+             (1050000 bytes are free, the queue takes 40960); consumer \"mail\" keeps the oldest, at message 42",
         ),
         (
             Error::InvalidOption { path: path(), name: "arena_size", reason: "odd".into() },

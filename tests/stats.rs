@@ -380,3 +380,38 @@ fn a_file_that_is_removed_while_it_is_read_is_counted_until_it_is_let_go_of() {
     let counted = queue.stats().disk_bytes;
     assert!(counted <= limit, "{counted} are counted");
 }
+
+/// What is dropped counts at once, and once, whoever reads it and when.
+#[test]
+fn what_is_dropped_counts_when_it_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().arena_size(4096).max_bytes(65536).on_full(OnFull::DropOldest);
+    let queue = options.open(dir.path()).unwrap();
+    let fill = |count| (0..count).for_each(|_| assert!(queue.enqueue([1; 1000]).is_ok()));
+    fill(200);
+    let stats = queue.stats();
+    assert!(stats.oldest_seq > 0);
+    assert_eq!((stats.dropped, stats.lost_dropped), (stats.oldest_seq, 0));
+    // What all consumers had read is not lost.
+    let (first, second) = (queue.consumer("1").unwrap(), queue.consumer("2").unwrap());
+    let read = stats.oldest_seq + 5;
+    for consumer in [&first, &second] {
+        (stats.oldest_seq..read).for_each(|_| assert!(consumer.skip().unwrap().is_some()));
+    }
+    second.skip().unwrap().unwrap();
+    fill(200);
+    let now = queue.stats();
+    assert_eq!(now.dropped, stats.dropped + now.oldest_seq - read);
+    // Each consumer is told of what it had not read.
+    for (consumer, place) in [(&first, read), (&second, read + 1)] {
+        match consumer.dequeue() {
+            Err(mmq::Error::Gap(gap)) => {
+                assert_eq!((gap.first, gap.last), (place, now.oldest_seq - 1))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let told = queue.stats();
+    assert_eq!(told.lost_dropped, 2 * (now.oldest_seq - read) - 1);
+    assert_eq!((told.dropped, told.expired), (now.dropped, 0));
+}

@@ -53,6 +53,7 @@ fn opening_segments_gaps_and_a_full_queue_are_told() {
         "INFO message=queue opened",
         "DEBUG message=segment begun",
         "message=queue is full",
+        "WARN message=messages were given up",
         "WARN message=messages are missing",
     ] {
         assert!(lines.iter().any(|line| line.contains(told)), "{told} is not in {lines:#?}");

@@ -148,25 +148,13 @@ fn tool(command: &mut Command) -> Result<(), Box<dyn Error>> {
     Err(format!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim()).into())
 }
 
-/// Takes out the lines of the source, and with [`KeptNames::OfTheHeader`] the names that no program
-/// links with, unless the lines are asked for.
-fn strip(file: &Path, names: KeptNames, build: Libraries) -> Result<(), Box<dyn Error>> {
-    let option = match names {
-        KeptNames::All => "--strip-debug",
-        KeptNames::OfTheHeader => "--strip-unneeded",
-    };
+/// Takes out the lines of the source, and the names that no program links with, unless the lines
+/// are asked for. (A fifth of the shared library was the names of its inner functions.)
+fn strip(file: &Path, build: Libraries) -> Result<(), Box<dyn Error>> {
     if build != Libraries::Small {
         return Ok(());
     }
-    tool(Command::new("strip").arg(option).arg(file))
-}
-
-/// The names of functions that a file keeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum KeptNames {
-    All,
-    /// Those that programs call. (A fifth of the library was the names of its inner functions.)
-    OfTheHeader,
+    tool(Command::new("strip").arg("--strip-unneeded").arg(file))
 }
 
 /// Makes an archive of one object. The compiler's has all of `compiler_builtins` beside it. The
@@ -181,7 +169,7 @@ fn pack(archive: &Path, packed: &Path, build: Libraries) -> Result<(), Box<dyn E
     tool(link.arg(archive))?;
     let mut names = Command::new("objcopy");
     tool(names.args(["--wildcard", "--keep-global-symbol=mmq_*"]).arg(&object))?;
-    strip(&object, KeptNames::All, build)?;
+    strip(&object, build)?;
     tool(Command::new("ar").arg("rcsD").arg(packed).arg(&object))?;
     Ok(fs::remove_file(object)?)
 }
@@ -230,7 +218,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // A program that runs keeps the file it has: it is replaced, not written over.
     let fresh = lib.join(format!("{full}.new"));
     fs::copy(built.join(SHARED), &fresh)?;
-    if let Err(error) = strip(&fresh, KeptNames::OfTheHeader, asked.build) {
+    if let Err(error) = strip(&fresh, asked.build) {
         eprintln!("{full} keeps the lines of the source: {error}");
     }
     fs::rename(fresh, lib.join(&full))?;

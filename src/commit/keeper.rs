@@ -10,13 +10,14 @@
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::commit::Core;
 use crate::error::{Error, Result};
 use crate::events;
+use crate::state::LOOK_FOR_ROOM;
 use crate::storage::Storage;
-use crate::threads::bell::{Bell, Errand, Presence};
+use crate::threads::bell::{Bell, Errand, Presence, Wishes};
 use crate::threads::{JoinHandle, Mutex, now, spawn};
 
 #[derive(Debug)]
@@ -105,10 +106,13 @@ pub(crate) struct Leaving<'a, S: Storage>(pub(crate) &'a Core<S>);
 impl<S: Storage> Drop for Leaving<'_, S> {
     fn drop(&mut self) {
         self.0.bell.leave();
-        let _durable = self.0.durable.lock();
+        let durable = self.0.durable.lock();
         if !planted!(KeeperLeavesInSilence) {
             self.0.segment_synced.notify_all();
         }
+        drop(durable);
+        // They go on by themselves.
+        self.0.tasks.wake_all();
     }
 }
 
@@ -178,14 +182,52 @@ fn run<S: Storage>(core: &Core<S>, look: &Look<S>, errand: Errand) -> Result<()>
 /// away meanwhile.
 fn tell<S: Storage>(core: &Core<S>) {
     core.store_figures();
-    if !events::are_noted() {
-        return;
+    if events::are_noted() {
+        call_out(core, events::tell);
     }
+}
+
+/// Runs code of the caller's: while it runs the keeper is away.
+fn call_out<S: Storage>(core: &Core<S>, code: impl FnOnce()) {
     core.bell.set_presence(Presence::Away);
     drop(core.durable.lock());
     core.segment_synced.notify_all();
-    events::tell();
+    code();
     core.bell.set_presence(Presence::Here);
+}
+
+/// What futures have the keeper do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TaskWork {
+    Flush,
+    /// Have those that wait for room look again.
+    Look,
+}
+
+/// What is to be done for futures now. `next_look` is when those that wait for room look again.
+fn asked_by_tasks(wishes: &mut Wishes, next_look: &mut Option<Instant>) -> Option<TaskWork> {
+    if std::mem::take(&mut wishes.flush_for_tasks) {
+        return Some(TaskWork::Flush);
+    }
+    if std::mem::take(&mut wishes.tell_tasks_later) {
+        next_look.get_or_insert_with(|| now() + LOOK_FOR_ROOM);
+    }
+    if std::mem::take(&mut wishes.tell_tasks) || next_look.is_some_and(|due| now() >= due) {
+        *next_look = None;
+        return Some(TaskWork::Look);
+    }
+    None
+}
+
+fn serve_tasks<S: Storage>(core: &Core<S>, work: TaskWork) {
+    match work {
+        TaskWork::Flush => {
+            core.tasks.run_round(|| core.flush_for_tasks());
+            tell(core);
+            call_out(core, || core.tasks.for_flush.wake(u64::MAX));
+        }
+        TaskWork::Look => call_out(core, || core.tasks.for_room.wake(u64::MAX)),
+    }
 }
 
 /// The thread's work, until the bell says stop.
@@ -198,6 +240,7 @@ fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
     let every = core.ages.map(|ages| ages.look_every());
     let mut next_look = every.map(|every| now() + every);
     let (mut trim_at, mut pause) = (None, IDLE);
+    let mut next_tasks = None;
     let mut wishes = bell.wishes.lock();
     loop {
         if wishes.stop {
@@ -220,6 +263,12 @@ fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
             // As above: a failed sync poisons the queue.
             let _ = core.flush_behind();
             tell(core);
+            wishes = bell.wishes.lock();
+            continue;
+        }
+        if let Some(work) = asked_by_tasks(&mut wishes, &mut next_tasks) {
+            drop(wishes);
+            serve_tasks(core, work);
             wishes = bell.wishes.lock();
             continue;
         }
@@ -248,7 +297,7 @@ fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
             wishes = bell.wishes.lock();
             continue;
         }
-        let other_due = [next_look, trim_at].into_iter().flatten().min();
+        let other_due = [next_look, trim_at, next_tasks].into_iter().flatten().min();
         match next_flush {
             Some(due) if now() < due => {
                 let due = other_due.map_or(due, |other| other.min(due));

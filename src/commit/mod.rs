@@ -89,11 +89,11 @@ impl<S: Storage> Core<S> {
         let Some(from) = self.segments.too_old_tail(&self.context(), ages, tail) else {
             return false;
         };
-        let held = writer.held_end();
+        let (held, unread) = (writer.held_end(), self.unread());
         if !self.drain_tail(writer, GapCause::Expired, held) {
             return false;
         }
-        self.note_expired(&Expired { from, held });
+        self.note_expired(&Expired { from, held }, unread);
         true
     }
 
@@ -164,6 +164,12 @@ impl<S: Storage> Core<S> {
             return self.check_writable();
         }
         Ok(())
+    }
+
+    /// As [`flush_on_time`](Self::flush_on_time), for futures that wait for it.
+    pub(crate) fn flush_for_tasks(&self) -> Result<()> {
+        self.check_directory()?;
+        self.flush_on_time()
     }
 
     /// As [`flush`](Self::flush), for the keeper: does not wait for the producers' lock, since a

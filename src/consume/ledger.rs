@@ -198,6 +198,11 @@ impl<F: StorageFile> Ledger<F> {
         }
     }
 
+    /// The row was given to others.
+    pub(crate) fn forget_row(&mut self) {
+        self.acks_row = None;
+    }
+
     /// The done ranges were taken over from another consumer and are not stored yet.
     pub(crate) fn mark_changed(&mut self) {
         self.changed = true;

@@ -1,6 +1,8 @@
 //! One consumer: its place, the quick way to its next message (`standing`), the long way with
-//! deliveries or a descriptor (`slow`), and the ledger of its deliveries.
+//! deliveries or a descriptor (`slow`), the ledger of its deliveries, and how it begins and ends
+//! (`existence`).
 
+pub(crate) mod existence;
 pub(crate) mod ledger;
 pub(crate) mod slow;
 pub(crate) mod standing;

@@ -256,10 +256,9 @@ impl<S: Storage> Standing<S> {
     pub(crate) fn give_back(&self, core: &Core<S>, seq: u64, handed: Handed) -> bool {
         let mut progress = self.progress.lock();
         let progress = &mut *progress;
+        let exists = progress.exists();
         let comes_again = match &mut progress.ledger {
-            Some(ledger) => {
-                ledger.epoch == handed.epoch && !progress.removed && ledger.give_back(seq)
-            }
+            Some(ledger) => ledger.epoch == handed.epoch && exists && ledger.give_back(seq),
             None => false,
         };
         if comes_again {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::commit::Core;
+use crate::consume::existence::Existence;
 use crate::consume::ledger::Ledger;
 use crate::error::{Error, Gap, Result};
 use crate::format::Spot;
@@ -79,13 +80,13 @@ pub(crate) struct Step<R> {
 pub(crate) struct Progress<S: Storage> {
     pub(crate) cursor: Cursor<S::File>,
     /// Where the index stores the place.
-    place_row: PlaceRow<S::File>,
+    pub(super) place_row: PlaceRow<S::File>,
     /// The place as last stored.
     pub(crate) stored: Spot,
-    /// Reads take the long way: there is a ledger or a descriptor, or the consumer was removed, or
-    /// the run has ended.
+    /// Reads take the long way: there is a ledger or a descriptor, or the consumer does not exist,
+    /// or the run has ended.
     pub(crate) special: bool,
-    pub(crate) removed: bool,
+    pub(crate) existence: Existence,
     /// `None` until the consumer has deliveries or a limit on them.
     pub(crate) ledger: Option<Box<Ledger<S::File>>>,
     pub(crate) ready: Option<Arc<Ready>>,
@@ -98,6 +99,8 @@ pub(crate) struct Standing<S: Storage> {
     /// The number of its row in the index.
     pub(crate) row: u32,
     pub(crate) cell: Arc<PlaceCell>,
+    /// As [`Progress::existence`], for the default consumer's next read.
+    pub(super) exists: AtomicBool,
     /// There is a ledger: the number of messages does not follow from the place alone.
     pub(crate) has_ledger: AtomicBool,
     /// Its moves when another consumer last looked for an idle one.
@@ -108,28 +111,23 @@ pub(crate) struct Standing<S: Storage> {
 }
 
 impl<S: Storage> Standing<S> {
-    pub(crate) fn new(
-        name: &str,
-        row: u32,
-        spot: Spot,
-        place_row: PlaceRow<S::File>,
-        cell: Arc<PlaceCell>,
-        ledger: Option<Ledger<S::File>>,
-    ) -> Standing<S> {
+    /// A consumer that [begins](Self::begin) later.
+    pub(crate) fn new(name: &str, row: u32, place_row: PlaceRow<S::File>) -> Standing<S> {
         Standing {
             name: name.to_owned(),
             row,
-            cell,
-            has_ledger: AtomicBool::new(ledger.is_some()),
+            cell: Arc::default(),
+            exists: AtomicBool::new(false),
+            has_ledger: AtomicBool::new(false),
             moves_seen: AtomicU64::new(u64::MAX),
             ready: OnceLock::new(),
             progress: Padded::new(Mutex::new(Progress {
-                cursor: Cursor::new(spot),
+                cursor: Cursor::new(Spot::default()),
                 place_row,
-                stored: spot,
-                special: ledger.is_some(),
-                removed: false,
-                ledger: ledger.map(Box::new),
+                stored: Spot::default(),
+                special: true,
+                existence: Existence::NotYet,
+                ledger: None,
                 ready: None,
             })),
         }
@@ -137,6 +135,10 @@ impl<S: Storage> Standing<S> {
 
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(crate) fn is_default(&self) -> bool {
+        self.name.is_empty()
     }
 
     /// The error that says that this consumer does not exist.
@@ -284,26 +286,6 @@ impl<S: Storage> Standing<S> {
         }
         progress.note_ready(core);
     }
-
-    /// Takes the consumer out of the queue: its place keeps no segment any more. After an error it
-    /// is gone all the same.
-    pub(crate) fn remove(&self, core: &Core<S>) -> Result<()> {
-        {
-            let mut progress = self.progress.lock();
-            progress.removed = true;
-            progress.special = true;
-            progress.cursor.let_go();
-            if let Some(ledger) = &mut progress.ledger {
-                ledger.clear();
-            }
-            self.count_in_flight(&progress);
-            progress.note_ready(core);
-        }
-        let cleared = core.index.clear_acks(self.row, AcksRowIs::Free);
-        core.index.remove_consumer(self.row, &self.name);
-        core.places.remove(&self.cell);
-        cleared
-    }
 }
 
 /// The gap that a read tells.
@@ -400,13 +382,13 @@ impl<S: Storage> Progress<S> {
         cell.position.store(spot.position, Ordering::Release);
     }
 
-    /// An error when the consumer was removed or the queue is closed: its row in the index may then
-    /// belong to another one.
+    /// An error when the consumer does not exist or the queue is closed: its row in the index may
+    /// then belong to another one.
     pub(crate) fn check(&self, core: &Core<S>, standing: &Standing<S>) -> Result<()> {
         if !planted!(ClosedNotAskedByReaders) {
             core.check_readable()?;
         }
-        if self.removed && !planted!(RemovedNotAsked) {
+        if !self.exists() && !planted!(RemovedNotAsked) {
             Err(standing.unknown(core))
         } else {
             Ok(())
@@ -415,6 +397,9 @@ impl<S: Storage> Progress<S> {
 
     /// Whether a read that needs no allowance would return a message, a gap or an error.
     pub(crate) fn has_waiting(&self, core: &Core<S>) -> bool {
+        if self.existence == Existence::NotYet {
+            return self.would_find(core) || core.check_readable().is_err();
+        }
         let spot = self.cursor.spot();
         self.is_over(core)
             || spot.position < core.visible.position.load(Ordering::Acquire)
@@ -432,7 +417,7 @@ impl<S: Storage> Progress<S> {
 
     /// Every read is refused.
     fn is_over(&self, core: &Core<S>) -> bool {
-        self.removed || core.check_readable().is_err()
+        self.existence == Existence::Removed || core.check_readable().is_err()
     }
 
     /// Makes the descriptor, if there is one, readable or not, as [`has_news`](Self::has_news)

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::commit::Core;
+use crate::consume::ledger::Ledger;
 use crate::consume::standing::Standing;
 use crate::engine::Engine;
 use crate::engine::reading::message;
 use crate::error::{Error, Gap, Result};
 use crate::events;
+use crate::format::Spot;
 use crate::message::Message;
 use crate::read::Cursor;
 use crate::storage::Storage;
@@ -26,7 +29,9 @@ pub(crate) struct Ahead<S: Storage> {
 impl<S: Storage> Ahead<S> {
     pub(crate) fn new(engine: &Arc<Engine<S>>, standing: &Arc<Standing<S>>) -> Result<Ahead<S>> {
         engine.core.check_readable()?;
-        let spot = standing.with_progress(|progress| progress.cursor.spot());
+        let place =
+            standing.with_progress(|progress| progress.exists().then(|| progress.cursor.spot()));
+        let spot = place.unwrap_or_else(|| engine.core.oldest(engine.core.visible.spot()));
         Ok(Ahead {
             engine: Arc::clone(engine),
             standing: Arc::clone(standing),
@@ -41,52 +46,81 @@ impl<S: Storage> Ahead<S> {
         if self.failed {
             return None;
         }
-        let core = &*self.engine.core;
-        let (cursor, pieces) = (&mut self.cursor, &mut self.pieces);
-        // While the consumer's lock is held, no segment from its place on is given back.
-        let found = core.check_readable().and_then(|()| {
-            self.standing.with_progress(|progress| {
-                progress.check(core, &self.standing)?;
-                let place = progress.cursor.spot();
-                if cursor.spot().position < place.position {
-                    cursor.move_to(place);
-                }
-                loop {
-                    if let Some(piece) = pieces.pop() {
-                        return Err(Error::Gap(piece));
-                    }
-                    let found = cursor.find(core);
-                    let found = match (found, &progress.ledger) {
-                        (Err(Error::Gap(gap)), Some(ledger)) => {
-                            // Numbers of the gap that were told before are not told again.
-                            pieces.extend(ledger.untold_of(gap).into_iter().rev());
-                            continue;
-                        }
-                        (found, _) => found?,
-                    };
-                    let Some(record) = found else {
-                        // No segment stays open while the caller does something else.
-                        cursor.let_go();
-                        return Ok(None);
-                    };
-                    if progress.ledger.as_ref().is_some_and(|ledger| ledger.is_done(record.seq)) {
-                        cursor.advance();
-                        continue;
-                    }
-                    if let Some(message) = message(cursor, record) {
-                        cursor.advance();
-                        return Ok(Some(message));
-                    }
-                }
-            })
-        });
-        match found {
+        match self.look() {
             Ok(Some(message)) => Some(Ok(message)),
             Ok(None) => None,
             Err(Error::Gap(gap)) => Some(Err(Error::Gap(gap))),
             Err(error) => {
                 self.failed = true;
                 Some(Err(error))
+            }
+        }
+    }
+
+    /// The next message. While it looks, no segment from where it begins on is given back.
+    fn look(&mut self) -> Result<Option<Message>> {
+        let engine = Arc::clone(&self.engine);
+        let standing = Arc::clone(&self.standing);
+        let core = &*engine.core;
+        core.check_readable()?;
+        // The consumer's place keeps the segments while its lock is held.
+        let of_place = |ahead: &mut Ahead<S>| {
+            standing.with_progress(|progress| {
+                progress.check_not_removed(core, &standing)?;
+                if !progress.exists() {
+                    return Ok(None);
+                }
+                let ledger = progress.ledger.as_deref();
+                ahead.look_from(core, progress.cursor.spot(), ledger).map(Some)
+            })
+        };
+        if let Some(found) = of_place(self)? {
+            return Ok(found);
+        }
+        // There is no place: nothing is given back while this is held.
+        let _one_at_a_time = engine.registry()?;
+        if let Some(found) = of_place(self)? {
+            return Ok(found);
+        }
+        let _nothing_goes = core.places.giving_back.write();
+        self.look_from(core, core.oldest(core.visible.spot()), None)
+    }
+
+    /// The next message, if the consumer stands at `place` and has `ledger`.
+    fn look_from(
+        &mut self,
+        core: &Core<S>,
+        place: Spot,
+        ledger: Option<&Ledger<S::File>>,
+    ) -> Result<Option<Message>> {
+        let (cursor, pieces) = (&mut self.cursor, &mut self.pieces);
+        if cursor.spot().position < place.position {
+            cursor.move_to(place);
+        }
+        loop {
+            if let Some(piece) = pieces.pop() {
+                return Err(Error::Gap(piece));
+            }
+            let found = match (cursor.find(core), ledger) {
+                (Err(Error::Gap(gap)), Some(ledger)) => {
+                    // Numbers of the gap that were told before are not told again.
+                    pieces.extend(ledger.untold_of(gap).into_iter().rev());
+                    continue;
+                }
+                (found, _) => found?,
+            };
+            let Some(record) = found else {
+                // No segment stays open while the caller does something else.
+                cursor.let_go();
+                return Ok(None);
+            };
+            if ledger.is_some_and(|ledger| ledger.is_done(record.seq)) {
+                cursor.advance();
+                continue;
+            }
+            if let Some(message) = message(cursor, record) {
+                cursor.advance();
+                return Ok(Some(message));
             }
         }
     }

@@ -10,10 +10,12 @@ use crate::consume::standing::Standing;
 use crate::error::{Error, Result};
 use crate::events;
 use crate::format::{NumberRange, Place, Spot};
+use crate::index::{DEFAULT_ROW, PlaceRow};
+use crate::options::Start;
 use crate::read::Cursor;
 use crate::state::PlaceCell;
 use crate::storage::Storage;
-use crate::threads::{Mutex, MutexGuard, OnceLock};
+use crate::threads::{Mutex, MutexGuard};
 
 /// The default consumer's name. A name that a user gives is never empty.
 const DEFAULT: &str = "";
@@ -22,29 +24,41 @@ const DEFAULT: &str = "";
 #[derive(Debug)]
 pub(crate) struct Consumers<S: Storage> {
     pub(crate) by_name: Mutex<BTreeMap<String, Arc<Standing<S>>>>,
-    default: OnceLock<Arc<Standing<S>>>,
+    /// The default consumer, also when it does not exist.
+    default: Arc<Standing<S>>,
     /// Held by the thread that makes, moves or removes a consumer: see [`Engine::registry`].
     pub(crate) registry: Mutex<()>,
 }
 
 impl<S: Storage> Consumers<S> {
-    pub(super) fn new() -> Consumers<S> {
+    pub(super) fn new(default_row: PlaceRow<S::File>) -> Consumers<S> {
         Consumers {
             by_name: Mutex::default(),
-            default: OnceLock::new(),
+            default: Arc::new(Standing::new(DEFAULT, DEFAULT_ROW, default_row)),
             registry: Mutex::default(),
         }
     }
 }
 
+/// Where a new consumer begins.
+#[derive(Debug, Clone, Copy)]
+enum Begins {
+    Start(Start),
+    /// Another consumer's place, which keeps the segments meanwhile.
+    Spot(Spot),
+}
+
 impl<S: Storage> Engine<S> {
-    /// The default consumer. The first call makes it.
+    /// The default consumer, for a call that reads: the first one has it begin.
     #[inline]
     pub(crate) fn default_consumer(&self) -> Result<&Arc<Standing<S>>> {
-        match self.consumers.default.get() {
-            Some(standing) => Ok(standing),
-            None => self.begin_default(),
-        }
+        let default = &self.consumers.default;
+        if default.exists() { Ok(default) } else { self.begin_default() }
+    }
+
+    /// The default consumer, for a call that looks: it may not exist.
+    pub(crate) fn default_standing(&self) -> &Arc<Standing<S>> {
+        &self.consumers.default
     }
 
     /// The registry's lock, which a thread holds while it makes, moves or removes a consumer.
@@ -67,56 +81,59 @@ impl<S: Storage> Engine<S> {
     #[cold]
     fn begin_default(&self) -> Result<&Arc<Standing<S>>> {
         self.consumer(DEFAULT)?;
-        let missing = || {
-            Error::internal(
-                self.core.storage.path(),
-                "the default consumer was made and is not there",
-            )
-        };
-        self.consumers.default.get().ok_or_else(missing)
+        Ok(&self.consumers.default)
     }
 
-    /// The default consumer, if it was ever made.
+    /// The default consumer, if it exists.
     pub(crate) fn existing_default(&self) -> Option<&Arc<Standing<S>>> {
-        self.consumers.default.get()
+        Some(&self.consumers.default).filter(|default| default.exists())
     }
 
     /// The consumer `name`. A new one is made at the oldest message held.
     pub(crate) fn consumer(&self, name: &str) -> Result<Arc<Standing<S>>> {
+        self.consumer_at(name, Start::Oldest)
+    }
+
+    /// The consumer `name`. A new one is made at `start`.
+    pub(crate) fn consumer_at(&self, name: &str, start: Start) -> Result<Arc<Standing<S>>> {
         self.core.check_readable()?;
         let consumers = self.consumers.by_name.lock();
         if let Some(standing) = consumers.get(name) {
             return Ok(Arc::clone(standing));
         }
         drop(consumers);
-        self.begin_consumer(name, None)
+        self.begin_consumer(name, start)
     }
 
-    /// Makes the consumer `name` at `spot`, or at the oldest message held. One that exists stays as
-    /// it is.
-    pub(crate) fn begin_consumer(
-        &self,
-        name: &str,
-        spot: Option<Spot>,
-    ) -> Result<Arc<Standing<S>>> {
+    /// Makes the consumer `name` at `start`. One that exists stays as it is.
+    pub(crate) fn begin_consumer(&self, name: &str, start: Start) -> Result<Arc<Standing<S>>> {
         let _told = events::at_end();
         let _one_at_a_time = self.registry()?;
         if let Some(standing) = self.consumers.by_name.lock().get(name) {
             return Ok(Arc::clone(standing));
         }
-        self.add_consumer(name, spot)
+        self.add_consumer(name, Begins::Start(start))
     }
 
     /// Makes the consumer `name`. The caller holds the registry's lock.
-    fn add_consumer(&self, name: &str, spot: Option<Spot>) -> Result<Arc<Standing<S>>> {
+    fn add_consumer(&self, name: &str, at: Begins) -> Result<Arc<Standing<S>>> {
         // The stand-in's cell keeps the segments from `spot` on until the consumer's own cell does.
         let stand_in = Arc::new(PlaceCell::default());
         let end = self.core.visible_end();
         let spot = {
             let _nothing_goes = self.core.places.giving_back.write();
-            // The first consumer is told of messages that expired before there was one.
-            let unread = self.core.places.unread.lock().take();
-            let spot = spot.or(unread).unwrap_or_else(|| self.core.oldest(end));
+            let spot = match at {
+                Begins::Spot(spot) => spot,
+                Begins::Start(Start::Oldest) => {
+                    // The first consumer is told of messages that expired before there was one.
+                    let unread = self.core.places.unread.lock().take();
+                    unread.unwrap_or_else(|| self.core.oldest(end))
+                }
+                Begins::Start(Start::End) => self.spot_of(end.seq, end)?,
+                Begins::Start(Start::Seq(seq)) => {
+                    self.spot_of(seq.max(self.core.oldest(end).seq), end)?
+                }
+            };
             stand_in.position.store(spot.position, Ordering::Release);
             if !planted!(NoStandIn) {
                 self.core.places.cells.write().push(Arc::clone(&stand_in));
@@ -144,12 +161,12 @@ impl<S: Storage> Engine<S> {
         }
         if planted!(ForkedWithoutItsLock) {
             let spot = from.with_progress(|progress| progress.stored);
-            return self.add_consumer(name, Some(spot));
+            return self.add_consumer(name, Begins::Spot(spot));
         }
         // While the lock of `from` is held, its place keeps the segments.
         let (made, done) = from.with_progress(|progress| {
             progress.check(&self.core, from)?;
-            let made = self.add_consumer(name, Some(progress.stored))?;
+            let made = self.add_consumer(name, Begins::Spot(progress.stored))?;
             let done = progress.ledger.iter().flat_map(|ledger| ledger.done());
             Ok::<_, Error>((made, done.collect::<Vec<_>>()))
         })?;
@@ -168,23 +185,10 @@ impl<S: Storage> Engine<S> {
         let one_at_a_time = self.registry()?;
         standing.with_progress(|progress| progress.check(core, standing))?;
         let end = core.visible_end();
-        let not_found =
-            || Error::no_message(core.storage.path(), seq, core.oldest(end).seq..end.seq);
         {
             // No segment is given back until the consumer stands at its new place.
             let _nothing_goes = core.places.giving_back.write();
-            let rows: Vec<_> = core.segments.list().live.iter().copied().collect();
-            let spot = match seq.cmp(&end.seq) {
-                std::cmp::Ordering::Greater => return Err(not_found()),
-                // Since `end` was read, messages may have come and been dropped.
-                std::cmp::Ordering::Equal => Spot::max(end, core.oldest(end)),
-                // A message whose first pieces are gone is not held.
-                std::cmp::Ordering::Less if seq < core.oldest(end).seq => return Err(not_found()),
-                std::cmp::Ordering::Less => {
-                    Cursor::seek(core, &rows, seq)?.ok_or_else(not_found)?
-                }
-            };
-            standing.move_to(core, spot)?;
+            standing.move_to(core, self.spot_of(seq, end)?)?;
         }
         drop(one_at_a_time);
         self.give_space_back();
@@ -192,6 +196,24 @@ impl<S: Storage> Engine<S> {
             core.wake_readers(u64::MAX);
         }
         Ok(())
+    }
+
+    /// Where the message `seq` begins, or `end`, which was visible a moment ago. The caller keeps
+    /// segments from being given back.
+    fn spot_of(&self, seq: u64, end: Spot) -> Result<Spot> {
+        let core = &*self.core;
+        let oldest = core.oldest(end);
+        let not_found = || Error::no_message(core.storage.path(), seq, oldest.seq..end.seq);
+        match seq.cmp(&end.seq) {
+            // Since `end` was read, messages may have come and been dropped.
+            std::cmp::Ordering::Equal => Ok(Spot::max(end, oldest)),
+            // A message whose first pieces are gone is not held.
+            std::cmp::Ordering::Less if seq >= oldest.seq => {
+                let rows: Vec<_> = core.segments.list().live.iter().copied().collect();
+                Cursor::seek(core, &rows, seq)?.ok_or_else(not_found)
+            }
+            _ => Err(not_found()),
+        }
     }
 
     /// The names of all consumers but the default one, in order.
@@ -206,13 +228,13 @@ impl<S: Storage> Engine<S> {
     pub(crate) fn remove_consumer(&self, name: &str) -> Result<()> {
         let _told = events::at_end();
         let one_at_a_time = self.registry()?;
-        let removed =
-            if name == DEFAULT { None } else { self.consumers.by_name.lock().remove(name) };
-        let Some(standing) = removed else {
+        let Some(standing) = self.consumers.by_name.lock().remove(name) else {
             return Err(Error::no_consumer(self.core.storage.path(), name));
         };
         let removed = standing.remove(&self.core);
-        if self.core.waiters.remove_ready(standing.row) {
+        // The default consumer's descriptor goes on telling of messages: the next read has it
+        // begin.
+        if !standing.is_default() && self.core.waiters.remove_ready(standing.row) {
             self.core.message_waiters.fetch_sub(1, Ordering::SeqCst);
         }
         drop(one_at_a_time);
@@ -235,10 +257,6 @@ impl<S: Storage> Engine<S> {
         let (row, place_row) = core.with_index_room(|left| {
             core.index.add_consumer(&core.storage, known, name, place, left.max(room))
         })?;
-        let cell = Arc::new(PlaceCell::default());
-        cell.position.store(place.position, Ordering::Release);
-        cell.seq.store(place.seq, Ordering::Release);
-        cell.moves.store(u64::from(known.is_none()), Ordering::Release);
         let spot = Spot { position: place.position, seq: place.seq };
         // Messages acknowledged beyond the place stay acknowledged.
         let beyond: Vec<_> = acks.iter().copied().filter(|acks| acks.last >= place.seq).collect();
@@ -250,13 +268,15 @@ impl<S: Storage> Engine<S> {
             // The row is new: it has no acknowledgements yet.
             ledger.store(spot, || None);
         }
-        let standing =
-            Arc::new(Standing::new(name, row, spot, place_row, Arc::clone(&cell), ledger));
-        core.places.cells.write().push(cell);
+        let standing = if name == DEFAULT {
+            self.consumers.default.set_row(place_row);
+            Arc::clone(&self.consumers.default)
+        } else {
+            Arc::new(Standing::new(name, row, place_row))
+        };
+        standing.begin(spot, u64::from(known.is_none()), ledger);
+        core.places.cells.write().push(Arc::clone(&standing.cell));
         self.consumers.by_name.lock().insert(name.to_owned(), Arc::clone(&standing));
-        if name == DEFAULT {
-            let _ = self.consumers.default.set(Arc::clone(&standing));
-        }
         Ok(standing)
     }
 }

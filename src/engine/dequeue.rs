@@ -116,12 +116,13 @@ impl<S: Storage> Engine<S> {
         self.existing_default().map_or(0, |standing| standing.in_flight(&self.core))
     }
 
-    /// How many messages wait for the default consumer. Before it is made: how many are held.
+    /// How many messages wait for the default consumer. Where there is none: how many any consumer
+    /// has yet to deal with.
     pub(crate) fn len(&self) -> u64 {
         match self.existing_default() {
             Some(standing) => standing.len(&self.core),
             None if self.core.forked() => 0,
-            None => self.core.len_from(0, std::iter::empty()),
+            None => self.core.len_from(self.lowest_place().seq, std::iter::empty()),
         }
     }
 }

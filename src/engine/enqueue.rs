@@ -7,13 +7,21 @@ use super::Engine;
 use super::later::DoLater;
 use super::room::{Search, SearchOutcome};
 use crate::commit::Core;
-use crate::error::{Error, Result};
+use crate::error::{Error, HeldBy, Result};
 use crate::events;
 use crate::format::{Batch, Spot};
 use crate::options::OnFull;
 use crate::storage::Storage;
 use crate::threads::{MutexGuard, now};
 use crate::write::{Room, Writer};
+
+/// Whether a write may block its thread until there is room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MayWait {
+    Yes,
+    #[cfg_attr(not(feature = "async"), allow(dead_code, reason = "only futures do not wait"))]
+    No,
+}
 
 impl<S: Storage> Engine<S> {
     /// The producers' lock. An error when the queue was closed while this thread waited for it.
@@ -108,25 +116,59 @@ impl<S: Storage> Engine<S> {
         push: impl FnMut(&mut Writer<S::File>, &Core<S>) -> Result<R>,
     ) -> Result<(Range<u64>, R)> {
         let _told = events::at_end();
-        let committed = self.write_and_commit(push);
-        let (first, end, waiters, result) = committed.map_err(|error| {
-            if error.is_full() {
-                self.core.count_refused();
-            }
-            error.of_refusal()
-        })?;
+        let committed = self.write_and_commit(MayWait::Yes, push);
+        let (first, end, waiters, result) = committed.map_err(|error| self.refused(error))?;
         self.written(end, count, waiters)?;
         Ok((first..end.seq, result))
+    }
+
+    /// Enqueues a message where that needs no wait for room. Returns its number, and whether a
+    /// flush is due. The caller calls [`refused`](Self::refused) with an error that is the last.
+    #[cfg(feature = "async")]
+    pub(crate) fn offer(&self, payload: &[u8]) -> Result<(u64, bool)> {
+        let _told = events::at_end();
+        let push = |writer: &mut Writer<S::File>, core: &Core<S>| {
+            writer.push(core, payload, Batch::default())
+        };
+        let (seq, _, waiters, ()) = self.write_and_commit(MayWait::No, push)?;
+        if waiters != 0 && !self.core.durable_only {
+            self.core.wake_readers(1);
+        }
+        let is_due = match self.options.flush_every_ops {
+            Some(1) => true,
+            Some(every) => self.is_due(every, 1),
+            None => false,
+        };
+        Ok((seq, is_due))
+    }
+
+    /// The error of a call that is refused. When that is for want of room it is counted, and says
+    /// which consumer keeps the oldest segment.
+    #[cold]
+    pub(crate) fn refused(&self, mut error: Error) -> Error {
+        if error.is_full() {
+            self.core.count_refused();
+        }
+        if let Error::Full { held_by, .. } = &mut error {
+            let end = self.core.visible.spot();
+            let consumers = self.consumers.by_name.lock();
+            let places = consumers.values().map(|standing| (standing.cell.spot(), standing.name()));
+            let lowest = places.min().filter(|(place, _)| place.position < end.position);
+            *held_by = lowest.map(|(place, name)| Box::new(HeldBy::new(name, place.seq)));
+        }
+        error.of_refusal()
     }
 
     /// As [`write`](Self::write), without what follows a commit. Returns the first number, the end,
     /// how many readers wait, and what `push` has returned.
     fn write_and_commit<R>(
         &self,
+        may_wait: MayWait,
         mut push: impl FnMut(&mut Writer<S::File>, &Core<S>) -> Result<R>,
     ) -> Result<(u64, Spot, usize, R)> {
         let core = &*self.core;
         let (mut deadline, mut search) = (None, Search::default());
+        let call_began = core.began();
         loop {
             let mut writer = self.writer()?;
             if writer.take_refused() {
@@ -161,14 +203,17 @@ impl<S: Storage> Engine<S> {
                     let OnFull::Wait(limit) = self.options.on_full else {
                         return Err(error);
                     };
+                    if may_wait == MayWait::No {
+                        return Err(error);
+                    }
                     drop(writer);
                     events::tell();
                     let until = *deadline
                         .get_or_insert_with(|| limit.and_then(|limit| now().checked_add(limit)));
                     let began = now();
-                    let may_try = core.wait_for_space(seen, until);
+                    let may_try = core.wait_for_space(seen, until, call_began);
                     core.count_waited(now().saturating_duration_since(began));
-                    if !may_try {
+                    if !may_try? {
                         return Err(error);
                     }
                 }
@@ -236,7 +281,12 @@ impl<S: Storage> Engine<S> {
     /// Counts `count` operations. Flushes when they complete another `every`.
     #[cold]
     pub(super) fn count(&self, every: u64, count: u64) -> Result<()> {
+        if self.is_due(every, count) { self.core.flush() } else { Ok(()) }
+    }
+
+    /// Counts `count` operations. True when they complete another `every`.
+    fn is_due(&self, every: u64, count: u64) -> bool {
         let before = self.operations.fetch_add(count, Ordering::Relaxed);
-        if (before + count) / every > before / every { self.core.flush() } else { Ok(()) }
+        (before + count) / every > before / every
     }
 }

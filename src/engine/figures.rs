@@ -97,10 +97,13 @@ impl<S: Storage> Engine<S> {
             return Stats::default();
         }
         let PlaceCounts { consumers, taken, .. } = core.places.count();
-        let stand = self.existing_default().map(|standing| standing.stand(core));
+        let stand = match self.existing_default() {
+            Some(standing) => standing.stand(core),
+            None => Stand { place: self.lowest_place(), ..Stand::default() },
+        };
         let durable_seq = core.durable.lock().spot.seq;
         let reading = Reading::begin(core);
-        let default = reading.of("", &stand.unwrap_or_default(), 0);
+        let default = reading.of("", &stand, 0);
         let Reading { list, next_seq, oldest_seq, .. } = reading;
         let time = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Ordering::Relaxed));
         let mut stats = Stats {
@@ -122,6 +125,8 @@ impl<S: Storage> Engine<S> {
             longest_flush: time(&core.flush_totals.longest),
             refused: core.full_totals.refused.load(Ordering::Relaxed),
             wait_time: time(&core.full_totals.waited_nanos),
+            dropped: core.gaps.dropped.load(Ordering::Relaxed),
+            expired: core.gaps.expired.load(Ordering::Relaxed),
             last_flush_error: core.index.poison.reason(),
             ..Stats::default()
         };
@@ -131,6 +136,12 @@ impl<S: Storage> Engine<S> {
         stats.mapped_bytes = core.pool.mapped_bytes();
         stats.mapped_arenas = stats.mapped_bytes.div_ceil(self.options.arena_size);
         stats
+    }
+
+    /// The lowest place of all consumers; zero without any.
+    pub(super) fn lowest_place(&self) -> Spot {
+        let consumers = self.consumers.by_name.lock();
+        consumers.values().map(|standing| standing.cell.spot()).min().unwrap_or_default()
     }
 
     /// The figures of one consumer.

@@ -119,7 +119,7 @@ impl<S: Storage> Engine<S> {
         let core = Arc::new(Core::new(state, writer));
         core.segments.note_found_unsynced(&core.storage, durable.position, tail.position);
         core.note_oldest();
-        let consumers = Arc::new(Consumers::new());
+        let consumers = Arc::new(Consumers::new(core.index.default_row()?));
         let by_keeper = Arc::clone(&consumers);
         let engine = Engine {
             keeper: Keeper::new(
@@ -231,6 +231,7 @@ impl<S: Storage> Engine<S> {
     fn give_up(&self) {
         drop(self.open_here.lock().take());
         self.core.storage.unlock();
+        self.core.tasks.wake_all();
     }
 }
 

@@ -86,22 +86,24 @@ impl<S: Storage> Engine<S> {
     /// message is held. The caller holds the producers' lock.
     #[cold]
     fn drop_oldest(&self, writer: &mut Writer<S::File>) -> Result<bool> {
+        let unread = self.core.unread();
         match self.core.segments.drop_oldest(&self.core.context()) {
-            Some(first_held) => self.gave_up(first_held).map(|()| true),
+            Some(first_held) => self.gave_up(first_held, unread).map(|()| true),
             None => {
                 let end = writer.held_end();
                 if !self.core.drain_tail(writer, GapCause::Dropped, end) {
                     return Ok(false);
                 }
-                self.gave_up(end).map(|()| true)
+                self.gave_up(end, unread).map(|()| true)
             }
         }
     }
 
-    /// The messages before `first_held` are gone: closes and settles their segments.
-    fn gave_up(&self, first_held: u64) -> Result<()> {
+    /// The messages before `first_held` are gone, of which those before `unread` had been read:
+    /// closes and settles their segments.
+    fn gave_up(&self, first_held: u64, unread: u64) -> Result<()> {
         self.core.oldest_seq.fetch_max(first_held, Ordering::AcqRel);
-        self.core.note_given_up();
+        self.core.note_given_up(unread);
         if !planted!(RemovedStaysOpen) {
             self.consumers.let_go_if_drained(&self.core);
         }
@@ -143,7 +145,7 @@ impl<S: Storage> Engine<S> {
         if !core.drain_read(writer) {
             return Ok(false);
         }
-        self.gave_up(0).map(|()| true)
+        self.gave_up(0, 0).map(|()| true)
     }
 
     /// Called after `standing` left a segment behind, or wanted a window or a descriptor: gives
@@ -211,9 +213,10 @@ impl<S: Storage> Consumers<S> {
     /// Drops the oldest messages ahead of need. The keeper calls it, and waits for nobody.
     pub(crate) fn make_room(&self, core: &Core<S>) -> Result<()> {
         let visible = core.visible.position.load(Ordering::Acquire);
+        let unread = core.unread();
         if let Some(first_held) = core.segments.drop_ahead(&core.context(), visible) {
             core.oldest_seq.fetch_max(first_held, Ordering::AcqRel);
-            core.note_given_up();
+            core.note_given_up(unread);
             self.let_go_if_drained(core);
         }
         let settled = core.settle();

@@ -21,7 +21,7 @@ impl<S: Storage> Engine<S> {
             return Ok(ready.descriptor());
         }
         let _one_at_a_time = self.registry()?;
-        standing.with_progress(|progress| progress.check(&self.core, standing))?;
+        standing.with_progress(|progress| progress.check_not_removed(&self.core, standing))?;
         if standing.ready.get().is_none() {
             let path = self.core.storage.path();
             let ready = Arc::new(
@@ -82,13 +82,14 @@ impl<S: Storage> Engine<S> {
     }
 
     /// Calls `attempt` until it has a result, or until `deadline` (`None`: for ever). Sleeps
-    /// between the attempts until it is woken.
+    /// between the attempts until it is woken. An interrupt ends it.
     pub(crate) fn wait<R>(
         &self,
         standing: &Standing<S>,
         deadline: Option<Instant>,
         mut attempt: impl FnMut() -> Result<Option<R>>,
     ) -> Result<Option<R>> {
+        let began = self.core.began();
         if let Some(result) = attempt()? {
             return Ok(Some(result));
         }
@@ -97,6 +98,7 @@ impl<S: Storage> Engine<S> {
         let _leave = InLine { engine: self, standing, ticket };
         loop {
             self.core.waiters.rearm(ticket, signal());
+            self.core.check_uninterrupted(began)?;
             if let Some(result) = attempt()? {
                 return Ok(Some(result));
             }

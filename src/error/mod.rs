@@ -30,10 +30,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// for loops).
 ///
 /// The text of an error (its [`Display`](fmt::Display)) is complete: it has the cause and the
-/// queue's path. Only [`Gap`](Error::Gap), [`Closed`](Error::Closed) and [`Forked`](Error::Forked)
-/// have no field for a path. [`source`](std::error::Error::source) returns `None`, so that no cause
-/// is printed twice; the system's own error is the field [`source`](Error::Io::source) of
-/// [`Error::Io`].
+/// queue's path. Only [`Gap`](Error::Gap), [`Closed`](Error::Closed), [`Forked`](Error::Forked) and
+/// [`Interrupted`](Error::Interrupted) have no field for a path.
+/// [`source`](std::error::Error::source) returns `None`, so that no cause is printed twice; the
+/// system's own error is the field [`source`](Error::Io::source) of [`Error::Io`].
 ///
 /// Match with `..`: variants may get more fields.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +72,7 @@ pub enum Error {
         max_bytes: Option<u64>,
     },
     /// The queue is as large as `max_bytes` or `min_free_bytes` allow and its policy is to refuse.
-    #[error("queue {} is full: {needed} more bytes of disk would {}", path.display(), Passed { option, used: *used, limit: *limit, free: *free })]
+    #[error("queue {} is full: {needed} more bytes of disk would {}", path.display(), Passed { option, used: *used, limit: *limit, free: *free, held_by: held_by.as_deref() })]
     Full {
         /// The queue's directory.
         path: PathBuf,
@@ -86,6 +86,9 @@ pub enum Error {
         needed: u64,
         /// For `min_free_bytes`: bytes that are free on the file system.
         free: Option<u64>,
+        /// Who keeps the oldest segment in the queue. `None` when no consumer does: there is none,
+        /// or all have read everything.
+        held_by: Option<Box<HeldBy>>,
     },
     /// An option has an invalid value.
     #[error("queue {}: option {name}: {reason}", path.display())]
@@ -164,6 +167,10 @@ pub enum Error {
     /// dropped.
     #[error("the queue is closed; open it again to go on")]
     Closed,
+    /// A wait was ended by [`Queue::interrupt`](crate::Queue::interrupt). The call has changed
+    /// nothing, and may be made again.
+    #[error("the wait was interrupted; nothing was changed, and the call may be made again")]
+    Interrupted,
     /// The queue was opened before a fork, and this is the child. It must open a queue for itself.
     #[error(
         "the queue was opened before a fork; a child process cannot use its parent's queue: open it where it is used"
@@ -178,6 +185,25 @@ pub enum Error {
         /// The invariant that does not hold.
         what: &'static str,
     },
+}
+
+/// Who keeps a queue's oldest segment: [`Error::Full`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeldBy {
+    /// The consumer's name; empty for the queue's own (default) consumer.
+    pub consumer: String,
+    /// The message at the consumer's place: the next one it reads, or one that it received and has
+    /// neither acknowledged nor given back.
+    pub seq: u64,
+}
+
+impl HeldBy {
+    /// Who keeps the oldest segment: that consumer, for the message `seq`.
+    #[must_use]
+    pub fn new(consumer: impl Into<String>, seq: u64) -> HeldBy {
+        HeldBy { consumer: consumer.into(), seq }
+    }
 }
 
 /// The source of an [`io::Error`] for a file of a later version, from code that can only return an
@@ -286,6 +312,13 @@ impl Error {
         Error::Closed
     }
 
+    /// A call that waited on the queue in `path` was interrupted.
+    #[cold]
+    pub(crate) fn interrupted(path: &Path) -> Self {
+        refused_by(path);
+        Error::Interrupted
+    }
+
     /// A call on the queue in `path`, which this process has inherited by a fork.
     #[cold]
     pub(crate) fn forked(path: &Path) -> Self {
@@ -380,6 +413,7 @@ impl From<Error> for io::Error {
             Error::NotAQueue { .. } => io::ErrorKind::InvalidData,
             Error::UnsupportedFormat { .. } => io::ErrorKind::Unsupported,
             Error::Closed => io::ErrorKind::BrokenPipe,
+            Error::Interrupted => io::ErrorKind::Interrupted,
             Error::Poisoned { .. } | Error::Forked | Error::Internal { .. } => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)

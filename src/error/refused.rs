@@ -13,8 +13,9 @@ use crate::error::text::Of;
 
 #[cfg(feature = "capi")]
 thread_local! {
-    /// Which queue this thread's latest [`Error::Closed`] or [`Error::Forked`] is about. These two
-    /// have no field for it, since programs match on them as they are.
+    /// Which queue this thread's latest [`Error::Closed`], [`Error::Forked`] or
+    /// [`Error::Interrupted`] is about. These have no field for it, since programs match on them as
+    /// they are.
     static REFUSED_BY: std::cell::Cell<Option<PathBuf>> = const { std::cell::Cell::new(None) };
 }
 
@@ -35,7 +36,7 @@ pub(crate) struct InFull<'a> {
 #[cfg(feature = "capi")]
 impl InFull<'_> {
     pub(crate) fn of(error: &Error) -> InFull<'_> {
-        let is_without = matches!(error, Error::Closed | Error::Forked);
+        let is_without = matches!(error, Error::Closed | Error::Forked | Error::Interrupted);
         let path = if is_without {
             REFUSED_BY.try_with(std::cell::Cell::take).ok().flatten()
         } else {

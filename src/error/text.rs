@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::HeldBy;
+
 /// `queue PATH: ` at the beginning of a text; nothing when the path is not known.
 pub(super) struct Of<'a>(pub(super) Option<&'a Path>);
 
@@ -37,11 +39,12 @@ pub(super) struct Passed<'a> {
     pub(super) used: u64,
     pub(super) limit: u64,
     pub(super) free: Option<u64>,
+    pub(super) held_by: Option<&'a HeldBy>,
 }
 
 impl fmt::Display for Passed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Passed { option, used, limit, free } = self;
+        let Passed { option, used, limit, free, held_by } = self;
         match free {
             Some(free) => {
                 write!(
@@ -50,6 +53,15 @@ impl fmt::Display for Passed<'_> {
                 )
             }
             None => write!(f, "pass {option} {limit} ({used} bytes are used)"),
+        }?;
+        match held_by {
+            Some(HeldBy { consumer, seq }) if consumer.is_empty() => {
+                write!(f, "; its own consumer keeps the oldest, at message {seq}")
+            }
+            Some(HeldBy { consumer, seq }) => {
+                write!(f, "; consumer {consumer:?} keeps the oldest, at message {seq}")
+            }
+            None => Ok(()),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Named consumers.
 
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 
 use parking_lot::Mutex;
 
@@ -14,6 +14,7 @@ use super::reads::{self, ReaderBody};
 use super::status::mmq_status;
 use crate::consume::standing::Read;
 use crate::consumer::Consumer;
+use crate::options::Start;
 
 /// A consumer: a named place in a queue, which is stored. Handles of the same consumer share its
 /// place: each message goes to exactly one of them. Consumers of different names each see every
@@ -32,6 +33,21 @@ impl Handle for mmq_consumer {
         Some(with(&mut RETIRED.lock()))
     }
 }
+
+/// Where a new consumer begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub enum mmq_start {
+    /// At the oldest message held.
+    MMQ_START_OLDEST = 0,
+    /// Behind the newest message.
+    MMQ_START_END = 1,
+    /// At the message with a given sequence number; at the next one where it is not held.
+    MMQ_START_SEQ = 2,
+}
+
+/// `mmq_start` as it comes from C.
+type raw_start = c_int;
 
 /// # Safety
 ///
@@ -72,6 +88,44 @@ pub unsafe extern "C" fn mmq_consumer_open(
     })
 }
 
+/// As mmq_consumer_open, but a consumer that does not exist yet is made where start says, in one
+/// step: no message that comes meanwhile is missed or read twice. One that exists stays where it
+/// is.
+///
+/// @param queue Not NULL.
+/// @param name 1 to 255 bytes of UTF-8. Not NULL.
+/// @param start Where a new consumer begins.
+/// @param seq The sequence number for MMQ_START_SEQ; otherwise it is not looked at.
+/// @param out Where the handle goes; free it with mmq_consumer_free. Not NULL.
+/// @return As mmq_consumer_open; MMQ_NOT_FOUND for a number that was not given out yet.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_consumer_open_at(
+    queue: *mut mmq_queue,
+    name: *const c_char,
+    start: raw_start,
+    seq: u64,
+    out: *mut *mut mmq_consumer,
+) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL, or as the header says.
+        let (queue, name, out) =
+            unsafe { (body(queue)?, self::name(name)?, self::out(out, "out")?) };
+        let starts =
+            [mmq_start::MMQ_START_OLDEST, mmq_start::MMQ_START_END, mmq_start::MMQ_START_SEQ];
+        let start = match starts.into_iter().find(|known| *known as c_int == start) {
+            Some(mmq_start::MMQ_START_OLDEST) => Start::Oldest,
+            Some(mmq_start::MMQ_START_END) => Start::End,
+            Some(mmq_start::MMQ_START_SEQ) => Start::Seq(seq),
+            None => {
+                let known = "not one of MMQ_START_OLDEST, MMQ_START_END, MMQ_START_SEQ";
+                return Err(invalid("start", known));
+            }
+        };
+        out.write(give_consumer(queue.reader.consumer_at(name, start)?));
+        Ok(mmq_status::MMQ_OK)
+    })
+}
+
 /// Makes a new consumer at the place of another one. Messages that the other one has not
 /// acknowledged come to the new one too.
 ///
@@ -105,7 +159,10 @@ pub unsafe extern "C" fn mmq_consumer_free(consumer: *mut mmq_consumer) {
 }
 
 /// Removes a consumer: the queue keeps no messages for it any more. Its handles answer
-/// MMQ_NOT_FOUND from now on and are freed as usual.
+/// MMQ_NOT_FOUND from now on and are freed as usual. It stays removed after the death of the
+/// process, and after a power cut once a flush has covered the call. The empty name is that of the
+/// queue's own (default) consumer: calls that wait for it answer MMQ_NOT_FOUND, and the next call
+/// that reads makes it again, at the oldest message held.
 ///
 /// @param queue Not NULL.
 /// @param name The consumer's name. Not NULL.

@@ -29,7 +29,8 @@ pub struct mmq_inspection {
     pub oldest_seq: u64,
     /// The first sequence number not yet known to be durable.
     pub durable_seq: u64,
-    /// Messages that wait for the default consumer; before its first read, all messages held.
+    /// Messages that wait for the default consumer; where there is none, those that any consumer
+    /// has yet to deal with; without any consumer, all messages held.
     pub messages: u64,
     /// Bytes of the segments that those messages take, headers included.
     pub bytes: u64,

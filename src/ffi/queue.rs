@@ -261,7 +261,8 @@ pub unsafe extern "C" fn mmq_dequeue(
 /// @param queue Not NULL.
 /// @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
 /// @param out Where the message goes; free it with mmq_message_free. Not NULL.
-/// @return As mmq_dequeue, but MMQ_TIMED_OUT where that answers MMQ_EMPTY.
+/// @return As mmq_dequeue, but MMQ_TIMED_OUT where that answers MMQ_EMPTY; MMQ_INTERRUPTED by
+///   mmq_interrupt.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_dequeue_timeout(
     queue: *mut mmq_queue,
@@ -370,8 +371,9 @@ pub unsafe extern "C" fn mmq_path(queue: *const mmq_queue) -> *const c_char {
     })
 }
 
-/// How many messages wait for the queue's own (default) consumer, those in flight included; before
-/// its first read, how many are held.
+/// How many messages wait for the queue's own (default) consumer, those in flight included. Where
+/// there is none, how many any consumer has yet to deal with; without any consumer, how many are
+/// held.
 ///
 /// @param queue Not NULL.
 /// @param out Where the number goes. Not NULL.
@@ -439,7 +441,7 @@ pub unsafe extern "C" fn mmq_durable_seq(queue: *const mmq_queue, out: *mut u64)
 /// @param queue Not NULL.
 /// @param seq The message's sequence number.
 /// @return As mmq_flush, but MMQ_OK for a message that is durable already; MMQ_NOT_FOUND for a
-///   number that was not given out yet.
+///   number that was not given out yet; MMQ_INTERRUPTED by mmq_interrupt.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_wait_durable(queue: *mut mmq_queue, seq: u64) -> mmq_status {
     guard(|| {

@@ -27,7 +27,13 @@ type ReaderRefs<'a> = (&'a Arc<Engine<FileStorage>>, &'a Arc<Standing<FileStorag
 
 /// A queue or a consumer.
 pub(super) trait Reader {
+    /// For a call that reads.
     fn parts(&self) -> Result<ReaderRefs<'_>>;
+
+    /// For a call that looks: the queue's own consumer may not exist yet.
+    fn parts_to_look(&self) -> Result<ReaderRefs<'_>> {
+        self.parts()
+    }
 }
 
 impl Reader for Queue {
@@ -35,6 +41,11 @@ impl Reader for Queue {
     fn parts(&self) -> Result<ReaderRefs<'_>> {
         let engine = self.engine();
         Ok((engine, engine.default_consumer()?))
+    }
+
+    fn parts_to_look(&self) -> Result<ReaderRefs<'_>> {
+        let engine = self.engine();
+        Ok((engine, engine.default_standing()))
     }
 }
 
@@ -214,7 +225,7 @@ where
 {
     // SAFETY: the caller's promise.
     let (body, iter) = unsafe { (body(handle)?, out(iter, "out")?) };
-    let (engine, standing) = body.reader.parts()?;
+    let (engine, standing) = body.reader.parts_to_look()?;
     engine.core.check_readable()?;
     iter.write(give(IterBody::new(Ahead::new(engine, standing)?)));
     Ok(mmq_status::MMQ_OK)
@@ -325,7 +336,7 @@ where
 {
     // SAFETY: the caller's promise.
     let (body, descriptor) = unsafe { (body(handle)?, out(descriptor, "out")?) };
-    let (engine, standing) = body.reader.parts()?;
+    let (engine, standing) = body.reader.parts_to_look()?;
     // Refused after a close, also where the descriptor exists already: C has no lifetime that would
     // end with the queue.
     engine.core.check_readable()?;

@@ -1,5 +1,5 @@
 //! The calls of a queue and of a consumer that give out deliveries, iterators, and descriptors for
-//! event loops.
+//! event loops, and the one that ends waits.
 
 use std::ffi::c_int;
 
@@ -19,8 +19,7 @@ use super::status::mmq_status;
 ///
 /// @param queue Not NULL.
 /// @param out Where the iterator goes; free it with mmq_iter_free. Not NULL.
-/// @return MMQ_OK, MMQ_FULL or MMQ_IO when there is no room for the queue's own consumer,
-/// MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+/// @return MMQ_OK, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_iter_open(
     queue: *mut mmq_queue,
@@ -66,7 +65,8 @@ pub unsafe extern "C" fn mmq_receive(
 /// @param queue Not NULL.
 /// @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
 /// @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
-/// @return As mmq_receive, but MMQ_TIMED_OUT where that answers MMQ_EMPTY.
+/// @return As mmq_receive, but MMQ_TIMED_OUT where that answers MMQ_EMPTY; MMQ_INTERRUPTED by
+///   mmq_interrupt.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_receive_timeout(
     queue: *mut mmq_queue,
@@ -113,12 +113,29 @@ pub unsafe extern "C" fn mmq_in_flight(queue: *const mmq_queue, out: *mut u64) -
 /// @param queue Not NULL.
 /// @param out Where the descriptor goes. It is the library's, and valid until the queue is closed.
 ///   Not NULL.
-/// @return MMQ_OK, MMQ_IO when the system has no descriptor left, MMQ_FULL or MMQ_IO when there is
-///   no room for the queue's own consumer, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+/// @return MMQ_OK, MMQ_IO when the system has no descriptor left, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_ready_fd(queue: *mut mmq_queue, out: *mut c_int) -> mmq_status {
     // SAFETY: the contract: NULL, or as the header says.
     guard(|| unsafe { reads::ready_fd(queue, out) })
+}
+
+/// Ends all waits, and leaves the queue open: every call that waits (mmq_dequeue_timeout,
+/// mmq_receive_timeout and those of consumers, an enqueue with MMQ_WAIT, mmq_wait_durable) and that
+/// began before this one answers MMQ_INTERRUPTED. A call that begins later waits again. Descriptors
+/// become readable. Nothing is lost: a message that came at the same time stays for the next read.
+///
+/// @param queue Not NULL.
+/// @return MMQ_OK, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_interrupt(queue: *mut mmq_queue) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL or a handle given out.
+        let queue = unsafe { body(queue) }?;
+        queue.reader.engine().core.check_may_wait()?;
+        queue.reader.interrupt();
+        Ok(mmq_status::MMQ_OK)
+    })
 }
 
 /// As mmq_receive, for this consumer.

@@ -21,7 +21,8 @@ pub struct mmq_stats {
     /// In: the caller's sizeof(mmq_stats). Out: how many bytes were filled; fields behind them are
     /// as they were.
     pub struct_size: usize,
-    /// Messages that wait for the default consumer; before its first read, all messages held.
+    /// Messages that wait for the default consumer; where there is none, those that any consumer
+    /// has yet to deal with; without any consumer, all messages held.
     pub messages: u64,
     /// Bytes of the segments that those messages take, headers included.
     pub bytes: u64,
@@ -81,6 +82,11 @@ pub struct mmq_stats {
     /// Time that such calls waited for room, all together, in nanoseconds (MMQ_WAIT): those that
     /// then found some too.
     pub wait_ns: u64,
+    /// Messages dropped to make room since the queue was opened that some consumer had yet to read:
+    /// counted once each, when it happens, and not only when a consumer is told.
+    pub dropped: u64,
+    /// Likewise, messages that were too old.
+    pub expired: u64,
 }
 
 /// Larger than the structs will ever be: a larger struct_size is one that was not set.
@@ -114,6 +120,8 @@ impl From<Stats> for mmq_stats {
             longest_flush_ns: nanos(stats.longest_flush),
             refused: stats.refused,
             wait_ns: nanos(stats.wait_time),
+            dropped: stats.dropped,
+            expired: stats.expired,
             poisoned: u64::from(stats.last_flush_error.is_some()),
             reserved_numbers: stats.reserved_numbers,
             oldest_age_ms: milliseconds(stats.oldest_age),

@@ -40,6 +40,8 @@ pub(crate) mod figures_at {
     pub(crate) const ERROR_NUMBER: usize = 232;
     pub(crate) const LIBRARY: usize = 240;
     pub(crate) const ERROR_TEXT: usize = 256;
+    pub(crate) const DROPPED: usize = 320;
+    pub(crate) const EXPIRED: usize = 328;
     pub(crate) const FIGURES_CRC: usize = 508;
 }
 /// Length of one of the two copies in bytes: a sector.
@@ -139,6 +141,10 @@ figures! {
     error_at: ERROR_AT,
     /// The system's number of that error; 0: it has none.
     error_number: ERROR_NUMBER,
+    /// Messages dropped to make room, counted when it happened.
+    dropped: DROPPED,
+    /// Likewise, messages that were too old.
+    expired: EXPIRED,
 }
 
 impl Figures {

@@ -19,6 +19,9 @@ pub(crate) struct PlaceRow<F> {
     number: u64,
 }
 
+/// The default consumer's row.
+pub(crate) const DEFAULT_ROW: u32 = 0;
+
 /// One of this many places goes to the copy as well.
 const COPIED_EVERY: u64 = 64;
 
@@ -58,7 +61,7 @@ impl<S: Storage> Index<S> {
         let mut extents = self.extents.lock();
         let row = match known {
             Some(row) => row,
-            None if name.is_empty() => 0,
+            None if name.is_empty() => DEFAULT_ROW,
             None => {
                 // The first row is the default consumer's.
                 let free = |row: &u32| !extents.consumers.contains(row);
@@ -116,6 +119,16 @@ impl<S: Storage> Index<S> {
         }
         extents.consumers.insert(row);
         Ok((row, place_row))
+    }
+
+    /// The default consumer's row, whether it exists or not.
+    pub(crate) fn default_row(&self) -> Result<PlaceRow<S::File>> {
+        let extents = self.extents.lock();
+        let Some((sheet, at)) = consumer_of(&extents.sheets, DEFAULT_ROW) else {
+            return Err(Error::internal(&self.directory, "the index has no consumers' rows"));
+        };
+        let seed = Place::seed(&self.queue_id, b"");
+        Ok(PlaceRow { sheet: sheet.share(), at, seed, number: 0 })
     }
 
     /// Clears, durably, what an earlier consumer left in the row, before the new one gets a name or

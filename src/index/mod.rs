@@ -25,8 +25,8 @@ use std::sync::atomic::Ordering;
 
 pub(crate) use acks::{AcksRow, AcksRowIs};
 use checkpoints::Checkpoints;
-pub(crate) use consumers::PlaceRow;
 use consumers::clear_consumer;
+pub(crate) use consumers::{DEFAULT_ROW, PlaceRow};
 use extents::Extents;
 pub(crate) use file::IndexFile;
 use file::LARGEST_REST;

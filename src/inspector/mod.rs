@@ -17,6 +17,7 @@ use crate::inspect::{
     self, Condition, Depth, Finding, Kept, Onlooker, Picture, Told, Verified, VerifyStep,
 };
 use crate::message::Message;
+use crate::options::Start;
 #[cfg(doc)]
 use crate::queue::Queue;
 use crate::storage::overlay::{Overlay, OverlayFile};
@@ -54,18 +55,6 @@ use crate::storage::{FileStorage, Storage};
 #[derive(Debug)]
 pub struct Inspector {
     storage: Arc<FileStorage>,
-}
-
-/// Where reading begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Start {
-    /// At the oldest message held.
-    Oldest,
-    /// Behind the newest message.
-    End,
-    /// At the message with this sequence number; at the next one where it is not held.
-    Seq(u64),
 }
 
 /// What [`Inspector::messages`] meets.

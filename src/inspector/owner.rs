@@ -61,6 +61,10 @@ pub struct OwnerFigures {
     pub lost_dropped: u64,
     /// Numbers given up because they were too old.
     pub lost_expired: u64,
+    /// Messages dropped to make room that some consumer had yet to read, counted when it happened.
+    pub dropped: u64,
+    /// Likewise, messages that were too old.
+    pub expired: u64,
     /// Numbers in the gaps that were only reserved before a power cut.
     pub reserved_numbers: u64,
     /// Calls that were refused because the queue or the disk was full.
@@ -118,6 +122,8 @@ impl From<&Figures> for OwnerFigures {
             lost_unflushed: figures.lost_unflushed,
             lost_dropped: figures.lost_dropped,
             lost_expired: figures.lost_expired,
+            dropped: figures.dropped,
+            expired: figures.expired,
             reserved_numbers: figures.reserved_numbers,
             refused: figures.refused,
             wait_time: Duration::from_nanos(figures.wait_time),

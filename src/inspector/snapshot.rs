@@ -56,7 +56,8 @@ pub struct Snapshot {
     pub oldest_seq: u64,
     /// The first sequence number not yet known to be durable.
     pub durable_seq: u64,
-    /// Messages that wait for the default consumer; before its first read, all messages held.
+    /// Messages that wait for the default consumer; where there is none, those that any consumer
+    /// has yet to deal with; without any consumer, all messages held.
     pub messages: u64,
     /// Bytes of the segments that those messages take, headers included.
     pub bytes: u64,
@@ -132,10 +133,12 @@ impl Snapshot {
     pub(super) fn of(storage: &FileStorage, picture: &Picture) -> Result<Snapshot> {
         let taken_at = SystemTime::now();
         let default = picture.consumers.iter().find(|consumer| consumer.name.is_empty());
-        let place = default.map_or(picture.oldest(), |consumer| consumer.place.spot());
+        let places = picture.consumers.iter().map(|consumer| consumer.place.spot());
+        let lowest = places.min().unwrap_or(picture.oldest());
+        let place = default.map_or(lowest, |consumer| consumer.place.spot());
         let messages = match default {
             Some(consumer) => picture.waiting_for(consumer).0,
-            None => picture.messages_from(0),
+            None => picture.messages_from(lowest.seq),
         };
         let (disk_bytes, set_aside_files) = files(storage)?;
         let (state, owner_pid) = match picture.condition {

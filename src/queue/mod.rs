@@ -16,7 +16,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::events;
 use crate::format::MAX_MESSAGE_LEN;
-use crate::options::Options;
+use crate::options::{Options, Start};
 use crate::stats::{ConsumerStats, Stats};
 use crate::storage::{FileStorage, Storage};
 
@@ -220,8 +220,37 @@ impl Queue {
         self.engine.consumer_names()
     }
 
+    /// The consumer called `name`, as [`consumer`](Self::consumer) returns it; but one that does
+    /// not exist yet is made at `start`, in one step: no message that comes meanwhile is missed or
+    /// read twice. One that exists stays where it is.
+    ///
+    /// ```
+    /// # fn main() -> mmq::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// queue.enqueue("old news")?;
+    /// let reader = queue.consumer_at("reader", mmq::Start::End)?;
+    /// queue.enqueue("news")?;
+    /// assert_eq!(reader.dequeue()?.unwrap().as_str(), Ok("news"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`consumer`](Self::consumer); [`Error::NotFound`] for a number that was not given out
+    /// yet: no consumer is made.
+    pub fn consumer_at(&self, name: &str, start: Start) -> Result<Consumer> {
+        check_name(self.path(), name)?;
+        let standing = self.engine.consumer_at(name, start)?;
+        Ok(Consumer::new(Arc::clone(&self.engine), standing))
+    }
+
     /// Removes the consumer called `name`: the queue keeps no messages for it any more. Its handles
     /// answer [`Error::NotFound`] from now on.
+    ///
+    /// The empty name is that of the queue's own (default) consumer. Calls that wait for it answer
+    /// [`Error::NotFound`]; the next call that reads makes it again, at the oldest message held.
     ///
     /// # Durability
     ///
@@ -234,12 +263,14 @@ impl Queue {
     /// could not be erased on the disk: the consumer is gone all the same, and the queue is as
     /// after a failed [`flush`](Self::flush).
     pub fn remove_consumer(&self, name: &str) -> Result<()> {
-        check_name(self.path(), name)?;
+        if !name.is_empty() {
+            check_name(self.path(), name)?;
+        }
         self.engine.remove_consumer(name)
     }
 
-    /// How many messages wait for the queue's own (default) consumer; before its first read, how
-    /// many are held.
+    /// How many messages wait for the queue's own (default) consumer. Where there is none, how many
+    /// any consumer has yet to deal with; without any consumer, how many are held.
     ///
     /// The figure follows from sequence numbers, so it is exact at once after a reopening, also
     /// after the death of the process at any instruction. It counts missing messages that no read
@@ -297,9 +328,12 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As [`flush`](Self::flush); [`Error::NotFound`] for a number that was never given out.
+    /// As [`flush`](Self::flush); [`Error::NotFound`] for a number that was never given out;
+    /// [`Error::Interrupted`] by [`interrupt`](Self::interrupt), while it waited for another
+    /// thread's sync.
     pub fn wait_durable(&self, seq: u64) -> Result<()> {
         let core = &*self.engine.core;
+        let began = core.began();
         let _told = events::at_end();
         core.check_may_wait()?;
         if self.durable_seq() > seq {
@@ -311,7 +345,7 @@ impl Queue {
             let oldest = core.oldest(tail).seq;
             return Err(Error::no_message(core.storage.path(), seq, oldest..tail.seq));
         }
-        core.flush_to(tail)
+        core.flush_or_wait(tail, Some(began))
     }
 
     /// Figures of the queue, read one by one while other threads go on.

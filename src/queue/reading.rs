@@ -195,7 +195,7 @@ impl Queue {
     ///
     /// As [`Consumer::ready_fd`].
     pub fn ready_fd(&self) -> Result<BorrowedFd<'_>> {
-        self.engine.ready_fd(self.engine.default_consumer()?)
+        self.engine.ready_fd(self.engine.default_standing())
     }
 
     /// A future that takes the next message. It waits without a thread, on any executor.
@@ -230,17 +230,117 @@ impl Queue {
         crate::Messages::new(self.default_reader())
     }
 
+    /// A stream that [receives](Self::receive) all messages from the next one on.
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn deliveries(&self) -> crate::Deliveries {
+        crate::Deliveries::new(self.default_reader())
+    }
+
     /// Looks at the messages from the next one on and consumes nothing. The iterator returns `None`
     /// at the end of the queue, and goes on when asked again after new messages came. Gaps come as
-    /// errors between the messages; [`Iter::past_gaps`] takes them out.
+    /// errors between the messages; [`Iter::past_gaps`] takes them out. Before the default
+    /// consumer's first read it begins at the oldest message held, and keeps none in the queue.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when the default consumer cannot be made, [`Error::Closed`].
+    /// [`Error::Closed`], and [`Error::Io`] from the files.
     pub fn iter(&self) -> Iter {
-        Iter::new(
-            self.engine.default_consumer().and_then(|standing| Ahead::new(&self.engine, standing)),
-        )
+        Iter::new(Ahead::new(&self.engine, self.engine.default_standing()))
+    }
+
+    /// Ends all waits, and leaves the queue open: every call that waits and that began before this
+    /// one answers [`Error::Interrupted`]. A call that begins later waits again.
+    ///
+    /// It ends the waits of readers (with a timeout, or by a future or stream, which may be polled
+    /// on), of producers ([`OnFull::Wait`](crate::OnFull::Wait)) and of
+    /// [`wait_durable`](Self::wait_durable); descriptors become readable. Nothing is lost: a
+    /// message that came at the same time stays for the next read. A thread that has not begun to
+    /// wait is not woken, so set the flag that tells it to stop first.
+    ///
+    /// ```
+    /// # fn main() -> mmq::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    /// use std::time::Duration;
+    ///
+    /// let queue = mmq::Queue::open(dir.path())?;
+    /// let (stop, stopped) = (AtomicBool::new(false), AtomicBool::new(false));
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| {
+    ///         while !stop.load(Ordering::SeqCst) {
+    ///             match queue.dequeue_timeout(Duration::MAX) {
+    ///                 Ok(Some(message)) => println!("{:?}", message.as_str()),
+    ///                 Ok(None) | Err(mmq::Error::Interrupted) => {}
+    ///                 Err(error) => eprintln!("{error}"),
+    ///             }
+    ///         }
+    ///         stopped.store(true, Ordering::SeqCst);
+    ///     });
+    ///     stop.store(true, Ordering::SeqCst);
+    ///     // The thread may be between its look at the flag and its wait: once may be too early.
+    ///     while !stopped.load(Ordering::SeqCst) {
+    ///         queue.interrupt();
+    ///         std::thread::sleep(Duration::from_millis(1));
+    ///     }
+    /// });
+    /// # queue.close()
+    /// # }
+    /// ```
+    pub fn interrupt(&self) {
+        self.engine.core.interrupt();
+    }
+
+    /// A future that [enqueues](Self::enqueue) the message. Where `enqueue` would block its thread,
+    /// for room ([`OnFull::Wait`](crate::OnFull::Wait)) or for a flush
+    /// ([`flush_every_ops`](crate::Options::flush_every_ops)), the future waits.
+    ///
+    /// The poll that finds room puts the message in. Which of several futures that wait is the
+    /// first is not said.
+    ///
+    /// # Durability
+    ///
+    /// As of [`enqueue`](Self::enqueue), once the future is ready.
+    ///
+    /// # Errors
+    ///
+    /// The future yields those of [`enqueue`](Self::enqueue).
+    ///
+    /// ```
+    /// # fn main() -> mmq::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// async fn put(queue: &mmq::Queue) -> mmq::Result<()> {
+    ///     let seq = queue.enqueue_async("a message").await?;
+    ///     println!("{seq} is in the queue");
+    ///     queue.flush_async().await
+    /// }
+    /// pollster::block_on(put(&queue))
+    /// # }
+    /// ```
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn enqueue_async<M: AsRef<[u8]>>(&self, message: M) -> crate::Enqueue<M> {
+        let too_long = self.check_len(message.as_ref().len() as u64).err();
+        crate::Enqueue::new(&self.engine, message, too_long)
+    }
+
+    /// A future that [flushes](Self::flush). The queue's own thread does the work; futures that
+    /// wait at the same time share it.
+    ///
+    /// # Durability
+    ///
+    /// As of [`flush`](Self::flush): what was enqueued and taken before the first poll survives a
+    /// power cut once the future is ready.
+    ///
+    /// # Errors
+    ///
+    /// The future yields those of [`flush`](Self::flush), and [`Error::Closed`] when the queue is
+    /// closed meanwhile (the close flushes, and has the error if that failed).
+    #[cfg(feature = "async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+    pub fn flush_async(&self) -> crate::Flush {
+        crate::Flush::new(&self.engine)
     }
 
     #[cfg(feature = "async")]

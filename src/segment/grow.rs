@@ -273,6 +273,7 @@ impl<F: StorageFile> List<F> {
                     limit,
                     needed,
                     free: Some(free),
+                    held_by: None,
                 });
             }
         }

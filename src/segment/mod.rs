@@ -193,7 +193,7 @@ impl<S: Storage> Context<'_, S> {
     #[cold]
     fn full(&self, used: u64, limit: u64, needed: u64) -> Error {
         let path = self.storage.path().to_owned();
-        Error::Full { path, option: "max_bytes", used, limit, needed, free: None }
+        Error::Full { path, option: "max_bytes", used, limit, needed, free: None, held_by: None }
     }
 
     /// Notes in the index that its rows of segments may be wrong; called before segments change.

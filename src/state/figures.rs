@@ -106,6 +106,8 @@ impl<S: Storage> State<S> {
             lost_dropped: load(dropped),
             lost_expired: load(expired),
             reserved_numbers: load(reserved),
+            dropped: load(&self.gaps.dropped),
+            expired: load(&self.gaps.expired),
             refused: load(&self.full_totals.refused),
             wait_time: load(&self.full_totals.waited_nanos),
             mapped_bytes: self.pool.mapped_bytes(),

@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 use crate::error::{Error, Result, SyncFailed};
 use crate::format::{self, Checkpoint, Spot};
 use crate::segment::{Lost, Segment, Unsynced};
-use crate::state::{Durable, MOST_BEHIND, State};
+use crate::state::{Began, Durable, MOST_BEHIND, State};
 use crate::storage::store_again;
 use crate::storage::{Storage, StorageFile};
 use crate::threads::bell::Errand;
@@ -54,6 +54,12 @@ struct Stretch {
 impl<S: Storage> State<S> {
     /// Returns once everything before `spot` is on disk. `spot` is committed.
     pub(crate) fn flush_to(&self, spot: Spot) -> Result<()> {
+        self.flush_or_wait(spot, None)
+    }
+
+    /// As [`flush_to`](Self::flush_to). With `began`, an interrupt since then ends a wait for
+    /// another thread's flush.
+    pub(crate) fn flush_or_wait(&self, spot: Spot, began: Option<Began>) -> Result<()> {
         let mut durable = self.durable.lock();
         durable.want(spot);
         while durable.spot.position < spot.position {
@@ -62,6 +68,9 @@ impl<S: Storage> State<S> {
                 return self.check_writable();
             }
             if durable.has_leader {
+                if let Some(began) = began {
+                    self.check_uninterrupted(began)?;
+                }
                 self.flushed.wait(&mut durable);
                 continue;
             }

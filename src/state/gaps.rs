@@ -21,6 +21,12 @@ pub(crate) struct Gaps {
     pub(crate) told: AtomicU64,
     /// The missing numbers in those gaps, by cause.
     pub(crate) lost: [AtomicU64; GapCause::ALL.len()],
+    /// Up to which number messages that were given up are counted.
+    counted: Mutex<u64>,
+    /// Messages dropped in this run that some consumer had yet to read.
+    pub(crate) dropped: AtomicU64,
+    /// Likewise, messages that expired.
+    pub(crate) expired: AtomicU64,
 }
 
 impl Gaps {
@@ -31,6 +37,9 @@ impl Gaps {
             given_up: Mutex::new(given_up),
             told: AtomicU64::new(0),
             lost: Default::default(),
+            counted: Mutex::new(given_up.end()),
+            dropped: AtomicU64::new(0),
+            expired: AtomicU64::new(0),
         }
     }
 
@@ -80,6 +89,22 @@ impl Gaps {
         let position =
             if lost < end.seq { end.position.saturating_sub(format::ALIGN) } else { end.position };
         Spot { position, seq: lost }
+    }
+
+    /// Counts the messages that were given up since the last call. Those below `unread` had been
+    /// read by every consumer.
+    #[cold]
+    pub(crate) fn count_given_up(&self, path: &Path, unread: u64) {
+        let given_up = *self.given_up.lock();
+        let mut counted = self.counted.lock();
+        *counted = unread.max(*counted);
+        while let Some((cause, end)) = given_up.cause_of(*counted) {
+            let count = end - *counted - self.known_missing(*counted, end);
+            let total = if cause == GapCause::Expired { &self.expired } else { &self.dropped };
+            total.fetch_add(count, Ordering::Relaxed);
+            events::given_up(path, &Gap { first: *counted, last: end - 1, cause });
+            *counted = end;
+        }
     }
 
     /// Counts a gap that a consumer of the queue in `path` is told.

@@ -24,16 +24,22 @@
 mod figures;
 mod flush;
 mod gaps;
+mod interrupt;
 mod places;
 mod space;
 mod status;
 mod tail;
+mod tasks;
 
 pub(crate) use figures::{FlushTotals, FullTotals, nanos};
 pub(crate) use gaps::Gaps;
+pub(crate) use interrupt::Began;
 pub(crate) use places::{PlaceCell, PlaceCounts, Places};
-pub(crate) use space::Space;
+pub(crate) use space::{LOOK_FOR_ROOM, Space};
 use tail::SharedTail;
+use tasks::Tasks;
+#[cfg(feature = "async")]
+pub(crate) use tasks::flush_failed;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -119,6 +125,9 @@ pub(crate) struct State<S: Storage> {
     /// whether anybody waits.
     pub(crate) message_waiters: AtomicUsize,
     pub(crate) waiters: Waiters,
+    /// Counts interrupts.
+    interrupts: AtomicU64,
+    pub(crate) tasks: Tasks,
     pub(crate) bell: Arc<Bell>,
     /// A consumer got no window to lend from, because other consumers have theirs open.
     pub(crate) window_wanted: AtomicBool,
@@ -183,6 +192,8 @@ impl<S: Storage> State<S> {
             places: Places::new(u64::from(parts.places_cached)),
             message_waiters: AtomicUsize::new(0),
             waiters: Waiters::default(),
+            interrupts: AtomicU64::new(0),
+            tasks: Tasks::default(),
             bell: Arc::default(),
             window_wanted: AtomicBool::new(false),
             many_open: AtomicBool::new(false),

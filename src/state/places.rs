@@ -37,6 +37,15 @@ impl PlaceCell {
         }
     }
 
+    /// The consumer begins at `spot`. `moves` is 1 when the place is new to the index. The cell is
+    /// not in the list yet.
+    pub(crate) fn begin(&self, spot: Spot, moves: u64) {
+        self.position.store(spot.position, Ordering::Release);
+        self.seq.store(spot.seq, Ordering::Release);
+        self.moves.store(moves, Ordering::Release);
+        self.taken.store(0, Ordering::Release);
+    }
+
     /// Counts a change of the place or the acknowledgements, which the next sync of the index is to
     /// make durable. The caller holds the consumer's lock.
     #[inline(always)]
@@ -87,6 +96,12 @@ impl Places {
     /// The lowest position of any consumer; `None` when there is no consumer.
     pub(crate) fn lowest(&self) -> Option<u64> {
         self.cells.read().iter().map(|place| place.position.load(Ordering::Acquire)).min()
+    }
+
+    /// The lowest number that some consumer has yet to deal with; 0 when there is no consumer.
+    pub(super) fn lowest_seq(&self) -> u64 {
+        let cells = self.cells.read();
+        cells.iter().map(|place| place.seq.load(Ordering::Acquire)).min().unwrap_or(0)
     }
 
     /// Notes that messages from `from` on have expired, when there is no consumer.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{AHEAD, State};
+use super::{AHEAD, Began, State};
 use crate::error::Result;
 use crate::format;
 use crate::segment::ages::Expired;
@@ -12,6 +12,10 @@ use crate::segment::{Plan, RoomAhead, Segment};
 use crate::storage::Storage;
 use crate::threads::bell::Errand;
 use crate::threads::{Condvar, Mutex, now};
+
+/// Who waits for room looks again after this time: nobody signals space that other programs free
+/// on the same disk.
+pub(crate) const LOOK_FOR_ROOM: Duration = Duration::from_millis(20);
 
 /// Where producers wait when the queue is full.
 #[derive(Debug, Default)]
@@ -28,26 +32,35 @@ impl<S: Storage> State<S> {
         let Some(ages) = self.ages else {
             return false;
         };
+        let unread = self.unread();
         let expired = self.segments.expire(
             &self.context(),
             ages,
             self.committed.position.load(Ordering::Acquire),
         );
         expired.is_some_and(|expired| {
-            self.note_expired(&expired);
+            self.note_expired(&expired, unread);
             true
         })
     }
 
-    pub(crate) fn note_expired(&self, expired: &Expired) {
+    /// As [`note_given_up`](Self::note_given_up), of messages that expired.
+    pub(crate) fn note_expired(&self, expired: &Expired, unread: u64) {
         self.places.note_unread(expired.from);
         self.oldest_seq.fetch_max(expired.held, Ordering::AcqRel);
-        self.note_given_up();
+        self.note_given_up(unread);
     }
 
-    /// Stores in the index, for the next opening, up to which number messages were given up.
-    pub(crate) fn note_given_up(&self) {
+    /// The first number held that some consumer has yet to deal with.
+    pub(crate) fn unread(&self) -> u64 {
+        self.places.lowest_seq().max(self.oldest_seq.load(Ordering::Acquire))
+    }
+
+    /// Stores in the index, for the next opening, up to which number messages were given up, and
+    /// counts them. `unread` is [`unread`](Self::unread) of before that.
+    pub(crate) fn note_given_up(&self, unread: u64) {
         self.index.set_given_up(&self.gaps.given_up.lock());
+        self.gaps.count_given_up(self.storage.path(), unread);
     }
 
     /// Settles drained segments. After a failed sync it does nothing: no place can be known to be
@@ -154,20 +167,32 @@ impl<S: Storage> State<S> {
         if !planted!(SpaceNotTold) {
             self.space.freed.notify_all();
         }
+        if !self.tasks.for_room.is_empty() {
+            self.bell.ring(|wishes| wishes.tell_tasks = true);
+        }
     }
 
     /// Waits until space was given back after `seen` (a value of [`Space::gate`]), but for 20 ms at
     /// most. Returns false when `deadline` has passed.
-    pub(crate) fn wait_for_space(&self, seen: u64, deadline: Option<Instant>) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// After an interrupt since `began`.
+    pub(crate) fn wait_for_space(
+        &self,
+        seen: u64,
+        deadline: Option<Instant>,
+        began: Began,
+    ) -> Result<bool> {
         let mut gate = self.space.gate.lock();
-        // Nobody signals space that other programs free on the same disk: the caller has to look
-        // again from time to time.
-        let soon = now() + Duration::from_millis(20);
+        let soon = now() + LOOK_FOR_ROOM;
         let until = deadline.map_or(soon, |deadline| deadline.min(soon));
-        if *gate == seen && !self.index.poison.is_closed() {
+        if *gate == seen && !self.index.poison.is_closed() && !self.is_interrupted(began) {
             self.space.freed.wait_until(&mut gate, until);
         }
-        deadline.is_none_or(|deadline| now() < deadline)
+        drop(gate);
+        self.check_uninterrupted(began)?;
+        Ok(deadline.is_none_or(|deadline| now() < deadline))
     }
 
     /// Drains the segments that every consumer has passed. Returns whether there were any.

@@ -50,6 +50,8 @@ fn same(storage: &SimStorage, queue: &Queue) -> Figures {
         lost_unflushed: stats.lost_unflushed,
         lost_dropped: stats.lost_dropped,
         lost_expired: stats.lost_expired,
+        dropped: stats.dropped,
+        expired: stats.expired,
         reserved_numbers: stats.reserved_numbers,
         refused: stats.refused,
         wait_time: stats.wait_time.as_nanos() as u64,

@@ -221,6 +221,10 @@ mutants! {
     WriterAfterClose => "P7: nothing is written after the close",
     /// A producer flushes and wakes with the producers' lock held.
     FlushedUnderTheLock => "P9: no order of calls deadlocks",
+    /// Who waits does not ask whether it was interrupted.
+    InterruptNotAsked => "an interrupt ends every wait",
+    /// An interrupt wakes nobody.
+    InterruptWakesNobody => "an interrupt ends every wait",
     /// A waiter is not counted, so producers do not wake it.
     WaitersNotCounted => "P9: no wake-up is lost",
     /// A waiter that leaves does not wake the next one.

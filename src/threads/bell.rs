@@ -58,6 +58,12 @@ pub(crate) struct Wishes {
     pub(crate) ahead: bool,
     /// Flush what is committed, and sync full segments.
     pub(crate) flush: bool,
+    /// Flush messages and places, for futures.
+    pub(crate) flush_for_tasks: bool,
+    /// Futures wait for room: wake them, for space was given back.
+    pub(crate) tell_tasks: bool,
+    /// Futures wait for room: wake them in a while.
+    pub(crate) tell_tasks_later: bool,
     /// End the thread.
     pub(crate) stop: bool,
     /// The keeper's thread.
@@ -117,6 +123,12 @@ impl Bell {
     /// The keeper's thread has ended, or is about to.
     pub(crate) fn note_end(&self) {
         self.running.store(false, Ordering::Release);
+    }
+
+    /// Whether the keeper's thread runs.
+    #[cfg_attr(not(feature = "async"), allow(dead_code, reason = "only futures ask"))]
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.load(Ordering::Acquire)
     }
 
     /// Whether the keeper's thread runs, was not asked to end, and is not away.

@@ -140,6 +140,10 @@ impl Waiters {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.line.lock().waiters.is_empty()
+    }
+
     /// Raises a consumer's descriptor for news from now on.
     pub(crate) fn add_ready(&self, row: u32, ready: &Arc<Ready>) {
         self.line.lock().ready.push((row, Arc::clone(ready)));

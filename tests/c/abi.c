@@ -62,6 +62,8 @@ int main(void) {
   FIELD(mmq_stats, longest_flush_ns);
   FIELD(mmq_stats, refused);
   FIELD(mmq_stats, wait_ns);
+  FIELD(mmq_stats, dropped);
+  FIELD(mmq_stats, expired);
   SIZE(mmq_consumer_stats);
   FIELD(mmq_consumer_stats, struct_size);
   FIELD(mmq_consumer_stats, next_seq);

@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -251,6 +252,62 @@ static void closed_and_removed(void) {
   mmq_consumer_free(two);
 }
 
+static void begins_where_it_is_told(void) {
+  mmq_queue *queue = open_at("begins");
+  mmq_consumer *end, *third, *oldest, *none = NULL;
+  mmq_message *message = NULL;
+  uint64_t seq, left;
+  int number, ready = -1;
+  for (number = 0; number < 5; number++) OK(mmq_enqueue(queue, "x", 1, NULL));
+  OK(mmq_consumer_open_at(queue, "end", MMQ_START_END, 99, &end));
+  OK(mmq_consumer_open_at(queue, "third", MMQ_START_SEQ, 2, &third));
+  OK(mmq_consumer_open_at(queue, "oldest", MMQ_START_OLDEST, 99, &oldest));
+  ANSWERS(MMQ_EMPTY, mmq_consumer_skip(end, &seq));
+  OK(mmq_consumer_skip(third, &seq));
+  CHECK(seq == 2);
+  OK(mmq_consumer_skip(oldest, &seq));
+  CHECK(seq == 0);
+  ANSWERS(MMQ_NOT_FOUND, mmq_consumer_open_at(queue, "beyond", MMQ_START_SEQ, 6, &none));
+  ANSWERS(MMQ_INVALID_ARGUMENT, mmq_consumer_open_at(queue, "odd", (mmq_start)3, 0, &none));
+  CHECK(strstr(text(), "MMQ_START_SEQ") && none == NULL);
+  /* The queue's own consumer: looking does not make it. */
+  OK(mmq_ready_fd(queue, &ready));
+  ANSWERS(MMQ_NOT_FOUND, mmq_consumer_remove(queue, ""));
+  OK(mmq_dequeue(queue, &message));
+  mmq_message_free(message);
+  OK(mmq_consumer_remove(queue, ""));
+  ANSWERS(MMQ_NOT_FOUND, mmq_consumer_remove(queue, ""));
+  OK(mmq_peek(queue, &message));
+  CHECK(mmq_message_seq(message) == 0);
+  mmq_message_free(message);
+  OK(mmq_len(queue, &left));
+  CHECK(left == 5);
+  mmq_consumer_free(end);
+  mmq_consumer_free(third);
+  mmq_consumer_free(oldest);
+  OK(mmq_close(queue));
+}
+
+static void *waits(void *queue) {
+  mmq_message *message = NULL;
+  ANSWERS(MMQ_INTERRUPTED, mmq_dequeue_timeout((mmq_queue *)queue, -1, &message));
+  CHECK(message == NULL);
+  CHECK(strstr(text(), "interrupted") && strstr(text(), "waiting"));
+  return queue;
+}
+
+static void interrupted(void) {
+  mmq_queue *queue = open_at("waiting");
+  pthread_t waiter;
+  CHECK(pthread_create(&waiter, NULL, waits, queue) == 0);
+  /* The thread may not have begun to wait. */
+  do {
+    OK(mmq_interrupt(queue));
+    usleep(1000);
+  } while (pthread_tryjoin_np(waiter, NULL));
+  OK(mmq_close(queue));
+}
+
 static void forked(void) {
   mmq_queue *queue = open_at("forked");
   mmq_message *message = NULL;
@@ -339,6 +396,7 @@ int main(int argc, char **argv) {
   CHECK(MMQ_OK == 0 && MMQ_EMPTY == 1 && MMQ_BUFFER_TOO_SMALL == 2 && MMQ_TIMED_OUT == 3 && MMQ_GAP == 4);
   CHECK(MMQ_INVALID_ARGUMENT == 16 && MMQ_INVALID_OPTION == 17 && MMQ_MESSAGE_TOO_LARGE == 18 && MMQ_FULL == 19);
   CHECK(MMQ_LOCKED == 20 && MMQ_NOT_FOUND == 21 && MMQ_UNSUPPORTED_FORMAT == 22 && MMQ_IO == 23);
+  CHECK(MMQ_START_OLDEST == 0 && MMQ_START_END == 1 && MMQ_START_SEQ == 2 && MMQ_INTERRUPTED == 28);
   CHECK(MMQ_POISONED == 24 && MMQ_NOT_A_QUEUE == 29 && MMQ_PANIC == 31);
   answers();
   gap_and_full();
@@ -348,6 +406,8 @@ int main(int argc, char **argv) {
   later_format();
   no_queue();
   closed_and_removed();
+  begins_where_it_is_told();
+  interrupted();
   forked();
   poisoned();
   return 0;

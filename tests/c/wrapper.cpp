@@ -122,6 +122,13 @@ static void with_error_codes(const std::string &dir) {
   queue.remove_consumer("fork", ec);
   CHECK(!ec);
   CHECK(!fork.peek(ec) && ec == MMQ_NOT_FOUND);
+  CHECK(queue.consumer_at("fork", MMQ_START_SEQ, 5, ec).dequeue(ec)->view() == "again" && !ec);
+  CHECK(!queue.consumer_at("end", MMQ_START_END, 0, ec).peek(ec) && !ec);
+  CHECK(!queue.consumer_at("odd", MMQ_START_SEQ, 7, ec) && ec == MMQ_NOT_FOUND);
+  queue.remove_consumer("fork", ec);
+  queue.remove_consumer("end", ec);
+  queue.interrupt(ec);
+  CHECK(!ec && std::error_code(MMQ_INTERRUPTED, mmq::category()) == std::errc::interrupted);
   {
     queue.set_max_in_flight(1, ec);
     CHECK(!ec && queue.ready_fd(ec) >= 0);

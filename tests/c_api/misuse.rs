@@ -110,6 +110,7 @@ impl Parameter {
             ("bool", _) => "true",
             ("mmq_status", _) => "MMQ_OK",
             ("mmq_on_full", _) => "MMQ_REJECT",
+            ("mmq_start", _) => "MMQ_START_OLDEST",
             ("uint64_t *", _) => "&outs.number",
             ("size_t *", _) => "&outs.size",
             ("bool *", _) => "&outs.truth",

@@ -155,3 +155,32 @@ fn acknowledging_needs_no_space() {
     let queue = reopen(&dir, queue);
     assert_eq!(drain(&queue.consumer("w").unwrap()), [0]);
 }
+
+/// One delivery that is never acknowledged fills the disk in the end: the error says whose it is.
+#[test]
+fn a_full_queue_names_who_keeps_the_oldest_segment() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = Options::new().arena_size(4096).max_bytes(65536).open(dir.path()).unwrap();
+    let fill = || loop {
+        if let Err(error) = queue.enqueue([1; 1000]) {
+            break error;
+        }
+    };
+    let held_by = |error: &Error| match error {
+        Error::Full { held_by, .. } => held_by.as_deref().map(|it| (it.consumer.clone(), it.seq)),
+        other => panic!("expected Full, got {other:?}"),
+    };
+    assert_eq!(held_by(&fill()), None, "there is no consumer");
+    let (quick, slow) = (queue.consumer("quick").unwrap(), queue.consumer("slow").unwrap());
+    slow.skip().unwrap();
+    let forgotten = slow.receive().unwrap().unwrap();
+    while let Some(job) = slow.receive().unwrap() {
+        job.ack().unwrap();
+    }
+    while quick.skip().unwrap().is_some() {}
+    let error = fill();
+    assert_eq!(held_by(&error), Some(("slow".to_owned(), 1)));
+    assert!(error.to_string().ends_with("; consumer \"slow\" keeps the oldest, at message 1"));
+    forgotten.ack().unwrap();
+    queue.enqueue([1; 1000]).unwrap();
+}

@@ -418,3 +418,14 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
+
+/// Whether a descriptor becomes readable within that time.
+pub(crate) fn readable(fd: std::os::fd::BorrowedFd<'_>, wait: Duration) -> bool {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    let timeout = rustix::event::Timespec {
+        tv_sec: wait.as_secs() as i64,
+        tv_nsec: i64::from(wait.subsec_nanos()),
+    };
+    poll(&mut polled, Some(&timeout)).unwrap() == 1
+}

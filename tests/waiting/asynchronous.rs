@@ -272,3 +272,49 @@ fn futures_may_go_to_other_threads() {
     is_send(&queue.recv_delivery());
     is_send(&queue.messages());
 }
+
+/// A stream goes on after it was interrupted.
+#[test]
+fn an_interrupt_ends_futures_and_not_streams() {
+    let (_dir, queue) = open();
+    let consumer = queue.consumer("c").unwrap();
+    let (mut recv, mut delivery) = (Box::pin(queue.recv()), Box::pin(consumer.recv_delivery()));
+    let mut stream = consumer.messages();
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(recv.as_mut().poll(&mut context).is_pending());
+    assert!(delivery.as_mut().poll(&mut context).is_pending());
+    assert!(Pin::new(&mut stream).poll_next(&mut context).is_pending());
+    queue.interrupt();
+    queue.enqueue("stays").unwrap();
+    let is_interrupted = |error| matches!(error, Poll::Ready(Err(Error::Interrupted)));
+    assert!(is_interrupted(recv.as_mut().poll(&mut context)));
+    assert!(is_interrupted(delivery.as_mut().poll(&mut context).map_ok(|it| panic!("{it:?}"))));
+    let told = Pin::new(&mut stream).poll_next(&mut context).map(Option::unwrap);
+    assert!(is_interrupted(told));
+    let next = Pin::new(&mut stream).poll_next(&mut context).map(Option::unwrap);
+    assert!(matches!(next, Poll::Ready(Ok(message)) if message.as_str() == Ok("stays")));
+    assert!(matches!(pollster::block_on(queue.recv()), Ok(message) if message.seq() == 0));
+}
+
+#[test]
+fn a_stream_of_deliveries_waits_for_messages_and_for_an_allowance() {
+    let (_dir, queue) = open();
+    let consumer = queue.consumer("c").unwrap();
+    consumer.set_max_in_flight(1).unwrap();
+    let mut stream = consumer.deliveries();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut poll = || Pin::new(&mut stream).poll_next(&mut context);
+    assert!(poll().is_pending());
+    queue.enqueue_batch(["one", "two"]).unwrap();
+    let Poll::Ready(Some(Ok(one))) = poll() else { panic!("there is one") };
+    assert!(poll().is_pending(), "one is in flight");
+    drop(one);
+    let Poll::Ready(Some(Ok(again))) = poll() else { panic!("it was given back") };
+    assert_eq!((again.seq(), again.attempts()), (0, 2));
+    again.ack().unwrap();
+    let Poll::Ready(Some(Ok(two))) = poll() else { panic!("there is another") };
+    two.ack().unwrap();
+    queue.close().unwrap();
+    assert!(matches!(poll(), Poll::Ready(Some(Err(Error::Closed)))));
+    assert!(matches!(poll(), Poll::Ready(None)));
+}

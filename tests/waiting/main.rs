@@ -7,12 +7,15 @@
 mod asynchronous;
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(feature = "async")]
+#[path = "writing.rs"]
+mod writing;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use mmq::{Error, Options, Queue};
-use support::within;
+use mmq::{Error, OnFull, Options, Queue};
+use support::{readable, within};
 
 fn open() -> (tempfile::TempDir, Queue) {
     let dir = tempfile::tempdir().unwrap();
@@ -284,16 +287,6 @@ fn a_waiter_that_gives_up_passes_its_news_on() {
     });
 }
 
-fn readable(fd: std::os::fd::BorrowedFd<'_>, wait: Duration) -> bool {
-    use rustix::event::{PollFd, PollFlags, poll};
-    let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    let timeout = rustix::event::Timespec {
-        tv_sec: wait.as_secs() as i64,
-        tv_nsec: i64::from(wait.subsec_nanos()),
-    };
-    poll(&mut polled, Some(&timeout)).unwrap() == 1
-}
-
 #[test]
 fn the_descriptor_is_readable_exactly_while_messages_wait() {
     let (_dir, queue) = open();
@@ -393,4 +386,46 @@ fn measure_wake_up_latency() {
     });
     taken.sort_unstable();
     println!("wake-up: median {} ns, p99 {} ns", taken[total / 2], taken[total * 99 / 100]);
+}
+
+/// Every wait that has begun ends, and messages stay.
+#[test]
+fn an_interrupt_ends_every_wait_and_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().arena_size(4096).max_bytes(65536).on_full(OnFull::Wait(None));
+    let queue = options.open(dir.path()).unwrap();
+    // It has read everything there is, and keeps nothing.
+    let at_end = queue.consumer("at end").unwrap();
+    let slow = queue.consumer("slow").unwrap();
+    slow.set_max_in_flight(1).unwrap();
+    queue.enqueue("in flight").unwrap();
+    let held = slow.receive().unwrap().unwrap();
+    while at_end.skip().unwrap().is_some() {}
+    let ended = AtomicU64::new(0);
+    let until_interrupted = |wait: &(dyn Fn() -> mmq::Result<()> + Sync)| {
+        while wait().map_or_else(|error| !matches!(error, Error::Interrupted), |()| true) {}
+        ended.fetch_add(1, Ordering::SeqCst);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| until_interrupted(&|| queue.enqueue([1; 1000]).map(drop)));
+        scope.spawn(|| until_interrupted(&|| slow.receive_timeout(Duration::MAX).map(drop)));
+        while queue.stats().wait_time.is_zero() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        while at_end.skip().unwrap().is_some() {}
+        scope.spawn(|| until_interrupted(&|| at_end.dequeue_timeout(Duration::MAX).map(drop)));
+        while ended.load(Ordering::SeqCst) < 3 {
+            queue.interrupt();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    let enqueued = queue.stats().next_seq;
+    held.ack().unwrap();
+    for seq in 1..enqueued {
+        assert_eq!(slow.dequeue_timeout(Duration::ZERO).unwrap().unwrap().seq(), seq);
+    }
+    // A wait that begins later is not interrupted.
+    assert!(slow.dequeue_timeout(Duration::from_millis(5)).unwrap().is_none());
+    queue.interrupt();
+    assert!(slow.dequeue_timeout(Duration::from_millis(5)).unwrap().is_none());
 }

@@ -6,6 +6,7 @@
 //! given, and the order of its steps is drawn.)
 
 mod cuts;
+mod interrupts;
 mod keeper;
 mod places;
 

@@ -1,4 +1,9 @@
 //! The asynchronous face: futures and streams of messages, for any executor (feature `async`).
+//! `writing` has those of a producer.
+
+mod writing;
+
+pub use writing::{Enqueue, Flush};
 
 use std::fmt;
 use std::future::Future;
@@ -14,6 +19,7 @@ use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::{Error, Result};
 use crate::message::Message;
+use crate::state::Began;
 use crate::storage::FileStorage;
 use crate::threads::waiting::{Signal, Ticket};
 
@@ -36,12 +42,15 @@ type Attempt<R> = fn(&Arc<Engine<FileStorage>>, &Arc<Standing<FileStorage>>) -> 
 struct Wait {
     /// The queue and the consumer, or why there are none. The first poll takes the error.
     reader: Result<ReaderParts, Option<Error>>,
+    /// When the future was made. `None` when it could not begin.
+    began: Option<Began>,
     ticket: Option<Ticket>,
 }
 
 impl Wait {
     fn new(reader: Result<ReaderParts>) -> Wait {
-        Wait { reader: reader.map_err(Some), ticket: None }
+        let began = reader.as_ref().ok().map(|(engine, _)| engine.core.began());
+        Wait { reader: reader.map_err(Some), began, ticket: None }
     }
 
     fn poll<R>(&mut self, context: &Context<'_>, attempt: Attempt<R>) -> Poll<Result<R>> {
@@ -66,9 +75,17 @@ impl Wait {
                 }
             }
         }
-        // The task has a ticket now: a message that comes later wakes it, one that came before is
-        // found here.
-        match attempt(engine, standing) {
+        // The task has a ticket now: a message or an interrupt that comes later wakes it, one that
+        // came before is found here.
+        let uninterrupted = match self.began {
+            Some(began) => engine.core.check_uninterrupted(began),
+            None => Ok(()),
+        };
+        if uninterrupted.is_err() {
+            // A stream is polled on.
+            self.began = Some(engine.core.began());
+        }
+        match uninterrupted.and_then(|()| attempt(engine, standing)) {
             Ok(None) => {
                 engine.pass_on(standing, self.ticket);
                 Poll::Pending
@@ -82,6 +99,24 @@ impl Wait {
                 Poll::Ready(Err(error))
             }
         }
+    }
+
+    /// As [`poll`](Self::poll), for a stream, which goes on until it has `ended`.
+    fn poll_next<R>(
+        &mut self,
+        context: &Context<'_>,
+        attempt: Attempt<R>,
+        ended: &mut bool,
+    ) -> Poll<Option<Result<R>>> {
+        if *ended {
+            return Poll::Ready(None);
+        }
+        self.poll(context, attempt).map(|outcome| {
+            // A stream that could not begin ends after the error that says why.
+            *ended = self.reader.is_err()
+                || matches!(&outcome, Err(Error::Closed | Error::NotFound { .. } | Error::Forked));
+            Some(outcome)
+        })
     }
 
     fn leave(&mut self) {
@@ -160,6 +195,19 @@ pub struct Messages {
     ended: bool,
 }
 
+/// A stream of deliveries: [`Queue::deliveries`](crate::Queue::deliveries),
+/// [`Consumer::deliveries`](crate::Consumer::deliveries).
+///
+/// It waits at the end of the queue, and where no more messages may be [in
+/// flight](crate::Consumer::set_max_in_flight); it ends after [`Error::Closed`]. Gaps come as
+/// errors between the deliveries, as in [`Messages`]. A message that a poll has returned goes back
+/// to the queue when its delivery is dropped.
+#[must_use = "streams do nothing unless polled"]
+pub struct Deliveries {
+    wait: Wait,
+    ended: bool,
+}
+
 impl Recv {
     pub(crate) fn new(reader: Result<ReaderParts>) -> Recv {
         Recv(Wait::new(reader))
@@ -175,6 +223,12 @@ impl RecvDelivery {
 impl Messages {
     pub(crate) fn new(reader: Result<ReaderParts>) -> Messages {
         Messages { wait: Wait::new(reader), ended: false }
+    }
+}
+
+impl Deliveries {
+    pub(crate) fn new(reader: Result<ReaderParts>) -> Deliveries {
+        Deliveries { wait: Wait::new(reader), ended: false }
     }
 }
 
@@ -205,21 +259,17 @@ impl Stream for Messages {
     type Item = Result<Message>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.ended {
-            return Poll::Ready(None);
-        }
-        match self.wait.poll(context, take) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(outcome) => {
-                // A stream that could not begin ends after the error that says why.
-                self.ended = self.wait.reader.is_err()
-                    || matches!(
-                        &outcome,
-                        Err(Error::Closed | Error::NotFound { .. } | Error::Forked)
-                    );
-                Poll::Ready(Some(outcome))
-            }
-        }
+        let Messages { wait, ended } = &mut *self;
+        wait.poll_next(context, take, ended)
+    }
+}
+
+impl Stream for Deliveries {
+    type Item = Result<Delivery>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Deliveries { wait, ended } = &mut *self;
+        wait.poll_next(context, delivery::receive, ended)
     }
 }
 
@@ -238,6 +288,15 @@ impl fmt::Debug for RecvDelivery {
 impl fmt::Debug for Messages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Messages")
+            .field("waits", &self.wait.ticket.is_some())
+            .field("ended", &self.ended)
+            .finish()
+    }
+}
+
+impl fmt::Debug for Deliveries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deliveries")
             .field("waits", &self.wait.ticket.is_some())
             .field("ended", &self.ended)
             .finish()

@@ -1,0 +1,98 @@
+//! How a consumer begins to exist, and how it is removed.
+//!
+//! The default consumer has a standing as long as the queue is open: a program may look at its
+//! messages, and ask for its descriptor, before it has read anything. It gets its place in the
+//! index, and keeps messages in the queue, from the first call that reads, and until it is removed.
+
+use std::sync::atomic::Ordering;
+
+use crate::commit::Core;
+use crate::consume::ledger::Ledger;
+use crate::consume::standing::{Progress, Standing};
+use crate::error::Result;
+use crate::format::Spot;
+use crate::index::{AcksRowIs, PlaceRow};
+use crate::storage::Storage;
+
+/// Whether a consumer has a place in the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Existence {
+    /// The default consumer before its first read, and after it was removed.
+    NotYet,
+    Exists,
+    /// For good: another consumer of the same name has another standing.
+    Removed,
+}
+
+impl<S: Storage> Standing<S> {
+    /// Whether the consumer has a place in the index.
+    #[inline]
+    pub(crate) fn exists(&self) -> bool {
+        self.exists.load(Ordering::Acquire)
+    }
+
+    /// Before the default consumer begins: where the index stores its place.
+    pub(crate) fn set_row(&self, place_row: PlaceRow<S::File>) {
+        self.progress.lock().place_row = place_row;
+    }
+
+    /// The consumer begins to exist at `spot`, which the index has. `moves` is 1 when that is new
+    /// to the index.
+    pub(crate) fn begin(&self, spot: Spot, moves: u64, ledger: Option<Ledger<S::File>>) {
+        let mut progress = self.progress.lock();
+        self.cell.begin(spot, moves);
+        progress.cursor.move_to(spot);
+        progress.stored = spot;
+        progress.existence = Existence::Exists;
+        if let Some(ledger) = ledger {
+            self.has_ledger.store(true, Ordering::Release);
+            progress.ledger = Some(Box::new(ledger));
+        }
+        progress.special = progress.ledger.is_some() || progress.ready.is_some();
+        self.exists.store(true, Ordering::Release);
+    }
+
+    /// Takes the consumer out of the queue: its place keeps no segment any more. After an error it
+    /// is gone all the same.
+    pub(crate) fn remove(&self, core: &Core<S>) -> Result<()> {
+        {
+            let mut progress = self.progress.lock();
+            self.exists.store(false, Ordering::Release);
+            progress.existence =
+                if self.is_default() { Existence::NotYet } else { Existence::Removed };
+            progress.special = true;
+            progress.cursor.let_go();
+            if let Some(ledger) = &mut progress.ledger {
+                ledger.clear();
+                // The row is free for another consumer from here on.
+                ledger.forget_row();
+            }
+            self.count_in_flight(&progress);
+            progress.note_ready(core);
+        }
+        let cleared = core.index.clear_acks(self.row, AcksRowIs::Free);
+        core.index.remove_consumer(self.row, self.name());
+        core.places.remove(&self.cell);
+        cleared
+    }
+}
+
+impl<S: Storage> Progress<S> {
+    pub(crate) fn exists(&self) -> bool {
+        self.existence == Existence::Exists
+    }
+
+    /// As [`check`](Self::check), for a call that looks: the default consumer may not exist.
+    pub(crate) fn check_not_removed(&self, core: &Core<S>, standing: &Standing<S>) -> Result<()> {
+        match self.existence {
+            Existence::NotYet => core.check_readable(),
+            _ => self.check(core, standing),
+        }
+    }
+
+    /// Whether the default consumer, if it began now, would find something.
+    pub(super) fn would_find(&self, core: &Core<S>) -> bool {
+        let end = core.visible.spot();
+        core.oldest(end).seq < end.seq
+    }
+}

@@ -1,0 +1,251 @@
+//! Futures of a producer: that wait for room, and for a flush.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::options::OnFull;
+use crate::state::{Began, flush_failed};
+use crate::storage::{FileStorage, Storage};
+use crate::threads::now;
+use crate::threads::waiting::{Signal, Ticket};
+
+/// The futures of a queue have one line, not one for each consumer.
+const LINE: u32 = 0;
+
+/// A future of a flush: [`Queue::flush_async`](crate::Queue::flush_async).
+///
+/// Dropped before it is ready it changes nothing for others: the flush may come all the same.
+#[must_use = "futures do nothing unless polled"]
+pub struct Flush {
+    engine: Arc<Engine<FileStorage>>,
+    began: Began,
+    waits: Option<(Ticket, u64)>,
+}
+
+impl Flush {
+    pub(crate) fn new(engine: &Arc<Engine<FileStorage>>) -> Flush {
+        Flush { engine: Arc::clone(engine), began: engine.core.began(), waits: None }
+    }
+
+    fn poll_flushed(&mut self, context: &Context<'_>) -> Poll<Result<()>> {
+        let core = &*self.engine.core;
+        let signal = Signal::Task(context.waker().clone());
+        let Some((ticket, round)) = self.waits else {
+            if let Err(error) = core.check_writable() {
+                return Poll::Ready(Err(error));
+            }
+            let round = core.tasks.next_round();
+            self.waits = Some((core.tasks.for_flush.join(LINE, signal), round));
+            if core.bell.ring(|wishes| wishes.flush_for_tasks = true) {
+                return Poll::Pending;
+            }
+            return self.flush_here();
+        };
+        core.tasks.for_flush.rearm(ticket, signal);
+        let ended = match core.tasks.outcome(round) {
+            Some(outcome) => Some(outcome.map_err(|text| flush_failed(core.storage.path(), &text))),
+            // (A close makes everything durable, or says why it could not.)
+            None => core
+                .check_readable()
+                .and_then(|()| core.check_uninterrupted(self.began))
+                .err()
+                .map(Err),
+        };
+        let goes_on = core.bell.is_running();
+        match ended {
+            Some(outcome) => {
+                self.leave();
+                Poll::Ready(outcome)
+            }
+            None if goes_on => Poll::Pending,
+            None => self.flush_here(),
+        }
+    }
+
+    /// There is no keeper.
+    fn flush_here(&mut self) -> Poll<Result<()>> {
+        self.leave();
+        Poll::Ready(self.engine.core.flush())
+    }
+
+    fn leave(&mut self) {
+        if let Some((ticket, _)) = self.waits.take()
+            && !self.engine.core.forked()
+        {
+            self.engine.core.tasks.for_flush.leave(ticket);
+        }
+    }
+}
+
+impl Future for Flush {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        self.poll_flushed(context)
+    }
+}
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// A future of a message's number, once the message is in the queue:
+/// [`Queue::enqueue_async`](crate::Queue::enqueue_async).
+///
+/// Dropped before it is ready the message is not in the queue; or, where
+/// [`flush_every_ops`](crate::Options::flush_every_ops) has it wait for a flush, it is, and may not
+/// be durable yet.
+#[must_use = "futures do nothing unless polled"]
+pub struct Enqueue<M> {
+    engine: Arc<Engine<FileStorage>>,
+    message: M,
+    began: Began,
+    /// When it gives up; the first refusal sets it. `Some(None)`: never.
+    deadline: Option<Option<Instant>>,
+    ticket: Option<Ticket>,
+    /// The message is too long for any queue.
+    too_long: Option<Error>,
+    /// The message is in the queue, with that number, and is being flushed.
+    flushes: Option<(u64, Flush)>,
+}
+
+impl<M: AsRef<[u8]>> Enqueue<M> {
+    pub(crate) fn new(
+        engine: &Arc<Engine<FileStorage>>,
+        message: M,
+        too_long: Option<Error>,
+    ) -> Enqueue<M> {
+        Enqueue {
+            engine: Arc::clone(engine),
+            message,
+            began: engine.core.began(),
+            deadline: None,
+            ticket: None,
+            too_long,
+            flushes: None,
+        }
+    }
+
+    fn poll_enqueued(&mut self, context: &Context<'_>) -> Poll<Result<u64>> {
+        if let Some(error) = self.too_long.take() {
+            return Poll::Ready(Err(error));
+        }
+        if self.flushes.is_some() {
+            return self.poll_flushes(context);
+        }
+        let signal = || Signal::Task(context.waker().clone());
+        match self.ticket {
+            Some(ticket) => {
+                self.engine.core.tasks.for_room.rearm(ticket, signal());
+                if let Err(error) = self.engine.core.check_uninterrupted(self.began) {
+                    return self.ends(Err(error));
+                }
+            }
+            None => {
+                let offered = self.offer(context);
+                if offered.is_ready() || self.flushes.is_some() {
+                    return offered;
+                }
+                self.ticket = Some(self.engine.core.tasks.for_room.join(LINE, signal()));
+            }
+        }
+        // Space that is given back later wakes the task; what was given back before is found here.
+        let offered = self.offer(context);
+        let core = &*self.engine.core;
+        if offered.is_pending()
+            && self.flushes.is_none()
+            && !core.bell.ring(|wishes| wishes.tell_tasks_later = true)
+        {
+            // There is no keeper to wake it: a moment's wait, and the task is polled again.
+            let seen = *core.space.gate.lock();
+            let _ = core.wait_for_space(seen, None, self.began);
+            context.waker().wake_by_ref();
+        }
+        offered
+    }
+
+    /// Tries once. Pending when it is refused, and may be tried again; and while it is flushed.
+    fn offer(&mut self, context: &Context<'_>) -> Poll<Result<u64>> {
+        let refused = match self.engine.offer(self.message.as_ref()) {
+            Ok((seq, false)) => return self.ends(Ok(seq)),
+            Ok((seq, true)) => {
+                self.leave();
+                self.flushes = Some((seq, Flush::new(&self.engine)));
+                return self.poll_flushes(context);
+            }
+            Err(error) => error,
+        };
+        let limit = match self.engine.options.on_full {
+            OnFull::Wait(limit) if refused.is_full() => limit,
+            _ => return self.ends(Err(refused)),
+        };
+        let end = || limit.and_then(|limit| now().checked_add(limit));
+        match *self.deadline.get_or_insert_with(end) {
+            Some(deadline) if now() >= deadline => self.ends(Err(refused)),
+            _ => Poll::Pending,
+        }
+    }
+
+    fn poll_flushes(&mut self, context: &Context<'_>) -> Poll<Result<u64>> {
+        let Some((seq, flush)) = &mut self.flushes else {
+            return Poll::Pending;
+        };
+        let seq = *seq;
+        let path = self.engine.core.storage.path();
+        flush.poll_flushed(context).map(|flushed| match flushed {
+            Ok(()) => Ok(seq),
+            // The message is in the queue all the same.
+            Err(error) => Err(error.of_flush(path)),
+        })
+    }
+
+    fn ends(&mut self, outcome: Result<u64>) -> Poll<Result<u64>> {
+        self.leave();
+        Poll::Ready(outcome.map_err(|error| self.engine.refused(error)))
+    }
+}
+
+impl<M> Enqueue<M> {
+    fn leave(&mut self) {
+        if let Some(ticket) = self.ticket.take()
+            && !self.engine.core.forked()
+        {
+            self.engine.core.tasks.for_room.leave(ticket);
+        }
+    }
+}
+
+impl<M: AsRef<[u8]> + Unpin> Future for Enqueue<M> {
+    type Output = Result<u64>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<u64>> {
+        self.poll_enqueued(context)
+    }
+}
+
+impl<M> Drop for Enqueue<M> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl fmt::Debug for Flush {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flush").field("waits", &self.waits.is_some()).finish()
+    }
+}
+
+/// Shows no bytes of the message: they may be secret or long.
+impl<M> fmt::Debug for Enqueue<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Enqueue").field("waits", &self.ticket.is_some()).finish()
+    }
+}

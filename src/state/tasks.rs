@@ -1,0 +1,75 @@
+//! Futures that wait for room or for a flush.
+//!
+//! The keeper serves them: it flushes for them, and tells them when space was given back. So no
+//! waker, which is the caller's code, is called by a thread that holds a lock.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::threads::Mutex;
+use crate::threads::waiting::Waiters;
+
+#[derive(Debug, Default)]
+#[cfg_attr(not(feature = "async"), allow(dead_code, reason = "only futures wait this way"))]
+pub(crate) struct Tasks {
+    pub(crate) for_room: Waiters,
+    pub(crate) for_flush: Waiters,
+    rounds: Mutex<Rounds>,
+}
+
+/// The keeper's flushes for futures. Each is a round that serves all futures that asked before it
+/// began.
+#[derive(Debug, Default)]
+struct Rounds {
+    begun: u64,
+    ended: u64,
+    /// The last round that failed, and the text of its error.
+    failed: Option<(u64, Arc<str>)>,
+}
+
+#[cfg_attr(not(feature = "async"), allow(dead_code, reason = "only futures wait this way"))]
+impl Tasks {
+    /// The next round, which will make durable what is committed now. The caller asks the keeper
+    /// for it.
+    pub(crate) fn next_round(&self) -> u64 {
+        self.rounds.lock().begun + 1
+    }
+
+    /// Runs `flush` as a round.
+    pub(crate) fn run_round(&self, flush: impl FnOnce() -> Result<()>) {
+        let round = {
+            let mut rounds = self.rounds.lock();
+            rounds.begun += 1;
+            rounds.begun
+        };
+        let outcome = flush();
+        let mut rounds = self.rounds.lock();
+        rounds.ended = round;
+        if let Err(error) = outcome {
+            rounds.failed = Some((round, error.to_string().into()));
+        }
+    }
+
+    /// How `round` ended: with the text of its error, if it failed. `None` when it has not.
+    pub(crate) fn outcome(&self, round: u64) -> Option<Result<(), Arc<str>>> {
+        let rounds = self.rounds.lock();
+        let failed = rounds.failed.as_ref().filter(|(failed, _)| *failed >= round);
+        // A later round made durable what an earlier one could not.
+        match failed {
+            Some((failed, text)) if *failed == rounds.ended => Some(Err(Arc::clone(text))),
+            _ => (rounds.ended >= round).then_some(Ok(())),
+        }
+    }
+
+    /// Wakes all of them. The caller holds no lock.
+    pub(crate) fn wake_all(&self) {
+        self.for_room.wake(u64::MAX);
+        self.for_flush.wake(u64::MAX);
+    }
+}
+
+/// The error of a flush that the keeper did, with that text.
+#[cfg_attr(not(feature = "async"), allow(dead_code, reason = "only futures wait this way"))]
+pub(crate) fn flush_failed(directory: &std::path::Path, text: &str) -> Error {
+    Error::io("flush", directory, std::io::Error::other(text.to_owned()))
+}

@@ -1,0 +1,101 @@
+//! An interrupt ends every wait that has begun, whatever the order of steps.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::{Queue, go, open, receive_next, small, under};
+use crate::consume::standing::Read;
+use crate::engine::Background;
+use crate::engine::reading::{self, AsMessage};
+use crate::error::Error;
+use crate::options::OnFull;
+use crate::threads::{self, JoinHandle};
+
+const SOON: Duration = Duration::from_micros(50);
+
+fn wait_for(flag: &AtomicBool) {
+    while !flag.load(Ordering::SeqCst) {
+        threads::park_timeout(SOON);
+    }
+}
+
+/// A reader that has looked once is interrupted, or was about to sleep and is interrupted.
+#[test]
+fn one_interrupt_ends_the_waits_that_have_begun() {
+    under(100, || {
+        let queue = open(&small(4), Background::Calls);
+        let begun = Arc::new([const { AtomicBool::new(false) }; 2]);
+        let consumer = queue.consumer("c").unwrap();
+        queue.set_max_in_flight(&consumer, Some(1)).unwrap();
+        queue.enqueue(b"one").unwrap();
+        let (seq, handed) = receive_next(&queue, &consumer);
+        let taker = {
+            let (queue, consumer, begun) =
+                (Arc::clone(&queue), queue.consumer("d"), Arc::clone(&begun));
+            let consumer = consumer.unwrap();
+            queue.seek(&consumer, 1).unwrap();
+            go("taker", move || {
+                let took = queue.wait(&consumer, None, || {
+                    begun[0].store(true, Ordering::SeqCst);
+                    reading::next(&queue, &consumer, Read::Take)
+                });
+                assert!(matches!(took, Err(Error::Interrupted)), "{took:?}");
+            })
+        };
+        let receiver = {
+            let (queue, consumer, begun) =
+                (Arc::clone(&queue), Arc::clone(&consumer), Arc::clone(&begun));
+            go("receiver", move || {
+                let received = queue.wait(&consumer, None, || {
+                    begun[1].store(true, Ordering::SeqCst);
+                    queue.receive(&consumer, AsMessage)
+                });
+                assert!(matches!(received, Err(Error::Interrupted)), "it got one");
+            })
+        };
+        begun.iter().for_each(wait_for);
+        queue.core.interrupt();
+        taker.join();
+        receiver.join();
+        // What was in flight stays in flight, and a wait that begins later is not interrupted.
+        queue.ack(&consumer, seq, handed).unwrap();
+        let later = queue
+            .wait(&consumer, Some(threads::now() + SOON), || queue.receive(&consumer, AsMessage));
+        assert!(matches!(later, Ok(None)));
+    });
+}
+
+fn ends_when_interrupted(queue: &Queue, name: &str, wait: fn(&Queue) -> Result<(), Error>) {
+    let ended = Arc::new(AtomicBool::new(false));
+    let waiter: JoinHandle = {
+        let (queue, ended) = (Arc::clone(queue), Arc::clone(&ended));
+        go(name, move || {
+            while wait(&queue).map_or_else(|error| !matches!(error, Error::Interrupted), |()| true)
+            {
+            }
+            ended.store(true, Ordering::SeqCst);
+        })
+    };
+    // The waiter may be between two calls.
+    for _ in 0..50 {
+        if ended.load(Ordering::SeqCst) {
+            break;
+        }
+        queue.core.interrupt();
+        threads::park_timeout(SOON);
+    }
+    assert!(ended.load(Ordering::SeqCst), "{name} waits on");
+    waiter.join();
+}
+
+#[test]
+fn who_waits_for_room_is_interrupted() {
+    under(20, || {
+        let queue = open(&small(4).on_full(OnFull::Wait(None)), Background::Calls);
+        ends_when_interrupted(&queue, "producer", |queue| queue.enqueue(&[1; 6000]).map(drop));
+        // It had put nothing in.
+        let committed = queue.core.committed.spot().seq;
+        assert_eq!(queue.len(), committed);
+    });
+}
