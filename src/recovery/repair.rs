@@ -55,8 +55,22 @@ pub(super) fn fill<S: Storage>(
     overwrite(storage, row.slot, &file, &bytes, offset)
 }
 
-/// Writes into allocated space and syncs it. Where a call is refused and a store through a mapping
-/// needs no space, the bytes go through a mapping.
+/// Stores into allocated space. Where a call is refused and a store through a mapping needs no
+/// space, the bytes go through a mapping.
+pub(super) fn store<F: StorageFile>(file: &F, bytes: &[u8], offset: u64) -> io::Result<()> {
+    let Err(error) = file.write_at(bytes, offset) else {
+        return Ok(());
+    };
+    let window = if file.stores() == Stores::ByMap && !planted!(HeaderByCallAlone) {
+        file.map(offset, bytes.len()).ok()
+    } else {
+        None
+    };
+    window.ok_or(error)?.copy_in(0, bytes);
+    Ok(())
+}
+
+/// [Stores](store) into allocated space, and syncs it.
 fn overwrite<S: Storage>(
     storage: &S,
     slot: u32,
@@ -65,11 +79,7 @@ fn overwrite<S: Storage>(
     offset: u64,
 ) -> Result<()> {
     let path = || storage.path().join(format::segment_name(slot));
-    if let Err(error) = file.write_at(bytes, offset) {
-        let window =
-            if file.stores() == Stores::ByMap { file.map(offset, bytes.len()).ok() } else { None };
-        window.ok_or_else(|| Error::io("write", path(), error))?.copy_in(0, bytes);
-    }
+    store(file, bytes, offset).map_err(|error| Error::io("write", path(), error))?;
     if planted!(OverwrittenUnsynced) {
         return Ok(());
     }
@@ -138,7 +148,8 @@ pub(super) fn restate<S: Storage>(
 }
 
 /// Writes a segment's header, which states what is missing before it, into the file and into the
-/// row of the index. The row counts where the file cannot be written.
+/// row of the index. The row counts where the file cannot be written; the next opening that reads
+/// headers writes it then.
 pub(super) fn write_header<S: Storage>(
     storage: &S,
     index: &Index<S>,
@@ -149,7 +160,7 @@ pub(super) fn write_header<S: Storage>(
     row.header = header;
     index.write_segment_row(row.slot, Some(&header), u64::MAX);
     if let Ok(Opened { file, .. }) = opened
-        && file.write_at(&header.in_file().encode(), 0).is_ok()
+        && store(&file, &header.in_file().encode(), 0).is_ok()
         && !planted!(HeaderUnsynced)
     {
         file.sync().map_err(|failed| {

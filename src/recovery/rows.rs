@@ -9,6 +9,7 @@ use crate::format::{
 };
 use crate::index::image::IndexImage;
 use crate::recovery::belief::{Belief, held_from};
+use crate::recovery::repair::store;
 use crate::recovery::unsupported;
 use crate::segment::scan::Scan;
 use crate::segment::{Lost, Opened, Row, open_life, read_header, set_aside};
@@ -110,7 +111,7 @@ impl Rows {
         noted: &[(u32, SegmentHeader)],
         durable: u64,
     ) -> Result<()> {
-        let Headers { whole, mut damaged } = Headers::read(storage, noted)?;
+        let Headers { whole, mut damaged, stated_by_rows } = Headers::read(storage, noted)?;
         let mut votes: HashMap<[u8; 16], usize> = HashMap::new();
         for (_, header) in &whole {
             *votes.entry(header.queue_id).or_default() += 1;
@@ -119,6 +120,9 @@ impl Rows {
             Some(id) if votes.contains_key(&id) || votes.is_empty() => Some(id),
             _ => votes.iter().max_by_key(|(_, votes)| **votes).map(|(id, _)| *id),
         };
+        if self.queue_id == known_id {
+            state_in_files(storage, &stated_by_rows)?;
+        }
         for (slot, header) in whole {
             if Some(header.queue_id) == self.queue_id {
                 self.add(slot, header);
@@ -197,16 +201,19 @@ fn note_taken(row: &mut Row, taken: io::Result<u64>) {
 }
 
 /// The headers of all segment files.
+#[derive(Default)]
 struct Headers {
     whole: Vec<(u32, SegmentHeader)>,
     /// With the lengths of the files.
     damaged: Vec<(u32, u64)>,
+    /// Those of `whole` of which only the row of the index states all that is missing.
+    stated_by_rows: Vec<(u32, SegmentHeader)>,
 }
 
 impl Headers {
     fn read<S: Storage>(storage: &S, noted: &[(u32, SegmentHeader)]) -> Result<Headers> {
         let listed = storage.list().map_err(|error| Error::io("list", storage.path(), error))?;
-        let mut headers = Headers { whole: Vec::new(), damaged: Vec::new() };
+        let mut headers = Headers::default();
         for listed in &listed {
             let Some(slot) = format::segment_slot(&listed.name) else {
                 continue;
@@ -215,8 +222,11 @@ impl Headers {
                 Ok(header) => {
                     let row =
                         noted.iter().find(|(other, row)| *other == slot && row.life == header.life);
-                    let header = row.map_or(header, |(_, row)| header.with_more_missing(row));
-                    headers.whole.push((slot, header));
+                    let merged = row.map_or(header, |(_, row)| header.with_more_missing(row));
+                    if merged.gap_before > header.gap_before {
+                        headers.stated_by_rows.push((slot, merged));
+                    }
+                    headers.whole.push((slot, merged));
                 }
                 Err(Unread::Version(found)) => {
                     return Err(unsupported(storage, &listed.name, found));
@@ -275,11 +285,39 @@ fn put_header_back<S: Storage>(
     if !holds_any_of(&file, header, len).map_err(|error| io("read", error))? {
         return Ok(false);
     }
-    // A write may fail here, but a sync that fails ends the opening.
-    if file.write_at(&header.in_file().encode(), 0).is_ok() {
-        file.sync().map_err(|failed| failed.ends_opening(storage.path().join(&name)))?;
-    }
+    write_header(storage, slot, &file, header)?;
     Ok(true)
+}
+
+/// Writes a header into its file. A write may fail here: then the index alone has it. A sync that
+/// fails ends the opening.
+fn write_header<S: Storage>(
+    storage: &S,
+    slot: u32,
+    file: &S::File,
+    header: &SegmentHeader,
+) -> Result<()> {
+    if store(file, &header.in_file().encode(), 0).is_ok() {
+        let path = || storage.path().join(format::segment_name(slot));
+        file.sync().map_err(|failed| failed.ends_opening(path()))?;
+    }
+    Ok(())
+}
+
+/// The rows of the index state more than the headers of these segments: an opening wrote the row
+/// and could not write the header, or a power cut took that. The rows are about to be written anew,
+/// and a kill may come between, so the headers state it first.
+fn state_in_files<S: Storage>(storage: &S, rows: &[(u32, SegmentHeader)]) -> Result<()> {
+    if planted!(StatedByTheRowAlone) {
+        return Ok(());
+    }
+    for (slot, header) in rows {
+        let name = format::segment_name(*slot);
+        let file = storage.open(&name);
+        let file = file.map_err(|error| Error::io("open", storage.path().join(&name), error))?;
+        write_header(storage, *slot, &file, header)?;
+    }
+    Ok(())
 }
 
 /// Whether the file is empty or all zero: its header was never written, or did not reach the disk.

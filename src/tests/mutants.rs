@@ -221,6 +221,12 @@ mutants! {
     WriterAfterClose => "P7: nothing is written after the close",
     /// A producer flushes and wakes with the producers' lock held.
     FlushedUnderTheLock => "P9: no order of calls deadlocks",
+    /// A header that a call cannot write is not stored through a mapping.
+    HeaderByCallAlone => "P4: a power cut's loss is told as that";
+        open: "the next opening mends it; a directed test is missing",
+    /// What only a row of the index states is not written into the header.
+    StatedByTheRowAlone => "P4: a power cut's loss is told as that";
+        open: "world 9839 found it; a directed test is missing",
     /// Who waits does not ask whether it was interrupted.
     InterruptNotAsked => "an interrupt ends every wait",
     /// An interrupt wakes nobody.
