@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::onlooker::{MOST_TORN_HEADERS, Onlooker, TORN_HEADER_PAUSE, Told};
+use super::parts;
 use super::picture::{Condition, Kept, Picture};
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::format::{
@@ -316,6 +317,9 @@ fn index_findings_now<S: Storage>(storage: &S, picture: &Picture) -> Result<Vec<
         }
     }
     let image = IndexImage::read(bytes, &id);
+    if !picture.live.is_empty() {
+        parts::missing(bytes, &image).into_iter().for_each(|(at, what)| find(Some(at), what));
+    }
     let tail = index_at::LIVE + live_at::TAIL_SEQ;
     if image.live.tail.is_none() && !is_blank(tail, 24) {
         find(Some(tail), "the tail's words do not fit together".to_owned());

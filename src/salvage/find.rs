@@ -167,6 +167,8 @@ struct Finds {
     files: Vec<SalvagedFile>,
     /// Files in which nothing validates.
     nothing: Vec<SalvagedFile>,
+    /// Those of them that may have been begun just then.
+    headless: Vec<Remains>,
     /// The queue, and the first file that names it.
     queue: Option<([u8; 16], PathBuf)>,
     /// Some number that a header states.
@@ -209,6 +211,7 @@ impl Finds {
                     }
                     None => {
                         self.add_nothing(file, &name, &opened);
+                        self.headless.push(Remains::new(at, name, None));
                         continue;
                     }
                 },
@@ -244,7 +247,7 @@ impl Finds {
             let which = |header: SegmentHeader| (header.life, header.state);
             now.map(which) == was.map(which)
         };
-        Ok(names == 0 && self.segments.iter().all(is_same))
+        Ok(names == 0 && self.segments.iter().chain(&self.headless).all(is_same))
     }
 
     /// Nothing in the file validates.

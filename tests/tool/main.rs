@@ -65,6 +65,7 @@ mod import_writers;
 mod looking;
 mod manual;
 mod owning;
+mod reviewed;
 mod run;
 mod salvaging;
 mod spooling;

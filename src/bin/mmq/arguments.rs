@@ -6,8 +6,27 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
+use crate::failure::{Failure, Tried};
 use crate::framing;
 use crate::units;
+
+/// Refuses a new directory within one that is not to change.
+pub(crate) fn is_outside(new: &Path, dir: &Path) -> Tried<()> {
+    let Ok(dir) = dir.canonicalize() else {
+        return Ok(());
+    };
+    let new = std::path::absolute(new).unwrap_or(new.to_owned());
+    if new.canonicalize().is_ok_and(|new| new == dir) {
+        // It is not empty, and who makes a queue there says so.
+        return Ok(());
+    }
+    let there = new.ancestors().find_map(|above| above.canonicalize().ok());
+    if there.is_some_and(|there| there.starts_with(&dir)) {
+        let (new, dir) = (new.display(), dir.display());
+        return Err(Failure::usage(format!("{new} is within {dir}; name a directory elsewhere")));
+    }
+    Ok(())
+}
 
 /// Examples first: who asks for help mostly wants one.
 const TEMPLATE: &str =

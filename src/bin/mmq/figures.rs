@@ -103,6 +103,8 @@ fn counted_of(counted: &OwnerFigures) -> Object {
         .with("lost_unflushed", counted.lost_unflushed)
         .with("lost_dropped", counted.lost_dropped)
         .with("lost_expired", counted.lost_expired)
+        .with("dropped", counted.dropped)
+        .with("expired", counted.expired)
         .with("last_flush_error", counted.last_flush_error.as_deref())
 }
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use mmq::{
-    AsOpened, ConsumerSnapshot, Error, InspectedMessages, Inspector, Seen, Snapshot, Start,
+    AsOpened, ConsumerSnapshot, Error, Gap, InspectedMessages, Inspector, Seen, Snapshot, Start,
     Verified, VerifyStep,
 };
 
@@ -81,6 +81,25 @@ impl Looked {
             Some(consumer) => Met { inner: self.inspector.messages_for(consumer), ..met },
             None => met,
         }
+    }
+}
+
+impl Looked {
+    /// What consumers have yet to be told that was given up, and what else is known to be missing.
+    pub(crate) fn gaps(&self, snapshot: &Snapshot) -> Tried<Vec<Gap>> {
+        let last = snapshot.consumers.iter().min_by_key(|consumer| consumer.next_seq);
+        let mut gaps = Vec::new();
+        if let Some(last) = last.filter(|last| last.next_seq < snapshot.oldest_seq) {
+            for seen in self.waiting_for(&Outlook::of(snapshot, Some(&last.name))?) {
+                match seen? {
+                    Seen::Gap(gap) if gap.first < snapshot.oldest_seq => gaps.push(gap),
+                    _ => break,
+                }
+            }
+        }
+        let told = gaps.last().map_or(0, |gap| gap.last + 1);
+        gaps.extend(snapshot.gaps.iter().filter(|gap| gap.first >= told));
+        Ok(gaps)
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn command() -> Command {
         "Show the messages that wait for a consumer, the oldest first, and leave them there",
         "Examples:\n  \
          mmq cat q -n 5\n  \
-         mmq cat q --json --from 1042 --to +100\n  \
+         mmq cat q --json --from 1042 --to 1142\n  \
          mmq cat q --grep timeout --count\n  \
          mmq cat q --all --head 80",
     );
@@ -65,6 +65,9 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let counts = matches.get_flag("count");
     let to = match matches.get_one::<Where>("to") {
         None => To::End,
+        // What has not come yet ends nothing.
+        Some(Where::Seq(seq)) => To::Number(*seq),
+        Some(Where::After(by)) => To::Number(bounds.place.saturating_add(*by)),
         Some(place) => To::Number(place.resolve(bounds)?),
     };
     let mut show = Show::new(call)?

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::{Arg, ArgMatches, Command};
-use mmq::{ConsumerSnapshot, Queue};
+use mmq::{ConsumerSnapshot, Queue, Start};
 
 use super::Call;
 use crate::arguments::{self, flag, text_of};
@@ -137,13 +137,11 @@ fn work(queue: &Queue, verb: &str, matches: &ArgMatches, console: Console) -> Tr
             // A place that is not there makes no consumer.
             let seq =
                 at.resolve(place::Bounds { dir: queue.path(), oldest, next, place: oldest })?;
-            if stats.consumers == 0 {
+            queue.consumer_at(name, Start::Seq(seq))?;
+            if stats.consumers == 0 && seq > oldest {
                 // Before the first consumer everything is kept; from then on, what is behind one.
-                ask(console, matches, seq - oldest, queue.path())?;
-            }
-            let consumer = queue.consumer(name)?;
-            if seq != oldest {
-                consumer.seek(seq)?;
+                let before = count(seq - oldest, "message");
+                console.note(format!("{before} before it are kept for nobody"));
             }
             Ok(())
         }

@@ -50,6 +50,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let Some(new) = arguments::path_of(call.matches, "new") else {
         return Err(Failure::usage("name the copy's directory"));
     };
+    arguments::is_outside(new, arguments::dir_of(call.matches))?;
     let id = if call.matches.get_flag("same-id") { CopiedId::Same } else { CopiedId::New };
     let queue = opening::open_existing(arguments::dir_of(call.matches))?;
     let mut bar = Bar::new(call.console, None);

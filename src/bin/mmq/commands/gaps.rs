@@ -1,7 +1,7 @@
 //! `gaps`: numbers that will never come.
 
 use clap::Command;
-use mmq::{Gap, Seen, Snapshot, Start};
+use mmq::{Gap, Seen, Start};
 
 use super::Call;
 use crate::arguments::{self, flag};
@@ -35,7 +35,7 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let looked = Looked::open(arguments::dir_of(call.matches))?;
     let snapshot = looked.snapshot()?;
-    let mut gaps = snapshot.gaps.clone();
+    let mut gaps = looked.gaps(&snapshot)?;
     if call.matches.get_flag("deep") {
         let mut met = Vec::new();
         for seen in looked.from(Start::Oldest) {
@@ -46,7 +46,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
                 met.push(gap);
             }
         }
-        gaps = joined(&snapshot, met);
+        gaps = joined(&gaps, met);
     }
     let mut output = Output::new(call.signals, Out::Written)?;
     for gap in &gaps {
@@ -67,9 +67,9 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
 }
 
 /// What a reader met, and what the files state of numbers that it did not come by.
-fn joined(snapshot: &Snapshot, met: Vec<Gap>) -> Vec<Gap> {
+fn joined(known: &[Gap], met: Vec<Gap>) -> Vec<Gap> {
     let is_met = |gap: &Gap| met.iter().any(|met| met.first <= gap.last && gap.first <= met.last);
-    let mut gaps: Vec<Gap> = snapshot.gaps.iter().filter(|gap| !is_met(gap)).copied().collect();
+    let mut gaps: Vec<Gap> = known.iter().filter(|gap| !is_met(gap)).copied().collect();
     gaps.extend(met);
     gaps.sort_by_key(|gap| gap.first);
     gaps

@@ -46,7 +46,8 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
         return Err(Failure::usage("name a FILE, or give a dump on standard input"));
     }
     let input = Input::open(path, call.signals)?;
-    let mut lines = Lines { reader: BufReader::new(input), text: Vec::new(), number: 0, bytes: 0 };
+    let mut lines =
+        Lines { reader: BufReader::new(input), text: Vec::new(), number: 0, bytes: 0, next_seq: 0 };
     // Before a queue is made for nothing.
     let places = lines.head()?;
     let mut options = Options::new();
@@ -54,7 +55,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
         options = options.arena_size(*bytes);
     }
     let queue = opening::open(arguments::dir_of(call.matches), &options)?;
-    let mut load = Load { queue: &queue, places, messages: 0, gaps: 0 };
+    let mut load = Load { queue: &queue, places, messages: 0, gaps: 0, last: None };
     let result = load.all(call, &mut lines);
     let report = load.report();
     queue.close()?;
@@ -73,6 +74,8 @@ struct Lines<'a> {
     text: Vec<u8>,
     number: u64,
     bytes: u64,
+    /// The number that the queue's next message would have had.
+    next_seq: u64,
 }
 
 impl Lines<'_> {
@@ -105,6 +108,7 @@ impl Lines<'_> {
             }
             None => return Err(self.refused("is not the first line of a dump")),
         }
+        self.next_seq = head.get("next_seq").and_then(Value::as_u64).unwrap_or(0);
         let all = head.get("consumers").and_then(Value::as_array).into_iter().flatten();
         let mut places = all.map(Stood::of).collect::<Option<Vec<_>>>();
         if let Some(places) = &mut places {
@@ -179,6 +183,8 @@ struct Load<'a> {
     places: Vec<Stood>,
     messages: u64,
     gaps: u64,
+    /// The number of the last line.
+    last: Option<u64>,
 }
 
 impl Load<'_> {
@@ -194,7 +200,12 @@ impl Load<'_> {
             if call.signals.stop().is_some() {
                 return Ok(());
             }
-            match numbered(&lines.text).map_err(|reason| lines.refused(&reason))? {
+            let (seq, line) = numbered(&lines.text).map_err(|reason| lines.refused(&reason))?;
+            if seq.is_some_and(|seq| self.last.is_some_and(|last| seq <= last)) {
+                return Err(lines.refused("has a number that is not above the one before"));
+            }
+            self.last = seq.or(self.last);
+            match (seq, line) {
                 (_, JsonLine::Gap) => self.gaps += 1,
                 (seq, JsonLine::Message(message)) => {
                     let seq = seq.ok_or_else(|| lines.refused("has no \"seq\""))?;
@@ -204,6 +215,7 @@ impl Load<'_> {
             bar.at(lines.bytes, || format!(", {} messages", self.messages));
         }
         drop(bar);
+        let cut = self.last.filter(|last| last + 1 < lines.next_seq);
         for place in &self.places {
             if !place.name.is_empty() {
                 queue.consumer(&place.name)?;
@@ -218,7 +230,17 @@ impl Load<'_> {
                 call.console.note(format!("consumer {name:?} had {had}: {comes}"));
             }
         }
-        Ok(())
+        match cut {
+            None => Ok(()),
+            Some(last) => {
+                let (name, next) = (&lines.reader.get_ref().name, lines.next_seq);
+                let message = format!(
+                    "{name}: ends behind message {last}, and the queue had messages up to {}: the dump was cut short",
+                    next - 1
+                );
+                Err(Failure::new(Ending::Bad, "cut_short", message))
+            }
+        }
     }
 
     fn message(&mut self, seq: u64, message: &[u8]) -> Tried<()> {

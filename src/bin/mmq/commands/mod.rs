@@ -82,7 +82,7 @@ mmq: a durable queue in a directory, for the shell
   mmq take q --framing json                    one JSON object a line, for any bytes
   mmq each q --dead dead -- ./upload           run a command for each message until it succeeds
   mmq consumers q add audit --at first         another reader that sees every message
-  mmq purge q --before -1000                   give up all messages but the newest
+  mmq purge q --before -1000                   give up all messages but the newest 1000
   mmq spool README.md                          send a file through a queue and check it
 
 `mmq help` lists all commands; `mmq help COMMAND` explains one.
@@ -111,9 +111,14 @@ pub(crate) fn main(words: Vec<OsString>) -> Ending {
             return print(&error.to_string());
         }
         Err(error) if to_program => {
+            // What is wrong, in one line: behind it come the usage and advice.
             let text = error.to_string();
-            let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-            return Console::plain(Form::Program).fail(&Failure::usage(first));
+            let lines = text.lines().map(str::trim);
+            let lines = lines.take_while(|line| !line.starts_with("Usage:"));
+            let said: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+            let said = said.join(" ");
+            let said = said.trim_start_matches("error: ");
+            return Console::plain(Form::Program).fail(&Failure::usage(said));
         }
         Err(error) => {
             let _ = io::stderr().write_all(error.to_string().as_bytes());

@@ -13,16 +13,21 @@ use crate::opening::{Reads, open_existing};
 use crate::place::{self, Where};
 use crate::units::count;
 
+const AFTER: &str = "\
+WHERE is a sequence number (1042); -N, all but the newest N; +N from each consumer's place; first;
+last (the end); a time (2026-11-22T03:00Z) or how long ago (15m): the first segment that was begun
+then or later.";
+
 pub(crate) fn command() -> Command {
     arguments::command(
         "purge",
         "Give up messages: every consumer goes on behind them",
-        "Examples:\n  mmq purge q --yes\n  mmq purge q --before 1042",
+        "Examples:\n  mmq purge q --yes\n  mmq purge q --before 1042\n  mmq purge q --before -1000 --yes",
     )
     .arg(arguments::dir())
     .arg(place::argument("before").long("before").help("Up to there [default: last, all of them]"))
     .arg(yes())
-    .after_help(place::ABOUT)
+    .after_help(AFTER)
 }
 
 pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
@@ -41,9 +46,13 @@ fn purge(queue: &Queue, matches: &ArgMatches, console: Console) -> Tried<()> {
     for name in everyone(queue) {
         let reads = Reads::of(queue, Some(&name))?;
         let bounds = reads.bounds(queue)?;
-        let seq = wanted.resolve(bounds)?;
+        let seq = match wanted {
+            // Back from its place no consumer gives anything up.
+            Where::Before(newest) => bounds.next.saturating_sub(newest).max(bounds.oldest),
+            wanted => wanted.resolve(bounds)?,
+        };
         if seq > bounds.place {
-            given_up += (seq - bounds.place).min(reads.len());
+            given_up = given_up.max((seq - bounds.place).min(reads.len()));
             moves.push((reads, seq));
         }
     }

@@ -71,9 +71,12 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let matches = call.matches;
     let paths: Vec<&PathBuf> = matches.get_many("path").into_iter().flatten().collect();
+    let new = arguments::path_of(matches, "to");
+    for (new, path) in new.iter().flat_map(|new| paths.iter().map(move |path| (new, path))) {
+        arguments::is_outside(new, path)?;
+    }
     let salvage = Salvage::of(paths);
     let salvage = if matches.get_flag("spares") { salvage.with_spares() } else { salvage };
-    let new = arguments::path_of(matches, "to");
     new.map_or(Ok(()), is_free)?;
     let mut found = salvage.messages().map_err(failed)?;
     let mut target = match new {

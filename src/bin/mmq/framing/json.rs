@@ -67,11 +67,13 @@ pub(super) fn parse(line: &[u8]) -> Result<JsonLine, String> {
     }
 }
 
-/// Reads a line and the number of its message, where it has one.
+/// Reads a line and the number of its message, or the last one of its gap, where it has one.
 pub(crate) fn numbered(line: &[u8]) -> Result<(Option<u64>, JsonLine), String> {
     let parsed = parse(line)?;
     let object: serde_json::Value = serde_json::from_slice(line).unwrap_or_default();
-    Ok((object.get("seq").and_then(serde_json::Value::as_u64), parsed))
+    let last = || object.get("gap").and_then(|gap| gap.get("last"));
+    let number = object.get("seq").or_else(last);
+    Ok((number.and_then(serde_json::Value::as_u64), parsed))
 }
 
 /// Valid JSON without the blanks between its parts. Numbers and the order of keys stay as they

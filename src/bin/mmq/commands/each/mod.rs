@@ -77,6 +77,9 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let dir = arguments::dir_of(matches);
     let consumer = arguments::text_of(matches, "consumer").map(str::to_owned);
     let waits = arguments::waits(matches);
+    if let Some(dead) = arguments::path_of(matches, "dead") {
+        arguments::is_outside(dead, dir)?;
+    }
     let mut feed = Feed::open(dir.to_owned(), consumer, call.signals)?;
     let words: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
     let work = Work::new(&words).ok_or_else(|| Failure::usage("name a command behind --"))?;
@@ -87,7 +90,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let closed = feed.close().and(each.close_dead());
     if let Some(ending) = call.signals.stop() {
         let done = count(each.done, "message");
-        call.console.note(format!("ended by a signal; {done} were done"));
+        call.console.note(format!("ended by a signal; done: {done}"));
         return result.and(closed).map(|()| ending);
     }
     result.and(closed)?;

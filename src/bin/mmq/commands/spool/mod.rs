@@ -35,7 +35,7 @@ use crate::output::Output;
 use crate::progress::Bar;
 
 const AFTER: &str = "\
-One thread puts the lines in while another takes them out and writes them to standard output. Lap
+One thread puts the lines in while another takes them out and writes them to standard output. Half
 way the queue is closed, with messages inside, and opened again. One line of figures on standard
 error ends the run. A line longer than 16 MiB goes through in pieces.
 

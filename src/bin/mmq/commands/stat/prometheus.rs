@@ -54,7 +54,7 @@ const CONSUMERS: [(&str, &str, OfConsumer); 3] = [
 ];
 
 /// What the owner counts; absent where it has stored nothing.
-const OWNERS: [(&str, &str, &str, &[Sample]); 5] = [
+const OWNERS: [(&str, &str, &str, &[Sample]); 6] = [
     (
         "mmq_max_disk_bytes",
         "gauge",
@@ -70,6 +70,15 @@ const OWNERS: [(&str, &str, &str, &[Sample]); 5] = [
             (Some(("cause", "unflushed")), |of| Some(of.lost_unflushed as f64)),
             (Some(("cause", "dropped")), |of| Some(of.lost_dropped as f64)),
             (Some(("cause", "expired")), |of| Some(of.lost_expired as f64)),
+        ],
+    ),
+    (
+        "mmq_given_up_messages_total",
+        "counter",
+        "Messages given up since the owner opened the queue that a consumer had yet to read",
+        &[
+            (Some(("cause", "dropped")), |of| Some(of.dropped as f64)),
+            (Some(("cause", "expired")), |of| Some(of.expired as f64)),
         ],
     ),
     (

@@ -1,0 +1,20 @@
+//! Parts of the index that must be there, and are not.
+
+use crate::format::index_at;
+use crate::index::image::IndexImage;
+
+/// What is missing of the index of a queue that has segments, and where it would be. What is blank
+/// validates nowhere, so nothing else tells of it.
+pub(super) fn missing(bytes: &[u8], image: &IndexImage) -> Option<(usize, String)> {
+    if bytes.len() < index_at::END {
+        let what = format!(
+            "it has {} bytes, and had {} at least; what stood behind them is lost, such as the places of consumers",
+            bytes.len(),
+            index_at::END
+        );
+        return Some((bytes.len(), what));
+    }
+    let is_blank = image.checkpoint.is_none() && image.live.run.is_none();
+    let what = "neither a checkpoint nor a run record is there; an opening searches the segments";
+    is_blank.then(|| (index_at::CHECKPOINT_A, what.to_owned()))
+}

@@ -1,0 +1,95 @@
+//! What an operator stumbled over once.
+
+use std::path::{Path, PathBuf};
+
+use super::run::{check, ends, given, mmq, on};
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A queue of so many numbered lines.
+fn queue_of(dir: &Path, count: u64) -> PathBuf {
+    let queue = dir.join("q");
+    let lines: String = (0..count).map(|number| format!("{number}\n")).collect();
+    check(given(on("put", &queue, &[]), lines.as_bytes()), 0);
+    queue
+}
+
+#[test]
+fn purge_keeps_the_newest() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = queue_of(dir.path(), 10);
+    ends(on("purge", &queue, &["--before", "-3", "--yes"]), 0);
+    assert_eq!(text(&ends(on("take", &queue, &[]), 0).stdout), "7\n8\n9\n");
+}
+
+#[test]
+fn gaps_tells_what_consumers_have_yet_to_be_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("q");
+    let options = mmq::Options::new().max_bytes(1 << 20).on_full(mmq::OnFull::DropOldest);
+    let queue = options.open(&path).unwrap();
+    queue.consumer("slow").unwrap();
+    (0..3000).for_each(|_| assert!(queue.enqueue([1; 1000]).is_ok()));
+    let dropped = queue.stats().dropped;
+    assert!(dropped > 0);
+    for words in [&[][..], &["--deep"]] {
+        let told = text(&ends(on("gaps", &path, words), 0).stdout);
+        let wanted = format!("messages 0 to {} will never come: dropped", dropped - 1);
+        assert!(told.starts_with(&wanted), "{told}");
+    }
+    let figures = text(&ends(on("stat", &path, &["--prometheus"]), 0).stdout);
+    let line = figures
+        .lines()
+        .find(|line| line.starts_with("mmq_given_up_messages_total") && line.contains("dropped"));
+    assert!(line.unwrap().ends_with(&format!(" {dropped}")), "{line:?}");
+}
+
+#[test]
+fn a_dump_that_was_cut_short_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = queue_of(dir.path(), 100);
+    let dump = ends(on("dump", &queue, &[]), 0).stdout;
+    let lines: Vec<&[u8]> = dump.split_inclusive(|byte| *byte == b'\n').collect();
+    let loaded = given(on("load", &dir.path().join("cut"), &[]), &lines[..50].concat());
+    assert!(text(&check(loaded, 1).stderr).contains("ends behind message 48"));
+    let twice = [&lines[..3], &lines[2..]].concat().concat();
+    let loaded = given(on("load", &dir.path().join("twice"), &[]), &twice);
+    assert!(text(&check(loaded, 6).stderr).contains("line 4"));
+    check(given(on("load", &dir.path().join("whole"), &[]), &dump), 0);
+}
+
+#[test]
+fn verify_finds_an_index_that_was_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = queue_of(dir.path(), 10);
+    ends(on("verify", &queue, &[]), 0);
+    let index = queue.join("index");
+    let whole = std::fs::read(&index).unwrap();
+    for len in [64, 4096, 8192, 12_288, 40_959] {
+        std::fs::write(&index, &whole[..len]).unwrap();
+        let told = text(&ends(on("verify", &queue, &["--quick"]), 1).stdout);
+        assert!(told.contains(&format!("it has {len} bytes")), "{told}");
+    }
+    std::fs::write(&index, [&whole[..64], &vec![0; whole.len() - 64][..]].concat()).unwrap();
+    ends(on("verify", &queue, &[]), 1);
+}
+
+#[test]
+fn nothing_is_made_within_a_queue() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = queue_of(dir.path(), 3);
+    let within = queue.join("a/b");
+    let within = within.to_str().unwrap();
+    ends(on("copy", &queue, &[within]), 2);
+    ends(on("salvage", &queue, &["--to", within]), 2);
+    ends(on("each", &queue, &["--dead", within, "--", "true"]), 2);
+    assert!(!queue.join("a").exists());
+}
+
+#[test]
+fn a_usage_error_for_programs_says_all_of_it() {
+    let output = ends(mmq(["stat", "--json"]), 2);
+    assert!(text(&output.stderr).contains("<DIR>"), "{}", text(&output.stderr));
+}
