@@ -84,6 +84,8 @@ pub struct Snapshot {
     pub found_behind: Option<u64>,
     /// When this was read.
     pub taken_at: SystemTime,
+    /// The default consumer as its first read would make it, while there is no consumer.
+    pub(super) to_come: Option<ConsumerSnapshot>,
 }
 
 /// What an opening would make of a queue that nobody has: [`Inspector::as_opened`].
@@ -130,6 +132,13 @@ pub struct ConsumerSnapshot {
 }
 
 impl Snapshot {
+    /// The consumers, and where there is none the default one as its first read would make it: then
+    /// every message held waits for it.
+    #[must_use]
+    pub fn readers(&self) -> &[ConsumerSnapshot] {
+        if self.consumers.is_empty() { self.to_come.as_slice() } else { &self.consumers }
+    }
+
     pub(super) fn of(storage: &FileStorage, picture: &Picture) -> Result<Snapshot> {
         let taken_at = SystemTime::now();
         let default = picture.consumers.iter().find(|consumer| consumer.name.is_empty());
@@ -140,6 +149,8 @@ impl Snapshot {
             Some(consumer) => picture.waiting_for(consumer).0,
             None => picture.messages_from(lowest.seq),
         };
+        let to_come =
+            picture.consumers.is_empty().then(|| ConsumerSnapshot::to_come(picture, taken_at));
         let (disk_bytes, set_aside_files) = files(storage)?;
         let (state, owner_pid) = match picture.condition {
             Condition::Owned(pid) => (QueueState::Owned, Some(pid)),
@@ -176,12 +187,31 @@ impl Snapshot {
             gaps: picture.gaps.known.lock().clone(),
             owner: picture.figures.as_deref().map(OwnerFigures::from),
             found_behind: picture.found_behind,
+            to_come,
             taken_at,
         })
     }
 }
 
 impl ConsumerSnapshot {
+    /// The default consumer before its first read.
+    fn to_come(picture: &Picture, now: SystemTime) -> ConsumerSnapshot {
+        let (place, messages) = (picture.oldest(), picture.messages_from(0));
+        let (bytes, begun) = picture.weigh(place.position);
+        let oldest_time = begun.filter(|_| messages > 0).and_then(time);
+        ConsumerSnapshot {
+            name: String::new(),
+            next_seq: place.seq,
+            messages,
+            bytes: if messages == 0 { 0 } else { bytes },
+            acknowledged_ahead: 0,
+            done_ahead: Vec::new(),
+            oldest_time,
+            oldest_age: oldest_time.map(|time| now.duration_since(time).unwrap_or_default()),
+            position: place.position,
+        }
+    }
+
     fn of(picture: &Picture, consumer: &ConsumerRow, now: SystemTime) -> ConsumerSnapshot {
         let (messages, acknowledged_ahead) = picture.waiting_for(consumer);
         let place = consumer.place;

@@ -58,6 +58,10 @@ fn a_dump_that_was_cut_short_is_told() {
     let loaded = given(on("load", &dir.path().join("twice"), &[]), &twice);
     assert!(text(&check(loaded, 6).stderr).contains("line 4"));
     check(given(on("load", &dir.path().join("whole"), &[]), &dump), 0);
+    // Cut within a line: nothing is left that could pass for the queue.
+    let half = dir.path().join("half");
+    check(given(on("load", &half, &[]), &dump[..dump.len() / 2 - 3]), 6);
+    assert!(!half.exists());
 }
 
 #[test]
@@ -92,4 +96,23 @@ fn nothing_is_made_within_a_queue() {
 fn a_usage_error_for_programs_says_all_of_it() {
     let output = ends(mmq(["stat", "--json"]), 2);
     assert!(text(&output.stderr).contains("<DIR>"), "{}", text(&output.stderr));
+}
+
+/// A reader that never began is the one to tell of.
+#[test]
+fn a_queue_that_nobody_has_read_shows_its_own_consumer_and_an_age() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = queue_of(dir.path(), 3);
+    let line = text(&ends(on("stat", &queue, &["--json"]), 0).stdout);
+    let object: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let consumer = &object["consumers"][0];
+    assert_eq!((&consumer["name"], &consumer["messages"]), (&"".into(), &3.into()));
+    assert!(consumer["oldest_age_seconds"].is_number(), "{line}");
+    let listed = text(&ends(on("consumers", &queue, &["--json"]), 0).stdout);
+    assert!(listed.starts_with("{\"name\":\"\",\"seq\":0,\"messages\":3,"), "{listed}");
+    let shown = text(&ends(on("stat", &queue, &[]), 0).stdout);
+    assert!(shown.contains("3 messages, the oldest at most "), "{shown}");
+    assert!(shown.contains("nobody has read yet"), "{shown}");
+    let figures = text(&ends(on("stat", &queue, &["--prometheus"]), 0).stdout);
+    assert!(figures.contains("mmq_consumer_messages{"), "{figures}");
 }

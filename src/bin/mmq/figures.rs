@@ -64,7 +64,7 @@ pub(crate) fn object(snapshot: &Snapshot) -> Object {
         .with("spare_segments", snapshot.spare_segments)
         .with("poisoned", snapshot.poisoned)
         .with("set_aside_files", snapshot.set_aside_files)
-        .with_all("consumers", snapshot.consumers.iter().map(|one| consumer(one).text()))
+        .with_all("consumers", snapshot.readers().iter().map(|one| consumer(one).text()))
         .with_all("gaps", snapshot.gaps.iter().map(gap))
         .with("free_bytes", snapshot.free_bytes);
     let line = match &snapshot.owner {

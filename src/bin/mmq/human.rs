@@ -28,13 +28,10 @@ impl Sizes {
 pub(crate) fn block(snapshot: &Snapshot, sizes: Sizes, paint: Paint) -> String {
     let mut block = format!("{}: {}\n", snapshot.path.display(), state(snapshot, paint));
     let mut line = |name: &str, text: String| block += &self::line(name, &text);
-    if snapshot.consumers.is_empty() {
-        let waits = count(snapshot.messages, "message");
-        line("waiting", format!("{waits}, {}; nobody has read yet", sizes.of(snapshot.bytes)));
-    }
-    for consumer in &snapshot.consumers {
+    let unread = if snapshot.consumers.is_empty() { "; nobody has read yet" } else { "" };
+    for consumer in snapshot.readers() {
         let name = if consumer.name.is_empty() { "waiting" } else { "consumer" };
-        line(name, waiting(consumer, sizes));
+        line(name, waiting(consumer, sizes) + unread);
     }
     let undurable = figures::undurable(snapshot);
     let durable =

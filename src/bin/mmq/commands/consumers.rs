@@ -100,7 +100,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
 fn list(call: &Call<'_>, dir: &Path) -> Tried<Ending> {
     let snapshot = Looked::open(dir)?.snapshot()?;
     let mut output = Output::new(call.signals, Out::Written)?;
-    for consumer in &snapshot.consumers {
+    for consumer in snapshot.readers() {
         let line = match call.console.form {
             Form::Program => figures::consumer(consumer).text(),
             Form::Person => row(consumer),
@@ -108,8 +108,7 @@ fn list(call: &Call<'_>, dir: &Path) -> Tried<Ending> {
         output.push(format!("{line}\n").as_bytes())?;
     }
     if snapshot.consumers.is_empty() && call.console.form == Form::Person {
-        call.console
-            .note(format!("nobody has read yet; {} held", count(snapshot.messages, "message")));
+        call.console.note("nobody has read yet");
     }
     output.flush()?;
     Ok(Ending::Done)

@@ -54,16 +54,24 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     if let Some(bytes) = call.matches.get_one::<u64>("arena-size") {
         options = options.arena_size(*bytes);
     }
-    let queue = opening::open(arguments::dir_of(call.matches), &options)?;
+    let dir = arguments::dir_of(call.matches);
+    let is_new = !dir.exists();
+    let queue = opening::open(dir, &options)?;
     let mut load = Load { queue: &queue, places, messages: 0, gaps: 0, last: None };
     let result = load.all(call, &mut lines);
     let report = load.report();
-    queue.close()?;
+    let closed = queue.close();
     if let Some(ending) = call.signals.stop() {
+        closed?;
         call.console.note(format!("ended by a signal; {report}, and no consumer"));
         return Ok(ending);
     }
+    if is_new && result.as_ref().is_err_and(|failure| failure.ending != Ending::Bad) {
+        // A queue that lacks messages must not pass for the whole one.
+        std::fs::remove_dir_all(dir).map_err(|error| Failure::io(dir.display(), &error))?;
+    }
     result?;
+    closed?;
     call.console.note(report);
     Ok(Ending::Done)
 }

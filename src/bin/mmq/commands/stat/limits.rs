@@ -1,14 +1,13 @@
 //! Limits on what waits: one command for cron, Nagios and probes.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command};
-use mmq::{ConsumerSnapshot, Seen, Snapshot, Start};
+use mmq::{ConsumerSnapshot, Snapshot};
 
 use crate::arguments::{self, size, text_of};
 use crate::ending::Ending;
-use crate::failure::{Failure, Tried};
-use crate::look::{self, Looked};
+use crate::failure::Failure;
 use crate::units::{self, count};
 
 const HEADING: &str = "Limits";
@@ -29,19 +28,13 @@ pub(super) fn arguments(stat: Command) -> Command {
 }
 
 /// What is beyond its limit.
-pub(super) fn passed(
-    matches: &ArgMatches,
-    looked: &Looked,
-    snapshot: &Snapshot,
-) -> Tried<Vec<Failure>> {
+pub(super) fn passed(matches: &ArgMatches, snapshot: &Snapshot) -> Vec<Failure> {
     let name = text_of(matches, "consumer");
-    let wanted: Vec<&ConsumerSnapshot> = match name {
-        None => snapshot.consumers.iter().collect(),
-        Some(name) => look::consumer(snapshot, name).into_iter().collect(),
-    };
+    let is_wanted = |one: &&ConsumerSnapshot| name.is_none_or(|name| one.name == name);
+    let wanted: Vec<_> = snapshot.readers().iter().filter(is_wanted).collect();
     let mut failures = Vec::new();
     if let Some(name) = name.filter(|name| !name.is_empty() && wanted.is_empty()) {
-        return Ok(vec![Failure::no_consumer(&snapshot.path, name)]);
+        return vec![Failure::no_consumer(&snapshot.path, name)];
     }
     for consumer in &wanted {
         let age = consumer.oldest_age;
@@ -49,24 +42,11 @@ pub(super) fn passed(
         failures.extend(waits.beyond(matches, snapshot, &consumer.name));
     }
     if wanted.is_empty() {
-        // Before its first read the queue's own consumer has everything before it.
-        let age = match matches.contains_id("max-age") {
-            true => oldest_age(looked, snapshot.taken_at)?,
-            false => None,
-        };
-        let waits = Waits { messages: snapshot.messages, bytes: snapshot.bytes, age };
+        // Before its first read the queue's own consumer has all before it that is held for others.
+        let waits = Waits { messages: snapshot.messages, bytes: snapshot.bytes, age: None };
         failures.extend(waits.beyond(matches, snapshot, ""));
     }
-    Ok(failures)
-}
-
-fn oldest_age(looked: &Looked, now: SystemTime) -> Tried<Option<Duration>> {
-    for seen in looked.from(Start::Oldest) {
-        if let Seen::Message { segment_time, .. } = seen? {
-            return Ok(Some(now.duration_since(segment_time).unwrap_or_default()));
-        }
-    }
-    Ok(None)
+    failures
 }
 
 /// What waits for a consumer.

@@ -94,19 +94,25 @@ enum Shape {
 #[derive(Debug)]
 struct Polled {
     label: String,
-    answer: Tried<(Looked, Snapshot)>,
+    answer: Tried<Snapshot>,
 }
 
 impl Polled {
     fn new(path: &Path, label: Option<&String>) -> Polled {
-        let look = |looked: Looked| Ok((looked.snapshot()?, looked));
-        let answer = Looked::open(path).and_then(look).map(|(snapshot, looked)| (looked, snapshot));
+        let look = |looked: Looked| {
+            let snapshot = looked.snapshot()?;
+            let gaps = looked.gaps(&snapshot)?;
+            let mut snapshot = snapshot;
+            snapshot.gaps = gaps;
+            Ok(snapshot)
+        };
+        let answer = Looked::open(path).and_then(look);
         let label = label.map_or_else(|| path.to_string_lossy().into_owned(), String::clone);
         Polled { label, answer }
     }
 
     fn snapshot(&self) -> Option<&Snapshot> {
-        self.answer.as_ref().ok().map(|(_, snapshot)| snapshot)
+        self.answer.as_ref().ok()
     }
 }
 
@@ -187,7 +193,7 @@ fn turn(call: &Call<'_>, shape: Shape, output: &mut Output<'_>, asked: &[Polled]
     let mut worst = Ending::Done;
     for asked in asked {
         let (found, failures) = match &asked.answer {
-            Ok((looked, snapshot)) => (None, limits::passed(call.matches, looked, snapshot)?),
+            Ok(snapshot) => (None, limits::passed(call.matches, snapshot)),
             Err(failure) => (Some(failure), Vec::new()),
         };
         for failure in found.into_iter().chain(&failures) {

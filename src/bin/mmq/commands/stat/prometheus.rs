@@ -144,7 +144,7 @@ pub(super) fn text(asked: &[Polled]) -> String {
     for (name, help, value) in CONSUMERS {
         family(&mut text, name, "gauge", help);
         for (label, snapshot) in &queues {
-            for consumer in &snapshot.consumers {
+            for consumer in snapshot.readers() {
                 let labels = [("queue", *label), ("consumer", &consumer.name)];
                 if let Some(value) = value(consumer) {
                     sample(&mut text, name, &labels, value);
