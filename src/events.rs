@@ -113,13 +113,19 @@ mod noted {
     }
 }
 
-/// Notes an event of the queue in the directory `path`.
+/// Notes an event of the queue in the directory `path`, if somebody listens: a keeper that has
+/// nothing to tell does not go away, and producers wait for it instead of syncing themselves.
 #[cfg(feature = "tracing")]
 macro_rules! note {
-    ($level:ident, $path:expr, $($fields:tt)*) => {{
-        let path = $path.display().to_string();
-        noted::note(move || tracing::$level!(target: "mmq", path, $($fields)*));
-    }};
+    ($level:ident, $path:expr, $($fields:tt)*) => {
+        // One word is read; no subscriber is asked, for that is foreign code.
+        if tracing::Level::$level <= tracing::level_filters::LevelFilter::current() {
+            let path = $path.display().to_string();
+            noted::note(move || {
+                tracing::event!(target: "mmq", tracing::Level::$level, path, $($fields)*);
+            });
+        }
+    };
 }
 
 /// A queue was opened: what it holds, and, when it had not been closed, how many gaps recovery
@@ -134,9 +140,9 @@ pub(crate) fn opened(
 ) {
     #[cfg(feature = "tracing")]
     {
-        note!(info, path, next_seq, oldest_seq, segments, "queue opened");
+        note!(INFO, path, next_seq, oldest_seq, segments, "queue opened");
         if let Some(gaps) = gaps {
-            note!(info, path, gaps, "recovered: it was not closed");
+            note!(INFO, path, gaps, "recovered: it was not closed");
         }
     }
     let _ = (path, next_seq, oldest_seq, segments, gaps);
@@ -148,7 +154,7 @@ pub(crate) fn set_aside(path: &Path, name: &str, aside: &str) {
     #[cfg(feature = "tracing")]
     {
         let (name, aside) = (name.to_owned(), aside.to_owned());
-        note!(warn, path, name, aside, "damaged or foreign file set aside");
+        note!(WARN, path, name, aside, "damaged or foreign file set aside");
     }
     let _ = (path, name, aside);
 }
@@ -157,7 +163,7 @@ pub(crate) fn set_aside(path: &Path, name: &str, aside: &str) {
 #[inline]
 pub(crate) fn unreadable(path: &Path, name: &'static str) {
     #[cfg(feature = "tracing")]
-    note!(warn, path, name, "file cannot be read everywhere");
+    note!(WARN, path, name, "file cannot be read everywhere");
     let _ = (path, name);
 }
 
@@ -165,7 +171,7 @@ pub(crate) fn unreadable(path: &Path, name: &'static str) {
 #[inline]
 pub(crate) fn recovering(path: &Path, bytes: u64) {
     #[cfg(feature = "tracing")]
-    note!(info, path, bytes, "recovering");
+    note!(INFO, path, bytes, "recovering");
     let _ = (path, bytes);
 }
 
@@ -181,7 +187,7 @@ pub(crate) enum SegmentFile {
 pub(crate) fn segment_begun(path: &Path, slot: u32, first_seq: u64, file: SegmentFile) {
     let reused = file == SegmentFile::Spare;
     #[cfg(feature = "tracing")]
-    note!(debug, path, slot, first_seq, reused, "segment begun");
+    note!(DEBUG, path, slot, first_seq, reused, "segment begun");
     let _ = (path, slot, first_seq, reused);
 }
 
@@ -191,7 +197,7 @@ pub(crate) fn gap(path: &Path, gap: &Gap) {
     #[cfg(feature = "tracing")]
     {
         let Gap { first, last, cause } = *gap;
-        note!(warn, path, first, last, %cause, "messages are missing");
+        note!(WARN, path, first, last, %cause, "messages are missing");
     }
     let _ = (path, gap);
 }
@@ -202,7 +208,7 @@ pub(crate) fn given_up(path: &Path, gap: &Gap) {
     #[cfg(feature = "tracing")]
     {
         let Gap { first, last, cause } = *gap;
-        note!(warn, path, first, last, %cause, "messages were given up");
+        note!(WARN, path, first, last, %cause, "messages were given up");
     }
     let _ = (path, gap);
 }
@@ -213,7 +219,7 @@ pub(crate) fn flush_failed(path: &Path, error: &Error) {
     #[cfg(feature = "tracing")]
     {
         let error = error.to_string();
-        note!(error, path, error, "flush failed; writing is refused");
+        note!(ERROR, path, error, "flush failed; writing is refused");
     }
     let _ = (path, error);
 }
@@ -224,7 +230,7 @@ pub(crate) fn full(path: &Path, error: &Error) {
     #[cfg(feature = "tracing")]
     {
         let error = error.to_string();
-        note!(debug, path, error, "queue is full");
+        note!(DEBUG, path, error, "queue is full");
     }
     let _ = (path, error);
 }
@@ -235,7 +241,7 @@ pub(crate) fn index_late(path: &Path, error: &io::Error) {
     #[cfg(feature = "tracing")]
     {
         let error = error.to_string();
-        note!(warn, path, error, "places are kept in memory: the index file cannot be written");
+        note!(WARN, path, error, "places are kept in memory: the index file cannot be written");
     }
     let _ = (path, error);
 }

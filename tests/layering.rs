@@ -29,7 +29,7 @@ const FFI_ROWS: &[&[&str]] = &[
     &["status"],
     &["guard"],
     &["handle", "pointers"],
-    &["errors", "gap", "inspect", "message", "options"],
+    &["errors", "gap", "inspect", "message", "options", "slices"],
     &["delivery", "iter"],
     &["reads"],
     &["queue"],

@@ -63,9 +63,7 @@ impl<S: Storage> Standing<S> {
             progress.special = true;
             progress.cursor.let_go();
             if let Some(ledger) = &mut progress.ledger {
-                ledger.clear();
-                // The row is free for another consumer from here on.
-                ledger.forget_row();
+                ledger.let_go();
             }
             self.count_in_flight(&progress);
             progress.note_ready(core);

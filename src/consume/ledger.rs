@@ -198,9 +198,12 @@ impl<F: StorageFile> Ledger<F> {
         }
     }
 
-    /// The row was given to others.
-    pub(crate) fn forget_row(&mut self) {
+    /// The consumer was removed: its row is given to others, and one that begins again has no
+    /// limit. (The epoch stays, by which older deliveries are known.)
+    pub(crate) fn let_go(&mut self) {
+        self.clear();
         self.acks_row = None;
+        self.limit = None;
     }
 
     /// The done ranges were taken over from another consumer and are not stored yet.

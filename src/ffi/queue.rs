@@ -11,8 +11,9 @@ use super::guard::{Answer, guard, guard_or};
 use super::handle::{Handle, Retired, body, give, take};
 use super::message::mmq_message;
 use super::options::mmq_options;
-use super::pointers::{array, bytes, out, out_or_null, text};
+use super::pointers::{bytes, out, out_or_null, text};
 use super::reads::{self, ReaderBody};
+use super::slices::{mmq_slice, slices};
 use super::status::mmq_status;
 use crate::consume::standing::Read;
 use crate::options::Options;
@@ -32,16 +33,6 @@ impl Handle for mmq_queue {
         static RETIRED: Mutex<Retired<ReaderBody<Queue>>> = Mutex::new(Retired::new());
         Some(with(&mut RETIRED.lock()))
     }
-}
-
-/// Bytes that the caller lends for the length of a call.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-pub struct mmq_slice {
-    /// The first byte; may be NULL when len is 0.
-    pub data: *const c_void,
-    /// How many bytes.
-    pub len: usize,
 }
 
 /// Opens the queue in a directory, and creates a missing one (see mmq_options_set_create). Opening
@@ -207,22 +198,6 @@ fn enqueue_parts(queue: &Queue, parts: &[&[u8]]) -> Answer<u64> {
         return Ok(queue.engine().enqueue(&message[..len])?);
     }
     Ok(queue.enqueue_with(len, gather)?)
-}
-
-/// # Safety
-///
-/// `slices` is NULL or an array of `count` slices. Each of them is NULL or can be read for its
-/// length, for as long as the result is used.
-unsafe fn slices<'a>(
-    queue: &Queue,
-    slices: *const mmq_slice,
-    count: usize,
-    what: &'static str,
-) -> Answer<Vec<&'a [u8]>> {
-    // SAFETY: the caller's promise.
-    let slices = unsafe { array(slices, count, what) }?;
-    // SAFETY: the caller's promise.
-    slices.iter().map(|slice| unsafe { bytes(queue, slice.data, slice.len) }).collect()
 }
 
 /// Looks at the next message, which stays in the queue. The first read makes the queue's own

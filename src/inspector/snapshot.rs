@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use super::{OwnerFigures, time};
 use crate::error::{Error, Gap, Result};
-use crate::format::{ASIDE_SUFFIX, FORMAT_VERSION};
+use crate::format::{ASIDE_SUFFIX, FORMAT_VERSION, Place, Spot};
+use crate::index::DEFAULT_ROW;
 use crate::index::image::ConsumerRow;
 use crate::inspect::{Condition, Picture};
 use crate::recovery::Ended;
@@ -196,20 +197,10 @@ impl Snapshot {
 impl ConsumerSnapshot {
     /// The default consumer before its first read.
     fn to_come(picture: &Picture, now: SystemTime) -> ConsumerSnapshot {
-        let (place, messages) = (picture.oldest(), picture.messages_from(0));
-        let (bytes, begun) = picture.weigh(place.position);
-        let oldest_time = begun.filter(|_| messages > 0).and_then(time);
-        ConsumerSnapshot {
-            name: String::new(),
-            next_seq: place.seq,
-            messages,
-            bytes: if messages == 0 { 0 } else { bytes },
-            acknowledged_ahead: 0,
-            done_ahead: Vec::new(),
-            oldest_time,
-            oldest_age: oldest_time.map(|time| now.duration_since(time).unwrap_or_default()),
-            position: place.position,
-        }
+        let Spot { position, seq } = picture.oldest();
+        let place = Place { number: 0, position, seq };
+        let row = ConsumerRow { row: DEFAULT_ROW, name: String::new(), place, acks: Vec::new() };
+        ConsumerSnapshot::of(picture, &row, now)
     }
 
     fn of(picture: &Picture, consumer: &ConsumerRow, now: SystemTime) -> ConsumerSnapshot {

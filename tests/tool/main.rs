@@ -68,6 +68,7 @@ mod owning;
 mod reviewed;
 mod run;
 mod salvaging;
+mod salvaging_damage;
 mod spooling;
 mod statistics;
 mod stopping;

@@ -1,6 +1,5 @@
 //! `salvage`: messages out of segment files, whatever became of the queue around them.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -13,18 +12,18 @@ use serde_json::Value;
 
 use crate::looking::files;
 use crate::run::{ends, mmq, on, said};
-use crate::support::{Messages, Random, copy_directory, count, seed, segments};
+use crate::support::{Random, copy_directory, seed, segments};
 
-const HEADER: usize = 128;
+pub(crate) const HEADER: usize = 128;
 
-fn salvage(paths: &[&Path], words: &[&str]) -> Command {
+pub(crate) fn salvage(paths: &[&Path], words: &[&str]) -> Command {
     let mut command = mmq(["salvage"]);
     command.args(paths).args(words);
     command
 }
 
 /// The messages in `length` framing, one after the other.
-fn framed(bytes: &[u8]) -> Vec<Vec<u8>> {
+pub(crate) fn framed(bytes: &[u8]) -> Vec<Vec<u8>> {
     let (mut rest, mut all) = (bytes, Vec::new());
     while let Some((head, behind)) = rest.split_first_chunk::<4>() {
         let len = head.iter().fold(0, |len, byte| len << 8 | usize::from(*byte));
@@ -35,7 +34,7 @@ fn framed(bytes: &[u8]) -> Vec<Vec<u8>> {
     all
 }
 
-fn lines(output: &Output) -> Vec<String> {
+pub(crate) fn lines(output: &Output) -> Vec<String> {
     String::from_utf8(output.stdout.clone()).unwrap().lines().map(str::to_owned).collect()
 }
 
@@ -433,88 +432,4 @@ fn a_queue_at_full_speed_is_salvaged_without_false_damage() {
         stop.store(true, Ordering::Relaxed);
     });
     assert_eq!(wrong, None);
-}
-
-/// A fragment that holds a message in one piece: its message, and where it lies.
-#[derive(Debug, Clone, Copy)]
-struct Lies {
-    seq: u64,
-    from: usize,
-    to: usize,
-}
-
-/// Where the messages lie that are in one piece, for each file.
-fn layout(dir: &Path, messages: &Messages, end: u64) -> BTreeMap<PathBuf, Vec<Lies>> {
-    let mut layout: BTreeMap<PathBuf, Vec<Lies>> = BTreeMap::new();
-    for path in segments(dir) {
-        let bytes = fs::read(&path).unwrap();
-        for seq in 0..end {
-            let payload = messages.bytes(seq);
-            if let Some(at) = bytes.windows(payload.len()).position(|found| found == payload) {
-                let to = (at + payload.len()).next_multiple_of(8);
-                layout.entry(path.clone()).or_default().push(Lies { seq, from: at - 16, to });
-            }
-        }
-    }
-    layout
-}
-
-/// Whatever is overwritten: a message whose bytes are untouched comes, and nothing false does. (Of
-/// a segment whose header is lost, one message or two neighbours have to be left.)
-#[test]
-fn random_damage_costs_what_it_touches() {
-    const END: u64 = 60;
-    let seed = seed("salvage damage");
-    let (dir, messages) = (tempfile::tempdir().unwrap(), Messages::new(seed, &[24..=900]));
-    let [q, copy] = ["q", "copy"].map(|name| dir.path().join(name));
-    let queue = Options::new().arena_size(8 << 10).max_bytes(160 << 10).open(&q).unwrap();
-    for seq in 0..END {
-        queue.enqueue(messages.bytes(seq)).unwrap();
-    }
-    queue.close().unwrap();
-    let layout = layout(&q, &messages, END);
-    assert!(layout.len() > 2 && layout.values().map(Vec::len).sum::<usize>() > 40);
-    let mut random = Random::new(seed);
-    for case in 0..count("MMQ_DAMAGE_CASES", 100) {
-        copy_directory(&q, &copy);
-        let has_index = random.chance(2);
-        if !has_index {
-            fs::remove_file(copy.join("index")).unwrap();
-        }
-        let mut wanted = Vec::new();
-        for (path, lies) in &layout {
-            let path = copy.join(path.file_name().unwrap());
-            let mut bytes = fs::read(&path).unwrap();
-            let whole = bytes.clone();
-            for _ in 0..random.below(4) {
-                let bound = if random.chance(3) { 200 } else { bytes.len() as u64 };
-                let from = random.below(bound);
-                let to = (from as usize + random.size(1..=1500)).min(bytes.len());
-                bytes[from as usize..to].iter_mut().for_each(|byte| *byte = random.next() as u8);
-            }
-            fs::write(&path, &bytes).unwrap();
-            let is_whole = |lies: &&Lies| bytes[lies.from..lies.to] == whole[lies.from..lies.to];
-            let left: Vec<Lies> = lies.iter().filter(is_whole).copied().collect();
-            let has_header = bytes[..HEADER] == whole[..HEADER];
-            let neighbours = left.windows(2).any(|two| two[0].to == two[1].from);
-            if has_header || has_index || neighbours {
-                wanted.extend(left.iter().map(|lies| lies.seq));
-            }
-        }
-        let shown = salvage(&[&copy], &["--json"]).output().unwrap();
-        let status = shown.status.code().unwrap();
-        assert!([0, 1].contains(&status), "{}", said(&shown));
-        let mut came = Vec::new();
-        for line in lines(&shown) {
-            let line: Value = serde_json::from_str(&line).unwrap();
-            came.extend(line["seq"].as_u64());
-        }
-        assert!(came.is_sorted() && came.iter().all(|seq| *seq < END), "{came:?}");
-        let missing: Vec<u64> = wanted.into_iter().filter(|seq| !came.contains(seq)).collect();
-        assert!(missing.is_empty(), "seed {seed}, case {case}: {missing:?}: {}", said(&shown));
-        let shown = salvage(&[&copy], &["--framing", "length"]).output().unwrap();
-        for (seq, payload) in came.iter().zip(framed(&shown.stdout)) {
-            messages.check(*seq, &payload);
-        }
-    }
 }

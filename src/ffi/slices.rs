@@ -1,0 +1,33 @@
+//! Several buffers in one call.
+
+use std::ffi::c_void;
+
+use super::guard::Answer;
+use super::pointers::{array, bytes};
+use crate::queue::Queue;
+
+/// Bytes that the caller lends for the length of a call.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct mmq_slice {
+    /// The first byte; may be NULL when len is 0.
+    pub data: *const c_void,
+    /// How many bytes.
+    pub len: usize,
+}
+
+/// # Safety
+///
+/// `slices` is NULL or an array of `count` slices. Each of them is NULL or can be read for its
+/// length, for as long as the result is used.
+pub(super) unsafe fn slices<'a>(
+    queue: &Queue,
+    slices: *const mmq_slice,
+    count: usize,
+    what: &'static str,
+) -> Answer<Vec<&'a [u8]>> {
+    // SAFETY: the caller's promise.
+    let slices = unsafe { array(slices, count, what) }?;
+    // SAFETY: the caller's promise.
+    slices.iter().map(|slice| unsafe { bytes(queue, slice.data, slice.len) }).collect()
+}
