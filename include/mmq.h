@@ -191,6 +191,11 @@ enum mmq_status
   /** The queue was opened before a fork, and this is the child: it cannot use its parent's queue. */
   MMQ_FORKED = 26,
   /**
+   * The lease of the delivery had ended: its message comes, or came, to another worker. Nothing
+   * was changed.
+   */
+  MMQ_EXPIRED = 27,
+  /**
    * The call waited, and mmq_interrupt ended the wait: nothing was changed, and the call may be
    * made again.
    */
@@ -231,6 +236,11 @@ enum mmq_gap_cause
   MMQ_GAP_DROPPED = 3,
   /** They were older than the maximum age. Counted as for MMQ_GAP_DROPPED. */
   MMQ_GAP_EXPIRED = 4,
+  /**
+   * This consumer rejected the message, or was handed it in vain as often as it may be, and has no
+   * queue for dead letters (mmq_consumer_set_redelivery).
+   */
+  MMQ_GAP_REJECTED = 5,
   /**
    * The numbers were only reserved when the machine lost power; no message is known to have had
    * them. They stay unused, so that no number is given out twice. (A message enqueued right
@@ -1359,7 +1369,8 @@ size_t mmq_delivery_len(const struct mmq_delivery *delivery);
 uint64_t mmq_delivery_seq(const struct mmq_delivery *delivery);
 
 /**
- * How often the message was handed out since the queue was opened, this time included.
+ * How often the message was handed out since the queue was opened, this time included. With
+ * mmq_set_redelivery it counts over openings.
  *
  * @param delivery Not NULL.
  * @return 1 the first time. 0 when delivery is not a live handle.
@@ -1380,7 +1391,7 @@ uint32_t mmq_delivery_attempts(const struct mmq_delivery *delivery);
  *
  * @param delivery Not NULL.
  * @return MMQ_OK; MMQ_CLOSED when the queue was closed (the message comes again after the next
- *   opening), MMQ_NOT_FOUND when the consumer was removed, MMQ_FORKED; MMQ_IO from a flush that
+ *   opening), MMQ_EXPIRED when its lease has ended, MMQ_NOT_FOUND when the consumer was removed, MMQ_FORKED; MMQ_IO from a flush that
  *   the options ask for (the message is acknowledged all the same); MMQ_INVALID_ARGUMENT.
  */
 mmq_status mmq_delivery_ack(struct mmq_delivery *delivery);
@@ -1401,6 +1412,89 @@ mmq_status mmq_delivery_nack(struct mmq_delivery *delivery);
  * @param delivery From mmq_receive or the like, or NULL.
  */
 void mmq_delivery_free(struct mmq_delivery *delivery);
+
+/**
+ * Sets when messages of the queue's own (default) consumer come again that were handed out and not
+ * acknowledged. The rules are not stored: each opening begins without.
+ *
+ * From this call on it is stored before a message is handed out that it is, and how often it was
+ * given back, so that mmq_delivery_attempts counts over openings. After a death of the process, the
+ * messages that had been handed out come again one at a time, until they are done: only a death
+ * with a message alone in flight counts against it. Four consumers of a queue have a row in the
+ * index for this; a fifth one's messages are not counted over openings.
+ *
+ * @param queue Not NULL.
+ * @param lease_ms A delivery that is neither acknowledged nor given back after so many milliseconds
+ *   goes back by itself, and to acknowledge it is MMQ_EXPIRED. 0 or below: never.
+ * @param first_delay_ms A message that was given back comes again after so many milliseconds, twice
+ *   as many each time it is given back again; others pass it. 0 or below: at once.
+ * @param max_delay_ms The longest of these delays; 0 or below: the first one.
+ * @param max_attempts A message that was handed out so often in vain is rejected, as by
+ *   mmq_delivery_reject. 0: never.
+ * @param dead The queue that rejected messages go to, or NULL: they are given up, and told as a gap
+ *   (MMQ_GAP_REJECTED). While it is full or closed they stay, and are tried again. Close it after
+ *   this queue.
+ * @return MMQ_OK; MMQ_INVALID_ARGUMENT, also when the first delay is longer than the longest, and
+ *   when the dead letters would come back to this queue; MMQ_FULL or MMQ_IO when there is no room
+ *   for the queue's own consumer, MMQ_FORKED.
+ */
+mmq_status mmq_set_redelivery(struct mmq_queue *queue,
+                              int64_t lease_ms,
+                              int64_t first_delay_ms,
+                              int64_t max_delay_ms,
+                              uint32_t max_attempts,
+                              struct mmq_queue *dead);
+
+/**
+ * As mmq_set_redelivery, for this consumer.
+ *
+ * @param consumer Not NULL.
+ * @param lease_ms As there.
+ * @param first_delay_ms As there.
+ * @param max_delay_ms As there.
+ * @param max_attempts As there.
+ * @param dead As there.
+ * @return As there; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was
+ *   closed.
+ */
+mmq_status mmq_consumer_set_redelivery(struct mmq_consumer *consumer,
+                                       int64_t lease_ms,
+                                       int64_t first_delay_ms,
+                                       int64_t max_delay_ms,
+                                       uint32_t max_attempts,
+                                       struct mmq_queue *dead);
+
+/**
+ * Gives the message back, to come again after a delay. Others pass it meanwhile. Frees the
+ * delivery. After the next opening the message comes at once.
+ *
+ * @param delivery Not NULL.
+ * @param delay_ms Milliseconds; 0 or below: at once.
+ * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ */
+mmq_status mmq_delivery_nack_after(struct mmq_delivery *delivery, int64_t delay_ms);
+
+/**
+ * Has the lease of a delivery end so many milliseconds from now, for work that takes longer. A
+ * delivery without a lease stays without.
+ *
+ * @param delivery Not NULL.
+ * @param ms Milliseconds, above 0.
+ * @return MMQ_OK; MMQ_EXPIRED when the lease has ended (the message comes, or came, to another
+ *   worker; free the delivery), MMQ_CLOSED, MMQ_NOT_FOUND when the consumer was removed,
+ *   MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ */
+mmq_status mmq_delivery_extend(const struct mmq_delivery *delivery, int64_t ms);
+
+/**
+ * Rejects the message: it comes no more. It goes to the consumer's queue for dead letters, where it
+ * is durable before it is acknowledged here; without one it is given up, and told as a gap
+ * (MMQ_GAP_REJECTED). Frees the delivery, whatever is returned.
+ *
+ * @param delivery Not NULL.
+ * @return MMQ_OK; otherwise as mmq_delivery_ack, and MMQ_EXPIRED when the lease has ended.
+ */
+mmq_status mmq_delivery_reject(struct mmq_delivery *delivery);
 
 /**
  * Reads the figures of a queue.

@@ -93,6 +93,7 @@ class Category final : public std::error_category {
       case MMQ_IO: return std::errc::io_error;
       case MMQ_POISONED: return std::errc::state_not_recoverable;
       case MMQ_CLOSED: return std::errc::broken_pipe;
+      case MMQ_EXPIRED: return std::errc::timed_out;
       case MMQ_INTERRUPTED: return std::errc::interrupted;
       default: return std::error_condition(status, *this);
     }

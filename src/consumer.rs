@@ -14,6 +14,7 @@ use crate::error::{Error, Gap, Result};
 use crate::format::MAX_NAME_LEN;
 use crate::iter::Iter;
 use crate::message::Message;
+use crate::redelivery::Redelivery;
 use crate::stats::ConsumerStats;
 use crate::storage::{FileStorage, Storage};
 
@@ -230,6 +231,21 @@ impl Consumer {
     /// [`Error::Closed`].
     pub fn set_max_in_flight(&self, messages: impl Into<Option<u32>>) -> Result<()> {
         self.engine.set_max_in_flight(&self.standing, messages.into())
+    }
+
+    /// Sets when messages come again that were handed out and not acknowledged: leases, delays, most
+    /// attempts, dead letters. See [`Redelivery`]. The rules are not stored, the attempts are.
+    ///
+    /// Deliveries that are in flight keep the lease that they have.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] for a lease below a millisecond, a first delay above the longest,
+    /// no attempt at all, and for dead letters that would come back to this queue, directly or over
+    /// others. [`Error::NotFound`] once the consumer was removed, [`Error::Closed`]. Nothing has changed then.
+    pub fn set_redelivery(&self, redelivery: Redelivery) -> Result<()> {
+        let rules = redelivery.rules(&self.engine)?;
+        self.engine.set_redelivery(&self.standing, rules)
     }
 
     /// How many messages are in flight: received, neither acknowledged nor given back.

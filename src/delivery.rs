@@ -75,6 +75,9 @@ impl Delivery {
     }
 
     /// How often the message was handed out since the queue was opened. The first delivery says 1.
+    ///
+    /// With a [redelivery](crate::Redelivery) set it counts over openings: how often the message was
+    /// given back, or was alone with a worker when the process died, and this time.
     #[inline]
     #[must_use]
     pub fn attempts(&self) -> u32 {
@@ -110,8 +113,9 @@ impl Delivery {
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`] when the queue was closed: the message comes again
-    /// after the next opening. [`Error::NotFound`] when the consumer was
+    /// [`Error::Expired`] when the [lease](crate::Redelivery::lease) has ended: the message comes
+    /// again, or has come to another worker. [`Error::Closed`] when the queue was closed: the
+    /// message comes again after the next opening. [`Error::NotFound`] when the consumer was
     /// removed. [`Error::InvalidArgument`] from within the closure
     /// of [`enqueue_with`](crate::Queue::enqueue_with): the message comes again. Those of a flush
     /// that [`flush_every_ops`](crate::Options::flush_every_ops) asks for: the message is
@@ -132,19 +136,82 @@ impl Delivery {
     }
 
     /// Gives the message back: the work was not done, and the message goes to the front of the
-    /// line. Dropping the delivery does the same.
+    /// line, or comes again after the consumer's [backoff](crate::Redelivery::backoff). Dropping the
+    /// delivery does the same.
     pub fn nack(self) {
         drop(self);
+    }
+
+    /// Gives the message back, to come again after `delay`. Other messages pass it meanwhile.
+    ///
+    /// The delay is not stored: after the next opening the message comes at once.
+    ///
+    /// ```
+    /// # fn main() -> mmq::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let queue = mmq::Queue::open(dir.path())?;
+    /// use std::time::Duration;
+    /// queue.enqueue_batch(["a", "b"])?;
+    /// queue.receive()?.unwrap().nack_after(Duration::from_millis(20));
+    /// assert_eq!(&queue.receive()?.unwrap()[..], b"b");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn nack_after(mut self, delay: Duration) {
+        self.go_back(Some(delay));
+    }
+
+    /// Has the [lease](crate::Redelivery::lease) end `by` from now, for work that takes longer. A
+    /// delivery without a lease stays without.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Expired`] when the lease has ended already; those of [`ack`](Self::ack).
+    pub fn extend(&self, by: Duration) -> Result<()> {
+        match &self.origin {
+            Some(Origin { engine, standing }) => {
+                engine.extend(standing, self.seq(), self.handed, by)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Rejects the message: it comes no more. It goes to the consumer's [queue for dead
+    /// letters](crate::Redelivery::dead_letters); without one it is given up, and the next read
+    /// tells it as a [gap](crate::GapCause::Rejected).
+    ///
+    /// # Durability
+    ///
+    /// As of an [acknowledgement](Self::ack). A letter is durable in the other queue before the
+    /// message is acknowledged here.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ack`](Self::ack).
+    pub fn reject(mut self) -> Result<()> {
+        if let Some(origin) = &self.origin {
+            origin.engine.core.check_may_wait()?;
+        }
+        let seq = self.seq();
+        self.message = Message::owned(seq, Vec::new());
+        match self.origin.take() {
+            Some(origin) => origin.engine.reject(&origin.standing, seq, self.handed),
+            None => Ok(()),
+        }
+    }
+
+    fn go_back(&mut self, delay: Option<Duration>) {
+        if let Some(Origin { engine, standing }) = self.origin.take() {
+            let (seq, handed) = (self.seq(), self.handed);
+            self.message = Message::owned(seq, Vec::new());
+            engine.now_or_later(move |engine| engine.nack(&standing, seq, handed, delay));
+        }
     }
 }
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        if let Some(Origin { engine, standing }) = self.origin.take() {
-            let (seq, handed) = (self.seq(), self.handed);
-            self.message = Message::owned(seq, Vec::new());
-            engine.now_or_later(move |engine| engine.nack(&standing, seq, handed));
-        }
+        self.go_back(None);
     }
 }
 

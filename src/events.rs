@@ -213,6 +213,29 @@ pub(crate) fn given_up(path: &Path, gap: &Gap) {
     let _ = (path, gap);
 }
 
+/// The messages that the consumer is handed are not counted: other consumers have all rows of the
+/// index for that.
+#[inline]
+pub(crate) fn not_counted(path: &Path, consumer: &str) {
+    #[cfg(feature = "tracing")]
+    {
+        let consumer = consumer.to_owned();
+        note!(WARN, path, consumer, "attempts are not stored: no row is free in the index");
+    }
+    let _ = (path, consumer);
+}
+
+/// Rejected messages could not go to the queue for dead letters. They stay, and are tried again.
+#[inline]
+pub(crate) fn letters_stay(path: &Path, consumer: &str, letters: usize, error: &Error) {
+    #[cfg(feature = "tracing")]
+    {
+        let (consumer, error) = (consumer.to_owned(), error.to_string());
+        note!(WARN, path, consumer, letters, error, "dead letters could not be put in");
+    }
+    let _ = (path, consumer, letters, error);
+}
+
 /// A flush failed; writing is refused from now on.
 #[inline]
 pub(crate) fn flush_failed(path: &Path, error: &Error) {

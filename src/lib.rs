@@ -163,6 +163,7 @@ mod iter;
 mod message;
 mod options;
 mod queue;
+mod redelivery;
 mod salvage;
 mod stats;
 
@@ -183,6 +184,7 @@ pub use iter::Iter;
 pub use message::Message;
 pub use options::{OnFull, Options, Start};
 pub use queue::Queue;
+pub use redelivery::Redelivery;
 pub use salvage::{Salvage, SalvageReport, Salvaged, SalvagedFile, SalvagedMessages};
 pub use stats::{ConsumerStats, Stats};
 

@@ -63,6 +63,8 @@ pub struct Stats {
     pub lost_dropped: u64,
     /// Numbers given up because they were too old.
     pub lost_expired: u64,
+    /// Numbers that a consumer gave up because they were [rejected](crate::GapCause::Rejected).
+    pub lost_rejected: u64,
     /// Sequence numbers in the gaps that were only reserved before a power cut: probably no message
     /// ever had them.
     pub reserved_numbers: u64,
@@ -83,6 +85,10 @@ pub struct Stats {
     pub dropped: u64,
     /// Likewise, messages that were too old.
     pub expired: u64,
+    /// Messages that were rejected since the queue was opened, by
+    /// [`Delivery::reject`](crate::Delivery::reject) or because they were handed out in vain as often
+    /// as they may be: for the dead letters, or given up. Each counts when it happens.
+    pub rejected: u64,
     /// The error of the flush that failed; writing has been refused since. `None` when none has
     /// failed.
     pub last_flush_error: Option<String>,
@@ -126,6 +132,7 @@ impl Stats {
             GapCause::Unflushed => self.lost_unflushed = count,
             GapCause::Dropped => self.lost_dropped = count,
             GapCause::Expired => self.lost_expired = count,
+            GapCause::Rejected => self.lost_rejected = count,
             GapCause::Reserved => {
                 self.reserved_numbers = count;
                 return;

@@ -20,7 +20,7 @@ const ROWS: &[&[&str]] = &[
     &["read", "recovery"],
     &["consume", "inspect"],
     &["engine"],
-    &["queue", "consumer", "delivery", "iter", "futures", "inspector", "salvage"],
+    &["queue", "consumer", "delivery", "iter", "futures", "inspector", "redelivery", "salvage"],
     &["ffi"],
     &["bin"],
 ];
@@ -34,7 +34,7 @@ const FFI_ROWS: &[&[&str]] = &[
     &["reads"],
     &["queue"],
     &["consumer"],
-    &["receive", "stats"],
+    &["receive", "redelivery", "stats"],
 ];
 const SEEN_BY_USERS: &str = "queue";
 

@@ -1,7 +1,7 @@
 //! The keeper: a queue's own thread. It flushes by time, and when many bytes are not durable; it
 //! reserves numbers and settles drained segments, for producers, which never sync for that; it
 //! makes the next segment; it gives up messages that are too old, the oldest where room is needed,
-//! and long segments that nobody needs.
+//! and long segments that nobody needs; it ends leases and delays, and carries dead letters.
 //!
 //! The thread starts when it is first asked for one of these: an idle queue without a timer and
 //! without ages has no thread. If it cannot start, an opening with a timer or with ages is refused;
@@ -38,6 +38,8 @@ pub(crate) enum LookFor {
     Age,
     /// The oldest messages, so that there is room for the next segments.
     Room,
+    /// Nothing: leases and delays that have ended, and letters.
+    Deliveries,
 }
 
 impl<S: Storage> Clone for Look<S> {
@@ -174,6 +176,7 @@ fn run<S: Storage>(core: &Core<S>, look: &Look<S>, errand: Errand) -> Result<()>
         }
         Errand::Room => (look.0)(core, LookFor::Room),
         Errand::Lease(lease) => core.lease(lease),
+        Errand::Deliveries => (look.0)(core, LookFor::Deliveries),
     }
 }
 
@@ -187,8 +190,8 @@ fn tell<S: Storage>(core: &Core<S>) {
     }
 }
 
-/// Runs code of the caller's: while it runs the keeper is away.
-fn call_out<S: Storage>(core: &Core<S>, code: impl FnOnce()) {
+/// Runs what may wait for others: while it runs the keeper is away.
+pub(crate) fn call_out<S: Storage>(core: &Core<S>, code: impl FnOnce()) {
     core.bell.set_presence(Presence::Away);
     drop(core.durable.lock());
     core.segment_synced.notify_all();
@@ -251,7 +254,7 @@ fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
             // If nobody waits for the answer: a failed sync poisons the queue, and the next call
             // that writes returns the error.
             bell.answer(run(core, look, errand));
-            if !matches!(errand, Errand::Lease(_)) {
+            if !matches!(errand, Errand::Lease(_) | Errand::Deliveries) {
                 (trim_at, pause) = (Some(now() + IDLE), IDLE);
             }
             tell(core);
@@ -297,7 +300,8 @@ fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
             wishes = bell.wishes.lock();
             continue;
         }
-        let other_due = [next_look, trim_at, next_tasks].into_iter().flatten().min();
+        let other_due =
+            [next_look, trim_at, next_tasks, wishes.deliveries].into_iter().flatten().min();
         match next_flush {
             Some(due) if now() < due => {
                 let due = other_due.map_or(due, |other| other.min(due));

@@ -55,19 +55,20 @@ impl<S: Storage> Standing<S> {
     /// Takes the consumer out of the queue: its place keeps no segment any more. After an error it
     /// is gone all the same.
     pub(crate) fn remove(&self, core: &Core<S>) -> Result<()> {
-        {
+        let redelivery = {
             let mut progress = self.progress.lock();
             self.exists.store(false, Ordering::Release);
             progress.existence =
                 if self.is_default() { Existence::NotYet } else { Existence::Removed };
             progress.special = true;
             progress.cursor.let_go();
-            if let Some(ledger) = &mut progress.ledger {
-                ledger.let_go();
-            }
+            let redelivery = progress.ledger.as_mut().and_then(|ledger| ledger.let_go());
             self.count_in_flight(&progress);
             progress.note_ready(core);
-        }
+            redelivery
+        };
+        // The other queue may be closed by this.
+        drop(redelivery);
         let cleared = core.index.clear_acks(self.row, AcksRowIs::Free);
         core.index.remove_consumer(self.row, self.name());
         core.places.remove(&self.cell);

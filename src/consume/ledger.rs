@@ -1,27 +1,48 @@
 //! The messages that a consumer has handed out and that are not acknowledged yet.
 //!
-//! Every number from the stored place up to the cursor is either *open* (handed out, or given back)
-//! or *done* (acknowledged, taken, or told as a gap). The stored place is the lowest open message;
+//! Every number from the stored place up to the cursor is either *open* (handed out, given back, or
+//! rejected) or *done* (acknowledged, taken, or told as a gap). The stored place is the lowest open message;
 //! with none open it is the cursor's spot. Done numbers beyond the place are kept as ranges, whose
 //! count the open messages between them bound. After a reopening, ranges may lie beyond the cursor,
 //! which steps over the messages in them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
-use crate::error::Gap;
-use crate::format::{NumberRange, Spot};
-use crate::index::AcksRow;
+use crate::consume::ranges::Ranges;
+use crate::consume::redelivery::Redeliveries;
+use crate::consume::standing::Handed;
+use crate::error::{Error, Gap, GapCause, Result};
+use crate::format::{Attempts, NumberRange, Spot};
+use crate::index::{AcksRow, AttemptsRow};
 use crate::read::Cursor;
 use crate::storage::StorageFile;
+use crate::threads::now;
+
+/// Where a message is that was handed out and is not done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// With a worker.
+    Out,
+    /// Given back: it comes again.
+    Back,
+    /// Given back: it comes again after a while.
+    Delayed,
+    /// It comes no more: it goes to the dead letters, or is told as a gap.
+    Rejected,
+}
 
 /// A message that was handed out and is not done.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Open {
     pub(crate) position: u64,
     /// End of the segment that its record begins in.
-    pub(crate) segment_end: u64,
+    segment_end: u64,
     /// How often it was handed out.
     pub(crate) attempts: u32,
+    state: State,
+    /// When its lease or its delay ends, or its letter is tried again.
+    due: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -31,8 +52,13 @@ pub(crate) struct Ledger<F> {
     /// The most messages in flight; `None`: any number.
     pub(crate) limit: Option<u32>,
     open: BTreeMap<u64, Open>,
-    /// The open numbers that were given back.
+    /// The open numbers that come again.
     returned: BTreeSet<u64>,
+    /// The open numbers that come no more, and that nobody has begun to deal with.
+    rejected: BTreeSet<u64>,
+    /// How many messages are with workers, and how many come again after a while.
+    out: usize,
+    delayed: usize,
     /// The done numbers beyond the place.
     done: Ranges,
     /// Reads the messages that were given back.
@@ -43,6 +69,8 @@ pub(crate) struct Ledger<F> {
     refused: u32,
     /// `done` differs from what is stored.
     changed: bool,
+    /// `None` until the consumer wants leases, delays or counts.
+    pub(crate) redelivery: Option<Box<Redeliveries<F>>>,
 }
 
 impl<F: StorageFile> Ledger<F> {
@@ -57,20 +85,36 @@ impl<F: StorageFile> Ledger<F> {
             limit: None,
             open: BTreeMap::new(),
             returned: BTreeSet::new(),
+            rejected: BTreeSet::new(),
+            out: 0,
+            delayed: 0,
             done: ranges,
             again: Cursor::new(Spot::default()),
             acks_row,
             refused: 0,
             changed: false,
+            redelivery: None,
         }
     }
 
+    /// The messages that were handed out and are neither done nor given back.
     pub(crate) fn in_flight(&self) -> usize {
-        self.open.len() - self.returned.len()
+        self.open.len() - self.returned.len() - self.delayed
     }
 
-    pub(crate) fn may_hand_out(&self) -> bool {
-        self.limit.is_none_or(|limit| self.in_flight() < limit as usize)
+    /// Whether a message may be handed out now: the oldest that was given back, or else `next`, the
+    /// one at the cursor.
+    pub(crate) fn may_hand_out(&self, next: u64) -> bool {
+        if self.limit.is_some_and(|limit| self.in_flight() >= limit as usize) {
+            return false;
+        }
+        let Some(redelivery) = &self.redelivery else {
+            return true;
+        };
+        match self.returned.first() {
+            Some(seq) => redelivery.may_go(*seq, self.out, true),
+            None => redelivery.may_go(next, self.out, false),
+        }
     }
 
     /// The oldest message that was given back.
@@ -89,31 +133,225 @@ impl<F: StorageFile> Ledger<F> {
         self.open.first_key_value().map(|(_, open)| open.segment_end)
     }
 
-    /// Opens a message that is handed out for the first time.
-    pub(crate) fn hand_out(&mut self, seq: u64, position: u64, segment_end: u64) {
-        self.open.insert(seq, Open { position, segment_end, attempts: 1 });
+    /// Opens a message that is handed out for the first time since the opening.
+    pub(crate) fn hand_out(
+        &mut self,
+        seq: u64,
+        position: u64,
+        segment_end: u64,
+        now: Option<Instant>,
+    ) -> Handed {
+        let is_alone = self.out == 0;
+        self.open_out(seq, position, segment_end);
+        self.begin_attempt(seq, is_alone, now)
     }
 
-    /// Hands a message out again. Returns how often it was handed out.
-    pub(crate) fn hand_out_again(&mut self, seq: u64) -> u32 {
-        self.returned.remove(&seq);
-        self.open.get_mut(&seq).map_or(1, |open| {
+    fn open_out(&mut self, seq: u64, position: u64, segment_end: u64) {
+        let attempts = self.redelivery.as_ref().map_or(0, |redelivery| redelivery.count(seq));
+        let open = Open { position, segment_end, attempts, state: State::Out, due: None };
+        self.open.insert(seq, open);
+        self.out += 1;
+    }
+
+    /// Hands a message out that comes again.
+    pub(crate) fn hand_out_again(&mut self, seq: u64, now: Option<Instant>) -> Handed {
+        let is_alone = self.out == 0;
+        self.put(seq, State::Out, None);
+        self.begin_attempt(seq, is_alone, now)
+    }
+
+    /// Before this returns it is stored that the message is handed out.
+    fn begin_attempt(&mut self, seq: u64, is_alone: bool, now: Option<Instant>) -> Handed {
+        let mut handed = Handed { attempts: 1, epoch: self.epoch, is_leased: false };
+        if let Some(open) = self.open.get_mut(&seq) {
             open.attempts = open.attempts.saturating_add(1);
-            open.attempts
-        })
+            handed.attempts = open.attempts;
+            if let Some(redelivery) = &mut self.redelivery {
+                redelivery.note_handed_out(seq, is_alone);
+                open.due = now.and_then(|now| now.checked_add(redelivery.rules.lease?));
+                redelivery.set_timer(seq, None, open.due);
+                handed.is_leased = open.due.is_some();
+            }
+        }
+        handed
     }
 
-    /// Gives a message back. False when it is not in flight.
-    pub(crate) fn give_back(&mut self, seq: u64) -> bool {
-        self.open.contains_key(&seq) && self.returned.insert(seq)
+    /// Opens the message at the cursor as rejected, if it is to be handed out no more. False when
+    /// it may be.
+    pub(crate) fn keep_rejected(&mut self, seq: u64, position: u64, segment_end: u64) -> bool {
+        let is_spent = self.redelivery.as_ref().is_some_and(|redelivery| redelivery.is_spent(seq));
+        if is_spent {
+            self.open_out(seq, position, segment_end);
+            self.reject(seq);
+        }
+        is_spent
+    }
+
+    /// Moves an open message to another state, in which it is until `due`.
+    fn put(&mut self, seq: u64, state: State, due: Option<Instant>) {
+        let Some(open) = self.open.get_mut(&seq) else {
+            return;
+        };
+        let was = std::mem::replace(&mut open.state, state);
+        let was_due = std::mem::replace(&mut open.due, due);
+        if let Some(redelivery) = &mut self.redelivery {
+            redelivery.set_timer(seq, was_due, due);
+        }
+        self.leave(seq, was);
+        match state {
+            State::Out => self.out += 1,
+            State::Delayed => self.delayed += 1,
+            State::Back => {
+                self.returned.insert(seq);
+            }
+            State::Rejected => {
+                // One that is tried again later is not there until then.
+                if due.is_none() {
+                    self.rejected.insert(seq);
+                }
+            }
+        }
+    }
+
+    fn leave(&mut self, seq: u64, was: State) {
+        match was {
+            State::Out => self.out -= 1,
+            State::Delayed => self.delayed -= 1,
+            State::Back => {
+                self.returned.remove(&seq);
+            }
+            State::Rejected => {
+                self.rejected.remove(&seq);
+            }
+        }
+    }
+
+    /// Gives a message back, to come again after `delay`, or else as the rules say. False when it
+    /// is not with a worker.
+    pub(crate) fn give_back(&mut self, seq: u64, delay: Option<Duration>) -> bool {
+        let Some(open) = self.open.get(&seq).filter(|open| open.state == State::Out) else {
+            return false;
+        };
+        let (attempts, mut wait) = (open.attempts, delay.unwrap_or_default());
+        if let Some(redelivery) = &mut self.redelivery {
+            redelivery.note_back(seq, attempts);
+            if redelivery.is_spent(seq) {
+                return self.reject(seq);
+            }
+            wait = delay.unwrap_or_else(|| redelivery.rules.delay(attempts));
+        }
+        let due =
+            Some(wait).filter(|wait| !wait.is_zero()).and_then(|wait| now().checked_add(wait));
+        match due {
+            Some(due) => self.put(seq, State::Delayed, Some(due)),
+            None => self.put(seq, State::Back, None),
+        }
+        true
+    }
+
+    /// An open message is handed out no more. False when it is not open, or rejected already.
+    pub(crate) fn reject(&mut self, seq: u64) -> bool {
+        let Some(open) = self.open.get(&seq).filter(|open| open.state != State::Rejected) else {
+            return false;
+        };
+        if let Some(redelivery) = &mut self.redelivery {
+            redelivery.note_rejected(seq, open.attempts);
+        }
+        self.put(seq, State::Rejected, None);
+        true
+    }
+
+    /// Does what was due by `now`: leases end, delays are over, letters are tried again.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        while let Some(seq) = self.redelivery.as_mut().and_then(|it| it.take_due(now)) {
+            let Some(open) = self.open.get_mut(&seq) else {
+                continue;
+            };
+            open.due = None;
+            match open.state {
+                State::Out => {
+                    self.give_back(seq, None);
+                }
+                State::Delayed | State::Back => self.put(seq, State::Back, None),
+                State::Rejected => {
+                    self.rejected.insert(seq);
+                }
+            }
+        }
+    }
+
+    /// Does what is due, and returns the time, if a read needs it.
+    pub(crate) fn tick_if_needed(&mut self) -> Option<Instant> {
+        let now = self.needs_clock().then(now)?;
+        self.tick(now);
+        Some(now)
+    }
+
+    /// An error when the lease of the delivery has ended: the message is another worker's, or was,
+    /// or will be.
+    pub(crate) fn check_lease(&mut self, seq: u64, handed: Handed) -> Result<()> {
+        if !handed.is_leased || planted!(LeaseNotChecked) {
+            return Ok(());
+        }
+        self.tick(now());
+        let is_own = |open: &Open| open.state == State::Out && open.attempts == handed.attempts;
+        if self.open.get(&seq).is_some_and(is_own) { Ok(()) } else { Err(Error::Expired) }
+    }
+
+    /// Whether rejected messages are to go to another queue.
+    pub(crate) fn has_letters(&self) -> bool {
+        !self.rejected.is_empty()
+            && self.redelivery.as_ref().is_some_and(|it| it.has_dead_letters())
+    }
+
+    /// Another end of a lease that has not ended.
+    pub(crate) fn extend(&mut self, seq: u64, due: Option<Instant>) {
+        self.put(seq, State::Out, due);
+    }
+
+    /// Takes the oldest rejected message, for its letter: [`letter_failed`](Self::letter_failed) or
+    /// [`finish`](Self::finish) follows.
+    pub(crate) fn take_letter(&mut self) -> Option<(u64, Open)> {
+        let seq = self.rejected.pop_first()?;
+        self.open.get(&seq).map(|open| (seq, *open))
+    }
+
+    /// The letter is tried again at `due`.
+    pub(crate) fn letter_failed(&mut self, seq: u64, due: Instant) {
+        if self.open.get(&seq).is_some_and(|open| open.state == State::Rejected) {
+            self.put(seq, State::Rejected, Some(due));
+        }
+    }
+
+    /// A rejected message that has no other queue to go to is told as a gap: makes it done.
+    pub(crate) fn tell_rejected(&mut self) -> Option<Gap> {
+        let has_letters = self.redelivery.as_ref().is_some_and(|it| it.has_dead_letters());
+        let seq = *self.rejected.first().filter(|_| !has_letters)?;
+        self.finish(seq);
+        Some(Gap { first: seq, last: seq, cause: GapCause::Rejected })
+    }
+
+    /// Whether a read has something to tell or to hand out that is not at the cursor.
+    pub(crate) fn has_something(&self) -> bool {
+        let has_letters = self.redelivery.as_ref().is_some_and(|it| it.has_dead_letters());
+        !self.returned.is_empty() || !(has_letters || self.rejected.is_empty())
+    }
+
+    /// A message that was rejected is gone: the next read tells it.
+    pub(crate) fn letter_lost(&mut self, seq: u64) {
+        self.put(seq, State::Back, None);
     }
 
     /// Makes an open message done. False when it is not open.
     pub(crate) fn finish(&mut self, seq: u64) -> bool {
-        if self.open.remove(&seq).is_none() {
+        let Some(open) = self.open.remove(&seq) else {
             return false;
+        };
+        self.leave(seq, open.state);
+        if let Some(redelivery) = &mut self.redelivery {
+            redelivery.set_timer(seq, open.due, None);
+            redelivery.note_done(seq);
         }
-        self.returned.remove(&seq);
         self.note_done(seq, seq);
         true
     }
@@ -167,7 +405,12 @@ impl<F: StorageFile> Ledger<F> {
         self.epoch += 1;
         self.open.clear();
         self.returned.clear();
-        self.done.0.clear();
+        self.rejected.clear();
+        (self.out, self.delayed) = (0, 0);
+        self.done.clear();
+        if let Some(redelivery) = &mut self.redelivery {
+            redelivery.clear();
+        }
         self.again.let_go();
         if let Some(row) = &mut self.acks_row {
             row.cleared();
@@ -198,128 +441,40 @@ impl<F: StorageFile> Ledger<F> {
         }
     }
 
-    /// The consumer was removed: its row is given to others, and one that begins again has no
-    /// limit. (The epoch stays, by which older deliveries are known.)
-    pub(crate) fn let_go(&mut self) {
+    /// The consumer was removed: its rows are given to others, and one that begins again has no
+    /// limit and no rules. (The epoch stays, by which older deliveries are known.)
+    #[must_use = "it may hold another queue, which the caller lets go of without a lock"]
+    pub(crate) fn let_go(&mut self) -> Option<Box<Redeliveries<F>>> {
         self.clear();
         self.acks_row = None;
         self.limit = None;
+        self.redelivery.take()
+    }
+
+    /// What the consumer wants of redelivery. It is made where it is missing.
+    pub(crate) fn redelivery(&mut self) -> &mut Redeliveries<F> {
+        self.redelivery.get_or_insert_with(Box::default)
+    }
+
+    /// Takes over what an earlier run stored in the row of attempts.
+    pub(crate) fn take_up(
+        &mut self,
+        (row, stored): (AttemptsRow<F>, Attempts),
+        place: u64,
+        by_death: bool,
+    ) {
+        self.redelivery
+            .get_or_insert_with(Box::default)
+            .take_up(row, stored, place, &self.done, by_death);
+    }
+
+    /// Whether a read needs the time.
+    fn needs_clock(&self) -> bool {
+        self.redelivery.as_ref().is_some_and(|it| it.has_timers() || it.rules.lease.is_some())
     }
 
     /// The done ranges were taken over from another consumer and are not stored yet.
     pub(crate) fn mark_changed(&mut self) {
         self.changed = true;
-    }
-}
-
-/// Ranges of numbers, first to last. No two overlap or touch.
-#[derive(Debug, Default)]
-struct Ranges(BTreeMap<u64, u64>);
-
-impl Ranges {
-    fn iter(&self) -> impl Iterator<Item = NumberRange> + '_ {
-        self.0.iter().map(|(first, last)| NumberRange { first: *first, last: *last })
-    }
-
-    fn range_of(&self, seq: u64) -> Option<NumberRange> {
-        let (first, last) = self.0.range(..=seq).next_back()?;
-        (*last >= seq).then_some(NumberRange { first: *first, last: *last })
-    }
-
-    fn contains(&self, seq: u64) -> bool {
-        self.range_of(seq).is_some()
-    }
-
-    /// Adds a range, which may overlap others.
-    fn insert(&mut self, mut first: u64, mut last: u64) {
-        if let Some(before) = self.range_of(first.saturating_sub(1)) {
-            first = before.first;
-            last = last.max(before.last);
-        }
-        while let Some((other, end)) =
-            self.0.range(first..=last.saturating_add(1)).next().map(|(a, b)| (*a, *b))
-        {
-            self.0.remove(&other);
-            last = last.max(end);
-        }
-        self.0.insert(first, last);
-    }
-
-    fn forget_before(&mut self, seq: u64) {
-        while let Some(entry) = self.0.first_entry() {
-            let (first, last) = (*entry.key(), *entry.get());
-            if first >= seq {
-                break;
-            }
-            entry.remove();
-            if last >= seq {
-                self.0.insert(seq, last);
-            }
-        }
-    }
-
-    /// The parts of `first ..= last` that are in no range.
-    fn not_in(&self, first: u64, last: u64) -> Vec<NumberRange> {
-        let mut parts = Vec::new();
-        let mut from = first;
-        let start = self.range_of(first).map_or(first, |range| range.first);
-        for (begin, end) in self.0.range(start..=last) {
-            if *begin > from {
-                parts.push(NumberRange { first: from, last: begin - 1 });
-            }
-            from = from.max(end + 1);
-        }
-        if from <= last {
-            parts.push(NumberRange { first: from, last });
-        }
-        parts
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn ranges_are_the_numbers_that_were_put_in() {
-        let mut state = 1u64;
-        let mut random = |bound: u64| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % bound
-        };
-        for _ in 0..200 {
-            let (mut ranges, mut numbers) = (Ranges::default(), BTreeSet::new());
-            for _ in 0..60 {
-                let first = random(100);
-                let last = first + random(6);
-                if random(8) == 0 {
-                    ranges.forget_before(first);
-                    numbers.retain(|number| *number >= first);
-                } else {
-                    ranges.insert(first, last);
-                    numbers.extend(first..=last);
-                }
-                let held: BTreeSet<u64> =
-                    ranges.0.iter().flat_map(|(first, last)| *first..=*last).collect();
-                assert_eq!(held, numbers);
-                let apart = ranges
-                    .0
-                    .iter()
-                    .zip(ranges.0.iter().skip(1))
-                    .all(|((_, end), (begin, _))| end + 1 < *begin);
-                assert!(apart, "{:?}", ranges.0);
-                let between: BTreeSet<u64> = ranges
-                    .not_in(20, 70)
-                    .into_iter()
-                    .flat_map(|part| part.first..=part.last)
-                    .collect();
-                let wanted: BTreeSet<u64> =
-                    (20..=70).filter(|number| !numbers.contains(number)).collect();
-                assert_eq!(between, wanted);
-            }
-        }
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct Stand {
 
 /// What a call has done, to be counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Done {
+pub(super) enum Done {
     Nothing,
     /// A message was taken, or acknowledged.
     Message,
@@ -88,6 +88,7 @@ impl<S: Storage> Standing<S> {
                 Handed::default(),
             );
         }
+        let clock = progress.ledger.as_mut().and_then(|ledger| ledger.tick_if_needed());
         let before = progress.ledger.as_ref().and_then(|ledger| ledger.lowest_segment_end());
         let mut handed = Handed::default();
         let mut moved = false;
@@ -97,7 +98,6 @@ impl<S: Storage> Standing<S> {
                 Ok(None) => break Ok(None),
                 Err(error) => break Err(error.into()),
             };
-            let epoch = progress.ledger.as_ref().map_or(0, |ledger| ledger.epoch);
             let cursor = match (&found, &mut progress.ledger) {
                 (FoundAt::Again(_), Some(ledger)) => &mut ledger.again,
                 _ => &mut progress.cursor,
@@ -117,9 +117,7 @@ impl<S: Storage> Standing<S> {
                         Read::Take | Read::TakeMore | Read::Skip => {
                             moved = ledger.finish(record.seq)
                         }
-                        Read::Receive => {
-                            handed = Handed { attempts: ledger.hand_out_again(record.seq), epoch }
-                        }
+                        Read::Receive => handed = ledger.hand_out_again(record.seq, clock),
                     }
                     ledger.again.let_go();
                 }
@@ -127,9 +125,9 @@ impl<S: Storage> Standing<S> {
                     (Read::Look, _) => {}
                     _ if !D::took(&delivered) => {}
                     (Read::Receive, Some(ledger)) => {
-                        handed = Handed { attempts: 1, epoch };
                         let end = progress.cursor.segment_end();
-                        ledger.hand_out(record.seq, progress.cursor.spot().position, end);
+                        let position = progress.cursor.spot().position;
+                        handed = ledger.hand_out(record.seq, position, end, clock);
                         progress.cursor.advance();
                     }
                     (_, ledger) => {
@@ -152,7 +150,7 @@ impl<S: Storage> Standing<S> {
     /// Stores the place and the done ranges where they changed, and counts `done`. `before` is the
     /// end of the segment that the lowest open message began in. True when the cursor or the place
     /// left a segment behind.
-    fn store_progress(
+    pub(super) fn store_progress(
         &self,
         progress: &mut Progress<S>,
         core: &Core<S>,
@@ -186,8 +184,7 @@ impl<S: Storage> Standing<S> {
                 Done::Nothing => {}
             }
         }
-        self.count_in_flight(progress);
-        progress.note_ready(core);
+        self.note_change(progress, core);
         // No `||`: the cursor's flag must be taken in any case.
         progress.cursor.take_crossed() | before.is_some_and(|end| spot.position >= end)
     }
@@ -210,7 +207,7 @@ impl<S: Storage> Standing<S> {
     }
 
     /// The ledger. The first call makes it, with the numbers in `done` done.
-    fn ledger<'a>(
+    pub(super) fn ledger<'a>(
         &self,
         progress: &'a mut Progress<S>,
         done: &[NumberRange],
@@ -225,60 +222,6 @@ impl<S: Storage> Standing<S> {
         let mut progress = self.progress.lock();
         self.ledger(&mut progress, done).mark_changed();
         self.store_progress(&mut progress, core, None, Done::Nothing);
-    }
-
-    /// Acknowledges a delivery. Returns whether the place left a segment behind; `None` when the
-    /// delivery was called off or is done already.
-    pub(crate) fn acknowledge(
-        &self,
-        core: &Core<S>,
-        seq: u64,
-        handed: Handed,
-    ) -> Result<Option<bool>> {
-        core.check_readable()?;
-        let mut progress = self.progress.lock();
-        let progress = &mut *progress;
-        progress.check(core, self)?;
-        let before = match &mut progress.ledger {
-            Some(ledger) if ledger.epoch == handed.epoch || planted!(EpochNotAsked) => {
-                let before = ledger.lowest_segment_end();
-                if !ledger.finish(seq) {
-                    return Ok(None);
-                }
-                before
-            }
-            _ => return Ok(None),
-        };
-        Ok(Some(self.store_progress(progress, core, before, Done::Message)))
-    }
-
-    /// Gives a delivery back. True when the message will come again.
-    pub(crate) fn give_back(&self, core: &Core<S>, seq: u64, handed: Handed) -> bool {
-        let mut progress = self.progress.lock();
-        let progress = &mut *progress;
-        let exists = progress.exists();
-        let comes_again = match &mut progress.ledger {
-            Some(ledger) => ledger.epoch == handed.epoch && exists && ledger.give_back(seq),
-            None => false,
-        };
-        if comes_again {
-            self.count_in_flight(progress);
-            progress.note_ready(core);
-        }
-        comes_again
-    }
-
-    pub(crate) fn set_max_in_flight(&self, core: &Core<S>, limit: Option<u32>) -> Result<()> {
-        core.check_readable()?;
-        if limit == Some(0) {
-            let reason = "0 would hand out nothing: at least 1, or None for no limit";
-            return Err(Error::invalid_argument(core.storage.path(), "messages in flight", reason));
-        }
-        let mut progress = self.progress.lock();
-        progress.check(core, self)?;
-        self.ledger(&mut progress, &[]).limit = limit;
-        progress.note_ready(core);
-        Ok(())
     }
 
     /// How many messages are in flight, read without the lock.
@@ -351,7 +294,13 @@ fn find_specially<S: Storage>(
 ) -> Result<Option<FoundAt>> {
     loop {
         if let Some(ledger) = &mut progress.ledger {
-            if what == Read::Receive && !ledger.may_hand_out() && !planted!(AllowanceNotAsked) {
+            let next = progress.cursor.spot().seq;
+            if what != Read::TakeMore
+                && let Some(gap) = ledger.tell_rejected()
+            {
+                return Err(Error::Gap(gap));
+            }
+            if what == Read::Receive && !ledger.may_hand_out(next) && !planted!(AllowanceNotAsked) {
                 return Ok(None);
             }
             match find_again(ledger, core)? {
@@ -366,10 +315,19 @@ fn find_specially<S: Storage>(
             Read::Skip => progress.cursor.find_header(core),
             _ => progress.cursor.find(core),
         };
-        let gap = match (found, &progress.ledger) {
+        let gap = match (found, &mut progress.ledger) {
             (Ok(Some(record)), Some(ledger)) if ledger.is_done(record.seq) => {
                 progress.cursor.advance();
                 continue;
+            }
+            (Ok(Some(record)), Some(ledger)) => {
+                let (end, position) =
+                    (progress.cursor.segment_end(), progress.cursor.spot().position);
+                if ledger.keep_rejected(record.seq, position, end) {
+                    progress.cursor.advance();
+                    continue;
+                }
+                return Ok(Some(FoundAt::Ahead(record)));
             }
             (Ok(found), _) => return Ok(found.map(FoundAt::Ahead)),
             (Err(Error::Gap(gap)), _) => gap,

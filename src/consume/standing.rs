@@ -42,6 +42,8 @@ pub(crate) struct Handed {
     pub(crate) attempts: u32,
     /// The ledger's epoch: a seek begins another.
     pub(crate) epoch: u64,
+    /// It has a lease.
+    pub(crate) is_leased: bool,
 }
 
 /// Hands the message that a read found to its caller. (A trait, for a closure cannot be forced
@@ -103,6 +105,8 @@ pub(crate) struct Standing<S: Storage> {
     pub(super) exists: AtomicBool,
     /// There is a ledger: the number of messages does not follow from the place alone.
     pub(crate) has_ledger: AtomicBool,
+    /// The keeper is to be told of leases, delays and letters.
+    pub(crate) has_redelivery: AtomicBool,
     /// Its moves when another consumer last looked for an idle one.
     moves_seen: AtomicU64,
     /// The descriptor, once it was asked for. `progress` has it too.
@@ -119,6 +123,7 @@ impl<S: Storage> Standing<S> {
             cell: Arc::default(),
             exists: AtomicBool::new(false),
             has_ledger: AtomicBool::new(false),
+            has_redelivery: AtomicBool::new(false),
             moves_seen: AtomicU64::new(u64::MAX),
             ready: OnceLock::new(),
             progress: Padded::new(Mutex::new(Progress {
@@ -281,10 +286,15 @@ impl<S: Storage> Standing<S> {
         // A read that found the queue open and then waited for this lock checks once more.
         progress.special |= !planted!(ReadersNotStopped);
         progress.cursor.let_go();
+        let mut rules = None;
         if let Some(ledger) = &mut progress.ledger {
             ledger.again.let_go();
+            rules = ledger.redelivery.as_mut().map(|redelivery| redelivery.end_run());
         }
         progress.note_ready(core);
+        drop(progress);
+        // The other queue may be closed by this.
+        drop(rules);
     }
 }
 
@@ -405,13 +415,13 @@ impl<S: Storage> Progress<S> {
             || spot.position < core.visible.position.load(Ordering::Acquire)
             // Numbers may be missing right before the end.
             || spot.seq < core.visible.seq.load(Ordering::Acquire)
-            || self.ledger.as_ref().is_some_and(|ledger| ledger.first_returned().is_some())
+            || self.ledger.as_ref().is_some_and(|ledger| ledger.has_something())
     }
 
     /// Whether every kind of read would, one that needs an allowance too.
     pub(crate) fn has_news(&self, core: &Core<S>) -> bool {
         self.is_over(core)
-            || self.ledger.as_ref().is_none_or(|ledger| ledger.may_hand_out())
+            || self.ledger.as_ref().is_none_or(|ledger| ledger.may_hand_out(self.cursor.spot().seq))
                 && self.has_waiting(core)
     }
 

@@ -158,9 +158,14 @@ fn what_is_given_back_comes_again_before_what_is_new_the_oldest_first() {
     let bench = Bench::new();
     let handed: Vec<Handed> = (0..4).map(|_| bench.receive().unwrap().1).collect();
     for number in [2, 1] {
-        assert!(bench.standing.give_back(&bench.engine.core, number, handed[number as usize]));
+        assert!(bench.standing.give_back(
+            &bench.engine.core,
+            number,
+            handed[number as usize],
+            None
+        ));
     }
-    assert!(!bench.standing.give_back(&bench.engine.core, 1, handed[1]), "it is back");
+    assert!(!bench.standing.give_back(&bench.engine.core, 1, handed[1], None), "it is back");
     assert_eq!((bench.standing.in_flight(&bench.engine.core), bench.place()), (2, 0));
     assert_eq!(bench.read(Read::Look), Some(1));
     assert_eq!(bench.receive().map(|(seq, handed)| (seq, handed.attempts)), Some((1, 2)));
@@ -198,7 +203,7 @@ fn a_seek_calls_off_what_is_in_flight_and_forgets_what_is_done() {
     assert_eq!(again, (3..10).collect::<Vec<_>>());
     // A delivery of an earlier epoch changes none of these.
     bench.engine.ack(&bench.standing, 3, handed[3]).unwrap();
-    assert!(!bench.standing.give_back(&bench.engine.core, 4, handed[4]));
+    assert!(!bench.standing.give_back(&bench.engine.core, 4, handed[4], None));
     assert_eq!((bench.place(), bench.standing.in_flight(&bench.engine.core)), (3, 7));
 }
 
@@ -228,7 +233,7 @@ fn a_removed_consumer_has_no_place_and_is_refused() {
     assert!(refused(reading::next(&bench.engine, &bench.standing, Read::Take).map(drop)));
     assert!(refused(bench.engine.ack(&bench.standing, 3, handed[3])));
     assert!(refused(bench.engine.seek(&bench.standing, 0)));
-    assert!(!bench.standing.give_back(&bench.engine.core, 3, handed[3]));
+    assert!(!bench.standing.give_back(&bench.engine.core, 3, handed[3], None));
     assert_eq!((in_index(&bench.storage), bench.standing.in_flight(&bench.engine.core)), (None, 0));
 }
 

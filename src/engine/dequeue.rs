@@ -1,5 +1,7 @@
 //! The way out: reads and deliveries, and the flushing and giving back that follow.
 
+use std::time::Duration;
+
 use super::Engine;
 use crate::consume::standing::{Deliver, Handed, Read, Standing};
 use crate::error::{Error, Result};
@@ -72,6 +74,7 @@ impl<S: Storage> Engine<S> {
         if step.crossed {
             self.crossed(standing);
         }
+        self.arm(standing);
         Ok(step.outcome.map_err(|error| *error)?.map(|message| (message, handed)))
     }
 
@@ -90,12 +93,20 @@ impl<S: Storage> Engine<S> {
         if self.options.flush_every_ops.is_some() { self.count_read() } else { Ok(()) }
     }
 
-    /// Gives a delivery back: its message comes again.
-    pub(crate) fn nack(&self, standing: &Standing<S>, seq: u64, handed: Handed) {
+    /// Gives a delivery back: its message comes again, after `delay` or else as the rules say.
+    pub(crate) fn nack(
+        &self,
+        standing: &Standing<S>,
+        seq: u64,
+        handed: Handed,
+        delay: Option<Duration>,
+    ) {
+        let _told = events::at_end();
         if !self.core.forked()
-            && standing.give_back(&self.core, seq, handed)
+            && standing.give_back(&self.core, seq, handed, delay)
             && !planted!(NackWakesNobody)
         {
+            self.arm(standing);
             self.core.wake_reader(standing.row);
         }
     }

@@ -127,6 +127,7 @@ impl<S: Storage> Engine<S> {
             wait_time: time(&core.full_totals.waited_nanos),
             dropped: core.gaps.dropped.load(Ordering::Relaxed),
             expired: core.gaps.expired.load(Ordering::Relaxed),
+            rejected: core.gaps.rejected.load(Ordering::Relaxed),
             last_flush_error: core.index.poison.reason(),
             ..Stats::default()
         };

@@ -10,6 +10,7 @@ mod figures;
 mod held;
 mod later;
 pub(crate) mod reading;
+mod redelivery;
 mod room;
 mod wait;
 
@@ -28,7 +29,7 @@ use crate::events;
 use crate::format::Figures;
 use crate::memory::page_size;
 use crate::options::Options;
-use crate::recovery::{Recovered, recover};
+use crate::recovery::{Ended, Recovered, recover};
 use crate::segment::ages::Ages;
 use crate::segment::geometry::Geometry;
 use crate::segment::pool::Pool;
@@ -131,6 +132,10 @@ impl<S: Storage> Engine<S> {
                         Ok(())
                     }
                     LookFor::Room => by_keeper.make_room(core),
+                    LookFor::Deliveries => {
+                        by_keeper.look_at_deliveries(core);
+                        Ok(())
+                    }
                 })),
             ),
             core,
@@ -271,6 +276,7 @@ fn state<S: Storage>(
         tail,
         durable,
         places_cached: recovered.places_cached,
+        was_killed: recovered.ended == Ended::Killed,
         oldest_seq: oldest_seq.max(given_up.end()).min(tail.seq),
         known_gaps: recovered.known_gaps,
         given_up,

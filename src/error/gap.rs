@@ -102,16 +102,21 @@ pub enum GapCause {
     /// them. They stay unused, so that no number is given out twice. (A message enqueued right
     /// before the cut may have had one.)
     Reserved,
+    /// It was handed out to this consumer as often as it may be, or
+    /// [rejected](crate::Delivery::reject), and the consumer has no
+    /// [queue for dead letters](crate::Redelivery::dead_letters).
+    Rejected,
 }
 
 impl GapCause {
     /// Every cause, in the order of its number in the files and in the C header.
-    pub(crate) const ALL: [GapCause; 5] = [
+    pub(crate) const ALL: [GapCause; 6] = [
         GapCause::Damaged,
         GapCause::Unflushed,
         GapCause::Dropped,
         GapCause::Expired,
         GapCause::Reserved,
+        GapCause::Rejected,
     ];
 
     pub(crate) fn number(self) -> u8 {
@@ -120,16 +125,17 @@ impl GapCause {
             GapCause::Unflushed => 2,
             GapCause::Dropped => 3,
             GapCause::Expired => 4,
+            GapCause::Rejected => 5,
             GapCause::Reserved => 6,
         }
     }
 
-    /// The cause with that number. An unknown number means damage: this format version has no
-    /// others.
+    /// The cause with that number in a file. An unknown number means damage: this format version
+    /// has no others there. (What one consumer rejects is nothing that a segment says.)
     pub(crate) fn from_number(number: u8) -> GapCause {
         GapCause::ALL
             .into_iter()
-            .find(|cause| cause.number() == number)
+            .find(|cause| cause.number() == number && *cause != GapCause::Rejected)
             .unwrap_or(GapCause::Damaged)
     }
 }
@@ -141,6 +147,7 @@ impl fmt::Display for GapCause {
             GapCause::Unflushed => "not flushed before a power cut",
             GapCause::Dropped => "dropped to make room",
             GapCause::Expired => "older than the maximum age",
+            GapCause::Rejected => "rejected, or handed out in vain as often as it may be",
             GapCause::Reserved => {
                 "only reserved before a power cut, and probably never given to a message"
             }

@@ -30,8 +30,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// for loops).
 ///
 /// The text of an error (its [`Display`](fmt::Display)) is complete: it has the cause and the
-/// queue's path. Only [`Gap`](Error::Gap), [`Closed`](Error::Closed), [`Forked`](Error::Forked) and
-/// [`Interrupted`](Error::Interrupted) have no field for a path.
+/// queue's path. Only [`Gap`](Error::Gap), [`Closed`](Error::Closed), [`Forked`](Error::Forked),
+/// [`Interrupted`](Error::Interrupted) and [`Expired`](Error::Expired) have no field for a path.
 /// [`source`](std::error::Error::source) returns `None`, so that no cause is printed twice; the
 /// system's own error is the field [`source`](Error::Io::source) of [`Error::Io`].
 ///
@@ -171,6 +171,12 @@ pub enum Error {
     /// nothing, and may be made again.
     #[error("the wait was interrupted; nothing was changed, and the call may be made again")]
     Interrupted,
+    /// The [lease](crate::Redelivery::lease) of the delivery had ended: its message has gone back to
+    /// the queue, and comes, or came, to another worker. The call has changed nothing.
+    #[error(
+        "the lease of the delivery has ended, and its message comes again; nothing was changed (work that takes longer needs a longer lease, or Delivery::extend)"
+    )]
+    Expired,
     /// The queue was opened before a fork, and this is the child. It must open a queue for itself.
     #[error(
         "the queue was opened before a fork; a child process cannot use its parent's queue: open it where it is used"
@@ -414,6 +420,7 @@ impl From<Error> for io::Error {
             Error::UnsupportedFormat { .. } => io::ErrorKind::Unsupported,
             Error::Closed => io::ErrorKind::BrokenPipe,
             Error::Interrupted => io::ErrorKind::Interrupted,
+            Error::Expired => io::ErrorKind::TimedOut,
             Error::Poisoned { .. } | Error::Forked | Error::Internal { .. } => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)

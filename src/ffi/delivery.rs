@@ -14,7 +14,7 @@ pub struct mmq_delivery {
 
 /// As [`MessageBody`](super::message::MessageBody): the bytes do not move while the delivery lives.
 pub(super) struct DeliveryBody {
-    delivery: Delivery,
+    pub(super) delivery: Delivery,
     data: *const u8,
     len: usize,
 }
@@ -72,7 +72,8 @@ pub unsafe extern "C" fn mmq_delivery_seq(delivery: *const mmq_delivery) -> u64 
     guard_or(u64::MAX, || unsafe { body(delivery) }.map_or(u64::MAX, |body| body.delivery.seq()))
 }
 
-/// How often the message was handed out since the queue was opened, this time included.
+/// How often the message was handed out since the queue was opened, this time included. With
+/// mmq_set_redelivery it counts over openings.
 ///
 /// @param delivery Not NULL.
 /// @return 1 the first time. 0 when delivery is not a live handle.
@@ -95,7 +96,7 @@ pub unsafe extern "C" fn mmq_delivery_attempts(delivery: *const mmq_delivery) ->
 ///
 /// @param delivery Not NULL.
 /// @return MMQ_OK; MMQ_CLOSED when the queue was closed (the message comes again after the next
-///   opening), MMQ_NOT_FOUND when the consumer was removed, MMQ_FORKED; MMQ_IO from a flush that
+///   opening), MMQ_EXPIRED when its lease has ended, MMQ_NOT_FOUND when the consumer was removed, MMQ_FORKED; MMQ_IO from a flush that
 ///   the options ask for (the message is acknowledged all the same); MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_ack(delivery: *mut mmq_delivery) -> mmq_status {

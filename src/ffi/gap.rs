@@ -36,6 +36,9 @@ pub enum mmq_gap_cause {
     MMQ_GAP_DROPPED = 3,
     /// They were older than the maximum age. Counted as for MMQ_GAP_DROPPED.
     MMQ_GAP_EXPIRED = 4,
+    /// This consumer rejected the message, or was handed it in vain as often as it may be, and has no
+    /// queue for dead letters (mmq_consumer_set_redelivery).
+    MMQ_GAP_REJECTED = 5,
     /// The numbers were only reserved when the machine lost power; no message is known to have had
     /// them. They stay unused, so that no number is given out twice. (A message enqueued right
     /// before the cut may have had one.)
@@ -50,6 +53,7 @@ impl From<Gap> for mmq_gap {
             GapCause::Dropped => mmq_gap_cause::MMQ_GAP_DROPPED,
             GapCause::Expired => mmq_gap_cause::MMQ_GAP_EXPIRED,
             GapCause::Reserved => mmq_gap_cause::MMQ_GAP_RESERVED,
+            GapCause::Rejected => mmq_gap_cause::MMQ_GAP_REJECTED,
         };
         mmq_gap { first: gap.first, last: gap.last, cause }
     }

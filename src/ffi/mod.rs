@@ -41,6 +41,7 @@ mod pointers;
 mod queue;
 mod reads;
 mod receive;
+mod redelivery;
 mod slices;
 mod stats;
 mod status;

@@ -48,6 +48,9 @@ pub enum mmq_status {
     MMQ_CLOSED = 25,
     /// The queue was opened before a fork, and this is the child: it cannot use its parent's queue.
     MMQ_FORKED = 26,
+    /// The lease of the delivery had ended: its message comes, or came, to another worker. Nothing
+    /// was changed.
+    MMQ_EXPIRED = 27,
     /// The call waited, and mmq_interrupt ended the wait: nothing was changed, and the call may be
     /// made again.
     MMQ_INTERRUPTED = 28,
@@ -63,7 +66,7 @@ pub enum mmq_status {
 pub(super) type raw_status = c_int;
 
 impl mmq_status {
-    pub(super) const ALL: [mmq_status; 19] = [
+    pub(super) const ALL: [mmq_status; 20] = [
         mmq_status::MMQ_OK,
         mmq_status::MMQ_EMPTY,
         mmq_status::MMQ_BUFFER_TOO_SMALL,
@@ -80,6 +83,7 @@ impl mmq_status {
         mmq_status::MMQ_POISONED,
         mmq_status::MMQ_CLOSED,
         mmq_status::MMQ_FORKED,
+        mmq_status::MMQ_EXPIRED,
         mmq_status::MMQ_INTERRUPTED,
         mmq_status::MMQ_NOT_A_QUEUE,
         mmq_status::MMQ_PANIC,
@@ -103,6 +107,7 @@ impl mmq_status {
             mmq_status::MMQ_POISONED => c"writing is refused since a flush failed",
             mmq_status::MMQ_CLOSED => c"the queue is closed",
             mmq_status::MMQ_FORKED => c"the queue was opened before a fork",
+            mmq_status::MMQ_EXPIRED => c"the lease of the delivery has ended",
             mmq_status::MMQ_INTERRUPTED => c"the wait was interrupted",
             mmq_status::MMQ_NOT_A_QUEUE => c"the directory holds files and is not a queue",
             mmq_status::MMQ_PANIC => c"a bug in mmq",
@@ -125,6 +130,7 @@ impl mmq_status {
             Error::Poisoned { .. } => mmq_status::MMQ_POISONED,
             Error::Closed => mmq_status::MMQ_CLOSED,
             Error::Forked => mmq_status::MMQ_FORKED,
+            Error::Expired => mmq_status::MMQ_EXPIRED,
             Error::Interrupted => mmq_status::MMQ_INTERRUPTED,
             Error::Internal { .. } => mmq_status::MMQ_PANIC,
             Error::NotAQueue { .. } => mmq_status::MMQ_NOT_A_QUEUE,

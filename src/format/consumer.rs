@@ -238,7 +238,7 @@ impl Acks {
 
 /// Writes a number in as few bytes as it takes and returns where they end. `None` when they do not
 /// fit.
-fn put_short(bytes: &mut [u8], mut at: usize, mut number: u32) -> Option<usize> {
+pub(super) fn put_short(bytes: &mut [u8], mut at: usize, mut number: u32) -> Option<usize> {
     loop {
         let more = number >= 128;
         *bytes.get_mut(at)? = number as u8 & 127 | u8::from(more) << 7;
@@ -249,7 +249,7 @@ fn put_short(bytes: &mut [u8], mut at: usize, mut number: u32) -> Option<usize> 
     }
 }
 
-fn take_short(bytes: &mut &[u8]) -> Option<u64> {
+pub(super) fn take_short(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..35).step_by(7) {
         let (byte, rest) = bytes.split_first()?;

@@ -42,6 +42,7 @@ pub(crate) mod figures_at {
     pub(crate) const ERROR_TEXT: usize = 256;
     pub(crate) const DROPPED: usize = 320;
     pub(crate) const EXPIRED: usize = 328;
+    pub(crate) const REJECTED_MESSAGES: usize = 336;
     pub(crate) const FIGURES_CRC: usize = 508;
 }
 /// Length of one of the two copies in bytes: a sector.
@@ -145,6 +146,8 @@ figures! {
     dropped: DROPPED,
     /// Likewise, messages that were too old.
     expired: EXPIRED,
+    /// Messages that were rejected, counted when it happened.
+    rejected: REJECTED_MESSAGES,
 }
 
 impl Figures {

@@ -27,7 +27,7 @@ const _: () = assert!(index_at::CHECKPOINT_B + CHECKPOINT_LEN <= index_at::UNTOL
 const _: () = assert!(index_at::UNTOLD + SECTOR == index_at::FIGURES);
 const _: () = assert!(index_at::FIGURES + 2 * FIGURES_LEN == index_at::ATTEMPTS);
 const _: () = assert!(FIGURES_LEN == SECTOR && index_at::FIGURES.is_multiple_of(SECTOR));
-const _: () = assert!(index_at::ATTEMPTS + 4 * SECTOR == index_at::LIVE);
+const _: () = assert!(index_at::ATTEMPTS + ATTEMPTS_ROWS * ATTEMPTS_ROW_LEN == index_at::LIVE);
 pub(crate) const EXTENT_ROW_LEN: usize = 16;
 pub(crate) const EXTENT_ROWS: usize = 128;
 pub(crate) const SEGMENT_ROW_LEN: usize = SEGMENT_HEADER_LEN as usize;

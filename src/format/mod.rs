@@ -1,5 +1,6 @@
 #![doc = include_str!("../../docs/format.md")]
 
+mod attempts;
 mod consumer;
 mod figures;
 mod fragment;
@@ -10,6 +11,7 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use attempts::*;
 pub(crate) use consumer::*;
 pub(crate) use figures::*;
 pub(crate) use fragment::*;

@@ -99,7 +99,8 @@ fn the_tables_say_what_the_code_does() {
     assert!(extent(index_at::EXTENTS, EXTENT_ROWS * EXTENT_ROW_LEN));
     assert!(extent(index_at::LIVE, LIVE_LEN));
     assert!(extent(index_at::UNTOLD, SECTOR) && extent(index_at::FIGURES, 2 * FIGURES_LEN));
-    assert!(extent(index_at::ATTEMPTS, 4 * SECTOR));
+    assert!(extent(index_at::ATTEMPTS, ATTEMPTS_ROWS * ATTEMPTS_ROW_LEN));
+    const { assert!(ATTEMPTS_ROW_LEN == SECTOR) };
     assert_eq!(index_at::SEGMENTS + SEGMENT_ROWS * SEGMENT_ROW_LEN, index_at::END);
 }
 
@@ -429,4 +430,37 @@ fn the_seal_of_a_batch_is_that_of_its_fragments_in_their_order() {
     for other in [[0x4108_95b2, 8].as_slice(), &[7, 0x4108_95b2], &[7], &[0x4108_95b2], &[]] {
         assert_ne!(word(other), word(&[0x4108_95b2, 7]));
     }
+}
+
+#[test]
+fn a_row_of_attempts_reads_as_written_and_only_as_written() {
+    let seed = Place::seed(b"0123456789abcdef", b"name");
+    let row = Attempts {
+        number: 7,
+        owner: 3,
+        below: 1 << 41,
+        alone: Some(1 << 40),
+        counts: vec![(5, 1), (6, 300), (1 << 20, REJECTED | 2), ((1 << 20) + 9, !REJECTED)],
+    };
+    let mut bytes = [0; ATTEMPTS_HALF_LEN];
+    let (len, left_out) = row.encode(row.counts.iter().copied(), seed, &mut bytes);
+    assert_eq!(left_out, None);
+    assert_eq!(Attempts::decode(&bytes, 3, seed).as_ref(), Some(&row));
+    assert_eq!(Attempts::decode(&bytes, 4, seed), None);
+    assert_eq!(Attempts::decode(&bytes, 3, Place::seed(b"0123456789abcdef", b"nama")), None);
+    for at in 0..len {
+        let mut damaged = bytes;
+        damaged[at] ^= 1;
+        assert_eq!(Attempts::decode(&damaged, 3, seed), None, "byte {at}");
+    }
+    // As many as fit, the lowest first; what is too far apart is left out.
+    for (apart, fit) in [(1, 106), (200, 71), (20_000, 53), (3_000_000, 43), (1 << 31, 36)] {
+        let counts = (0..200).map(|n| (apart * n, 3));
+        let (_, left_out) = row.encode(counts.clone(), seed, &mut bytes);
+        assert_eq!(left_out, Some(apart * fit));
+        let read = Attempts::decode(&bytes, 3, seed).unwrap();
+        assert_eq!(read.counts, counts.take(fit as usize).collect::<Vec<_>>());
+    }
+    let counts = [(0, 1), (1 << 40, 1)];
+    assert_eq!(row.encode(counts.into_iter(), seed, &mut bytes).1, Some(1 << 40));
 }

@@ -121,22 +121,23 @@ impl<S: Storage> Index<S> {
         Some(acks_row)
     }
 
-    /// Clears the consumer's row of acknowledgements, durably: a number that it is handed from now
-    /// on must not count as acknowledged before.
+    /// Clears the consumer's rows of acknowledgements and of attempts, durably: a number that it is
+    /// handed from now on must not count as acknowledged before, nor as handed out.
     pub(crate) fn clear_acks(&self, row: u32, then: AcksRowIs) -> Result<()> {
-        {
-            let mut extents = self.extents.lock();
-            let own = extents
-                .acks_rows
-                .iter()
-                .position(|owner| owner.is_some_and(|owner| owner.consumer == row));
-            let Some(at) = own else {
-                return Ok(());
-            };
-            if then == AcksRowIs::Kept {
-                // A cleared row that can never be synced must not be left.
-                self.poison.check()?;
-            }
+        let mut extents = self.extents.lock();
+        let own = extents
+            .acks_rows
+            .iter()
+            .position(|owner| owner.is_some_and(|owner| owner.consumer == row));
+        let attempts = extents.attempts_row_of(row);
+        if own.is_none() && attempts.is_none() {
+            return Ok(());
+        }
+        if then == AcksRowIs::Kept {
+            // A cleared row that can never be synced must not be left.
+            self.poison.check()?;
+        }
+        if let Some(at) = own {
             if let Some((sheet, offset)) = row_of(&extents.sheets, ExtentKind::Acks, at as u32) {
                 sheet.zero(offset, ACKS_ROW_LEN);
             }
@@ -145,6 +146,10 @@ impl<S: Storage> Index<S> {
                 owner => *owner = None,
             }
         }
+        if let Some(at) = attempts {
+            self.clear_attempts(&mut extents, at, then);
+        }
+        drop(extents);
         if planted!(SeekNotSynced) { Ok(()) } else { self.sync() }
     }
 }

@@ -175,6 +175,7 @@ impl<S: Storage> Index<S> {
                 was_used = true;
             }
         }
+        was_used |= self.clear_former_attempts(&extents.attempts_rows, row, seed);
         if was_used && !planted!(FormerClearedUnsynced) { self.sync() } else { Ok(()) }
     }
 

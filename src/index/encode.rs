@@ -60,6 +60,7 @@ impl IndexImage {
             let at = row as usize * ACKS_ROW_LEN + (owner.number & 1) as usize * ACKS_HALF_LEN;
             put(extent.offset as usize + at, &half);
         }
+        self.encode_attempts(queue_id, put);
         bytes
     }
 

@@ -6,8 +6,8 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 use crate::format::{
-    EXTENT_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind, SEGMENT_ROW_LEN, SEGMENT_ROWS, SegmentHeader,
-    index_at,
+    Attempts, EXTENT_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind, SEGMENT_ROW_LEN, SEGMENT_ROWS,
+    SegmentHeader, index_at,
 };
 use crate::index::Index;
 use crate::index::image::{AcksOwner, IndexImage, first_extents};
@@ -26,6 +26,8 @@ pub(super) struct Extents<F> {
     pub(super) removed: BTreeMap<u32, u64>,
     /// The owner of each row of acknowledgements.
     pub(super) acks_rows: Vec<Option<AcksOwner>>,
+    /// The rows of attempts as they were found, each with its owner.
+    pub(super) attempts_rows: Vec<Option<Attempts>>,
 }
 
 impl<F> Extents<F> {
@@ -40,6 +42,7 @@ impl<F> Extents<F> {
             consumers: image.consumers.iter().map(|consumer| consumer.row).collect(),
             removed: BTreeMap::new(),
             acks_rows: image.acks_rows.clone(),
+            attempts_rows: image.attempts_rows.clone(),
         }
     }
 }

@@ -4,10 +4,10 @@
 //! decides what to believe: the live part above all is true only while the storage says so.
 
 use crate::format::{
-    self, ACKS_HALF_LEN, ACKS_ROW_LEN, ACKS_ROWS, Acks, CONSUMER_ROWS, Checkpoint, ConsumerAt,
-    EXTENT_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind, LIVE_LEN, NAME_ROW_LEN, NumberRange,
-    PLACE_PAIR_LEN, Place, SEGMENT_ROW_LEN, SEGMENT_ROWS, SegmentHeader, Spot, index_at, live_at,
-    place_at,
+    self, ACKS_HALF_LEN, ACKS_ROW_LEN, ACKS_ROWS, Acks, Attempts, CONSUMER_ROWS, Checkpoint,
+    ConsumerAt, EXTENT_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind, LIVE_LEN, NAME_ROW_LEN,
+    NumberRange, PLACE_PAIR_LEN, Place, SEGMENT_ROW_LEN, SEGMENT_ROWS, SegmentHeader, Spot,
+    index_at, live_at, place_at,
 };
 use crate::index::checkpoints::Half;
 use crate::index::run::Run;
@@ -58,6 +58,8 @@ pub(crate) struct IndexImage {
     pub(crate) extents: Vec<Extent>,
     /// The owner of each row of acknowledgements.
     pub(crate) acks_rows: Vec<Option<AcksOwner>>,
+    /// What each row of attempts says, if it is an existing consumer's.
+    pub(crate) attempts_rows: Vec<Option<Attempts>>,
 }
 
 /// The owner of a row of acknowledgements.
@@ -137,6 +139,7 @@ impl IndexImage {
         }
         image.leave_out_doubles();
         image.read_acks(bytes, queue_id);
+        image.read_attempts(bytes, queue_id);
         image
     }
 

@@ -7,6 +7,7 @@
 //! old one, places above all.
 
 mod acks;
+mod attempts;
 mod checkpoints;
 mod consumers;
 mod encode;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 pub(crate) use acks::{AcksRow, AcksRowIs};
+pub(crate) use attempts::AttemptsRow;
 use checkpoints::Checkpoints;
 use consumers::clear_consumer;
 pub(crate) use consumers::{DEFAULT_ROW, PlaceRow};

@@ -65,6 +65,9 @@ pub struct OwnerFigures {
     pub dropped: u64,
     /// Likewise, messages that were too old.
     pub expired: u64,
+    /// Messages that were [rejected](crate::GapCause::Rejected), counted when it happened: for the
+    /// dead letters, or given up.
+    pub rejected: u64,
     /// Numbers in the gaps that were only reserved before a power cut.
     pub reserved_numbers: u64,
     /// Calls that were refused because the queue or the disk was full.
@@ -124,6 +127,7 @@ impl From<&Figures> for OwnerFigures {
             lost_expired: figures.lost_expired,
             dropped: figures.dropped,
             expired: figures.expired,
+            rejected: figures.rejected,
             reserved_numbers: figures.reserved_numbers,
             refused: figures.refused,
             wait_time: Duration::from_nanos(figures.wait_time),

@@ -385,7 +385,6 @@ impl Queue {
         }
     }
 
-    #[cfg(feature = "capi")]
     pub(crate) fn engine(&self) -> &Arc<Engine<FileStorage>> {
         &self.engine
     }

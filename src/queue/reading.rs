@@ -13,6 +13,7 @@ use crate::error::{Error, Gap, Result};
 use crate::iter::Iter;
 use crate::message::Message;
 use crate::queue::Queue;
+use crate::redelivery::Redelivery;
 
 impl Queue {
     /// The next message, which stays in the queue; `None` when there is none.
@@ -157,6 +158,17 @@ impl Queue {
     /// [`Error::InvalidArgument`] for 0, [`Error::Io`] when the default consumer cannot be made.
     pub fn set_max_in_flight(&self, messages: impl Into<Option<u32>>) -> Result<()> {
         self.engine.set_max_in_flight(self.engine.default_consumer()?, messages.into())
+    }
+
+    /// As [`Consumer::set_redelivery`], for the queue's own (default) consumer.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Consumer::set_redelivery`], and [`Error::Io`] when the default consumer cannot be
+    /// made.
+    pub fn set_redelivery(&self, redelivery: Redelivery) -> Result<()> {
+        let rules = redelivery.rules(&self.engine)?;
+        self.engine.set_redelivery(self.engine.default_consumer()?, rules)
     }
 
     /// How many messages of the queue's own (default) consumer are in flight: received, neither

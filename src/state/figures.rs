@@ -53,6 +53,12 @@ impl<S: Storage> State<S> {
         self.store_figures();
     }
 
+    /// Counts a message that a consumer is handed no more.
+    #[cold]
+    pub(crate) fn count_rejected(&self, gap: &Gap) {
+        self.gaps.count_rejected(self.storage.path(), gap);
+    }
+
     /// Counts a call that is refused because the queue or the disk is full.
     #[cold]
     #[inline(never)]
@@ -92,7 +98,7 @@ impl<S: Storage> State<S> {
     fn count_figures(&self, last: &Figures) -> Figures {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counted = self.places.count();
-        let [damaged, unflushed, dropped, expired, reserved] = &self.gaps.lost;
+        let [damaged, unflushed, dropped, expired, reserved, _] = &self.gaps.lost;
         let mut now = Figures {
             enqueued: load(&self.committed.seq).saturating_sub(self.found_tail.seq),
             taken: counted.taken,
@@ -108,6 +114,7 @@ impl<S: Storage> State<S> {
             reserved_numbers: load(reserved),
             dropped: load(&self.gaps.dropped),
             expired: load(&self.gaps.expired),
+            rejected: load(&self.gaps.rejected),
             refused: load(&self.full_totals.refused),
             wait_time: load(&self.full_totals.waited_nanos),
             mapped_bytes: self.pool.mapped_bytes(),

@@ -27,6 +27,8 @@ pub(crate) struct Gaps {
     pub(crate) dropped: AtomicU64,
     /// Likewise, messages that expired.
     pub(crate) expired: AtomicU64,
+    /// Messages that were rejected in this run.
+    pub(crate) rejected: AtomicU64,
 }
 
 impl Gaps {
@@ -40,6 +42,7 @@ impl Gaps {
             counted: Mutex::new(given_up.end()),
             dropped: AtomicU64::new(0),
             expired: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
         }
     }
 
@@ -105,6 +108,13 @@ impl Gaps {
             events::given_up(path, &Gap { first: *counted, last: end - 1, cause });
             *counted = end;
         }
+    }
+
+    /// Counts messages that a consumer of the queue in `path` is handed no more.
+    #[cold]
+    pub(crate) fn count_rejected(&self, path: &Path, gap: &Gap) {
+        self.rejected.fetch_add(gap.count(), Ordering::Relaxed);
+        events::given_up(path, gap);
     }
 
     /// Counts a gap that a consumer of the queue in `path` is told.

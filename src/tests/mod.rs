@@ -13,6 +13,7 @@ mod late;
 mod lengths;
 pub(crate) mod mutants;
 mod published;
+mod redelivery;
 mod reserved;
 mod room;
 pub(crate) mod schedule;

@@ -443,6 +443,20 @@ mutants! {
     FiguresOfAnotherOpening => "what the holder counts is the holder's",
     /// Figures that the disk refuses wait to be written, before all that is stored later.
     FiguresWait => "figures that cannot be stored change nothing else",
+    /// A row of attempts counts whatever its checksum says.
+    AttemptsNotChecked => "what is read from the index validates",
+    /// How often a message was handed out is not stored.
+    AttemptsNotStored => "attempts survive the death of the process",
+    /// A death does not count against the message that was alone.
+    DeathNotCounted => "a message whose work ends the process ends among the dead letters",
+    /// After a death, what had been handed out goes out together.
+    SuspectsTogether => "no other message dies with the poison",
+    /// A delivery whose lease has ended is acknowledged.
+    LeaseNotChecked => "an acknowledgement that comes too late says so",
+    /// Dead letters may come back to their queue.
+    CircleNotSeen => "a dead letter comes to rest",
+    /// A letter is acknowledged before it is durable.
+    LettersNotFlushed => "a dead letter is never lost",
     /// A flush opens a segment when it is no longer known to be live (audit A1).
     SyncedWithoutBeingLive => "P1: what is stored again is stored to a live segment";
         audit: "A1", STORED_AGAIN, 207,

@@ -22,6 +22,8 @@ pub(crate) enum Errand {
     Room,
     /// Reserve the numbers below this one.
     Lease(u64),
+    /// End leases and delays, and carry dead letters.
+    Deliveries,
 }
 
 /// Where the keeper is.
@@ -64,6 +66,8 @@ pub(crate) struct Wishes {
     pub(crate) tell_tasks: bool,
     /// Futures wait for room: wake them in a while.
     pub(crate) tell_tasks_later: bool,
+    /// Look at the deliveries at this time.
+    pub(crate) deliveries: Option<Instant>,
     /// End the thread.
     pub(crate) stop: bool,
     /// The keeper's thread.
@@ -73,6 +77,11 @@ pub(crate) struct Wishes {
 }
 
 impl Wishes {
+    /// The keeper is to look at the deliveries at this time, or before.
+    pub(crate) fn look_at_deliveries(&mut self, at: Instant) {
+        self.deliveries = Some(self.deliveries.map_or(at, |due| due.min(at)));
+    }
+
     /// The errand that the keeper is to do next.
     pub(crate) fn take_errand(&mut self) -> Option<Errand> {
         if let Awaited::For(errand) = self.asked {
@@ -85,7 +94,10 @@ impl Wishes {
         if std::mem::take(&mut self.room) {
             return Some(Errand::Room);
         }
-        self.lease.take().map(Errand::Lease)
+        if let Some(lease) = self.lease.take() {
+            return Some(Errand::Lease(lease));
+        }
+        self.deliveries.take_if(|due| now() >= *due).map(|_| Errand::Deliveries)
     }
 }
 

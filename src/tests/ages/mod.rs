@@ -333,7 +333,7 @@ fn deliveries_in_flight_stay_with_who_has_them() {
     assert_eq!(aged.next(), Err(gap(3, 3)));
     assert_eq!(handed[0].0[..], [7; 50]);
     aged.engine.ack(&standing, 2, handed[2].1).unwrap();
-    aged.engine.nack(&standing, 0, handed[0].1);
+    aged.engine.nack(&standing, 0, handed[0].1, None);
     assert_eq!(aged.rest_of(""), [Err(gap(0, 0))], "given back too late");
     assert_eq!(aged.engine.len(), 0);
 }

@@ -303,7 +303,7 @@ fn nothing_is_stored_by_the_handle_of_a_removed_consumer() {
     }
     assert!(matches!(engine.receive(&removed, reading::AsMessage), Err(Error::NotFound { .. })));
     assert!(matches!(engine.ack(&removed, 0, handed[0]), Err(Error::NotFound { .. })));
-    engine.nack(&removed, 1, handed[1]);
+    engine.nack(&removed, 1, handed[1], None);
     assert!(matches!(engine.seek(&removed, 3), Err(Error::NotFound { .. })));
     assert!(matches!(engine.fork(&removed, "e"), Err(Error::NotFound { .. })));
     assert!(matches!(engine.ready_fd(&removed), Err(Error::NotFound { .. })));

@@ -149,7 +149,7 @@ fn what_leaves_an_allowance_wakes_who_waits_for_one() {
     type Leave = fn(&Queue, &Consumer, u64, Handed);
     let ways: [(u64, Leave); 3] = [
         (1, |queue, consumer, seq, handed| queue.ack(consumer, seq, handed).unwrap()),
-        (0, |queue, consumer, seq, handed| queue.nack(consumer, seq, handed)),
+        (0, |queue, consumer, seq, handed| queue.nack(consumer, seq, handed, None)),
         (0, |queue, consumer, _, _| queue.seek(consumer, 0).unwrap()),
     ];
     for (expected, leave) in ways {

@@ -328,7 +328,7 @@ impl Actor {
                 if act == Act::Ack {
                     queue.ack(&standing, seq, handed)?;
                 } else {
-                    queue.nack(&standing, seq, handed);
+                    queue.nack(&standing, seq, handed, None);
                 }
                 Ok(Answer::Done)
             }

@@ -293,7 +293,7 @@ impl History {
             return Ok(());
         };
         if !done {
-            queue.nack(&standing, seq, handed);
+            queue.nack(&standing, seq, handed, None);
             if let Some(standing) = self.model.consumers.get_mut(name) {
                 standing.returned.insert(seq);
             }

@@ -1,0 +1,282 @@
+//! What becomes of deliveries: they are acknowledged, given back or rejected, their leases end, and
+//! letters go to another queue.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::commit::Core;
+use crate::consume::redelivery::{DeadLetters, Rules};
+use crate::consume::slow::Done;
+use crate::consume::standing::{Handed, Progress, Standing};
+use crate::error::{Error, Gap, GapCause, Result};
+use crate::events;
+use crate::format::Spot;
+use crate::message::Message;
+use crate::read::{Cursor, Record};
+use crate::storage::Storage;
+use crate::threads::now;
+
+/// A rejected message on its way to another queue.
+#[derive(Debug)]
+pub(crate) struct Letter {
+    pub(crate) seq: u64,
+    pub(crate) attempts: u32,
+    pub(crate) message: Message,
+    epoch: u64,
+}
+
+/// The rejected messages of a consumer, and where they go.
+pub(crate) type Letters = (Arc<dyn DeadLetters>, Vec<Letter>);
+
+/// So many letters go at a time: each keeps its segment meanwhile.
+const LETTERS: usize = 64;
+/// A letter that could not go is tried again after this long, where no delay is set.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+impl<S: Storage> Standing<S> {
+    /// Acknowledges a delivery. Returns whether the place left a segment behind; `None` when the
+    /// delivery was called off or is done already.
+    pub(crate) fn acknowledge(
+        &self,
+        core: &Core<S>,
+        seq: u64,
+        handed: Handed,
+    ) -> Result<Option<bool>> {
+        core.check_readable()?;
+        let mut progress = self.progress.lock();
+        let progress = &mut *progress;
+        progress.check(core, self)?;
+        let before = match &mut progress.ledger {
+            Some(ledger) if ledger.epoch == handed.epoch || planted!(EpochNotAsked) => {
+                ledger.check_lease(seq, handed)?;
+                let before = ledger.lowest_segment_end();
+                if !ledger.finish(seq) {
+                    return Ok(None);
+                }
+                before
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(self.store_progress(progress, core, before, Done::Message)))
+    }
+
+    /// Gives a delivery back, whose message comes again: after `delay`, or else as the rules say.
+    /// False when the delivery was called off.
+    pub(crate) fn give_back(
+        &self,
+        core: &Core<S>,
+        seq: u64,
+        handed: Handed,
+        delay: Option<Duration>,
+    ) -> bool {
+        let mut progress = self.progress.lock();
+        let progress = &mut *progress;
+        let exists = progress.exists();
+        let Some(ledger) = &mut progress.ledger else {
+            return false;
+        };
+        if delay.is_some_and(|delay| !delay.is_zero()) {
+            ledger.redelivery();
+            self.has_redelivery.store(true, Ordering::Release);
+        }
+        let is_given_back = ledger.epoch == handed.epoch
+            && exists
+            && ledger.check_lease(seq, handed).is_ok()
+            && ledger.give_back(seq, delay);
+        if is_given_back {
+            self.note_change(progress, core);
+        }
+        is_given_back
+    }
+
+    pub(crate) fn set_max_in_flight(&self, core: &Core<S>, limit: Option<u32>) -> Result<()> {
+        core.check_readable()?;
+        if limit == Some(0) {
+            let reason = "0 would hand out nothing: at least 1, or None for no limit";
+            return Err(Error::invalid_argument(core.storage.path(), "messages in flight", reason));
+        }
+        let mut progress = self.progress.lock();
+        progress.check(core, self)?;
+        self.ledger(&mut progress, &[]).limit = limit;
+        progress.note_ready(core);
+        Ok(())
+    }
+
+    /// A message is handed out no more. False when its delivery was called off or is done already.
+    pub(crate) fn reject(&self, core: &Core<S>, seq: u64, handed: Handed) -> Result<bool> {
+        core.check_readable()?;
+        let mut progress = self.progress.lock();
+        let progress = &mut *progress;
+        progress.check(core, self)?;
+        let place = progress.stored;
+        let Some(ledger) = progress.ledger.as_mut().filter(|it| it.epoch == handed.epoch) else {
+            return Ok(false);
+        };
+        ledger.check_lease(seq, handed)?;
+        if !ledger.redelivery().has_row() {
+            let row = core.index.attempts_row(self.row, self.name());
+            row.into_iter().for_each(|row| ledger.take_up(row, place.seq, false));
+            self.has_redelivery.store(true, Ordering::Release);
+        }
+        let is_rejected = ledger.reject(seq);
+        self.note_change(progress, core);
+        Ok(is_rejected)
+    }
+
+    /// Has the lease of a delivery end `by` from now. One without a lease, or that was called off,
+    /// stays as it is.
+    pub(crate) fn extend(
+        &self,
+        core: &Core<S>,
+        seq: u64,
+        handed: Handed,
+        by: Duration,
+    ) -> Result<()> {
+        core.check_readable()?;
+        let mut progress = self.progress.lock();
+        let progress = &mut *progress;
+        progress.check(core, self)?;
+        let Some(ledger) = progress.ledger.as_mut().filter(|it| it.epoch == handed.epoch) else {
+            return Ok(());
+        };
+        ledger.check_lease(seq, handed)?;
+        // A time that overflows the clock is for ever.
+        if handed.is_leased {
+            ledger.extend(seq, now().checked_add(by));
+        }
+        Ok(())
+    }
+
+    /// Sets when messages come again. Returns the rules of before, which may hold another queue:
+    /// the caller lets go of them without a lock.
+    pub(crate) fn set_redelivery(&self, core: &Core<S>, rules: Rules) -> Result<Rules> {
+        core.check_readable()?;
+        let mut progress = self.progress.lock();
+        let progress = &mut *progress;
+        progress.check(core, self)?;
+        let place = progress.stored;
+        let ledger = self.ledger(progress, &[]);
+        let before = std::mem::replace(&mut ledger.redelivery().rules, rules);
+        if !ledger.redelivery().has_row() {
+            match core.index.attempts_row(self.row, self.name()) {
+                Some(row) => ledger.take_up(row, place.seq, core.was_killed),
+                None => events::not_counted(core.storage.path(), self.name()),
+            }
+        }
+        self.has_redelivery.store(true, Ordering::Release);
+        self.note_change(progress, core);
+        Ok(before)
+    }
+
+    /// Does what is due: the keeper calls it.
+    pub(crate) fn look_at_deliveries(&self, core: &Core<S>) {
+        let mut progress = self.progress.lock();
+        let progress = &mut *progress;
+        if let Some(ledger) = &mut progress.ledger
+            && let Some(redelivery) = &mut ledger.redelivery
+        {
+            redelivery.keeper_looks();
+            ledger.tick(now());
+            self.note_change(progress, core);
+        }
+    }
+
+    /// When the keeper is to look at the deliveries next, if it does not know yet.
+    pub(crate) fn time_to_tell(&self) -> Option<Instant> {
+        if !self.has_redelivery.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut progress = self.progress.lock();
+        let ledger = progress.ledger.as_mut()?;
+        let has_letters = ledger.has_letters();
+        ledger.redelivery.as_mut()?.time_to_tell(now(), has_letters)
+    }
+
+    /// The rejected messages, if they go to another queue, as `message` makes them.
+    pub(crate) fn take_letters(
+        &self,
+        core: &Core<S>,
+        message: impl Fn(&mut Cursor<S::File>, Record) -> Option<Message>,
+    ) -> Option<Letters> {
+        let mut progress = self.progress.lock();
+        let progress = &mut *progress;
+        let ledger = progress.ledger.as_mut().filter(|ledger| ledger.has_letters())?;
+        let dead_letters = ledger.redelivery().rules.dead_letters.clone()?;
+        core.check_readable().ok()?;
+        let mut letters = Vec::new();
+        while letters.len() < LETTERS
+            && let Some((seq, open)) = ledger.take_letter()
+        {
+            ledger.again.move_to(Spot { position: open.position, seq });
+            let found = loop {
+                match ledger.again.find(core) {
+                    // The record is looked for again, checked.
+                    Ok(Some(record)) => {
+                        if let Some(message) = message(&mut ledger.again, record) {
+                            break Ok(message);
+                        }
+                    }
+                    Ok(None) | Err(Error::Gap(_)) => break Err(true),
+                    Err(_) => break Err(false),
+                }
+            };
+            match found {
+                Ok(message) => letters.push(Letter {
+                    seq,
+                    attempts: open.attempts,
+                    message,
+                    epoch: ledger.epoch,
+                }),
+                Err(true) => ledger.letter_lost(seq),
+                Err(false) => ledger.letter_failed(seq, now() + TRY_AGAIN),
+            }
+        }
+        ledger.again.let_go();
+        self.note_change(progress, core);
+        Some((dead_letters, letters))
+    }
+
+    /// A letter is durable in the other queue: its message is done. True when the place left a
+    /// segment behind.
+    pub(crate) fn finish_letter(&self, core: &Core<S>, seq: u64, epoch: u64) -> bool {
+        let handed = Handed { epoch, ..Handed::default() };
+        matches!(self.acknowledge(core, seq, handed), Ok(Some(true)))
+    }
+
+    /// A letter could not go: it is tried again.
+    pub(crate) fn letter_failed(&self, seq: u64, attempts: u32, epoch: u64) {
+        let mut progress = self.progress.lock();
+        if let Some(ledger) = progress.ledger.as_mut().filter(|ledger| ledger.epoch == epoch) {
+            let delay = ledger.redelivery().rules.delay(attempts);
+            let delay = if delay.is_zero() { TRY_AGAIN } else { delay };
+            if let Some(due) = now().checked_add(delay) {
+                ledger.letter_failed(seq, due);
+            }
+        }
+    }
+
+    /// Where the consumer's rejected messages go.
+    pub(crate) fn dead_letters(&self) -> Option<Arc<dyn DeadLetters>> {
+        let progress = self.progress.lock();
+        progress.ledger.as_ref()?.redelivery.as_ref()?.rules.dead_letters.clone()
+    }
+
+    /// After messages were given back or rejected, or a lease has ended.
+    pub(super) fn note_change(&self, progress: &mut Progress<S>, core: &Core<S>) {
+        if let Some(redelivery) = progress.ledger.as_mut().and_then(|it| it.redelivery.as_mut()) {
+            while let Some(seq) = redelivery.take_rejection() {
+                core.count_rejected(&Gap { first: seq, last: seq, cause: GapCause::Rejected });
+            }
+        }
+        self.count_in_flight(progress);
+        progress.note_ready(core);
+    }
+}
+
+impl Letter {
+    /// What remains of it once the message is let go of.
+    pub(crate) fn stub(self) -> (u64, u32, u64) {
+        (self.seq, self.attempts, self.epoch)
+    }
+}

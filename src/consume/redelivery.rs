@@ -1,0 +1,273 @@
+//! What becomes of messages that were handed out in vain: the ends of leases and delays, counts of
+//! attempts, and what a death of the process says of the messages that were handed out.
+//!
+//! It is stored before a message is handed out that it is: all messages below a mark may have been,
+//! and each that was handed out in vain has its count. So the messages between the consumer's place
+//! and the mark that are not done may have ended a process that died. They come again one at a
+//! time, and only a death with one of them alone counts against it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::consume::ranges::Ranges;
+use crate::error::Result;
+use crate::format::{Attempts, REJECTED};
+use crate::index::AttemptsRow;
+use crate::storage::StorageFile;
+
+/// Where rejected messages go: another queue.
+pub(crate) trait DeadLetters: Send + Sync {
+    /// Puts in the payload of the message `seq` that was handed out `attempts` times. Never waits
+    /// for room.
+    fn put(&self, payload: &[u8], seq: u64, attempts: u32) -> Result<()>;
+
+    /// Makes what was put in durable.
+    fn flush(&self) -> Result<()>;
+
+    /// A number that names the queue within the process.
+    fn id(&self) -> usize;
+
+    /// Where the rejected messages of that queue's own consumers go.
+    fn dead_letters(&self) -> Vec<Arc<dyn DeadLetters>>;
+}
+
+/// When a message comes again.
+#[derive(Clone, Default)]
+pub(crate) struct Rules {
+    pub(crate) lease: Option<Duration>,
+    /// The first delay, and the longest.
+    pub(crate) backoff: Option<(Duration, Duration)>,
+    pub(crate) max_attempts: Option<u32>,
+    pub(crate) dead_letters: Option<Arc<dyn DeadLetters>>,
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rules")
+            .field("lease", &self.lease)
+            .field("backoff", &self.backoff)
+            .field("max_attempts", &self.max_attempts)
+            .field("dead_letters", &self.dead_letters.is_some())
+            .finish()
+    }
+}
+
+impl Rules {
+    /// How long a message stays away that was handed out in vain so often.
+    pub(crate) fn delay(&self, attempts: u32) -> Duration {
+        let Some((first, longest)) = self.backoff else {
+            return Duration::ZERO;
+        };
+        let factor = 1u32.checked_shl(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
+        first.checked_mul(factor).map_or(longest, |delay| delay.min(longest))
+    }
+}
+
+/// The part of a ledger for a consumer that wants leases, delays or counts.
+#[derive(Debug)]
+pub(crate) struct Redeliveries<F> {
+    pub(crate) rules: Rules,
+    /// When something is due for an open message.
+    timers: BTreeSet<(Instant, u64)>,
+    /// The earliest time that the keeper was told, which has yet to come.
+    told: Option<Instant>,
+    /// How often messages were handed out in vain that are not done.
+    counts: BTreeMap<u64, u32>,
+    /// The counts from this number on did not fit into the row.
+    stored_below: u64,
+    row: Option<AttemptsRow<F>>,
+    /// Messages below this number may have been handed out.
+    below: u64,
+    /// The message that was handed out while no other was with a worker, as it is stored.
+    alone: Option<u64>,
+    /// Messages below this number may have ended a process: each goes out alone.
+    suspects_below: u64,
+    /// Messages that were rejected and are not counted yet.
+    rejections: Vec<u64>,
+}
+
+impl<F> Default for Redeliveries<F> {
+    fn default() -> Redeliveries<F> {
+        Redeliveries {
+            rules: Rules::default(),
+            timers: BTreeSet::new(),
+            told: None,
+            counts: BTreeMap::new(),
+            stored_below: u64::MAX,
+            row: None,
+            below: 0,
+            alone: None,
+            suspects_below: 0,
+            rejections: Vec::new(),
+        }
+    }
+}
+
+impl<F: StorageFile> Redeliveries<F> {
+    pub(crate) fn has_row(&self) -> bool {
+        self.row.is_some()
+    }
+
+    /// Takes over what an earlier run stored in the `row`. The consumer stands at `place`, with
+    /// `done` beyond it. With `by_death`, the run ended with the death of its process alone.
+    pub(super) fn take_up(
+        &mut self,
+        row: AttemptsRow<F>,
+        stored: Attempts,
+        place: u64,
+        done: &Ranges,
+        by_death: bool,
+    ) {
+        self.row = Some(row);
+        let is_left = |seq: u64| seq >= place && !done.contains(seq);
+        self.counts.extend(stored.counts.into_iter().filter(|(seq, _)| is_left(*seq)));
+        if let Some(alone) = stored.alone.filter(|seq| by_death && is_left(*seq)) {
+            let count = self.counts.entry(alone).or_default();
+            // (Below the bit that says that it is rejected.)
+            *count = (*count + u32::from(!planted!(DeathNotCounted))).min(*count | !REJECTED);
+        }
+        if stored.below > place && !planted!(SuspectsTogether) {
+            self.suspects_below = stored.below;
+        }
+        self.below = self.below.max(stored.below);
+        // Before another death: this one counts once.
+        self.store();
+    }
+
+    /// Stores what changed. What does not fit stays in memory, and nothing new goes out.
+    fn store(&mut self) {
+        let counts = self.counts.iter().map(|(seq, count)| (*seq, *count));
+        if let Some(row) = &mut self.row
+            && !planted!(AttemptsNotStored)
+        {
+            let left_out = row.store(self.below, self.alone, counts);
+            self.stored_below = left_out.unwrap_or(u64::MAX);
+        }
+    }
+
+    /// The run ends in order: what is with workers is not held against it. Returns the rules, which
+    /// may hold another queue: the caller lets go of them without a lock.
+    pub(crate) fn end_run(&mut self) -> Rules {
+        (self.below, self.alone) = (0, None);
+        self.store();
+        // Nothing is stored any more: the files may be another's.
+        self.row = None;
+        std::mem::take(&mut self.rules)
+    }
+
+    /// A seek has called everything off, and the row was cleared.
+    pub(crate) fn clear(&mut self) {
+        self.timers.clear();
+        self.counts.clear();
+        (self.below, self.alone, self.suspects_below) = (0, None, 0);
+        self.stored_below = u64::MAX;
+    }
+
+    pub(crate) fn has_dead_letters(&self) -> bool {
+        self.rules.dead_letters.is_some()
+    }
+
+    /// How often the message was handed out in vain.
+    pub(crate) fn count(&self, seq: u64) -> u32 {
+        self.counts.get(&seq).map_or(0, |count| count & !REJECTED)
+    }
+
+    /// Whether the message is handed out no more.
+    pub(crate) fn is_spent(&self, seq: u64) -> bool {
+        let Some(count) = self.counts.get(&seq) else {
+            return false;
+        };
+        count & REJECTED != 0 || self.rules.max_attempts.is_some_and(|most| *count >= most)
+    }
+
+    /// Whether the message may be handed out while `out` others are with workers. One that comes
+    /// `again` needs its count stored; a new one needs room for the counts that there are.
+    pub(crate) fn may_go(&self, seq: u64, out: usize, again: bool) -> bool {
+        let is_suspect = seq < self.suspects_below;
+        let suspect_is_out = out > 0 && self.alone.is_some_and(|seq| seq < self.suspects_below);
+        let is_stored = self.stored_below == u64::MAX || again && seq < self.stored_below;
+        (out == 0 || !is_suspect && !suspect_is_out) && is_stored
+    }
+
+    /// Stores that the message is handed out, before it is.
+    pub(crate) fn note_handed_out(&mut self, seq: u64, is_alone: bool) {
+        let (below, alone) = (self.below.max(seq + 1), is_alone.then_some(seq));
+        if (below, alone) != (self.below, self.alone) {
+            (self.below, self.alone) = (below, alone);
+            self.store();
+        }
+    }
+
+    /// The message was given back: stores how often it was handed out in vain.
+    pub(crate) fn note_back(&mut self, seq: u64, attempts: u32) {
+        self.set_count(seq, attempts);
+    }
+
+    /// The message is handed out no more: stores that.
+    pub(crate) fn note_rejected(&mut self, seq: u64, attempts: u32) {
+        // (One that an earlier run rejected was counted then.)
+        if self.counts.get(&seq).is_none_or(|count| count & REJECTED == 0) {
+            self.rejections.push(seq);
+        }
+        self.set_count(seq, attempts | REJECTED);
+    }
+
+    fn set_count(&mut self, seq: u64, count: u32) {
+        self.counts.insert(seq, count);
+        self.alone = self.alone.filter(|alone| *alone != seq);
+        self.store();
+    }
+
+    /// The message is done. Its count needs no room any more.
+    pub(crate) fn note_done(&mut self, seq: u64) {
+        if self.counts.remove(&seq).is_some() && self.stored_below != u64::MAX {
+            self.store();
+        }
+    }
+
+    pub(crate) fn set_timer(&mut self, seq: u64, was: Option<Instant>, due: Option<Instant>) {
+        if let Some(was) = was {
+            self.timers.remove(&(was, seq));
+        }
+        if let Some(due) = due {
+            self.timers.insert((due, seq));
+        }
+    }
+
+    pub(crate) fn has_timers(&self) -> bool {
+        !self.timers.is_empty()
+    }
+
+    /// The next message for which something was due by `now`.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<u64> {
+        let (due, seq) = *self.timers.first()?;
+        (due <= now).then(|| {
+            self.timers.remove(&(due, seq));
+            seq
+        })
+    }
+
+    /// The keeper looks: it is to be told the next time anew.
+    pub(crate) fn keeper_looks(&mut self) {
+        self.told = None;
+    }
+
+    /// When the keeper is to look, if it was not told so already: now, when there are letters.
+    pub(crate) fn time_to_tell(&mut self, now: Instant, has_letters: bool) -> Option<Instant> {
+        let first = self.timers.first().map(|(due, _)| *due);
+        let next = if has_letters { now } else { first? };
+        // One that is past may have been told to nobody: the keeper may have ended.
+        if self.told.is_some_and(|told| told <= next && told > now) {
+            return None;
+        }
+        self.told = Some(next);
+        Some(next)
+    }
+
+    /// A rejection that is not counted yet.
+    pub(crate) fn take_rejection(&mut self) -> Option<u64> {
+        self.rejections.pop()
+    }
+}

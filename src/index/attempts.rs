@@ -1,0 +1,156 @@
+//! The rows in which it is stored which messages a consumer was handed, and how often in vain.
+
+use crate::format::{
+    ATTEMPTS_HALF_LEN, ATTEMPTS_ROW_LEN, ATTEMPTS_ROWS, Attempts, Place, index_at,
+};
+use crate::index::extents::Extents;
+use crate::index::image::IndexImage;
+use crate::index::{AcksRowIs, Index};
+use crate::storage::sheet::Sheet;
+use crate::storage::{Storage, StorageFile};
+
+/// The row of one consumer's attempts. The consumer owns it, under its lock.
+#[derive(Debug)]
+pub(crate) struct AttemptsRow<F> {
+    sheet: Sheet<F>,
+    offset: usize,
+    seed: u32,
+    owner: u32,
+    number: u64,
+}
+
+impl<F: StorageFile> AttemptsRow<F> {
+    /// Stores what the consumer was handed in the half that is not the newest: the other one stays
+    /// whole until this one is. Returns the first message whose count did not fit.
+    pub(crate) fn store(
+        &mut self,
+        below: u64,
+        alone: Option<u64>,
+        counts: impl Iterator<Item = (u64, u32)>,
+    ) -> Option<u64> {
+        self.number += 1;
+        let (number, owner) = (self.number, self.owner);
+        let attempts = Attempts { number, owner, below, alone, counts: Vec::new() };
+        let mut bytes = [0; ATTEMPTS_HALF_LEN];
+        let (len, left_out) = attempts.encode(counts, self.seed, &mut bytes);
+        let half = self.offset + (number & 1) as usize * ATTEMPTS_HALF_LEN;
+        self.sheet.copy_in(half, &bytes[..len]);
+        left_out
+    }
+}
+
+/// Offset of a row of attempts in the file.
+fn row_at(row: usize) -> usize {
+    index_at::ATTEMPTS + row * ATTEMPTS_ROW_LEN
+}
+
+impl<F> Extents<F> {
+    /// Which row of attempts the consumer has.
+    pub(super) fn attempts_row_of(&self, row: u32) -> Option<usize> {
+        let is_own = |stored: &Option<Attempts>| stored.as_ref().is_some_and(|it| it.owner == row);
+        self.attempts_rows.iter().position(is_own)
+    }
+}
+
+impl<S: Storage> Index<S> {
+    /// The row for the consumer's attempts and what it says: its own row, or a free one. `None`
+    /// when other consumers have all rows.
+    pub(crate) fn attempts_row(
+        &self,
+        row: u32,
+        name: &str,
+    ) -> Option<(AttemptsRow<S::File>, Attempts)> {
+        let mut extents = self.extents.lock();
+        let own = extents.attempts_row_of(row);
+        let rows = &mut extents.attempts_rows;
+        rows.resize(ATTEMPTS_ROWS, None);
+        let at = own.or_else(|| rows.iter().position(Option::is_none))?;
+        if own.is_none() {
+            self.sheet.zero(row_at(at), ATTEMPTS_ROW_LEN);
+        }
+        let stored =
+            rows.get_mut(at)?.get_or_insert_with(|| Attempts { owner: row, ..Attempts::default() });
+        let attempts_row = AttemptsRow {
+            sheet: self.sheet.share(),
+            offset: row_at(at),
+            seed: Place::seed(&self.queue_id, name.as_bytes()),
+            owner: row,
+            number: stored.number,
+        };
+        Some((attempts_row, stored.clone()))
+    }
+
+    /// Clears the row of attempts `at`. The caller syncs the index.
+    pub(super) fn clear_attempts(
+        &self,
+        extents: &mut Extents<S::File>,
+        at: usize,
+        then: AcksRowIs,
+    ) {
+        if let Some(stored) = extents.attempts_rows.get_mut(at) {
+            match stored {
+                Some(Attempts { below, alone, counts, .. }) if then == AcksRowIs::Kept => {
+                    (*below, *alone) = (0, None);
+                    counts.clear();
+                }
+                stored => *stored = None,
+            }
+            self.sheet.zero(row_at(at), ATTEMPTS_ROW_LEN);
+        }
+    }
+
+    /// Clears what an earlier consumer left that had this row and this `seed`. False when nothing
+    /// is left.
+    pub(super) fn clear_former_attempts(
+        &self,
+        owned: &[Option<Attempts>],
+        row: u32,
+        seed: u32,
+    ) -> bool {
+        let mut has_cleared = false;
+        for at in (0..ATTEMPTS_ROWS).filter(|at| !matches!(owned.get(*at), Some(Some(_)))) {
+            let mut bytes = [0; ATTEMPTS_ROW_LEN];
+            self.sheet.copy_out(row_at(at), &mut bytes);
+            let mut halves = bytes.chunks(ATTEMPTS_HALF_LEN);
+            if halves.any(|half| Attempts::decode(half, row, seed).is_some()) {
+                self.sheet.zero(row_at(at), ATTEMPTS_ROW_LEN);
+                has_cleared = true;
+            }
+        }
+        has_cleared
+    }
+}
+
+impl IndexImage {
+    /// Reads the rows of attempts. The consumers are known.
+    pub(super) fn read_attempts(&mut self, bytes: &[u8], queue_id: &[u8; 16]) {
+        for row in 0..ATTEMPTS_ROWS {
+            let halves = [row_at(row), row_at(row) + ATTEMPTS_HALF_LEN];
+            let found = self.consumers.iter().flat_map(|consumer| {
+                let seed = Place::seed(queue_id, consumer.name.as_bytes());
+                halves.into_iter().filter_map(move |half| {
+                    Attempts::decode(bytes.get(half..)?, consumer.row, seed)
+                })
+            });
+            self.attempts_rows.push(found.max_by_key(|half| half.number));
+        }
+    }
+
+    /// Puts the rows of attempts where they lie in an index file.
+    pub(super) fn encode_attempts(&self, queue_id: &[u8; 16], mut put: impl FnMut(usize, &[u8])) {
+        for (row, stored) in self.attempts_rows.iter().enumerate() {
+            let consumer = |stored: &Attempts| {
+                self.consumers.iter().find(|consumer| consumer.row == stored.owner)
+            };
+            let Some((stored, consumer)) =
+                stored.as_ref().and_then(|stored| Some((stored, consumer(stored)?)))
+            else {
+                continue;
+            };
+            let seed = Place::seed(queue_id, consumer.name.as_bytes());
+            let mut half = [0; ATTEMPTS_HALF_LEN];
+            stored.encode(stored.counts.iter().copied(), seed, &mut half);
+            put(row_at(row) + (stored.number & 1) as usize * ATTEMPTS_HALF_LEN, &half);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! When messages that were handed out come again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::consume::redelivery::{DeadLetters, Rules};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::queue::Queue;
+use crate::storage::{FileStorage, Storage};
+
+/// When messages that were handed out and not acknowledged come again, and when they come no more:
+/// [`Consumer::set_redelivery`](crate::Consumer::set_redelivery).
+///
+/// Without any of this a message that is given back comes again at once and for ever, and one that
+/// is kept is never another worker's.
+///
+/// # Attempts are stored
+///
+/// From [`set_redelivery`](crate::Consumer::set_redelivery) on it is stored before a message is
+/// handed out that it is, and how often it was given back. After a death of the process, the
+/// messages that had been handed out come again one at a time, until they are done: so a message
+/// whose work ends the process is found out, and only a death with that message alone in flight
+/// counts against it. A power cut counts against none, and may take counts back.
+///
+/// Four consumers of a queue have a row in the index for this. Those of a fifth are not counted over
+/// openings (an event says so). A row holds the counts of 34 messages at least, and of about a
+/// hundred where their numbers lie close together. When it is full, no new message is handed out
+/// until one of those is done.
+///
+/// ```
+/// # fn main() -> mmq::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// use mmq::{Queue, Redelivery};
+/// use std::{sync::Arc, time::Duration};
+///
+/// let failed = Arc::new(Queue::open(dir.path().join("failed"))?);
+/// let queue = Queue::open(dir.path().join("jobs"))?;
+/// queue.enqueue("a job that never works")?;
+/// let workers = queue.consumer("workers")?;
+/// workers.set_redelivery(
+///     Redelivery::new()
+///         .lease(Duration::from_secs(60))
+///         .backoff(Duration::from_millis(1), Duration::from_secs(60))
+///         .max_attempts(3)
+///         .dead_letters(Arc::clone(&failed)),
+/// )?;
+/// for attempt in 1..=3 {
+///     let job = workers.receive_timeout(Duration::from_secs(10))?.unwrap();
+///     assert_eq!(job.attempts(), attempt);
+///     job.nack();
+/// }
+/// let letter = failed.dequeue_timeout(Duration::from_secs(10))?.unwrap();
+/// assert_eq!(letter.as_str(), Ok("a job that never works"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct Redelivery {
+    lease: Option<Duration>,
+    backoff: Option<(Duration, Duration)>,
+    max_attempts: Option<u32>,
+    dead_letters: Option<Target>,
+}
+
+impl Redelivery {
+    /// No lease, no delay, any number of attempts.
+    pub fn new() -> Redelivery {
+        Redelivery::default()
+    }
+
+    /// A delivery that is neither acknowledged nor given back within `lease` goes back by itself,
+    /// as if it had been given back then. To acknowledge it later is
+    /// [`Error::Expired`]. [`Delivery::extend`](crate::Delivery::extend) gives it more time. At
+    /// least a millisecond.
+    pub fn lease(mut self, lease: Duration) -> Redelivery {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// A message that was given back comes again after a delay: `first` after the first attempt,
+    /// twice as long after each further one, at most `max`. Other messages pass it meanwhile.
+    ///
+    /// Delays are not stored: after an opening all messages come at once.
+    pub fn backoff(mut self, first: Duration, max: Duration) -> Redelivery {
+        self.backoff = Some((first, max));
+        self
+    }
+
+    /// A message that was handed out `attempts` times in vain is [rejected](crate::Delivery::reject).
+    /// At least 1.
+    pub fn max_attempts(mut self, attempts: u32) -> Redelivery {
+        self.max_attempts = Some(attempts);
+        self
+    }
+
+    /// Rejected messages go to `queue`. The keeper, this queue's own thread, puts each in, flushes,
+    /// and only then acknowledges it here: it is there at least once, also after a power cut. Until
+    /// then it stays in flight. While `queue` is full, closed or refuses to write, the message
+    /// stays, and is tried again after the [backoff](Self::backoff), or each second.
+    ///
+    /// The queue is kept open until the consumer gets another `Redelivery`, is removed, or its queue
+    /// is closed.
+    pub fn dead_letters(mut self, queue: Arc<Queue>) -> Redelivery {
+        let engine = Arc::clone(queue.engine());
+        self.dead_letters = Some(Target { engine, from: [0; 16], _kept_open: Some(queue) });
+        self
+    }
+
+    /// As [`dead_letters`](Self::dead_letters), but the queue is not kept open.
+    #[cfg(feature = "capi")]
+    pub(crate) fn dead_letters_to(mut self, engine: &Arc<Engine<FileStorage>>) -> Redelivery {
+        let engine = Arc::clone(engine);
+        self.dead_letters = Some(Target { engine, from: [0; 16], _kept_open: None });
+        self
+    }
+
+    /// The rules for a consumer of the queue that `engine` runs.
+    pub(crate) fn rules(self, engine: &Engine<FileStorage>) -> Result<Rules> {
+        let refuse = |what, reason: &str| {
+            Err(Error::invalid_argument(engine.core.storage.path(), what, reason))
+        };
+        if self.lease.is_some_and(|lease| lease < Duration::from_millis(1)) {
+            return refuse(
+                "lease",
+                "shorter than a millisecond: no delivery could be acknowledged",
+            );
+        }
+        if self.backoff.is_some_and(|(first, max)| first > max) {
+            return refuse("backoff", "the first delay is longer than the longest one");
+        }
+        if self.max_attempts == Some(0) {
+            return refuse("max_attempts", "0 would hand out nothing: at least 1");
+        }
+        let from = engine.core.index.queue_id;
+        let dead_letters =
+            self.dead_letters.map(|to| Arc::new(Target { from, ..to }) as Arc<dyn DeadLetters>);
+        let Redelivery { lease, backoff, max_attempts, .. } = self;
+        Ok(Rules { lease, backoff, max_attempts, dead_letters })
+    }
+}
+
+/// The queue for the dead letters of a consumer.
+#[derive(Debug, Clone)]
+struct Target {
+    engine: Arc<Engine<FileStorage>>,
+    /// The id of the queue that the letters come from.
+    from: [u8; 16],
+    /// An engine alone does not keep its queue from being closed.
+    _kept_open: Option<Arc<Queue>>,
+}
+
+impl DeadLetters for Target {
+    fn put(&self, payload: &[u8], seq: u64, attempts: u32) -> Result<()> {
+        let _ = (self.from, seq, attempts);
+        self.engine.enqueue(payload).map(drop)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.engine.core.flush()
+    }
+
+    fn id(&self) -> usize {
+        self.engine.id()
+    }
+
+    fn dead_letters(&self) -> Vec<Arc<dyn DeadLetters>> {
+        self.engine.dead_letters()
+    }
+}

@@ -1,0 +1,304 @@
+//! Attempts over deaths of the process, and letters over power cuts, against a model.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::consume::redelivery::{DeadLetters, Rules};
+use crate::consume::standing::{Handed, Standing};
+use crate::engine::{Engine, reading};
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::tests::sim::{Rng, SimStorage};
+
+const MESSAGES: u64 = 40;
+const ATTEMPTS: u32 = 3;
+type Queue = Arc<Engine<SimStorage>>;
+
+/// A queue for dead letters. It may have no room.
+struct Letters {
+    queue: Queue,
+    is_full: crate::threads::AtomicBool,
+}
+
+impl DeadLetters for Letters {
+    fn put(&self, _: &[u8], seq: u64, attempts: u32) -> Result<()> {
+        if self.is_full.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(Error::Closed);
+        }
+        self.queue.enqueue(format!("{seq} {attempts}").as_bytes()).map(drop)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.queue.core.flush()
+    }
+
+    fn id(&self) -> usize {
+        self.queue.id()
+    }
+
+    fn dead_letters(&self) -> Vec<Arc<dyn DeadLetters>> {
+        self.queue.dead_letters()
+    }
+}
+
+fn open(storage: SimStorage) -> Queue {
+    Arc::new(
+        Engine::open_without_keeper(storage, &Options::new().arena_size(4096).max_bytes(64 << 10))
+            .unwrap(),
+    )
+}
+
+fn disk(seed: u64) -> SimStorage {
+    SimStorage::new(seed).with_file_capacity(64 << 10)
+}
+
+/// What the model knows.
+#[derive(Default)]
+struct Model {
+    done: BTreeSet<u64>,
+    rejected: BTreeSet<u64>,
+    /// How often each message was handed out in vain.
+    fails: BTreeMap<u64, u32>,
+    out: BTreeMap<u64, Handed>,
+    /// The message that was handed out last, if no other was with a worker.
+    alone: Option<u64>,
+    handed_below: u64,
+    /// They may have ended the process.
+    suspects: BTreeSet<u64>,
+}
+
+impl Model {
+    fn fail(&mut self, seq: u64) {
+        let fails = self.fails.entry(seq).or_default();
+        *fails += 1;
+        if *fails >= ATTEMPTS {
+            self.rejected.insert(seq);
+        }
+    }
+
+    fn leave(&mut self, seq: u64) {
+        self.out.remove(&seq);
+        self.alone = self.alone.filter(|alone| *alone != seq);
+    }
+
+    fn is_left(&self, seq: u64) -> bool {
+        !self.done.contains(&seq) && !self.rejected.contains(&seq)
+    }
+
+    fn death(&mut self, counts: bool) {
+        if let Some(alone) = self.alone.filter(|seq| counts && self.out.contains_key(seq)) {
+            self.fail(alone);
+        }
+        self.out.clear();
+        self.alone = None;
+        self.suspects = (0..self.handed_below).filter(|seq| self.is_left(*seq)).collect();
+    }
+}
+
+struct Run {
+    queue: Queue,
+    workers: Arc<Standing<SimStorage>>,
+    letters: Arc<Letters>,
+    model: Model,
+}
+
+impl Run {
+    fn begin(queue: Queue, letters: &Arc<Letters>, model: Model) -> Run {
+        let workers = queue.consumer("workers").unwrap();
+        let letters = Arc::clone(letters);
+        let dead_letters: Arc<dyn DeadLetters> = Arc::clone(&letters) as _;
+        let rules = Rules {
+            max_attempts: Some(ATTEMPTS),
+            dead_letters: Some(dead_letters),
+            ..Rules::default()
+        };
+        queue.set_redelivery(&workers, rules).unwrap();
+        Run { queue, workers, letters, model }
+    }
+
+    fn receive(&mut self) {
+        let model = &mut self.model;
+        let received = self.queue.receive(&self.workers, reading::AsMessage).unwrap();
+        let Some((message, handed)) = received else {
+            let is_waiting = |seq: &u64| model.is_left(*seq) && !model.out.contains_key(seq);
+            let next = (0..MESSAGES).find(is_waiting);
+            let suspect_is_out = model.out.keys().any(|seq| model.suspects.contains(seq));
+            let is_held = next.is_none_or(|next| {
+                !model.out.is_empty() && (model.suspects.contains(&next) || suspect_is_out)
+            });
+            assert!(is_held, "{next:?} does not come");
+            return;
+        };
+        let seq = message.seq();
+        assert!(model.is_left(seq), "{seq} comes again");
+        assert_eq!(handed.attempts, model.fails.get(&seq).copied().unwrap_or(0) + 1, "{seq}");
+        let is_with_suspect = model.out.keys().any(|seq| model.suspects.contains(seq));
+        let is_suspect = model.suspects.contains(&seq);
+        assert!(model.out.is_empty() || !is_suspect && !is_with_suspect, "{seq} is not alone");
+        model.alone = model.out.is_empty().then_some(seq);
+        model.handed_below = model.handed_below.max(seq + 1);
+        assert!(model.out.insert(seq, handed).is_none());
+    }
+
+    fn act(&mut self, rng: &mut Rng) {
+        let outs: Vec<_> = self.model.out.iter().map(|(seq, handed)| (*seq, *handed)).collect();
+        let act = rng.below(10);
+        if act < 5 || outs.is_empty() {
+            return self.receive();
+        }
+        let (seq, handed) = outs[rng.below(outs.len() as u64) as usize];
+        self.model.leave(seq);
+        match act {
+            5..8 => {
+                self.queue.ack(&self.workers, seq, handed).unwrap();
+                self.model.done.insert(seq);
+            }
+            8 => {
+                self.queue.nack(&self.workers, seq, handed, None);
+                self.model.fail(seq);
+            }
+            _ => {
+                self.queue.reject(&self.workers, seq, handed).unwrap();
+                self.model.rejected.insert(seq);
+            }
+        }
+    }
+
+    /// Lets the rest be done, and holds what became of all against the model.
+    fn end(mut self, seed: u64) {
+        self.letters.is_full.store(false, std::sync::atomic::Ordering::Relaxed);
+        for seq in std::mem::take(&mut self.model.out) {
+            self.queue.ack(&self.workers, seq.0, seq.1).unwrap();
+            self.model.done.insert(seq.0);
+        }
+        for _ in 0..MESSAGES {
+            self.model.alone = None;
+            self.receive();
+            for (seq, handed) in std::mem::take(&mut self.model.out) {
+                self.queue.ack(&self.workers, seq, handed).unwrap();
+                self.model.done.insert(seq);
+            }
+        }
+        // Letters that were refused are tried again at once after an opening.
+        self.queue.close().unwrap();
+        let storage = self.queue.core.storage.process_kill();
+        let Run { letters, mut model, .. } = self;
+        (model.handed_below, model.suspects) = (0, BTreeSet::new());
+        self = Run::begin(open(storage), &letters, model);
+        self.receive();
+        assert_eq!(self.workers.len(&self.queue.core), 0, "seed {seed}");
+        let dead = self.letters.queue.consumer("reader").unwrap();
+        let mut came = BTreeSet::new();
+        while let Some(letter) = self.read(&dead) {
+            came.insert(letter);
+        }
+        assert_eq!(came, self.model.rejected, "seed {seed}");
+        let all: BTreeSet<u64> = self.model.done.union(&came).copied().collect();
+        assert_eq!(all, (0..MESSAGES).collect(), "seed {seed}");
+    }
+
+    fn read(&self, dead: &Arc<Standing<SimStorage>>) -> Option<u64> {
+        let letter = reading::next(&self.letters.queue, dead, crate::consume::standing::Read::Take)
+            .unwrap()?;
+        let text = letter.as_str().unwrap().to_owned();
+        text.split(' ').next().unwrap().parse().ok()
+    }
+}
+
+/// Whatever order of calls, deaths and ends of runs: each message is done or a dead letter, and
+/// counts are those that a model has.
+#[test]
+fn counts_outlive_deaths_and_no_message_is_lost_or_blamed_for_another() {
+    for seed in 0..600 {
+        let mut rng = Rng(seed);
+        let letters = Arc::new(Letters {
+            queue: open(disk(seed ^ 1)),
+            is_full: crate::threads::AtomicBool::new(false),
+        });
+        let queue = open(disk(seed));
+        for seq in 0..MESSAGES {
+            queue.enqueue(&[seq as u8; 100]).unwrap();
+        }
+        let mut run = Run::begin(queue, &letters, Model::default());
+        for _ in 0..rng.below(150) {
+            match rng.below(40) {
+                0 => {
+                    let storage = run.queue.core.storage.process_kill();
+                    run.model.death(true);
+                    let Run { model, .. } = run;
+                    run = Run::begin(open(storage), &letters, model);
+                }
+                1 => {
+                    // The run ends in order: nobody is blamed, and nobody suspected.
+                    run.queue.close().unwrap();
+                    let storage = run.queue.core.storage.process_kill();
+                    run.model.death(false);
+                    run.model.suspects.clear();
+                    run.model.handed_below = 0;
+                    let Run { model, .. } = run;
+                    run = Run::begin(open(storage), &letters, model);
+                }
+                2 => {
+                    let is_full = rng.percent(50);
+                    run.letters.is_full.store(is_full, std::sync::atomic::Ordering::Relaxed);
+                }
+                _ => run.act(&mut rng),
+            }
+        }
+        run.end(seed);
+    }
+}
+
+/// Power is cut right after the keeper has looked: whatever is done here and was not acknowledged is
+/// there.
+#[test]
+fn a_letter_is_on_the_disk_before_its_message_is_done() {
+    for seed in 0..50 {
+        let letters = Arc::new(Letters {
+            queue: open(disk(seed ^ 1)),
+            is_full: crate::threads::AtomicBool::new(false),
+        });
+        let queue = open(disk(seed));
+        for seq in 0..4 {
+            queue.enqueue(&[seq as u8; 100]).unwrap();
+        }
+        let mut run = Run::begin(queue, &letters, Model::default());
+        for seq in 0..4 {
+            run.receive();
+            let handed = run.model.out.remove(&seq).unwrap();
+            run.queue.reject(&run.workers, seq, handed).unwrap();
+            assert_eq!(run.workers.len(&run.queue.core), 3 - seq);
+            let cut = Arc::new(Letters {
+                queue: open(letters.queue.core.storage.power_cut(seed ^ seq)),
+                is_full: crate::threads::AtomicBool::new(false),
+            });
+            let dead = cut.queue.consumer("reader").unwrap();
+            let other = Run {
+                letters: Arc::clone(&cut),
+                queue: Arc::clone(&run.queue),
+                workers: Arc::clone(&run.workers),
+                model: Model::default(),
+            };
+            for letter in 0..=seq {
+                assert_eq!(other.read(&dead), Some(letter), "seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_late_acknowledgement_says_so_and_letters_do_not_go_round() {
+    let dir = tempfile::tempdir().unwrap();
+    let [a, b] =
+        ["a", "b"].map(|name| Arc::new(crate::Queue::open(dir.path().join(name)).unwrap()));
+    let lease = std::time::Duration::from_millis(2);
+    a.set_redelivery(crate::Redelivery::new().lease(lease).dead_letters(Arc::clone(&b))).unwrap();
+    a.enqueue("a message").unwrap();
+    let delivery = a.receive().unwrap().unwrap();
+    std::thread::sleep(2 * lease);
+    assert!(matches!(delivery.ack(), Err(Error::Expired)));
+    let back = b.set_redelivery(crate::Redelivery::new().dead_letters(Arc::clone(&a)));
+    assert!(matches!(back, Err(Error::InvalidArgument { .. })));
+    let own = a.set_redelivery(crate::Redelivery::new().dead_letters(Arc::clone(&a)));
+    assert!(matches!(own, Err(Error::InvalidArgument { .. })));
+}
