@@ -4,9 +4,9 @@
 use std::path::Path;
 
 /// In the order of the header.
-const SOURCES: [&str; 13] = [
+const SOURCES: [&str; 14] = [
     "status", "errors", "options", "slices", "queue", "message", "gap", "consumer", "receive",
-    "iter", "delivery", "stats", "inspect",
+    "iter", "delivery", "origin", "stats", "inspect",
 ];
 
 /// The file whose program stands in the header.
