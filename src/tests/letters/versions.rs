@@ -1,6 +1,9 @@
 //! The version of a queue that holds dead letters: on the disk before the first one, whatever is
 //! cut, killed or refused.
 
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
 use rustix::io::Errno;
 
 use super::{origin, payload, put, put_letter, short};
@@ -11,23 +14,24 @@ use crate::format::{
     INDEX_HEADER_LEN, INDEX_NAME, Kind, ORIGIN_LEN, SegmentHeader, Spot, Version,
     decode_index_header, fragment_len, index_version, segment_slot,
 };
+use crate::inspect::{Depth, VerifyStep, verify};
 use crate::segment::scan::Scan;
 use crate::storage::{Storage, Stores};
 use crate::tests::crash::holds_but_for;
 use crate::tests::sim::{Call, Mutant, SimStorage};
 
-type Queue = Engine<SimStorage>;
+pub(super) type Queue = Engine<SimStorage>;
 
-fn disk(seed: u64) -> SimStorage {
+pub(super) fn disk(seed: u64) -> SimStorage {
     SimStorage::new(seed).with_file_capacity(64 << 10)
 }
 
-fn open(storage: SimStorage) -> Queue {
+pub(super) fn open(storage: SimStorage) -> Queue {
     Engine::open_without_keeper(storage, &short()).unwrap()
 }
 
 /// Flushes messages, and nothing else.
-fn flush(queue: &Queue) {
+pub(super) fn flush(queue: &Queue) {
     queue.core.flush_to(queue.core.committed_spot()).unwrap();
 }
 
@@ -58,7 +62,7 @@ fn versions(storage: &SimStorage) -> (Option<Version>, Vec<(Version, bool)>) {
 
 /// What older code has to be told before it touches anything.
 #[track_caller]
-fn is_told(storage: &SimStorage, when: &str) {
+pub(super) fn is_told(storage: &SimStorage, when: &str) {
     let (index, segments) = versions(storage);
     for (version, has_letter) in &segments {
         assert!(!has_letter || *version == Version::Origins, "{when}: {segments:?}");
@@ -246,6 +250,18 @@ fn an_index_that_is_made_anew_has_the_version_of_the_segments() {
             drop(queue);
             let left = storage.process_kill();
             damage(&left, &older);
+            let mut findings = Vec::new();
+            let each = |step| {
+                findings.extend(match step {
+                    VerifyStep::Finding(finding) => Some((finding.file, finding.offset)),
+                    _ => None,
+                });
+                ControlFlow::Continue(())
+            };
+            let verified = verify(&Arc::new(left.clone()), Depth::Messages, each).unwrap();
+            let at = (what != "lost").then_some(0);
+            assert_eq!(findings, [(INDEX_NAME.to_owned(), at)], "{what}");
+            assert_eq!(verified.messages, 3, "{what}");
             let queue = open(left.clone());
             assert_eq!(versions(&left).0, Some(Version::Origins), "{what}");
             queue.core.flush().unwrap();
