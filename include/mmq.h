@@ -348,6 +348,26 @@ typedef struct mmq_gap {
 } mmq_gap;
 
 /**
+ * Where a dead letter comes from. Later versions append fields: set struct_size to
+ * sizeof(mmq_origin) before every call of mmq_message_origin and mmq_delivery_origin.
+ */
+typedef struct mmq_origin {
+  /**
+   * In: the caller's sizeof(mmq_origin). Out: how many bytes were filled; fields behind them are
+   * as they were.
+   */
+  size_t struct_size;
+  /** The id of the queue in which the message was put: mmq_queue_id. */
+  uint8_t queue_id[16];
+  /** Its sequence number there. */
+  uint64_t seq;
+  /** How often it was handed out there without being acknowledged. */
+  uint32_t attempts;
+  /** 0. */
+  uint32_t reserved;
+} mmq_origin;
+
+/**
  * Figures of a queue. They are read one by one while other threads go on: each is right at a
  * moment of its own, and no message is counted as taken that is not counted as enqueued. Totals
  * count from this opening of the queue on. Later versions append fields: set struct_size to
@@ -1495,6 +1515,27 @@ mmq_status mmq_delivery_extend(const struct mmq_delivery *delivery, int64_t ms);
  * @return MMQ_OK; otherwise as mmq_delivery_ack, and MMQ_EXPIRED when the lease has ended.
  */
 mmq_status mmq_delivery_reject(struct mmq_delivery *delivery);
+
+/**
+ * Where a message comes from, if it is a dead letter: one that another queue put in here because
+ * it was handed out too often there.
+ *
+ * @param message Not NULL.
+ * @param out Where that goes; set out->struct_size before. Not NULL.
+ * @return MMQ_OK; MMQ_NOT_FOUND when the message is no dead letter; MMQ_INVALID_ARGUMENT, also
+ *   when struct_size was not set.
+ */
+mmq_status mmq_message_origin(const struct mmq_message *message, struct mmq_origin *out);
+
+/**
+ * As mmq_message_origin, of a delivery.
+ *
+ * @param delivery Not NULL.
+ * @param out Where that goes; set out->struct_size before. Not NULL.
+ * @return MMQ_OK; MMQ_NOT_FOUND when the message is no dead letter; MMQ_INVALID_ARGUMENT, also
+ *   when struct_size was not set.
+ */
+mmq_status mmq_delivery_origin(const struct mmq_delivery *delivery, struct mmq_origin *out);
 
 /**
  * Reads the figures of a queue.

@@ -146,6 +146,7 @@ namespace mmq {
 using Gap = mmq_gap;
 using Stats = mmq_stats;
 using ConsumerStats = mmq_consumer_stats;
+using Origin = mmq_origin;
 /** A queue's id. */
 using Id = std::array<std::uint8_t, 16>;
 using Inspection = mmq_inspection;
@@ -194,6 +195,15 @@ std::int64_t whole_ms(std::chrono::duration<Rep, Period> time) noexcept {
   return ms < time ? ms.count() + 1 : ms.count();
 }
 
+/** What the function of C says of the handle. */
+template <class T>
+std::optional<Origin> origin_of(mmq_status (*function)(const T *, mmq_origin *), const T *handle) noexcept {
+  Origin origin{};
+  origin.struct_size = sizeof origin;
+  if (function(handle, &origin) != MMQ_OK) return std::nullopt;
+  return origin;
+}
+
 /** A time to wait for C, where a number below 0 means for ever. */
 template <class Rep, class Period>
 std::int64_t wait_ms(std::chrono::duration<Rep, Period> time) noexcept {
@@ -239,6 +249,8 @@ class Message {
   std::size_t size() const noexcept { return mmq_message_len(handle_.get()); }
   bool empty() const noexcept { return size() == 0; }
   std::uint64_t seq() const noexcept { return mmq_message_seq(handle_.get()); }
+  /** Where it comes from; nothing when it is no dead letter. */
+  std::optional<Origin> origin() const noexcept { return detail::origin_of(mmq_message_origin, handle_.get()); }
   std::string_view view() const noexcept { return std::string_view(data(), size()); }
   operator std::string_view() const noexcept { return view(); }
   std::string str() const { return std::string(view()); }
@@ -270,6 +282,8 @@ class Delivery {
   std::size_t size() const noexcept { return mmq_delivery_len(handle_.get()); }
   std::uint64_t seq() const noexcept { return mmq_delivery_seq(handle_.get()); }
   std::uint32_t attempts() const noexcept { return mmq_delivery_attempts(handle_.get()); }
+  /** Where it comes from; nothing when it is no dead letter. */
+  std::optional<Origin> origin() const noexcept { return detail::origin_of(mmq_delivery_origin, handle_.get()); }
   std::string_view view() const noexcept { return std::string_view(data(), size()); }
   operator std::string_view() const noexcept { return view(); }
   std::string str() const { return std::string(view()); }

@@ -10,6 +10,7 @@ use crate::consume::standing::{Handed, Standing};
 use crate::engine::Engine;
 use crate::engine::reading::AsMessage;
 use crate::error::{Error, Gap, Result, past_gaps};
+use crate::format::Origin;
 use crate::message::Message;
 use crate::storage::FileStorage;
 use crate::threads::now;
@@ -47,12 +48,12 @@ pub struct Delivery {
     message: Message,
     handed: Handed,
     /// `None` once the delivery was acknowledged or given back.
-    origin: Option<Origin>,
+    receiver: Option<Receiver>,
 }
 
 /// Where an acknowledgement goes: the queue, and the consumer that received the message.
 #[derive(Debug)]
-struct Origin {
+struct Receiver {
     engine: Arc<Engine<FileStorage>>,
     standing: Arc<Standing<FileStorage>>,
 }
@@ -64,7 +65,7 @@ impl Delivery {
         engine: Arc<Engine<FileStorage>>,
         standing: Arc<Standing<FileStorage>>,
     ) -> Delivery {
-        Delivery { message, handed, origin: Some(Origin { engine, standing }) }
+        Delivery { message, handed, receiver: Some(Receiver { engine, standing }) }
     }
 
     /// The message's sequence number.
@@ -82,6 +83,12 @@ impl Delivery {
     #[must_use]
     pub fn attempts(&self) -> u32 {
         self.handed.attempts
+    }
+
+    /// Where the message comes from, if it is a dead letter: [`Message::origin`].
+    #[must_use]
+    pub fn origin(&self) -> Option<Origin> {
+        self.message.origin()
     }
 
     /// The bytes as text.
@@ -121,16 +128,16 @@ impl Delivery {
     /// that [`flush_every_ops`](crate::Options::flush_every_ops) asks for: the message is
     /// acknowledged all the same.
     pub fn ack(mut self) -> Result<()> {
-        if let Some(origin) = &self.origin {
-            // Refused before the origin is taken: the drop of `self` then still gives the message
+        if let Some(receiver) = &self.receiver {
+            // Refused before the receiver is taken: the drop of `self` then still gives the message
             // back.
-            origin.engine.core.check_may_wait()?;
+            receiver.engine.core.check_may_wait()?;
         }
         let seq = self.seq();
         // The arena is released first, so that the acknowledgement can give the segment back.
         self.message = Message::owned(seq, Vec::new());
-        match self.origin.take() {
-            Some(origin) => origin.engine.ack(&origin.standing, seq, self.handed),
+        match self.receiver.take() {
+            Some(receiver) => receiver.engine.ack(&receiver.standing, seq, self.handed),
             None => Ok(()),
         }
     }
@@ -168,8 +175,8 @@ impl Delivery {
     ///
     /// [`Error::Expired`] when the lease has ended already; those of [`ack`](Self::ack).
     pub fn extend(&self, by: Duration) -> Result<()> {
-        match &self.origin {
-            Some(Origin { engine, standing }) => {
+        match &self.receiver {
+            Some(Receiver { engine, standing }) => {
                 engine.extend(standing, self.seq(), self.handed, by)
             }
             None => Ok(()),
@@ -189,19 +196,19 @@ impl Delivery {
     ///
     /// Those of [`ack`](Self::ack).
     pub fn reject(mut self) -> Result<()> {
-        if let Some(origin) = &self.origin {
-            origin.engine.core.check_may_wait()?;
+        if let Some(receiver) = &self.receiver {
+            receiver.engine.core.check_may_wait()?;
         }
         let seq = self.seq();
         self.message = Message::owned(seq, Vec::new());
-        match self.origin.take() {
-            Some(origin) => origin.engine.reject(&origin.standing, seq, self.handed),
+        match self.receiver.take() {
+            Some(receiver) => receiver.engine.reject(&receiver.standing, seq, self.handed),
             None => Ok(()),
         }
     }
 
     fn go_back(&mut self, delay: Option<Duration>) {
-        if let Some(Origin { engine, standing }) = self.origin.take() {
+        if let Some(Receiver { engine, standing }) = self.receiver.take() {
             let (seq, handed) = (self.seq(), self.handed);
             self.message = Message::owned(seq, Vec::new());
             engine.now_or_later(move |engine| engine.nack(&standing, seq, handed, delay));

@@ -171,7 +171,7 @@ pub use consumer::Consumer;
 pub use delivery::Delivery;
 pub use engine::copying::CopiedId;
 pub use error::{Error, Gap, GapCause, HeldBy, Result, past_gaps};
-pub use format::{FORMAT_VERSION, MAX_MESSAGE_LEN};
+pub use format::{FORMAT_VERSION, MAX_MESSAGE_LEN, Origin};
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use futures::{Deliveries, Enqueue, Flush, Messages, Recv, RecvDelivery};

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::str::Utf8Error;
 
+use crate::format::Origin;
 use crate::memory::Window;
 
 /// A message that was taken or looked at.
@@ -34,7 +35,7 @@ pub struct Message {
 
 enum Body {
     Lent { window: Window, offset: usize, len: usize },
-    Owned(Vec<u8>),
+    Owned(Vec<u8>, Option<Box<Origin>>),
 }
 
 impl Message {
@@ -45,7 +46,15 @@ impl Message {
 
     #[inline]
     pub(crate) fn owned(seq: u64, bytes: Vec<u8>) -> Message {
-        Message { seq, body: Body::Owned(bytes) }
+        Message { seq, body: Body::Owned(bytes, None) }
+    }
+
+    /// The same, as a dead letter from there. (A dead letter is never lent.)
+    pub(crate) fn with_origin(mut self, from: Option<Origin>) -> Message {
+        if let Body::Owned(_, origin) = &mut self.body {
+            *origin = from.map(Box::new);
+        }
+        self
     }
 
     /// The sequence number that [`enqueue`](crate::Queue::enqueue) returned: the message's
@@ -54,6 +63,16 @@ impl Message {
     #[must_use]
     pub fn seq(&self) -> u64 {
         self.seq
+    }
+
+    /// Where the message comes from, if it is a dead letter: one that another queue put in here
+    /// because too many deliveries of it were given up there.
+    #[must_use]
+    pub fn origin(&self) -> Option<Origin> {
+        match &self.body {
+            Body::Lent { .. } => None,
+            Body::Owned(_, origin) => origin.as_deref().copied(),
+        }
     }
 
     #[cfg(test)]
@@ -66,7 +85,7 @@ impl Message {
     pub fn into_vec(self) -> Vec<u8> {
         match self.body {
             Body::Lent { .. } => self.to_vec(),
-            Body::Owned(bytes) => bytes,
+            Body::Owned(bytes, _) => bytes,
         }
     }
 
@@ -89,7 +108,7 @@ impl Deref for Message {
     fn deref(&self) -> &[u8] {
         match &self.body {
             Body::Lent { window, offset, len } => window.bytes(*offset, *len),
-            Body::Owned(bytes) => bytes,
+            Body::Owned(bytes, _) => bytes,
         }
     }
 }

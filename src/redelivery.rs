@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::consume::redelivery::{DeadLetters, Rules};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::format::Origin;
 use crate::queue::Queue;
 use crate::storage::{FileStorage, Storage};
 
@@ -98,13 +99,14 @@ impl Redelivery {
     /// Rejected messages go to `queue`. The keeper, this queue's own thread, puts each in, flushes,
     /// and only then acknowledges it here: it is there at least once, also after a power cut. Until
     /// then it stays in flight. While `queue` is full, closed or refuses to write, the message
-    /// stays, and is tried again after the [backoff](Self::backoff), or each second.
+    /// stays, and is tried again after the [backoff](Self::backoff), or each second. A letter says
+    /// [where it comes from](crate::Message::origin).
     ///
     /// The queue is kept open until the consumer gets another `Redelivery`, is removed, or its queue
     /// is closed.
     pub fn dead_letters(mut self, queue: Arc<Queue>) -> Redelivery {
         let engine = Arc::clone(queue.engine());
-        self.dead_letters = Some(Target { engine, from: [0; 16], _kept_open: Some(queue) });
+        self.dead_letters = Some(Target { engine, _kept_open: Some(queue) });
         self
     }
 
@@ -112,7 +114,7 @@ impl Redelivery {
     #[cfg(feature = "capi")]
     pub(crate) fn dead_letters_to(mut self, engine: &Arc<Engine<FileStorage>>) -> Redelivery {
         let engine = Arc::clone(engine);
-        self.dead_letters = Some(Target { engine, from: [0; 16], _kept_open: None });
+        self.dead_letters = Some(Target { engine, _kept_open: None });
         self
     }
 
@@ -133,9 +135,7 @@ impl Redelivery {
         if self.max_attempts == Some(0) {
             return refuse("max_attempts", "0 would hand out nothing: at least 1");
         }
-        let from = engine.core.index.queue_id;
-        let dead_letters =
-            self.dead_letters.map(|to| Arc::new(Target { from, ..to }) as Arc<dyn DeadLetters>);
+        let dead_letters = self.dead_letters.map(|to| Arc::new(to) as Arc<dyn DeadLetters>);
         let Redelivery { lease, backoff, max_attempts, .. } = self;
         Ok(Rules { lease, backoff, max_attempts, dead_letters })
     }
@@ -145,16 +145,13 @@ impl Redelivery {
 #[derive(Debug, Clone)]
 struct Target {
     engine: Arc<Engine<FileStorage>>,
-    /// The id of the queue that the letters come from.
-    from: [u8; 16],
     /// An engine alone does not keep its queue from being closed.
     _kept_open: Option<Arc<Queue>>,
 }
 
 impl DeadLetters for Target {
-    fn put(&self, payload: &[u8], seq: u64, attempts: u32) -> Result<()> {
-        let _ = (self.from, seq, attempts);
-        self.engine.enqueue(payload).map(drop)
+    fn put(&self, payload: &[u8], origin: &Origin) -> Result<()> {
+        self.engine.enqueue_letter(payload, origin).map(drop)
     }
 
     fn flush(&self) -> Result<()> {

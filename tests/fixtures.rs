@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-use mmq::{Error, Options, Queue};
+use mmq::{Error, Message, Options, Queue};
 use support::{copy_directory, names, segments};
 
 type Make = fn(&Path);
@@ -24,6 +24,10 @@ const STATES: [(&str, Make); 5] = [
     ("damaged", damaged),
     ("index_lost", index_lost),
 ];
+
+/// The fixture with dead letters. No public call puts one in, so a test in the library makes it:
+/// `MMQ_BLESS=1 cargo test --lib letters::the_fixture` (`src/tests/letters/mod.rs`).
+const LETTERS: &str = "letters";
 
 /// The shortest segments there are: two pages.
 fn options() -> Options {
@@ -124,15 +128,12 @@ fn told(queue: &Queue, dir: &Path) -> String {
                 Ok(None) => break,
                 Ok(Some(message)) if message.len() > 40 => {
                     let crc = !crc32c(u32::MAX, &message);
-                    let _ = writeln!(
-                        told,
-                        "  {}: {} bytes, crc32c {crc:08x}",
-                        message.seq(),
-                        message.len()
-                    );
+                    let (seq, len, from) = (message.seq(), message.len(), from(&message));
+                    let _ = writeln!(told, "  {seq}: {len} bytes, crc32c {crc:08x}{from}");
                 }
                 Ok(Some(message)) => {
-                    _ = writeln!(told, "  {}: {:?}", message.seq(), message.as_str().unwrap())
+                    let text = message.as_str().unwrap();
+                    let _ = writeln!(told, "  {}: {text:?}{}", message.seq(), from(&message));
                 }
                 Err(Error::Gap(gap)) => {
                     _ = writeln!(told, "  {} to {}: gap, {:?}", gap.first, gap.last, gap.cause);
@@ -148,10 +149,18 @@ fn told(queue: &Queue, dir: &Path) -> String {
     told
 }
 
+/// The origin of a dead letter.
+fn from(message: &Message) -> String {
+    message.origin().map_or_else(String::new, |origin| {
+        let id = String::from_utf8_lossy(&origin.queue_id).into_owned();
+        format!(", from {id:?}, {}, after {}", origin.seq, origin.attempts)
+    })
+}
+
 #[test]
 fn what_was_written_is_read() {
     let mut others = String::new();
-    for (state, _) in STATES {
+    for state in STATES.iter().map(|(state, _)| *state).chain([LETTERS]) {
         let kept = fixtures().join(state);
         let text = fs::read_to_string(fixtures().join(format!("{state}.txt"))).unwrap_or_default();
         // The text before the first empty line is for people.
@@ -320,6 +329,52 @@ fn look_at_segments(dir: &Path, index: &[u8], id: &[u8], tail: u64) {
     assert_eq!((name.number("NAME_LEN"), &name.field("NAME")[..6]), (6, b"worker".as_slice()));
 }
 
+/// Dead letters: the version of index and segments, and the origins before the messages.
+#[test]
+fn origins_lie_where_the_page_says() {
+    const SEGMENT: &str = "Segment file `segment-NNNNNNNN`";
+    let dir = fixtures().join(LETTERS);
+    let index = fs::read(dir.join("index")).unwrap();
+    let header = Part::of(&index, 0, "Index header");
+    assert_eq!(header.number("VERSION"), 2);
+    header.check("INDEX_CRC", &[]);
+    let live = Part::of(&index, row("Index file `index`", "LIVE").0, "Live part");
+    let tail = live.number("TAIL_POSITION");
+    let mut files: Vec<_> = segments(&dir).iter().map(|path| fs::read(path).unwrap()).collect();
+    files.sort_by_key(|file| Part::of(file, 0, SEGMENT).number("BASE"));
+    let (mut versions, mut seen) = (Vec::new(), Vec::new());
+    for file in &files {
+        let segment = Part::of(file, 0, SEGMENT);
+        segment.check("HEADER_CRC", &[]);
+        versions.push(segment.number("VERSION"));
+        let mut at = 128;
+        while at + 16 <= file.len() && segment.number("BASE") + (at as u64 - 128) < tail {
+            let fragment = Part::of(file, at, "Fragment");
+            let (len, kind) =
+                (fragment.number("FRAGMENT_LEN") as usize, fragment.number("FRAGMENT_KIND"));
+            if kind & 64 != 0 {
+                let origin = Part::of(file, at + 16, "Origin");
+                assert_eq!(origin.field("ORIGIN_ID"), b"the other queue.");
+                let [from, attempts] =
+                    ["ORIGIN_SEQ", "ORIGIN_ATTEMPTS"].map(|name| origin.number(name));
+                let text = String::from_utf8_lossy(&file[at + 48..at + 16 + len.min(45)]);
+                let number = fragment.number("FRAGMENT_SEQ");
+                seen.push((number, kind & 7, from, attempts, text.into_owned()));
+            }
+            at += 16 + len.next_multiple_of(8) + if kind & 8 == 0 { 0 } else { 8 };
+        }
+    }
+    // The first letter began a segment of its own.
+    assert_eq!(versions, [1, 2, 2]);
+    let most = u64::from(u32::MAX);
+    let wanted = [
+        (1, 1, 1_000_000_007, 5, "a dead letter"),
+        (4, 1, 0, 1, ""),
+        (5, 2, most, most, "over two segm"),
+    ];
+    assert_eq!(seen, wanted.map(|(a, b, c, d, text)| (a, b, c, d, text.to_owned())));
+}
+
 #[test]
 fn a_later_version_is_refused_and_no_byte_is_changed() {
     for (file, heading, crc) in [
@@ -331,7 +386,7 @@ fn a_later_version_is_refused_and_no_byte_is_changed() {
         copy_directory(&fixtures().join("worked"), &dir);
         let mut bytes = fs::read(dir.join(file)).unwrap();
         let (at, len) = row(heading, "VERSION");
-        bytes[at..at + len].copy_from_slice(&2u32.to_le_bytes());
+        bytes[at..at + len].copy_from_slice(&3u32.to_le_bytes());
         let (at, len) = row(heading, crc);
         let sum = !crc32c(u32::MAX, &bytes[..at]);
         bytes[at..at + len].copy_from_slice(&sum.to_le_bytes());
@@ -341,7 +396,7 @@ fn a_later_version_is_refused_and_no_byte_is_changed() {
         };
         let before = all(&dir);
         match options().open(&dir) {
-            Err(Error::UnsupportedFormat { path, found: 2, supported: 1 }) => {
+            Err(Error::UnsupportedFormat { path, found: 3, supported: 2 }) => {
                 assert_eq!(path, dir.join(file))
             }
             other => panic!("{file}: {other:?}"),

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 /// In the order of the header.
-const SOURCES: [&str; 14] = [
+const SOURCES: [&str; 15] = [
     "status",
     "errors",
     "options",
@@ -17,6 +17,7 @@ const SOURCES: [&str; 14] = [
     "iter",
     "delivery",
     "redelivery",
+    "origin",
     "stats",
     "inspect",
 ];

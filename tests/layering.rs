@@ -10,8 +10,8 @@ const ROWS: &[&[&str]] = &[
     &["error"],
     &["events", "stats", "threads"],
     &["memory"],
-    &["format", "message", "options"],
-    &["storage"],
+    &["format", "options"],
+    &["message", "storage"],
     &["index"],
     &["segment"],
     &["state"],
@@ -34,7 +34,7 @@ const FFI_ROWS: &[&[&str]] = &[
     &["reads"],
     &["queue"],
     &["consumer"],
-    &["receive", "redelivery", "stats"],
+    &["origin", "receive", "redelivery", "stats"],
 ];
 const SEEN_BY_USERS: &str = "queue";
 

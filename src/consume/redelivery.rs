@@ -13,15 +13,14 @@ use std::time::{Duration, Instant};
 
 use crate::consume::ranges::Ranges;
 use crate::error::Result;
-use crate::format::{Attempts, REJECTED};
+use crate::format::{Attempts, Origin, REJECTED};
 use crate::index::AttemptsRow;
 use crate::storage::StorageFile;
 
 /// Where rejected messages go: another queue.
 pub(crate) trait DeadLetters: Send + Sync {
-    /// Puts in the payload of the message `seq` that was handed out `attempts` times. Never waits
-    /// for room.
-    fn put(&self, payload: &[u8], seq: u64, attempts: u32) -> Result<()>;
+    /// Puts in the payload of a message, and where it comes from. Never waits for room.
+    fn put(&self, payload: &[u8], origin: &Origin) -> Result<()>;
 
     /// Makes what was put in durable.
     fn flush(&self) -> Result<()>;

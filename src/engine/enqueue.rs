@@ -9,11 +9,11 @@ use super::room::{Search, SearchOutcome};
 use crate::commit::Core;
 use crate::error::{Error, HeldBy, Result};
 use crate::events;
-use crate::format::{Batch, Spot};
+use crate::format::{Batch, ORIGIN_LEN, Origin, Spot};
 use crate::options::OnFull;
 use crate::storage::Storage;
 use crate::threads::{MutexGuard, now};
-use crate::write::{Room, Writer};
+use crate::write::{Room, Writer, check_fits};
 
 /// Whether a write may block its thread until there is room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,6 +140,30 @@ impl<S: Storage> Engine<S> {
             None => false,
         };
         Ok((seq, is_due))
+    }
+
+    /// Enqueues a dead letter, which comes from `origin`, in another queue. Never waits for room,
+    /// whatever `on_full` says. The first one of a run syncs the index, under the producers' lock.
+    ///
+    /// Where the caller is a keeper, its own queue's producers may wait for it: it is
+    /// [away](crate::threads::bell::Presence::Away) meanwhile, so that two queues may take each
+    /// other's dead letters.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`]; [`Error::MessageTooLarge`] also for a message that the queue would take
+    /// without an origin; those of any write, and of a flush that `flush_every_ops` asks for.
+    pub(crate) fn enqueue_letter(&self, payload: &[u8], origin: &Origin) -> Result<u64> {
+        let _told = events::at_end();
+        let (core, len) = (&*self.core, payload.len() as u64);
+        core.check_writable()?;
+        check_fits(core, len, ORIGIN_LEN as u64)?;
+        let bytes = origin.before(payload);
+        let push = |writer: &mut Writer<S::File>, core: &Core<S>| writer.push_letter(core, &bytes);
+        let committed = self.write_and_commit(MayWait::No, push);
+        let (seq, end, waiters, ()) = committed.map_err(|error| self.refused(error))?;
+        self.written(end, 1, waiters)?;
+        Ok(seq)
     }
 
     /// The error of a call that is refused. When that is for want of room it is counted, and says

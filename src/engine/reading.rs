@@ -32,7 +32,9 @@ pub(crate) fn message<F: StorageFile>(cursor: &mut Cursor<F>, record: Record) ->
         return Some(Message::lent(record.seq, window.share(), offset, len));
     }
     if record.in_window.is_none() {
-        return cursor.take_gathered(record.seq).map(|bytes| Message::owned(record.seq, bytes));
+        let gathered = cursor.take_gathered(record.seq);
+        return gathered
+            .map(|(bytes, origin)| Message::owned(record.seq, bytes).with_origin(origin));
     }
     let mut bytes = Vec::with_capacity(len);
     cursor.copy_to(record, Then::Stays, &mut bytes).then(|| Message::owned(record.seq, bytes))

@@ -13,6 +13,7 @@ use crate::consume::standing::{Handed, Standing};
 use crate::engine::reading::message;
 use crate::error::{Error, Result};
 use crate::events;
+use crate::format::Origin;
 use crate::storage::Storage;
 use crate::threads::{Mutex, now};
 
@@ -125,7 +126,9 @@ impl<S: Storage> Consumers<S> {
         let (mut sent, mut refused) = (0, None);
         call_out(core, || {
             for Letter { seq, attempts, message, .. } in &letters {
-                match dead.put(message, *seq, *attempts) {
+                let origin =
+                    Origin { queue_id: core.index.queue_id, seq: *seq, attempts: *attempts };
+                match dead.put(message, &origin) {
                     Ok(()) => sent += 1,
                     Err(error) => {
                         refused = Some(error);

@@ -6,6 +6,7 @@ use super::guard::{guard, guard_or};
 use super::handle::{Handle, Retired, body, free, give, take};
 use super::status::mmq_status;
 use crate::delivery::Delivery;
+use crate::format::Origin;
 
 /// A message that was handed out and not yet acknowledged.
 pub struct mmq_delivery {
@@ -22,6 +23,12 @@ pub(super) struct DeliveryBody {
 // SAFETY: the pointer leads to the delivery's own bytes and is only read through; the delivery may
 // go to another thread.
 unsafe impl Send for DeliveryBody {}
+
+impl DeliveryBody {
+    pub(super) fn origin(&self) -> Option<Origin> {
+        self.delivery.origin()
+    }
+}
 
 impl Handle for mmq_delivery {
     type Body = DeliveryBody;

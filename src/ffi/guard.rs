@@ -81,6 +81,13 @@ fn panic_when_tested() {
     }
 }
 
+/// What was asked for is not there; `text` says what.
+#[cold]
+pub(super) fn not_found(text: &'static str) -> Failed {
+    remember(&text);
+    Failed(mmq_status::MMQ_NOT_FOUND)
+}
+
 #[cold]
 #[inline(never)]
 pub(super) fn invalid(what: &'static str, reason: &str) -> Failed {

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use super::guard::{guard, guard_or};
 use super::handle::{Empty, Handle, Retired, body, free, give};
 use crate::engine::reading;
+use crate::format::Origin;
 use crate::message::Message;
 use crate::read::{Cursor, Record};
 use crate::storage::StorageFile;
@@ -21,6 +22,12 @@ pub(super) struct MessageBody {
     message: Message,
     data: *const u8,
     len: usize,
+}
+
+impl MessageBody {
+    pub(super) fn origin(&self) -> Option<Origin> {
+        self.message.origin()
+    }
 }
 
 thread_local! {

@@ -37,6 +37,7 @@ mod inspect;
 mod iter;
 mod message;
 mod options;
+mod origin;
 mod pointers;
 mod queue;
 mod reads;

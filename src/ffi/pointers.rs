@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
 
 use super::guard::{Answer, invalid};
+use super::status::mmq_status;
 use crate::queue::Queue;
 
 /// The place of an output. Refuses NULL.
@@ -200,4 +201,36 @@ pub(super) unsafe fn out_prefix<T>(pointer: *mut T, value: &T, len: usize) {
             len,
         )
     };
+}
+
+/// Larger than a struct with a size in it will ever be: a larger struct_size is one that was not
+/// set.
+const LARGEST: usize = 4096;
+
+/// Fills the caller's struct, which begins with the size that it has there. `value` gets how many
+/// bytes are filled.
+///
+/// # Safety
+///
+/// `out` is NULL, or its first field is set, and it has as many writable bytes as that says. `T`
+/// begins with this field, and has no padding.
+pub(super) unsafe fn out_sized<T>(
+    out: *mut T,
+    unset: &'static str,
+    value: impl FnOnce(usize) -> Answer<T>,
+) -> Answer<mmq_status> {
+    if out.is_null() || !out.is_aligned() {
+        return Err(invalid("out", "NULL, or not aligned"));
+    }
+    // SAFETY: not NULL, aligned; the caller promises that this first field is set.
+    let struct_size = unsafe { out.cast::<usize>().read() };
+    if !(size_of::<usize>() + size_of::<u64>()..=LARGEST).contains(&struct_size) {
+        return Err(invalid("out", unset));
+    }
+    let filled = struct_size.min(size_of::<T>());
+    let value = value(filled)?;
+    // SAFETY: by the caller's promise the struct has that many bytes; so has this one, and no
+    // padding.
+    unsafe { out_prefix(out, &value, filled) };
+    Ok(mmq_status::MMQ_OK)
 }

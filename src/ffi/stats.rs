@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::consumer::mmq_consumer;
-use super::guard::{Answer, guard, invalid};
+use super::guard::guard;
 use super::handle::body;
-use super::pointers::{out, out_prefix};
+use super::pointers::{out, out_sized};
 use super::queue::mmq_queue;
 use super::status::mmq_status;
 use crate::state::nanos;
@@ -89,9 +89,6 @@ pub struct mmq_stats {
     pub expired: u64,
 }
 
-/// Larger than the structs will ever be: a larger struct_size is one that was not set.
-const LARGEST: usize = 4096;
-
 impl From<Stats> for mmq_stats {
     fn from(stats: Stats) -> mmq_stats {
         mmq_stats {
@@ -157,34 +154,6 @@ fn milliseconds(age: Option<Duration>) -> u64 {
     age.map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Fills the caller's struct, which begins with the size that it has there. `figures` gets how many
-/// bytes are filled.
-///
-/// # Safety
-///
-/// `out` is NULL, or its first field is set, and it has as many writable bytes as that says. `T`
-/// begins with this field, and has no padding.
-unsafe fn fill<T>(
-    out: *mut T,
-    unset: &'static str,
-    figures: impl FnOnce(usize) -> T,
-) -> Answer<mmq_status> {
-    if out.is_null() || !out.is_aligned() {
-        return Err(invalid("out", "NULL, or not aligned"));
-    }
-    // SAFETY: not NULL, aligned; the caller promises that this first field is set.
-    let struct_size = unsafe { out.cast::<usize>().read() };
-    if !(size_of::<usize>() + size_of::<u64>()..=LARGEST).contains(&struct_size) {
-        return Err(invalid("out", unset));
-    }
-    let filled = struct_size.min(size_of::<T>());
-    let figures = figures(filled);
-    // SAFETY: by the caller's promise the struct has that many bytes; so has this one, and no
-    // padding.
-    unsafe { out_prefix(out, &figures, filled) };
-    Ok(mmq_status::MMQ_OK)
-}
-
 /// Reads the figures of a queue.
 ///
 /// @param queue Not NULL.
@@ -200,10 +169,10 @@ pub unsafe extern "C" fn mmq_read_stats(
         let queue = unsafe { body(queue) }?;
         let unset = "struct_size was not set to sizeof(mmq_stats)";
         let figures =
-            |struct_size| mmq_stats { struct_size, ..mmq_stats::from(queue.reader.stats()) };
+            |struct_size| Ok(mmq_stats { struct_size, ..mmq_stats::from(queue.reader.stats()) });
         // SAFETY: the contract: NULL, or the caller has set the first field. All fields take eight
         // bytes.
-        unsafe { fill(out, unset, figures) }
+        unsafe { out_sized(out, unset, figures) }
     })
 }
 
@@ -223,18 +192,18 @@ pub unsafe extern "C" fn mmq_consumer_read_stats(
         let unset = "struct_size was not set to sizeof(mmq_consumer_stats)";
         let figures = |struct_size| {
             let stats = consumer.reader.stats();
-            mmq_consumer_stats {
+            Ok(mmq_consumer_stats {
                 struct_size,
                 next_seq: stats.next_seq,
                 messages: stats.messages,
                 bytes: stats.bytes,
                 in_flight: stats.in_flight,
                 oldest_age_ms: milliseconds(stats.oldest_age),
-            }
+            })
         };
         // SAFETY: the contract: NULL, or the caller has set the first field. All fields take eight
         // bytes.
-        unsafe { fill(out, unset, figures) }
+        unsafe { out_sized(out, unset, figures) }
     })
 }
 

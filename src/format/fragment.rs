@@ -49,6 +49,8 @@ const SEAL_BIT: u8 = SEAL_LEN as u8;
 const MORE_BIT: u8 = 16;
 /// Set in a fragment's kind when its record is not the first one of its batch.
 const CONTINUES_BIT: u8 = 32;
+/// Set in the kind of a dead letter's first or only fragment: an origin is before the message.
+const ORIGIN_BIT: u8 = 64;
 const SEQ_BITS: u32 = 40;
 pub(super) const SEQ_MASK: u64 = (1 << SEQ_BITS) - 1;
 
@@ -62,7 +64,9 @@ pub(crate) struct Fragment {
     pub(crate) continues: bool,
     /// The seal of the batch lies behind the payload.
     pub(crate) sealed: bool,
-    /// Payload bytes.
+    /// The payload begins with an origin.
+    pub(crate) has_origin: bool,
+    /// Payload bytes, the origin's included.
     pub(crate) len: u32,
     /// Low 40 bits of the sequence number.
     pub(crate) seq: u64,
@@ -106,14 +110,20 @@ impl Fragment {
     /// The header of a record of `len` payload bytes in one piece.
     #[inline]
     pub(crate) fn whole(seq: u64, len: u32, batch: Batch) -> Fragment {
-        let Batch { more, continues } = batch;
-        Fragment { kind: Kind::Whole, more, continues, sealed: batch.is_sealed(), len, seq }
+        let Batch { more, continues, has_origin } = batch;
+        let sealed = batch.is_sealed();
+        Fragment { kind: Kind::Whole, more, continues, sealed, has_origin, len, seq }
     }
 
     /// Bytes that the fragment takes in the segment.
     #[inline]
     pub(crate) fn total_len(&self) -> u64 {
         fragment_len(u64::from(self.len)) + if self.sealed { SEAL_LEN } else { 0 }
+    }
+
+    /// Payload bytes that are the message's.
+    pub(crate) fn message_len(&self) -> u64 {
+        u64::from(self.len) - if self.has_origin { ORIGIN_LEN as u64 } else { 0 }
     }
 
     /// The seal's offset from the fragment's beginning, if there is a seal.
@@ -126,7 +136,8 @@ impl Fragment {
         let kind = self.kind as u8
             | (u8::from(self.sealed) * SEAL_BIT)
             | (u8::from(self.more) * MORE_BIT)
-            | (u8::from(self.continues) * CONTINUES_BIT);
+            | (u8::from(self.continues) * CONTINUES_BIT)
+            | (u8::from(self.has_origin) * ORIGIN_BIT);
         (self.seq & SEQ_MASK) | u64::from(kind) << SEQ_BITS
     }
 
@@ -163,11 +174,16 @@ impl Fragment {
     pub(crate) fn unchecked(words: FragmentWords) -> Option<Fragment> {
         let (len, tag) = words.len_and_tag();
         let bits = (tag >> SEQ_BITS) as u8;
-        Some(Fragment {
-            kind: Kind::from_bits(bits & !(SEAL_BIT | MORE_BIT | CONTINUES_BIT))?,
+        let kind = Kind::from_bits(bits & !(SEAL_BIT | MORE_BIT | CONTINUES_BIT | ORIGIN_BIT))?;
+        let has_origin = bits & ORIGIN_BIT != 0;
+        // An origin lies in the first piece, and as a whole.
+        let may_have = matches!(kind, Kind::Whole | Kind::First) && len as usize >= ORIGIN_LEN;
+        (!has_origin || may_have).then_some(Fragment {
+            kind,
             sealed: bits & SEAL_BIT != 0,
             more: bits & MORE_BIT != 0,
             continues: bits & CONTINUES_BIT != 0,
+            has_origin,
             len,
             seq: tag & SEQ_MASK,
         })
@@ -193,8 +209,8 @@ impl Fragment {
     }
 
     /// For the header of the record `seq` in one piece: the payload's length, the bytes that the
-    /// record takes, and the [`crc_state`](Self::crc_state). `None` for any other header, and when
-    /// its own check does not hold at this offset.
+    /// record takes, and the [`crc_state`](Self::crc_state). `None` for any other header, also that
+    /// of a dead letter, and when its own check does not hold at this offset.
     #[inline(always)]
     pub(crate) fn decode_whole(
         words: FragmentWords,
@@ -276,17 +292,22 @@ fn fold(crc_state: u32) -> u16 {
     (crc_state ^ crc_state >> 16) as u16
 }
 
-/// Where a record lies in its batch.
+/// Where a record lies in its batch, and whether it is a dead letter, which is in no batch.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Batch {
     pub(crate) more: bool,
     pub(crate) continues: bool,
+    /// Its payload begins with an origin.
+    pub(crate) has_origin: bool,
 }
 
 impl Batch {
+    /// For a dead letter.
+    pub(crate) const LETTER: Batch = Batch { more: false, continues: false, has_origin: true };
+
     /// For the record at `index` of a batch of `records`.
     pub(crate) fn of(index: usize, records: usize) -> Batch {
-        Batch { more: index + 1 < records, continues: index > 0 }
+        Batch { more: index + 1 < records, continues: index > 0, has_origin: false }
     }
 
     pub(crate) fn is_sealed(self) -> bool {

@@ -109,10 +109,14 @@ pub(crate) fn tail_key(queue_id: &[u8; 16]) -> u64 {
         ^ INDEX_MAGIC
 }
 
-pub(crate) fn encode_index_header(queue_id: &[u8; 16], created: u64) -> [u8; INDEX_HEADER_LEN] {
+pub(crate) fn encode_index_header(
+    queue_id: &[u8; 16],
+    created: u64,
+    version: Version,
+) -> [u8; INDEX_HEADER_LEN] {
     let mut bytes = [0; INDEX_HEADER_LEN];
     LittleEndian::write_u64(&mut bytes[header_at::INDEX_MAGIC..], INDEX_MAGIC);
-    LittleEndian::write_u32(&mut bytes[header_at::VERSION..], FORMAT_VERSION);
+    LittleEndian::write_u32(&mut bytes[header_at::VERSION..], version as u32);
     bytes[header_at::QUEUE_ID..header_at::QUEUE_ID + 16].copy_from_slice(queue_id);
     LittleEndian::write_u64(&mut bytes[header_at::CREATED..], created);
     let crc = !crc32c(u32::MAX, &bytes[..header_at::INDEX_CRC]);
@@ -133,6 +137,16 @@ pub(crate) fn index_created(bytes: &[u8]) -> u64 {
     }
 }
 
+/// The version in a valid header of the index of the queue `queue_id`; the lowest one when there is
+/// none.
+pub(crate) fn index_version(bytes: &[u8], queue_id: &[u8; 16]) -> Version {
+    if decode_index_header(bytes) != Ok(*queue_id) {
+        return Version::default();
+    }
+    let version = LittleEndian::read_u32(&bytes[header_at::VERSION..]);
+    Version::from_number(version).unwrap_or_default()
+}
+
 /// The queue's id in a valid index header.
 pub(crate) fn decode_index_header(bytes: &[u8]) -> Result<[u8; 16], Invalid> {
     let bytes = bytes.get(..INDEX_HEADER_LEN).ok_or(Invalid::Damaged)?;
@@ -143,10 +157,7 @@ pub(crate) fn decode_index_header(bytes: &[u8]) -> Result<[u8; 16], Invalid> {
     {
         return Err(Invalid::Damaged);
     }
-    let version = LittleEndian::read_u32(&bytes[header_at::VERSION..]);
-    if version != FORMAT_VERSION {
-        return Err(Invalid::Version(version));
-    }
+    Version::from_number(LittleEndian::read_u32(&bytes[header_at::VERSION..]))?;
     let mut queue_id = [0; 16];
     queue_id.copy_from_slice(&bytes[header_at::QUEUE_ID..header_at::QUEUE_ID + 16]);
     Ok(queue_id)

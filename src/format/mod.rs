@@ -5,6 +5,7 @@ mod consumer;
 mod figures;
 mod fragment;
 mod index;
+mod origin;
 mod position;
 mod segment;
 
@@ -16,11 +17,14 @@ pub(crate) use consumer::*;
 pub(crate) use figures::*;
 pub(crate) use fragment::*;
 pub(crate) use index::*;
+pub use origin::Origin;
+pub(crate) use origin::*;
 pub(crate) use position::*;
 pub(crate) use segment::*;
 
-/// The version this library writes, and the newest it reads.
-pub const FORMAT_VERSION: u32 = 1;
+/// The newest version that this library reads and writes. A queue keeps version 1 until something
+/// is stored in it that takes a higher one.
+pub const FORMAT_VERSION: u32 = Version::Origins as u32;
 /// The longest message, in bytes: 4 GiB - 1.
 pub const MAX_MESSAGE_LEN: u64 = u32::MAX as u64;
 
@@ -87,6 +91,28 @@ pub(crate) const fn fragment_len(payload: u64) -> u64 {
 
 /// Bytes that a disk writes whole or not at all.
 pub(crate) const SECTOR: usize = 512;
+
+/// The version of a file: what older code that reads it has to know.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub(crate) enum Version {
+    /// All that this library stores but what the other versions name.
+    #[default]
+    Plain = 1,
+    /// The queue may hold dead letters with their origins.
+    Origins = 2,
+}
+
+impl Version {
+    /// The version of this number; an error when it is not known here.
+    pub(crate) fn from_number(number: u32) -> Result<Version, Invalid> {
+        match number {
+            1 => Ok(Version::Plain),
+            2 => Ok(Version::Origins),
+            other => Err(Invalid::Version(other)),
+        }
+    }
+}
 
 /// Why bytes are not what they should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -37,6 +37,8 @@ pub(crate) enum SegmentState {
 /// The header of a segment, as its file or the index's row has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
+    /// A dead letter lies only in segments of [`Version::Origins`].
+    pub(crate) version: Version,
     pub(crate) state: SegmentState,
     /// A `GapCause` number; meaningful when `gap_before` is not zero.
     pub(crate) cause: u8,
@@ -135,7 +137,7 @@ impl SegmentHeader {
         use segment_at as at;
         let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
         LittleEndian::write_u64(&mut bytes[at::SEGMENT_MAGIC..], SEGMENT_MAGIC);
-        LittleEndian::write_u32(&mut bytes[at::VERSION..], FORMAT_VERSION);
+        LittleEndian::write_u32(&mut bytes[at::VERSION..], self.version as u32);
         bytes[at::STATE] = match self.state {
             SegmentState::Live => 1,
             SegmentState::Spare => 2,
@@ -178,13 +180,11 @@ impl SegmentHeader {
         {
             return Err(Invalid::Damaged);
         }
-        let version = LittleEndian::read_u32(&bytes[at::VERSION..]);
-        if version != FORMAT_VERSION {
-            return Err(Invalid::Version(version));
-        }
+        let version = Version::from_number(LittleEndian::read_u32(&bytes[at::VERSION..]))?;
         let mut queue_id = [0; 16];
         queue_id.copy_from_slice(&bytes[at::QUEUE_ID..at::QUEUE_ID + 16]);
         let header = SegmentHeader {
+            version,
             state: match bytes[at::STATE] {
                 1 => SegmentState::Live,
                 2 => SegmentState::Spare,

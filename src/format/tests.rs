@@ -11,6 +11,7 @@ const SOURCE: &str = concat!(
     include_str!("figures.rs"),
     include_str!("fragment.rs"),
     include_str!("index.rs"),
+    include_str!("origin.rs"),
     include_str!("segment.rs")
 );
 
@@ -123,6 +124,7 @@ fn the_tables_leave_no_byte_out() {
 
 fn header() -> SegmentHeader {
     SegmentHeader {
+        version: Version::Plain,
         state: SegmentState::Live,
         cause: 2,
         queue_id: *b"0123456789abcdef",
@@ -171,6 +173,7 @@ fn the_bytes_of_version_1_are_these() {
         more: true,
         continues: false,
         sealed: false,
+        has_origin: false,
         len: 5,
         seq: 1001,
     };
@@ -196,7 +199,7 @@ fn the_bytes_of_version_1_are_these() {
         held: 0,
     };
     assert_eq!(hex(&checkpoint.encode(b"0123456789abcdef")[188..]), "59628c93");
-    assert_eq!(hex(&encode_index_header(b"0123456789abcdef", 9)[60..]), "ca7043ce");
+    assert_eq!(hex(&encode_index_header(b"0123456789abcdef", 9, Version::Plain)[60..]), "ca7043ce");
     let place = Place { number: 1, position: 2, seq: 3 };
     assert_eq!(place.crc(Place::seed(b"0123456789abcdef", b"name")), 3862002928);
 }
@@ -209,6 +212,7 @@ fn what_is_encoded_is_decoded() {
         more: false,
         continues: true,
         sealed: true,
+        has_origin: false,
         len: 123,
         seq: fragment::SEQ_MASK,
     };
@@ -246,7 +250,7 @@ fn what_is_encoded_is_decoded() {
     assert_eq!((Extent::decode(&later.encode(&id), &id), later.row_len()), (Some(later), SECTOR));
     let none = Extent { kind: ExtentKind::Later(0), ..later };
     assert_eq!(Extent::decode(&none.encode(&id), &id), None);
-    assert_eq!(decode_index_header(&encode_index_header(&id, 1)), Ok(id));
+    assert_eq!(decode_index_header(&encode_index_header(&id, 1, Version::Plain)), Ok(id));
 }
 
 /// Bytes that are zero in this release stand under a checksum, and nothing else looks at them.
@@ -269,7 +273,7 @@ fn reserved_bytes_that_are_not_zero_are_no_damage() {
     bytes[92..96].fill(0xee);
     sum(&mut bytes, u32::MAX);
     assert_eq!(SegmentHeader::decode(&bytes), Ok(header()));
-    let mut bytes = encode_index_header(&id, 9);
+    let mut bytes = encode_index_header(&id, 9, Version::Plain);
     bytes[12..16].fill(0xee);
     bytes[40..60].fill(0xee);
     sum(&mut bytes, u32::MAX);
@@ -280,28 +284,33 @@ fn reserved_bytes_that_are_not_zero_are_no_damage() {
 /// its fragments.
 #[test]
 fn a_fragment_of_an_unknown_kind_or_bit_does_not_validate() {
-    let words = |kind: u8| {
+    let words = |kind: u8, len: u64| {
         let tag = 7 | u64::from(kind) << 40;
-        let state = crate::memory::checksum::crc32c_words(99, [64 << 32 | 5, tag]);
-        FragmentWords(5 << 32, tag | u64::from((state ^ state >> 16) as u16) << 48)
+        let state = crate::memory::checksum::crc32c_words(99, [64 << 32 | len, tag]);
+        FragmentWords(len << 32, tag | u64::from((state ^ state >> 16) as u16) << 48)
     };
     for kind in 1..=6 {
-        assert!(Fragment::decode(words(kind), 99, 64).is_some(), "{kind}");
-        // 64 is reserved for an origin.
-        for unknown in [kind | 64, kind | 128] {
-            assert_eq!(Fragment::decode(words(unknown), 99, 64), None, "{unknown}");
+        assert!(Fragment::decode(words(kind, 32), 99, 64).is_some(), "{kind}");
+        assert_eq!(Fragment::decode(words(kind | 128, 32), 99, 64), None, "{kind}");
+        // An origin lies in a first or only fragment, and as a whole.
+        for (len, may_have) in [(32, kind <= 2), (31, false), (0, false)] {
+            let decoded = Fragment::decode(words(kind | 64, len), 99, 64);
+            assert_eq!(decoded.is_some(), may_have, "{kind}, {len}");
+            assert!(decoded.is_none_or(|(fragment, _)| fragment.has_origin));
         }
     }
     for unknown in [0, 7] {
-        assert_eq!(Fragment::decode(words(unknown), 99, 64), None, "{unknown}");
+        assert_eq!(Fragment::decode(words(unknown, 32), 99, 64), None, "{unknown}");
     }
-    // What is decoded as a whole record is what is decoded as any fragment.
+    // What is decoded as a whole record is what is decoded as any fragment, but for dead letters.
     for kind in 0..=u8::MAX {
         for (offset, seq) in [(64, 7), (64, 8), (72, 7)] {
-            let decoded = Fragment::decode(words(kind), 99, offset)
-                .filter(|(fragment, _)| fragment.kind == Kind::Whole && fragment.is_numbered(seq));
+            let decoded = Fragment::decode(words(kind, 32), 99, offset).filter(|(fragment, _)| {
+                fragment.kind == Kind::Whole && fragment.is_numbered(seq) && !fragment.has_origin
+            });
             let wanted = decoded.map(|(fragment, crc)| (fragment.len, fragment.total_len(), crc));
-            assert_eq!(Fragment::decode_whole(words(kind), 99, offset, seq), wanted, "{kind}");
+            let whole = Fragment::decode_whole(words(kind, 32), 99, offset, seq);
+            assert_eq!(whole, wanted, "{kind}");
         }
     }
 }
@@ -314,7 +323,7 @@ fn every_flipped_bit_of_a_header_is_found() {
         bytes[bit / 8] ^= 1 << (bit % 8);
         assert!(SegmentHeader::decode(&bytes).is_err(), "bit {bit}");
     }
-    let good = encode_index_header(&[7; 16], 1_700_000_000_000);
+    let good = encode_index_header(&[7; 16], 1_700_000_000_000, Version::Plain);
     for bit in 0..good.len() * 8 {
         let mut bytes = good;
         bytes[bit / 8] ^= 1 << (bit % 8);
@@ -335,6 +344,7 @@ fn a_fragment_moved_or_of_another_segment_does_not_validate() {
         more: false,
         continues: false,
         sealed: false,
+        has_origin: false,
         len: 8,
         seq: 1,
     };
@@ -363,10 +373,48 @@ fn a_fragment_moved_or_of_another_segment_does_not_validate() {
 #[test]
 fn a_later_version_is_told_from_damage() {
     let mut bytes = header().encode();
-    LittleEndian::write_u32(&mut bytes[8..], 2);
+    LittleEndian::write_u32(&mut bytes[8..], 3);
     let crc = !crc32c(u32::MAX, &bytes[..124]);
     LittleEndian::write_u32(&mut bytes[124..], crc);
-    assert_eq!(SegmentHeader::decode(&bytes), Err(Invalid::Version(2)));
+    assert_eq!(SegmentHeader::decode(&bytes), Err(Invalid::Version(3)));
+    let mut bytes = encode_index_header(&[7; 16], 9, Version::Origins);
+    assert_eq!(decode_index_header(&bytes), Ok([7; 16]));
+    LittleEndian::write_u32(&mut bytes[8..], 3);
+    let crc = !crc32c(u32::MAX, &bytes[..60]);
+    LittleEndian::write_u32(&mut bytes[60..], crc);
+    assert_eq!(decode_index_header(&bytes), Err(Invalid::Version(3)));
+}
+
+/// The bytes of format version 2, where they are not those of version 1.
+#[test]
+fn the_bytes_of_version_2_are_these() {
+    let origin = Origin { queue_id: *b"fedcba9876543210", seq: 0x0102_0304_0506, attempts: 7 };
+    let bytes = origin.encode();
+    let wanted = "66656463626139383736353433323130".to_owned()
+        + "0605040302010000"
+        + "07000000"
+        + "00000000";
+    assert_eq!(hex(&bytes), wanted);
+    assert_eq!(Origin::decode(&bytes), origin);
+    let mut record = origin.before(b"a message");
+    assert_eq!((Origin::take_off(&mut record), &record[..]), (Some(origin), &b"a message"[..]));
+    assert_eq!((Origin::take_off(&mut record), &record[..]), (None, &b"a message"[..]));
+    let fragment = Fragment::whole(1001, ORIGIN_LEN as u32, Batch::LETTER);
+    assert_eq!((fragment.message_len(), fragment.total_len()), (0, 48));
+    let crc_state = fragment.crc_state(header().seed(), 64);
+    let words = fragment.encode(crc_state, crc32c(crc_state, &bytes));
+    assert_eq!(words.bytes()[13], 1 | 64);
+    assert_eq!(Fragment::decode(words, header().seed(), 64), Some((fragment, crc_state)));
+    let later = SegmentHeader { version: Version::Origins, ..header() };
+    assert_eq!(hex(&later.encode()[8..12]), "02000000");
+    assert_eq!(SegmentHeader::decode(&later.encode()), Ok(later));
+    assert_eq!(later.seed(), header().seed());
+    let id = [7; 16];
+    for version in [Version::Plain, Version::Origins] {
+        let bytes = encode_index_header(&id, 9, version);
+        assert_eq!((index_version(&bytes, &id), index_created(&bytes)), (version, 9));
+        assert_eq!(index_version(&bytes, &[8; 16]), Version::Plain);
+    }
 }
 
 #[test]
@@ -416,8 +464,15 @@ fn acknowledged_ranges_come_back_as_they_were_and_never_as_anothers() {
 
 #[test]
 fn the_seal_of_a_batch_is_that_of_its_fragments_in_their_order() {
-    let fragment =
-        Fragment { kind: Kind::Whole, more: false, continues: true, sealed: true, len: 5, seq: 2 };
+    let fragment = Fragment {
+        kind: Kind::Whole,
+        more: false,
+        continues: true,
+        sealed: true,
+        has_origin: false,
+        len: 5,
+        seq: 2,
+    };
     assert_eq!((fragment.total_len(), fragment.seal_at()), (16 + 8 + 8, Some(16 + 8)));
     let last = Fragment { kind: Kind::Middle, sealed: false, ..fragment };
     assert_eq!((last.total_len(), last.seal_at()), (16 + 8, None));

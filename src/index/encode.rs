@@ -18,7 +18,8 @@ impl IndexImage {
             .map(|extent| extent.offset as usize + extent.rows as usize * extent.row_len());
         let mut bytes = vec![0; ends.max().unwrap_or(0).max(index_at::END)];
         let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
-        put(index_at::INDEX_HEADER, &format::encode_index_header(queue_id, created));
+        let header = format::encode_index_header(queue_id, created, self.version);
+        put(index_at::INDEX_HEADER, &header);
         if let Some(checkpoint) = &self.checkpoint {
             // The next one goes to the second half.
             put(index_at::CHECKPOINT_A, &checkpoint.encode(queue_id));

@@ -3,7 +3,9 @@
 use std::io;
 
 use crate::events;
-use crate::format::{self, EXTENT_ROW_LEN, EXTENT_ROWS, Extent, INDEX_NAME, Invalid, index_at};
+use crate::format::{
+    self, EXTENT_ROW_LEN, EXTENT_ROWS, Extent, INDEX_NAME, Invalid, Version, index_at,
+};
 use crate::index::image::IndexImage;
 use crate::storage::{Storage, StorageFile, read_around};
 
@@ -91,11 +93,12 @@ impl<S: Storage> IndexFile<S> {
     }
 
     /// Returns the file, with its header written again if that is damaged. The write may fail: the
-    /// next opening finds the queue's id as this one did.
+    /// next opening finds the queue's id as this one did. The caller
+    /// [raises](super::Index::note_version) the version.
     pub(crate) fn repaired(self, queue_id: &[u8; 16], now: u64) -> S::File {
         if self.header.is_err() {
             let _ = self.file.write_at(
-                &format::encode_index_header(queue_id, now),
+                &format::encode_index_header(queue_id, now, Version::default()),
                 index_at::INDEX_HEADER as u64,
             );
         }

@@ -7,7 +7,7 @@ use crate::format::{
     self, ACKS_HALF_LEN, ACKS_ROW_LEN, ACKS_ROWS, Acks, Attempts, CONSUMER_ROWS, Checkpoint,
     ConsumerAt, EXTENT_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind, LIVE_LEN, NAME_ROW_LEN,
     NumberRange, PLACE_PAIR_LEN, Place, SEGMENT_ROW_LEN, SEGMENT_ROWS, SegmentHeader, Spot,
-    index_at, live_at, place_at,
+    Version, index_at, live_at, place_at,
 };
 use crate::index::checkpoints::Half;
 use crate::index::run::Run;
@@ -42,6 +42,8 @@ pub(crate) struct ConsumerRow {
 /// Everything valid in the bytes of an index file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct IndexImage {
+    /// What the header says, if it is valid.
+    pub(crate) version: Version,
     /// The newest valid checkpoint.
     pub(crate) checkpoint: Option<Checkpoint>,
     /// The highest number in either half of the checkpoint, valid or not (R9).
@@ -78,7 +80,8 @@ impl IndexImage {
     /// Reads what is valid for the queue `queue_id` and leaves out the rest. Never fails, and
     /// allocates in proportion to the bytes at most.
     pub(crate) fn read(bytes: &[u8], queue_id: &[u8; 16]) -> IndexImage {
-        let mut image = IndexImage::default();
+        let version = format::index_version(bytes, queue_id);
+        let mut image = IndexImage { version, ..IndexImage::default() };
         let a =
             bytes.get(index_at::CHECKPOINT_A..).and_then(|half| Checkpoint::decode(half, queue_id));
         let b =

@@ -18,6 +18,7 @@ mod live;
 pub(crate) mod losses;
 pub(crate) mod run;
 mod syncs;
+mod version;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -37,13 +38,13 @@ use syncs::Syncs;
 
 use crate::error::{Error, Result, SyncFailed};
 use crate::events;
-use crate::format::{self, Extent, INDEX_NAME, index_at};
+use crate::format::{self, Extent, INDEX_NAME, Version, index_at};
 use crate::index::image::{IndexImage, first_extents};
 use crate::index::run::Run;
 use crate::storage::poison::Poison;
 use crate::storage::sheet::{Sheet, Sheets};
 use crate::storage::{Storage, StorageFile};
-use crate::threads::{AtomicU64, Mutex};
+use crate::threads::{AtomicBool, AtomicU64, Mutex};
 
 /// The index file of an open queue.
 #[derive(Debug)]
@@ -58,6 +59,8 @@ pub(crate) struct Index<S: Storage> {
     run: Mutex<Run>,
     /// The queue's key for [`format::tail_check`].
     key: u64,
+    /// The version is [`Version::Origins`].
+    has_origins: AtomicBool,
     extents: Mutex<Extents<S::File>>,
     syncs: Arc<Syncs>,
     /// File length in bytes, which counts as disk space.
@@ -75,7 +78,7 @@ impl<S: Storage> Index<S> {
         let file = storage.create(INDEX_NAME)?;
         let made = file.allocate(0, index_at::END as u64).and_then(|()| {
             let mut bytes = vec![0; index_at::END];
-            let header = format::encode_index_header(&queue_id, storage.now());
+            let header = format::encode_index_header(&queue_id, storage.now(), Version::default());
             bytes[index_at::INDEX_HEADER..][..header.len()].copy_from_slice(&header);
             // Written in one call: a file in one piece takes no block that says where its pieces
             // are.
@@ -133,6 +136,7 @@ impl<S: Storage> Index<S> {
             checkpoints: Mutex::new(Checkpoints::of(image)),
             run: Mutex::default(),
             key: format::tail_key(&queue_id),
+            has_origins: AtomicBool::new(image.version >= Version::Origins),
             extents: Mutex::new(Extents::of(image, sheets, file_len)),
             syncs: Arc::default(),
             len: AtomicU64::new(file_len),

@@ -261,6 +261,7 @@ fn a_checkpoint_that_was_found_is_durable_before_the_other_half_is_touched() {
 
 fn header(slot: u32) -> SegmentHeader {
     SegmentHeader {
+        version: Version::Plain,
         state: SegmentState::Live,
         cause: 0,
         queue_id: ID,

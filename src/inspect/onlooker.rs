@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::picture::Picture;
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::format::{
-    ALIGN, FRAGMENT_HEADER_LEN, Kind, SEGMENT_HEADER_LEN, Seal, SegmentHeader, Spot, segment_name,
-    segment_slot,
+    ALIGN, FRAGMENT_HEADER_LEN, Kind, Origin, SEGMENT_HEADER_LEN, Seal, SegmentHeader, Spot,
+    segment_name, segment_slot,
 };
 use crate::segment::scan::{Intact, ReadAhead, Scan};
 use crate::segment::{Lost, Opened, Row, first_beginning, first_words, open_life, read_header};
@@ -29,6 +29,8 @@ pub(crate) enum Told {
     Message {
         seq: u64,
         payload: Vec<u8>,
+        /// Where it comes from, for a dead letter.
+        origin: Option<Origin>,
         /// When its segment was begun, in milliseconds since 1970.
         created: u64,
     },
@@ -325,13 +327,15 @@ impl<F: StorageFile> Onlooker<F> {
             Kind::Whole | Kind::First if number == seq => {
                 let gathered = self.gather(storage, row, seen)?;
                 match gathered {
-                    Some((payload, end)) => {
+                    Some((mut payload, end)) => {
+                        let has_origin = seen.fragment.has_origin;
+                        let origin = has_origin.then(|| Origin::take_off(&mut payload)).flatten();
                         self.at = Spot { position: end, seq: seq + 1 };
                         if end >= row.header.end() {
                             self.open = None;
                         }
                         let created = row.header.created;
-                        Ok(Some(Told::Message { seq, payload, created }))
+                        Ok(Some(Told::Message { seq, payload, origin, created }))
                     }
                     None => self.resynchronise(storage, row),
                 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::format::{self, Figures, INDEX_NAME, Invalid, LIVE_LEN, Spot, index_at};
+use crate::format::{self, Figures, INDEX_NAME, Invalid, LIVE_LEN, Spot, Version, index_at};
 use crate::index::image::{ConsumerRow, IndexImage};
 use crate::index::{IndexFile, holder};
 use crate::options::Options;
@@ -41,6 +41,7 @@ pub(crate) struct Picture {
     /// When the holder opened the queue, in milliseconds since 1970.
     pub(crate) since: Option<u64>,
     pub(crate) queue_id: [u8; 16],
+    pub(crate) version: Version,
     /// Milliseconds since 1970; 0: not known.
     pub(crate) created: u64,
     /// In the order of their positions.
@@ -254,6 +255,7 @@ fn picture_in_use<S: Storage>(
         condition: Condition::Owned(pid),
         since: since.and_then(milliseconds),
         queue_id,
+        version: image.version,
         created: format::index_created(bytes),
         first: first_whole(storage, &live, tail),
         live,
@@ -308,6 +310,7 @@ fn left<S: Storage>(storage: &Arc<S>) -> Result<(Picture, Arc<Overlay<S>>)> {
         condition,
         since: None,
         queue_id: recovered.index.queue_id,
+        version: recovered.index.version(),
         created,
         first: first_whole(&*overlay, &found.live, recovered.tail),
         live: found.live,

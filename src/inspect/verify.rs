@@ -301,6 +301,10 @@ fn index_findings_now<S: Storage>(storage: &S, picture: &Picture) -> Result<Vec<
     match file.header {
         Err(_) => find(Some(0), "its header is damaged".to_owned()),
         Ok(found) if found != id => find(Some(0), "it is another queue's".to_owned()),
+        Ok(_) if format::index_version(bytes, &id) < picture.version => {
+            let what = "its version is lower than that of a segment; an opening raises it";
+            find(Some(0), what.to_owned());
+        }
         Ok(_) => {}
     }
     let part = |at: usize, len: usize| bytes.get(at..at + len).unwrap_or(&[]);

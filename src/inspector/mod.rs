@@ -332,8 +332,8 @@ impl Iterator for InspectedMessages<'_> {
             Ok(None) => return None,
             Ok(Some(Told::Gap(gap))) => Seen::Gap(gap),
             Ok(Some(Told::Overtaken { first, last })) => Seen::Overtaken { first, last },
-            Ok(Some(Told::Message { seq, payload, created })) => Seen::Message {
-                message: Message::owned(seq, payload),
+            Ok(Some(Told::Message { seq, payload, origin, created })) => Seen::Message {
+                message: Message::owned(seq, payload).with_origin(origin),
                 segment_time: time(created).unwrap_or(UNIX_EPOCH),
             },
         }))

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{OwnerFigures, time};
 use crate::error::{Error, Gap, Result};
-use crate::format::{ASIDE_SUFFIX, FORMAT_VERSION, Place, Spot};
+use crate::format::{ASIDE_SUFFIX, Place, Spot};
 use crate::index::DEFAULT_ROW;
 use crate::index::image::ConsumerRow;
 use crate::inspect::{Condition, Picture};
@@ -49,7 +49,7 @@ pub struct Snapshot {
     pub queue_id: [u8; 16],
     /// When it was created, if the index still says so.
     pub created: Option<SystemTime>,
-    /// Version of the file format.
+    /// Version of the file format: 1, or 2 once a dead letter was put in.
     pub format: u32,
     /// The sequence number the next message will get.
     pub next_seq: u64,
@@ -167,7 +167,7 @@ impl Snapshot {
             owned_since: picture.since.and_then(time),
             queue_id: picture.queue_id,
             created: time(picture.created),
-            format: FORMAT_VERSION,
+            format: picture.version as u32,
             next_seq: picture.tail.seq,
             oldest_seq: picture.oldest_seq(),
             durable_seq: picture.durable.seq,

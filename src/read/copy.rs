@@ -1,6 +1,7 @@
 //! Copies a record's payload to the caller, from the view or from the scratch.
 
 use super::{Cursor, Record};
+use crate::format::Origin;
 use crate::storage::StorageFile;
 
 /// What a read does after it copied a record's payload.
@@ -64,9 +65,9 @@ impl<F: StorageFile> Cursor<F> {
         self.scratch.copy_into(seq, out)
     }
 
-    /// The payload that was gathered for the record, without a copy. `None` when a read took it
-    /// before.
-    pub(crate) fn take_gathered(&mut self, seq: u64) -> Option<Vec<u8>> {
+    /// The payload that was gathered for the record, without a copy, and its origin. `None` when a
+    /// read took it before.
+    pub(crate) fn take_gathered(&mut self, seq: u64) -> Option<(Vec<u8>, Option<Origin>)> {
         self.scratch.take(seq)
     }
 }

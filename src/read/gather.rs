@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::format::{FRAGMENT_HEADER_LEN, Fragment, Kind, SEGMENT_HEADER_LEN, Spot, segment_name};
+use crate::format::{
+    FRAGMENT_HEADER_LEN, Fragment, Kind, ORIGIN_LEN, Origin, SEGMENT_HEADER_LEN, Spot, segment_name,
+};
 use crate::memory::Window;
 use crate::memory::checksum::crc32c;
 use crate::read::view::failed;
@@ -26,8 +28,10 @@ const WINDOW_FROM: u64 = 64 << 10;
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     bytes: Vec<u8>,
-    /// The number of the record whose whole payload `bytes` is.
+    /// The number of the record whose whole message `bytes` is.
     seq: Option<u64>,
+    /// That record's origin, if it is a dead letter.
+    origin: Option<Origin>,
 }
 
 impl Scratch {
@@ -40,6 +44,7 @@ impl Scratch {
     /// From now on this is the payload of no record. The next record overwrites its bytes.
     pub(super) fn forget(&mut self) {
         self.seq = None;
+        self.origin = None;
     }
 
     /// Room for a piece of `len` bytes at `at`.
@@ -92,9 +97,10 @@ impl Scratch {
         true
     }
 
-    /// The payload of `seq`, with its memory; `None` when this is not its payload.
-    pub(super) fn take(&mut self, seq: u64) -> Option<Vec<u8>> {
-        (self.seq.take() == Some(seq)).then(|| std::mem::take(&mut self.bytes))
+    /// The payload of `seq`, with its memory, and its origin; `None` when this is not its payload.
+    pub(super) fn take(&mut self, seq: u64) -> Option<(Vec<u8>, Option<Origin>)> {
+        let origin = self.origin.take();
+        (self.seq.take() == Some(seq)).then(|| (std::mem::take(&mut self.bytes), origin))
     }
 
     #[cfg(test)]
@@ -186,10 +192,21 @@ impl<S: Storage> Chain<'_, S> {
         if !fits || !expected.contains(&fragment.kind) {
             return Ok(None);
         }
+        let len = fragment.message_len();
         if let Some(scratch) = into {
-            let piece = scratch.piece(self.len as usize, fragment.len as usize);
-            let (seed, payload) = (crc_before ^ self.checksum, offset + FRAGMENT_HEADER_LEN);
-            let checksum = if let Some(window) = self.window(u64::from(fragment.len)) {
+            let (mut seed, mut payload) =
+                (crc_before ^ self.checksum, offset + FRAGMENT_HEADER_LEN);
+            if fragment.has_origin {
+                let mut origin = [0; ORIGIN_LEN];
+                if read_full(&segment.file, &mut origin, payload).map_err(io)? < ORIGIN_LEN {
+                    return Ok(None);
+                }
+                seed = crc32c(seed, &origin);
+                payload += ORIGIN_LEN as u64;
+                scratch.origin = Some(Origin::decode(&origin));
+            }
+            let piece = scratch.piece(self.len as usize, len as usize);
+            let checksum = if let Some(window) = self.window(len) {
                 window.copy_out_checked(payload as usize, piece, seed)
             } else {
                 if read_full(&segment.file, piece, payload).map_err(io)? < piece.len() {
@@ -202,7 +219,7 @@ impl<S: Storage> Chain<'_, S> {
             }
         }
         self.checksum = words.crc();
-        self.len += u64::from(fragment.len);
+        self.len += len;
         self.position = end;
         Ok(Some(fragment.kind))
     }

@@ -224,7 +224,7 @@ fn a_record_in_several_pieces_is_gathered_once_and_its_scratch_trimmed() {
     assert!(!cursor.copy_to(record, Then::StepsOver, &mut out) && out.is_empty());
     let record = cursor.meet(&queue.core, Check::Now).unwrap().unwrap();
     assert!(reads() > before);
-    assert_eq!(cursor.take_gathered(record.seq).as_ref(), Some(&put[1]));
+    assert_eq!(cursor.take_gathered(record.seq), Some((put[1].clone(), None)));
     assert_eq!(cursor.take_gathered(record.seq), None);
     cursor.take_crossed();
     cursor.step_over(record);

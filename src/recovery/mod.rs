@@ -193,6 +193,9 @@ fn take_up_index<S: Storage>(
         None => Index::create(storage, queue_id, nonce),
     }
     .map_err(|error| index_error(storage, "open", error))?;
+    if !planted!(VersionForgotten) {
+        index.note_version(rows.version.max(image.version));
+    }
     let belief = if made_anew { Belief::Disk } else { belief };
     let cached = belief.of_cache(&image);
     let is_elsewhere = is_elsewhere && !made_anew;

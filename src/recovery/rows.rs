@@ -5,7 +5,7 @@ use std::io;
 
 use crate::error::{Error, Result};
 use crate::format::{
-    self, FLAG_CHANGING, Invalid, Kind, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState,
+    self, FLAG_CHANGING, Invalid, Kind, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState, Version,
 };
 use crate::index::image::IndexImage;
 use crate::recovery::belief::{Belief, held_from};
@@ -73,6 +73,8 @@ pub(super) struct Rows {
     pub(super) highest_life: Option<u64>,
     /// The highest `held` of all headers: everything below this number was given back.
     pub(super) held: u64,
+    /// The highest version of all headers.
+    pub(super) version: Version,
 }
 
 impl Rows {
@@ -94,6 +96,7 @@ impl Rows {
     pub(super) fn add(&mut self, slot: u32, header: SegmentHeader) {
         self.highest_life = self.highest_life.max(Some(header.life));
         self.held = self.held.max(header.held);
+        self.version = self.version.max(header.version);
         let row = Row::new(slot, header);
         match header.state {
             SegmentState::Live => self.live.push(row),

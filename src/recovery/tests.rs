@@ -212,8 +212,15 @@ fn a_batch_is_one_unit_whichever_record_of_it_is_damaged() {
 
 #[test]
 fn a_record_belongs_to_a_unit_as_it_says_itself() {
-    let record =
-        |kind, seq, continues, more| Fragment { kind, more, continues, sealed: false, len: 8, seq };
+    let record = |kind, seq, continues, more| Fragment {
+        kind,
+        more,
+        continues,
+        sealed: false,
+        has_origin: false,
+        len: 8,
+        seq,
+    };
     let (holes, empty) = (Vec::new(), Vec::new());
     let mut walked =
         Walked { tail: Spot::default(), holes, empty, published: u64::MAX, units_behind: 0 };

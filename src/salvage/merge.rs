@@ -11,7 +11,7 @@ use super::find::{Unopened, Wreck};
 use super::reading::FileReading;
 use super::{SalvageReport, Salvaged, WhichSegments};
 use crate::error::{Gap, GapCause};
-use crate::format::Kind;
+use crate::format::{Kind, Origin};
 use crate::message::Message;
 use crate::segment::scan::Intact;
 
@@ -246,9 +246,11 @@ impl Merge {
             reading.step_over();
             return self.go_on(reading, FileReading::advance);
         }
-        let Some(payload) = self.gather(&mut reading, seq) else {
+        let Some(mut payload) = self.gather(&mut reading, seq) else {
             return self.go_on(reading, FileReading::leave_damaged);
         };
+        let has_origin = reading.record.is_some_and(|seen| seen.fragment.has_origin);
+        let origin = has_origin.then(|| Origin::take_off(&mut payload)).flatten();
         self.note_batch(&reading, seq);
         self.tell_missing(seq);
         self.next = seq + 1;
@@ -259,7 +261,7 @@ impl Merge {
         let created = header.map(|header| Duration::from_millis(header.created));
         let segment_time: Option<SystemTime> =
             created.and_then(|since| UNIX_EPOCH.checked_add(since));
-        let message = Message::owned(seq, payload);
+        let message = Message::owned(seq, payload).with_origin(origin);
         self.ready.push_back(Salvaged::Message { message, segment_time });
         reading.step_over();
         self.go_on(reading, FileReading::advance);

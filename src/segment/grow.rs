@@ -138,6 +138,7 @@ impl<F: StorageFile> List<F> {
         self.names.next_life += 1;
         context.index.set_next_life(self.names.next_life);
         Ok(SegmentHeader {
+            version: context.index.version(),
             state,
             cause: plan.cause,
             queue_id: context.index.queue_id,

@@ -11,6 +11,7 @@ mod figures;
 mod flush;
 mod late;
 mod lengths;
+mod letters;
 pub(crate) mod mutants;
 mod published;
 mod redelivery;

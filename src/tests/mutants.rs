@@ -308,6 +308,12 @@ mutants! {
     SyncedMarkOverwritten => "one half of the durable mark is whole at any time",
     /// The run record is changed with its lock let go between.
     RunChangedUnlocked => "two changes of the run record are both stored",
+    /// A dead letter is stored before the version in the index's header is on the disk.
+    VersionNotSynced => "what older code must not overlook has a higher version, on the disk first",
+    /// An index that is made anew has the lowest version, whatever the segments bear.
+    VersionForgotten => "what older code must not overlook has a higher version",
+    /// A dead letter goes to a segment whose header was written before.
+    LetterInAnOlderSegment => "a dead letter lies in a segment of version 2 alone",
     /// Syncs go on after one has failed (R6).
     SyncedAfterFailure => "R6: after a sync that failed none is made",
     /// Two threads sync the index at the same time: one succeeds over the failure of the other.

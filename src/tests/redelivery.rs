@@ -7,6 +7,7 @@ use crate::consume::redelivery::{DeadLetters, Rules};
 use crate::consume::standing::{Handed, Standing};
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Result};
+use crate::format::Origin;
 use crate::options::Options;
 use crate::tests::sim::{Rng, SimStorage};
 
@@ -21,11 +22,11 @@ struct Letters {
 }
 
 impl DeadLetters for Letters {
-    fn put(&self, _: &[u8], seq: u64, attempts: u32) -> Result<()> {
+    fn put(&self, payload: &[u8], origin: &Origin) -> Result<()> {
         if self.is_full.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(Error::Closed);
         }
-        self.queue.enqueue(format!("{seq} {attempts}").as_bytes()).map(drop)
+        self.queue.enqueue_letter(payload, origin).map(drop)
     }
 
     fn flush(&self) -> Result<()> {
@@ -200,8 +201,12 @@ impl Run {
     fn read(&self, dead: &Arc<Standing<SimStorage>>) -> Option<u64> {
         let letter = reading::next(&self.letters.queue, dead, crate::consume::standing::Read::Take)
             .unwrap()?;
-        let text = letter.as_str().unwrap().to_owned();
-        text.split(' ').next().unwrap().parse().ok()
+        let origin = letter.origin().unwrap();
+        assert_eq!(
+            (origin.queue_id, letter[0]),
+            (self.queue.core.index.queue_id, origin.seq as u8)
+        );
+        Some(origin.seq)
     }
 }
 

@@ -36,7 +36,7 @@ mod tests;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::format::{self, Batch, FRAGMENT_HEADER_LEN, Seal, Spot};
+use crate::format::{self, Batch, FRAGMENT_HEADER_LEN, Seal, Spot, Version};
 use crate::index::run::Next;
 use crate::segment::Segment;
 use crate::segment::ages::Ages;
@@ -131,6 +131,20 @@ impl<F: StorageFile> Writer<F> {
         !self.clock.has_ages() && self.tail.store_quickly(payload, Batch::default(), &mut self.seal)
     }
 
+    /// Writes a dead letter behind the tail: the `payload` begins with its origin. The first one of
+    /// a run syncs the index.
+    pub(crate) fn push_letter<S: Storage<File = F>>(
+        &mut self,
+        state: &State<S>,
+        payload: &[u8],
+    ) -> Result<()> {
+        state.index.state_origins()?;
+        if self.clock.has_ages() {
+            self.look_at_clock(state);
+        }
+        self.push_slow(state, payload, Batch::LETTER)
+    }
+
     #[cold]
     #[inline(never)]
     fn push_slow<S: Storage<File = F>>(
@@ -140,9 +154,16 @@ impl<F: StorageFile> Writer<F> {
         batch: Batch,
     ) -> Result<()> {
         let whole = payload.len() as u64;
-        check_fits(state, whole)?;
+        check_fits(state, whole, 0)?;
         let total = batch.record_len(whole);
-        let segment = self.prepare(state, Need { total, whole, part: Part::Beginning })?;
+        let need = Need { total, whole, part: Part::Beginning };
+        let mut segment = self.prepare(state, need)?;
+        let is_older = segment.header.version < Version::Origins;
+        if batch.has_origin && is_older && !planted!(LetterInAnOlderSegment) {
+            // Its header was written before the queue's first dead letter.
+            self.next_segment(state, need)?;
+            segment = self.prepare(state, need)?;
+        }
         let position = self.tail.at.position;
         let offset = segment.offset(position);
         if call::prefers_call(state, &segment, offset, total - FRAGMENT_HEADER_LEN, whole) {
@@ -316,12 +337,13 @@ impl<F: StorageFile> Writer<F> {
     }
 }
 
-/// Refuses a message that could not fit into an empty queue.
-fn check_fits<S: Storage>(state: &State<S>, len: u64) -> Result<()> {
-    let max = state.max_message();
+/// Refuses a message that could not fit into an empty queue, with `before` bytes before it in its
+/// record.
+pub(crate) fn check_fits<S: Storage>(state: &State<S>, len: u64, before: u64) -> Result<()> {
+    let max = state.max_message().saturating_sub(before);
     if len <= max {
         return Ok(());
     }
-    let max_bytes = state.limits.max_bytes.filter(|_| max < format::MAX_MESSAGE_LEN);
+    let max_bytes = state.limits.max_bytes.filter(|_| max + before < format::MAX_MESSAGE_LEN);
     Err(Error::MessageTooLarge { path: state.storage.path().to_owned(), len, max, max_bytes })
 }

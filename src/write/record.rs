@@ -56,7 +56,10 @@ impl<F: StorageFile> Writer<F> {
                 // The seal would not fit behind the last byte: both go to the next segment.
                 to -= 1;
             }
-            let whole = Fragment::whole(self.tail.at.seq, (to - from) as u32, batch);
+            let mut whole = Fragment::whole(self.tail.at.seq, (to - from) as u32, batch);
+            // An origin lies in the first piece as a whole: `prepare` begins another segment rather
+            // than leave so little room.
+            whole.has_origin &= part == Part::Beginning;
             let kind = match (part, to == len) {
                 (Part::Beginning, true) => Kind::Whole,
                 (Part::Beginning, false) => Kind::First,

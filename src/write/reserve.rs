@@ -32,7 +32,7 @@ impl<F: StorageFile> Writer<F> {
             self.look_at_clock(state);
         }
         if !self.has_quick_room(total) {
-            check_fits(state, len as u64)?;
+            check_fits(state, len as u64, 0)?;
             let segment =
                 self.prepare(state, Need { total, whole: len as u64, part: Part::Beginning })?;
             self.tail.take_window(state, &segment, self.tail.at.position, total)?;

@@ -33,6 +33,12 @@ int main(void) {
   FIELD(mmq_inspection, consumers);
   FIELD(mmq_inspection, poisoned);
   FIELD(mmq_inspection, queue_id);
+  SIZE(mmq_origin);
+  FIELD(mmq_origin, struct_size);
+  FIELD(mmq_origin, queue_id);
+  FIELD(mmq_origin, seq);
+  FIELD(mmq_origin, attempts);
+  FIELD(mmq_origin, reserved);
   SIZE(mmq_stats);
   FIELD(mmq_stats, struct_size);
   FIELD(mmq_stats, messages);

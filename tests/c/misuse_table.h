@@ -21,6 +21,7 @@ struct outs {
   mmq_stats stats;
   mmq_consumer_stats consumer_stats;
   mmq_inspection inspection;
+  mmq_origin origin;
   mmq_queue *queue;
   mmq_consumer *consumer;
   mmq_message *message;
@@ -35,6 +36,7 @@ static void reset(void) {
   outs.stats.struct_size = sizeof outs.stats;
   outs.consumer_stats.struct_size = sizeof outs.consumer_stats;
   outs.inspection.struct_size = sizeof outs.inspection;
+  outs.origin.struct_size = sizeof outs.origin;
   memcpy(&before, &outs, sizeof outs);
   memset(buf, 'b', sizeof buf);
 }

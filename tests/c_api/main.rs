@@ -96,6 +96,29 @@ fn a_look_from_outside_sees_who_has_the_queue() {
     passes("tests/c/inspect.c");
 }
 
+/// As the programs of C do that are given a directory with the queue `letters`.
+#[track_caller]
+fn passes_with_letters(compilers: &[&str], source: &str, flags: &[&str]) {
+    for compiler in present(compilers) {
+        let program = library().compile(compiler, source, flags);
+        let (mut command, dir) = library().command(&[], &program);
+        let queue = dir.path().join("letters");
+        std::fs::create_dir(&queue).unwrap();
+        for file in std::fs::read_dir(root().join("tests/fixtures/letters")).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), queue.join(file.file_name())).unwrap();
+        }
+        print!("{}", run(&mut command));
+    }
+}
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
+fn a_dead_letter_says_where_it_comes_from() {
+    passes_with_letters(&["gcc", "clang"], "tests/c/letters.c", &["-std=c11"]);
+    passes_with_letters(&["g++", "clang++"], "tests/c/letters.cpp", &["-std=c++17"]);
+}
+
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
 fn every_status_is_reached_and_says_what_happened() {

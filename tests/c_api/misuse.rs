@@ -120,6 +120,7 @@ impl Parameter {
             ("struct mmq_stats *", _) => "&outs.stats",
             ("struct mmq_consumer_stats *", _) => "&outs.consumer_stats",
             ("struct mmq_inspection *", _) => "&outs.inspection",
+            ("struct mmq_origin *", _) => "&outs.origin",
             ("struct mmq_queue **", _) => "&outs.queue",
             ("struct mmq_consumer **", _) => "&outs.consumer",
             ("struct mmq_message **", _) => "&outs.message",

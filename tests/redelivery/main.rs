@@ -150,9 +150,13 @@ fn after_the_last_attempt_a_message_is_a_dead_letter() {
     next(&workers).nack();
     let letter = dead.dequeue_timeout(LONG).unwrap().unwrap();
     assert_eq!(letter.as_str(), Ok("0"));
+    let origin = letter.origin().expect("a letter says where it comes from");
+    assert_eq!((origin.queue_id, origin.seq, origin.attempts), (queue.id(), 0, 2));
     eventually("it is durable", || dead.durable_seq() > letter.seq());
     next(&workers).reject().unwrap();
-    assert_eq!(dead.dequeue_timeout(LONG).unwrap().unwrap().as_str(), Ok("1"));
+    let letter = dead.receive_timeout(LONG).unwrap().unwrap();
+    assert_eq!((letter.as_str(), letter.origin().unwrap().attempts), (Ok("1"), 1));
+    letter.ack().unwrap();
     eventually("they are done", || workers.len() == 1 && workers.in_flight() == 0);
     assert_eq!(queue.stats().rejected, 2);
     assert_eq!(next(&workers).seq(), 2);

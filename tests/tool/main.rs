@@ -62,6 +62,7 @@ mod import_bigqueue;
 mod import_killed;
 mod import_pqueue;
 mod import_writers;
+mod letters;
 mod looking;
 mod manual;
 mod owning;

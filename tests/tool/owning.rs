@@ -194,7 +194,7 @@ fn help_begins_with_examples() {
     let help = String::from_utf8(ends(mmq(["help", "take"]), 0).stdout).unwrap();
     assert!(help.find("mmq take q -n 1").unwrap() < help.find("Usage:").unwrap(), "{help}");
     let version = String::from_utf8(ends(mmq(["--version"]), 0).stdout).unwrap();
-    assert!(version.contains(env!("CARGO_PKG_VERSION")) && version.contains("format 1"));
+    assert!(version.contains(env!("CARGO_PKG_VERSION")) && version.contains("formats 1 and 2"));
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn files_of_a_later_version_are_refused() {
     numbers(dir.path(), 3);
     let index = dir.path().join("index");
     let mut bytes = std::fs::read(&index).unwrap();
-    bytes[8] = 2;
+    bytes[8] = 3;
     let sum = crc32c(&bytes[..60]);
     bytes[60..64].copy_from_slice(&sum.to_le_bytes());
     std::fs::write(&index, bytes).unwrap();

@@ -255,7 +255,7 @@ fn a_later_format_is_refused() {
     let q = dir.path().join("q");
     small(&q);
     change(&q.join("segment-00000000"), |bytes| {
-        bytes[8] = 2;
+        bytes[8] = 3;
         let crc = crc32c(&bytes[..HEADER - 4]);
         bytes[HEADER - 4..HEADER].copy_from_slice(&crc.to_le_bytes());
     });

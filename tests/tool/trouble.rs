@@ -46,10 +46,10 @@ fn filled(dir: &Path, first: u64) {
     queue.close().unwrap();
 }
 
-/// Makes the file one of format 2: `crc` is where the checksum of the bytes before it stands.
+/// Makes the file one of format 3: `crc` is where the checksum of the bytes before it stands.
 fn make_later(file: &Path, crc: usize) {
     let mut bytes = fs::read(file).unwrap();
-    bytes[8] = 2;
+    bytes[8] = 3;
     let sum = crc32c(&bytes[..crc]);
     bytes[crc..crc + 4].copy_from_slice(&sum.to_le_bytes());
     fs::write(file, bytes).unwrap();
@@ -60,7 +60,7 @@ fn a_later_format_is_refused_by_all_that_look() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path(), 0);
     make_later(&dir.path().join("index"), 60);
-    let words = ["format version 2", "use the mmq that wrote it"];
+    let words = ["format version 3", "use the mmq that wrote it"];
     refused(dir.path(), 6, "later_format", &words);
     let output = ends(on("stat", dir.path(), &["--prometheus"]), 6);
     let metrics = String::from_utf8(output.stdout).unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mmq::{ConsumerSnapshot, Gap, GapCause, OwnerFigures, QueueState, Snapshot};
+use mmq::{ConsumerSnapshot, Gap, GapCause, Origin, OwnerFigures, QueueState, Snapshot};
 
 use crate::framing::gap_cause;
 use crate::json::Object;
@@ -117,6 +117,15 @@ pub(crate) fn consumer(consumer: &ConsumerSnapshot) -> Object {
         .with("acknowledged_ahead", consumer.acknowledged_ahead)
         .with_time("oldest_time", consumer.oldest_time)
         .with("oldest_age_seconds", consumer.oldest_age.map(|age| age.as_millis() as f64 / 1000.0))
+}
+
+/// Where a dead letter comes from.
+pub(crate) fn origin(origin: &Origin) -> String {
+    Object::new()
+        .with("queue_id", id(&origin.queue_id))
+        .with("seq", origin.seq)
+        .with("attempts", origin.attempts)
+        .text()
 }
 
 pub(crate) fn gap(gap: &Gap) -> String {

@@ -10,7 +10,7 @@ use crate::arguments::{self, size};
 use crate::commands::Call;
 use crate::ending::Ending;
 use crate::failure::Tried;
-use crate::framing::Written;
+use crate::framing::{About, Written};
 use crate::look::Met;
 use crate::output::{Out, Output};
 use crate::units;
@@ -136,8 +136,8 @@ impl<'a> Show<'a> {
                 if !self.hides(seq, seq) && self.wants(&message) {
                     self.count += 1;
                     if self.shown == As::Text {
-                        let time = Some(segment_time);
-                        self.written.dated(&mut self.output, seq, &message, time)?;
+                        let about = About { time: Some(segment_time), origin: message.origin() };
+                        self.written.message(&mut self.output, seq, &message, about)?;
                     }
                 }
             }

@@ -41,6 +41,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::tests::sim::Mutant;
+pub(crate) use directed::holds_but_for;
 use history::History;
 
 /// Images of one history.

@@ -41,9 +41,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
             return Ok(ending);
         }
         let line = match seen? {
-            Seen::Message { message, segment_time } => {
-                message_line(message.seq(), &message, segment_time)
-            }
+            Seen::Message { message, segment_time } => message_line(&message, segment_time),
             Seen::Gap(gap) => {
                 missing += gap.count();
                 gap_line(gap)

@@ -20,8 +20,8 @@ use crate::units::{self, count};
 
 const AFTER: &str = "\
 Messages keep their order, and consumers stand at the same messages, with the same ones acknowledged
-ahead of others; numbers begin anew. (mmq copy keeps the numbers.) Status 0: a power cut takes
-nothing.";
+ahead of others; numbers begin anew, and dead letters lose their origins. (mmq copy keeps both.)
+Status 0: a power cut takes nothing.";
 
 /// Messages that are held unacknowledged at a time, and bytes of them: those that a consumer had in
 /// hand before others that it had acknowledged.

@@ -69,8 +69,9 @@ const COMMANDS: [Entry; 19] = [
 ];
 
 /// The version of the tool, and of the files that it reads and writes.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (reads and writes file format 1)");
-const _: () = assert!(mmq::FORMAT_VERSION == 1, "the text above names the format");
+const VERSION: &str =
+    concat!(env!("CARGO_PKG_VERSION"), " (reads and writes file formats 1 and 2)");
+const _: () = assert!(mmq::FORMAT_VERSION == 2, "the text above names the format");
 
 /// What `mmq` alone prints.
 const EXAMPLES: &str = "\

@@ -14,7 +14,7 @@ use crate::console::Form;
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
 use crate::figures;
-use crate::framing::Written;
+use crate::framing::{About, Written};
 use crate::json::Object;
 use crate::opening;
 use crate::output::{Out, Output};
@@ -36,8 +36,8 @@ ended when its process died. A batch that was never finished is left out where t
 and told otherwise.
 
 Status 1: something is damaged or missing. Status 5: no segment file. Status 6: segment files of two
-queues, a later format, or NEW is not empty. With --to messages get new numbers, and status 0 or 1
-says that a power cut takes none of them.";
+queues, a later format, or NEW is not empty. With --to messages get new numbers, dead letters lose
+their origins, and status 0 or 1 says that a power cut takes none of them.";
 
 pub(crate) fn command() -> Command {
     let salvage = arguments::command(
@@ -156,7 +156,10 @@ impl Target<'_> {
             (
                 Target::Stream { output, written },
                 Salvaged::Message { message, segment_time, .. },
-            ) => written.dated(output, message.seq(), &message, segment_time),
+            ) => {
+                let about = About { time: segment_time, origin: message.origin() };
+                written.message(output, message.seq(), &message, about)
+            }
             (Target::Queue(queue), Salvaged::Message { message, .. }) => {
                 queue.enqueue(Message::into_vec(message))?;
                 Ok(())

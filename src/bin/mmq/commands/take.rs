@@ -12,7 +12,7 @@ use crate::arguments::{self, Waits, flag, number};
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
 use crate::feed::Feed;
-use crate::framing::Written;
+use crate::framing::{About, Written};
 use crate::output::{Out, Output};
 use crate::signals::Woken;
 use crate::units;
@@ -126,7 +126,8 @@ impl Take<'_> {
         }
         let Some(delivery) = delivery else { return Ok(false) };
         let (seq, time) = (delivery.seq(), feed.segment_time(delivery.seq()));
-        let end = self.written.dated(&mut self.output, seq, &delivery, time);
+        let about = About { time, origin: delivery.origin() };
+        let end = self.written.message(&mut self.output, seq, &delivery, about);
         self.settle()?;
         end?;
         self.pending.push_back((self.output.position(), delivery));

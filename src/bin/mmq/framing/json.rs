@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use mmq::Gap;
+use mmq::{Gap, Message, Origin};
 use serde_json::value::RawValue;
 
 use super::base64;
@@ -18,23 +18,36 @@ pub(crate) enum JsonLine {
     Gap,
 }
 
-/// The line of the first bytes of a message of that length, which was put in at that time or later.
-/// Without its newline.
-pub(super) fn line(seq: u64, head: &[u8], len: usize, time: Option<SystemTime>) -> String {
+/// What is known of a message besides its number and its bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct About {
+    /// It was put in at that time or later.
+    pub(crate) time: Option<SystemTime>,
+    /// Where a dead letter comes from.
+    pub(crate) origin: Option<Origin>,
+}
+
+/// The line of the first bytes of a message of that length. Without its newline.
+pub(super) fn line(seq: u64, head: &[u8], len: usize, about: About) -> String {
     let object = Object::new().with("seq", seq).with("len", len);
     let object = match std::str::from_utf8(head) {
         Ok(text) => object.with("text", text),
         Err(_) => object.with("base64", base64::encode(head)),
     };
-    match time {
-        Some(_) => object.with_time("segment_time", time).text(),
+    let object = match about.time {
+        Some(_) => object.with_time("segment_time", about.time),
+        None => object,
+    };
+    match about.origin {
+        Some(origin) => object.with_json("origin", &figures::origin(&origin)).text(),
         None => object.text(),
     }
 }
 
 /// The line of a message that was put in at that time or later, without its newline.
-pub(crate) fn message_line(seq: u64, message: &[u8], time: SystemTime) -> String {
-    line(seq, message, message.len(), Some(time))
+pub(crate) fn message_line(message: &Message, time: SystemTime) -> String {
+    let about = About { time: Some(time), origin: message.origin() };
+    line(message.seq(), message, message.len(), about)
 }
 
 /// The line of a gap, without its newline.
@@ -96,7 +109,7 @@ mod tests {
     use super::*;
 
     fn line(seq: u64, message: &[u8]) -> String {
-        super::line(seq, message, message.len(), None)
+        super::line(seq, message, message.len(), About::default())
     }
 
     #[test]

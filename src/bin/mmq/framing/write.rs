@@ -1,14 +1,13 @@
 //! Messages into a stream.
 
 use std::io::{self, IsTerminal};
-use std::time::SystemTime;
 
 use clap::ArgMatches;
 use mmq::{Gap, GapCause};
 
 use super::decode::Decoder;
 use super::visible::visible;
-use super::{Framing, asked, json};
+use super::{About, Framing, asked, json};
 use crate::arguments::text_of;
 use crate::console::{Console, Form};
 use crate::ending::Ending;
@@ -96,14 +95,13 @@ impl Written {
         self
     }
 
-    /// Writes a message that was put in at that time or later. With an error it may have been
-    /// written in part.
-    pub(crate) fn dated(
+    /// Writes a message, of which that is known. With an error it may have been written in part.
+    pub(crate) fn message(
         &mut self,
         output: &mut Output<'_>,
         seq: u64,
         message: &[u8],
-        time: Option<SystemTime>,
+        about: About,
     ) -> Tried<()> {
         let decoded = self.decoder.as_mut().map(|decoder| decoder.decode(message)).transpose()?;
         let whole = decoded.as_deref().unwrap_or(message);
@@ -128,7 +126,7 @@ impl Written {
                 output.push(message)?;
             }
             Framing::Json => {
-                output.push(json::line(seq, message, whole.len(), time).as_bytes())?;
+                output.push(json::line(seq, message, whole.len(), about).as_bytes())?;
                 output.push(b"\n")?;
             }
             Framing::Raw => output.push(message)?,

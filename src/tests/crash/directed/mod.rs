@@ -89,7 +89,7 @@ pub(super) fn kept_but_for(mutant: Mutant, mut history: impl FnMut(u64, &mut u64
 }
 
 /// As [`kept_but_for`], for a check that panics when it does not hold.
-pub(super) fn holds_but_for(mutant: Mutant, holds: impl Fn()) {
+pub(crate) fn holds_but_for(mutant: Mutant, holds: impl Fn()) {
     kept_but_for(mutant, |_, images| {
         *images += 1;
         let held = std::panic::catch_unwind(std::panic::AssertUnwindSafe(&holds));
