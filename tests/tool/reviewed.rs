@@ -1,8 +1,10 @@
 //! What an operator stumbled over once.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
-use super::run::{check, ends, given, mmq, on};
+use super::run::{Running, check, ends, given, mmq, on};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -115,4 +117,29 @@ fn a_queue_that_nobody_has_read_shows_its_own_consumer_and_an_age() {
     assert!(shown.contains("nobody has read yet"), "{shown}");
     let figures = text(&ends(on("stat", &queue, &["--prometheus"]), 0).stdout);
     assert!(figures.contains("mmq_consumer_messages{"), "{figures}");
+}
+
+#[test]
+fn none_of_the_messages_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = queue_of(dir.path(), 3);
+    for command in ["cat", "tail"] {
+        let shown = ends(on(command, &queue, &["-n", "0"]), 0);
+        assert_eq!((text(&shown.stdout), text(&shown.stderr)), (String::new(), String::new()));
+    }
+    assert_eq!(text(&ends(on("cat", &queue, &["-n", "0", "--count"]), 0).stdout), "0\n");
+    let mut follows = on("tail", &queue, &["-f", "-n", "0"]);
+    let mut follows = Running(follows.stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(follows.0.stdout.take().unwrap()).lines();
+    // It may not have looked at the queue yet: then it begins behind these, too.
+    let (mut put, mut next) = (3, None);
+    std::thread::scope(|scope| {
+        let shown = scope.spawn(|| lines.next().unwrap().unwrap());
+        while !shown.is_finished() {
+            check(given(on("put", &queue, &[]), format!("{put}\n").as_bytes()), 0);
+            put += 1;
+        }
+        next = Some(shown.join().unwrap());
+    });
+    assert!(next.unwrap().parse::<u64>().unwrap() >= 3);
 }
