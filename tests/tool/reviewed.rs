@@ -143,3 +143,37 @@ fn none_of_the_messages_is_none() {
     });
     assert!(next.unwrap().parse::<u64>().unwrap() >= 3);
 }
+
+/// A terminal obeys U+009B as it obeys an escape.
+#[test]
+fn what_a_terminal_obeys_is_escaped_in_json_and_in_what_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let evil = "a\x1b[31mb\u{9b}31mc\nd";
+    let queue = dir.path().join(evil);
+    check(given(on("put", &queue, &["--framing", "raw"]), evil.as_bytes()), 0);
+    ends(on("consumers", &queue, &["add", "x\u{9b}y"]), 0);
+    let is_tame = |bytes: &[u8]| {
+        let text = text(bytes);
+        text.lines().all(|line| !line.contains(char::is_control)) && text.is_ascii()
+    };
+    for command in ["cat", "tail", "stat", "consumers", "dump", "verify", "salvage"] {
+        let output = ends(on(command, &queue, &["--json"]), 0);
+        assert!(is_tame(&output.stdout) && is_tame(&output.stderr), "{command}: {output:?}");
+    }
+    let line = text(&ends(on("cat", &queue, &["--json"]), 0).stdout);
+    assert!(line.contains("a\\u001b[31mb\\u009b31mc\\nd"), "{line}");
+    let object: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(object["text"], evil);
+    for command in ["stat", "consumers", "verify", "salvage"] {
+        let output = on(command, &queue, &[]).stderr(Stdio::piped()).output().unwrap();
+        let shown = if command == "salvage" { &[] } else { &output.stdout[..] };
+        assert!(is_tame(shown) && is_tame(&output.stderr), "{command}: {output:?}");
+    }
+    let none = dir.path().join(format!("none{evil}"));
+    for words in [&[][..], &["--json"]] {
+        let output = ends(on("cat", &none, words), 5);
+        assert!(is_tame(&output.stderr) && output.stderr.contains(&b'\\'), "{output:?}");
+    }
+    let usage = ends(on("cat", &queue, &["--from", evil]), 2);
+    assert!(is_tame(&usage.stderr), "{usage:?}");
+}

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use mmq::Error;
 
 use crate::ending::Ending;
+use crate::json;
 use crate::times;
 
 /// The result of everything that can fail.
@@ -83,7 +84,7 @@ impl Failure {
                 error.insert("since".into(), times::rfc3339(since).into());
             }
         }
-        serde_json::json!({ "error": error }).to_string()
+        json::text(&serde_json::json!({ "error": error }))
     }
 }
 

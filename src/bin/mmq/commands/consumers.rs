@@ -11,7 +11,7 @@ use crate::console::{Consent, Console, Form};
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
 use crate::figures;
-use crate::framing::visible;
+use crate::framing::visible_text;
 use crate::look::Looked;
 use crate::opening::{Reads, open_existing};
 use crate::output::{Out, Output};
@@ -117,7 +117,7 @@ fn list(call: &Call<'_>, dir: &Path) -> Tried<Ending> {
 fn row(consumer: &ConsumerSnapshot) -> String {
     let name = match consumer.name.as_str() {
         "" => "(the queue's own)".into(),
-        name => String::from_utf8_lossy(&visible(name.as_bytes())).into_owned(),
+        name => visible_text(name.as_bytes()),
     };
     let (waits, bytes) = (count(consumer.messages, "message"), units::size(consumer.bytes));
     let age = consumer.oldest_age.map(units::duration);
