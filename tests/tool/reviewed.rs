@@ -177,3 +177,38 @@ fn what_a_terminal_obeys_is_escaped_in_json_and_in_what_is_said() {
     let usage = ends(on("cat", &queue, &["--from", evil]), 2);
     assert!(is_tame(&usage.stderr), "{usage:?}");
 }
+
+#[test]
+fn a_new_consumer_begins_where_it_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = queue_of(dir.path(), 10);
+    let places = [
+        ("first", Some(0)),
+        ("last", Some(10)),
+        ("7", Some(7)),
+        ("10", Some(10)),
+        ("+4", Some(4)),
+        ("-3", Some(7)),
+        ("-99", Some(0)),
+        ("1h", Some(0)),
+        ("0s", Some(10)),
+        ("2020-01-01", Some(0)),
+        ("2999-01-01T00:00Z", Some(10)),
+        ("11", None),
+        ("+11", None),
+    ];
+    for (name, (place, seq)) in places.into_iter().enumerate() {
+        let name = format!("c{name}");
+        let status = if seq.is_some() { 0 } else { 5 };
+        ends(on("consumers", &queue, &["add", &name, "--at", place]), status);
+        let listed = text(&ends(on("consumers", &queue, &["--json"]), 0).stdout);
+        let mut objects =
+            listed.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let found = objects.find(|object| object["name"] == name.as_str());
+        assert_eq!(found.and_then(|object| object["seq"].as_u64()), seq, "{place}");
+    }
+    for place in ["oldest", "end", "", "1042x", "-"] {
+        let usage = ends(on("consumers", &queue, &["add", "bad", "--at", place]), 2);
+        assert!(text(&usage.stderr).contains("WHERE is a sequence number"), "{place}");
+    }
+}
