@@ -90,6 +90,8 @@ mutants! {
     AnswerNotTold => "P9: no wake-up is lost",
     /// A producer waits for the keeper while the keeper calls code that may wait for producers.
     AskedWhileAway => "P9: no order of calls deadlocks",
+    /// Segments that the keeper drops ahead of need are no reason to try again without room.
+    RoomAheadNotCounted => "P5: a queue with room takes messages, and drops no more than it must",
     /// Messages are dropped ahead of need behind the visible end, where a record may be half there.
     UncommittedDropped => "P1: what is being written is not given up",
     /// A queue that drops its oldest messages is flushed for what it has dropped.
