@@ -124,9 +124,13 @@ pub(super) fn holder(directory: &OwnedFd) -> Option<u32> {
     })
 }
 
-/// Whether the process has that directory open; `None` when nobody may look.
+/// Whether the process has that directory open; `None` when it is there and nobody may look.
 fn has_open(pid: u32, stat: &rustix::fs::Stat) -> Option<bool> {
-    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let descriptors = match std::fs::read_dir(format!("/proc/{pid}/fd")) {
+        // It has ended since its lock was read, and the lock with it.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Some(false),
+        descriptors => descriptors.ok()?,
+    };
     let is_it = |path: std::path::PathBuf| {
         rustix::fs::stat(path)
             .is_ok_and(|other| (other.st_dev, other.st_ino) == (stat.st_dev, stat.st_ino))
