@@ -219,7 +219,7 @@ impl Finds {
                         Remains { directory: at, ..remains }
                     }
                     None => {
-                        self.add_nothing(file, &name, &opened, directory.has_index());
+                        self.add_nothing(file, &name, &opened, directory);
                         self.headless.push(Remains::new(at, name, None));
                         continue;
                     }
@@ -265,7 +265,7 @@ impl Finds {
         mut file: SalvagedFile,
         name: &str,
         opened: &Patient,
-        has_index: bool,
+        directory: &Directory,
     ) {
         let damage = match is_blank(opened) {
             // It was never a segment.
@@ -274,7 +274,7 @@ impl Finds {
                 Some("its header is lost, and nothing in it validates: what was in it is not known")
             }
             // An index says which messages there were, wherever they are.
-            true if has_index => None,
+            true if directory.has_index() => None,
             true => Some("it is all zeros: it was being made, or what was in it is not known"),
         };
         file.damage.extend(damage.map(str::to_owned));
