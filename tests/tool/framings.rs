@@ -134,6 +134,10 @@ fn another_program_may_decode_the_messages() {
     let output = ends(on("take", dir.path(), &["--decode", "cat", "--framing", "null"]), 0);
     assert!(output.stdout == format!("\0{long}\0").into_bytes());
     check(given(on("put", dir.path(), &[]), b"abc"), 0);
+    // A signal from a terminal ends it, too.
+    let mut child = on("take", dir.path(), &["--decode", "kill -INT $PPID; kill -INT $$"]);
+    let output = child.output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
     let shift = "head -c 7 | tr a-z A-Z";
     assert_eq!(ends(on("take", dir.path(), &["--decode", shift]), 0).stdout, b"ABC\n");
 }

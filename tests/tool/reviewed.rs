@@ -212,3 +212,12 @@ fn a_new_consumer_begins_where_it_is_told() {
         assert!(text(&usage.stderr).contains("WHERE is a sequence number"), "{place}");
     }
 }
+
+#[test]
+fn a_directory_that_holds_no_queue_is_not_said_to_be_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    for command in ["stat", "cat", "take", "purge"] {
+        let said = text(&ends(on(command, dir.path(), &[]), 5).stderr);
+        assert!(said.contains("holds no queue; `mmq put` makes one there"), "{command}: {said}");
+    }
+}

@@ -108,8 +108,12 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
         }
     }
     drop(bar);
-    target.end()?;
-    result?;
+    let ended = target.end();
+    if let (Err(_), Some(new)) = (&result, new) {
+        let (new, put) = (new.display(), count(messages.saturating_sub(1), "message"));
+        call.console.note(format!("{new} has {put} and is not complete: remove it and try again"));
+    }
+    result.and(ended)?;
     let report = found.into_report();
     tell(call, &report, new);
     if let Some(ending) = call.signals.stop() {

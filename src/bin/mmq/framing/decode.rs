@@ -4,7 +4,6 @@ use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 
-use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
 
 /// A pipe holds at least so much. A longer message is written beside reading the answer.
@@ -47,7 +46,7 @@ impl Decoder {
                 let message = format!(
                     "{what}: it ended ({status}) and left a message unanswered; it has to answer each, in length framing"
                 );
-                Failure::new(Ending::Failed, "io", message)
+                Failure::decoder(message)
             }
             Some(Err(error)) => Failure::io(what, &error),
             None => Failure::io(what, error),
