@@ -144,3 +144,19 @@ pub(super) fn fill_random(bytes: &mut [u8; 16]) -> io::Result<()> {
         _ => Err(ErrorKind::UnexpectedEof.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_ended_has_nothing_open() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let open = std::fs::File::open(directory.path()).expect("it is there");
+        let stat = rustix::fs::fstat(&open).expect("a descriptor");
+        assert_eq!(has_open(std::process::id(), &stat), Some(true));
+        let mut child = std::process::Command::new("true").spawn().expect("a program");
+        child.wait().expect("it ends");
+        assert_eq!(has_open(child.id(), &stat), Some(false));
+    }
+}
