@@ -101,6 +101,10 @@ impl Directory {
         Ok(Directory { storage, index, tail, queue_id, is_whole: false, given: Vec::new() })
     }
 
+    pub(super) fn has_index(&self) -> bool {
+        self.index.is_some()
+    }
+
     /// Whether somebody uses the queue.
     pub(super) fn is_owned(&self) -> bool {
         self.storage.holder().is_some()

@@ -30,6 +30,9 @@ pub(super) struct Remains {
     pub(super) first: Spot,
     /// The record whose middle or end lies at the segment's beginning.
     pub(super) rest: Option<u64>,
+    /// There is no header, and something damaged before the first record: nothing says which
+    /// numbers that was.
+    pub(super) hides_first: bool,
     /// What begins here has a lower number than this one, the first of the next segment.
     pub(super) below: u64,
     /// The first number that is missing before the next segment, or else its first number.
@@ -115,6 +118,11 @@ impl Wreck {
                 begin(remains, near, opened.as_ref().ok());
             }
             file.what = what(remains);
+            if remains.hides_first {
+                let seq = remains.first.seq;
+                file.damage.push(format!("what was in it before message {seq} is not known"));
+                file.uncounted = true;
+            }
         }
         note_successors(&mut segments);
         files.extend(nothing);
@@ -193,6 +201,7 @@ impl Finds {
                 Err(error) => {
                     "cannot be opened".clone_into(&mut file.what);
                     file.damage.push(error.to_string());
+                    file.uncounted = true;
                     self.nothing.push(file);
                     continue;
                 }
@@ -210,7 +219,7 @@ impl Finds {
                         Remains { directory: at, ..remains }
                     }
                     None => {
-                        self.add_nothing(file, &name, &opened);
+                        self.add_nothing(file, &name, &opened, directory);
                         self.headless.push(Remains::new(at, name, None));
                         continue;
                     }
@@ -251,14 +260,25 @@ impl Finds {
     }
 
     /// Nothing in the file validates.
-    fn add_nothing(&mut self, mut file: SalvagedFile, name: &str, opened: &Patient) {
-        if !is_blank(opened) {
-            if !name.starts_with(SEGMENT_PREFIX) {
-                // It was never a segment.
-                return;
+    fn add_nothing(
+        &mut self,
+        mut file: SalvagedFile,
+        name: &str,
+        opened: &Patient,
+        directory: &Directory,
+    ) {
+        let damage = match is_blank(opened) {
+            // It was never a segment.
+            false if !name.starts_with(SEGMENT_PREFIX) => return,
+            false => {
+                Some("its header is lost, and nothing in it validates: what was in it is not known")
             }
-            file.damage.push("its header is lost, and nothing in it validates".to_owned());
-        }
+            // An index says which messages there were, wherever they are.
+            true if directory.has_index() => None,
+            true => Some("it is all zeros: it was being made, or what was in it is not known"),
+        };
+        file.damage.extend(damage.map(str::to_owned));
+        file.uncounted = damage.is_some();
         "no segment".clone_into(&mut file.what);
         self.nothing.push(file);
     }
@@ -290,6 +310,7 @@ impl Remains {
             seed: header.map(|header| header.seed()),
             first: Spot::default(),
             rest: None,
+            hides_first: false,
             below: u64::MAX,
             next_from: None,
         }
@@ -353,6 +374,8 @@ fn begin(remains: &mut Remains, near: u64, file: Option<&Patient>) {
     let seen = scan.header_at(remains.base()).ok().flatten();
     let rest = seen.filter(|seen| matches!(seen.fragment.kind, Kind::Middle | Kind::Last));
     remains.rest = rest.map(|seen| seen.fragment.seq_near(remains.first.seq.saturating_sub(1)));
+    let behind_rest = rest.map_or(remains.base(), |seen| seen.end());
+    remains.hides_first = remains.header.is_none() && remains.first.position > behind_rest;
 }
 
 /// Notes for each segment which one is the next.

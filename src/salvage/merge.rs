@@ -134,7 +134,14 @@ impl Merge {
             let file = TurnOf::NotYet(at);
             turns.push(Reverse(Turn { seq, is_open: false, life, file }));
         }
-        let report = SalvageReport { queue_id: wreck.queue_id, ..SalvageReport::default() };
+        // What a file lacks behind the first number of all is told as a gap.
+        let is_uncounted = |at: usize| {
+            wreck.files[at].uncounted
+                && segments.get(at).is_none_or(|remains| Some(remains.first.seq) <= told_from)
+        };
+        let uncounted = (0..wreck.files.len()).any(is_uncounted);
+        let report =
+            SalvageReport { queue_id: wreck.queue_id, uncounted, ..SalvageReport::default() };
         Merge {
             turns,
             rests,

@@ -171,6 +171,9 @@ pub struct SalvageReport {
     /// Numbers between those messages, or before the tail that the index names, that were not found
     /// although nobody gave them up: damaged, or taken by a power cut.
     pub lost: u64,
+    /// More may be lost than [`lost`](Self::lost) counts: a file holds something damaged, and
+    /// nothing says which numbers that was.
+    pub uncounted: bool,
     /// Numbers that the files state as dropped, expired or only reserved.
     pub given_up: u64,
     /// Numbers that the owner of the queue gave back before they could be read.
@@ -212,6 +215,9 @@ pub struct SalvagedFile {
     pub given_back: u64,
     /// Numbers that should be in it and are not, whether another file has them or not.
     pub lost: u64,
+    /// More may be lost of it than [`lost`](Self::lost) counts: without its header nothing says
+    /// which numbers it began with, or whether it held any.
+    pub uncounted: bool,
 }
 
 impl SalvagedFile {

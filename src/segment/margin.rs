@@ -86,6 +86,9 @@ impl<S: Storage> Segments<S> {
         if !any {
             return None;
         }
+        if !planted!(RoomAheadNotCounted) {
+            self.note_passed();
+        }
         let first_held = list.first_whole(context.storage)?.seq;
         if !planted!(DropNotNoted) {
             context.given_up.lock().note(GapCause::Dropped, first_held);

@@ -213,8 +213,8 @@ pub(crate) struct Segments<S: Storage> {
     /// How many of the `directory_changes` are durable. Stored after a sync has succeeded.
     synced_changes: AtomicU64,
     syncing_directory: Mutex<()>,
-    /// Counts how often segments were drained because consumers passed them or their messages
-    /// expired. Changed under the list's lock.
+    /// Counts how often segments were drained because consumers passed them, their messages
+    /// expired, or the keeper made room ahead of need. Changed under the list's lock.
     passed: AtomicU64,
 }
 
@@ -304,7 +304,8 @@ impl<S: Storage> Segments<S> {
         }
     }
 
-    /// How often segments were drained by consumers or by age; for [`regain`](Self::regain).
+    /// How often segments were drained by consumers, by age, or ahead of need; for
+    /// [`regain`](Self::regain).
     pub(crate) fn passed(&self) -> u64 {
         self.passed.load(Ordering::Relaxed)
     }
@@ -313,7 +314,7 @@ impl<S: Storage> Segments<S> {
         self.passed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Settles drained segments. Returns whether consumers or ages drained any since
+    /// Settles drained segments. Returns whether others than writers drained any since
     /// [`passed`](Self::passed) was `seen`: then a writer that found no room tries again. Space
     /// that a refused record gave back itself is no reason to try again.
     pub(crate) fn regain(&self, context: &Context<'_, S>, seen: u64) -> Result<bool> {

@@ -124,9 +124,13 @@ pub(super) fn holder(directory: &OwnedFd) -> Option<u32> {
     })
 }
 
-/// Whether the process has that directory open; `None` when nobody may look.
+/// Whether the process has that directory open; `None` when it is there and nobody may look.
 fn has_open(pid: u32, stat: &rustix::fs::Stat) -> Option<bool> {
-    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let descriptors = match std::fs::read_dir(format!("/proc/{pid}/fd")) {
+        // It has ended since its lock was read, and the lock with it.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Some(false),
+        descriptors => descriptors.ok()?,
+    };
     let is_it = |path: std::path::PathBuf| {
         rustix::fs::stat(path)
             .is_ok_and(|other| (other.st_dev, other.st_ino) == (stat.st_dev, stat.st_ino))
@@ -138,5 +142,21 @@ pub(super) fn fill_random(bytes: &mut [u8; 16]) -> io::Result<()> {
     match retry_on_intr(|| getrandom(&mut *bytes, GetRandomFlags::empty()))? {
         16 => Ok(()),
         _ => Err(ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_ended_has_nothing_open() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let open = std::fs::File::open(directory.path()).expect("it is there");
+        let stat = rustix::fs::fstat(&open).expect("a descriptor");
+        assert_eq!(has_open(std::process::id(), &stat), Some(true));
+        let mut child = std::process::Command::new("true").spawn().expect("a program");
+        child.wait().expect("it ends");
+        assert_eq!(has_open(child.id(), &stat), Some(false));
     }
 }

@@ -90,6 +90,8 @@ mutants! {
     AnswerNotTold => "P9: no wake-up is lost",
     /// A producer waits for the keeper while the keeper calls code that may wait for producers.
     AskedWhileAway => "P9: no order of calls deadlocks",
+    /// Segments that the keeper drops ahead of need are no reason to try again without room.
+    RoomAheadNotCounted => "P5: a queue with room takes messages, and drops no more than it must",
     /// Messages are dropped ahead of need behind the visible end, where a record may be half there.
     UncommittedDropped => "P1: what is being written is not given up",
     /// A queue that drops its oldest messages is flushed for what it has dropped.
@@ -222,11 +224,9 @@ mutants! {
     /// A producer flushes and wakes with the producers' lock held.
     FlushedUnderTheLock => "P9: no order of calls deadlocks",
     /// A header that a call cannot write is not stored through a mapping.
-    HeaderByCallAlone => "P4: a power cut's loss is told as that";
-        open: "the next opening mends it; a directed test is missing",
+    HeaderByCallAlone => "P4: a power cut's loss is told as that",
     /// What only a row of the index states is not written into the header.
-    StatedByTheRowAlone => "P4: a power cut's loss is told as that";
-        open: "world 9839 found it; a directed test is missing",
+    StatedByTheRowAlone => "P4: a power cut's loss is told as that",
     /// Who waits does not ask whether it was interrupted.
     InterruptNotAsked => "an interrupt ends every wait",
     /// An interrupt wakes nobody.
@@ -381,8 +381,7 @@ mutants! {
     /// Of what a power cut left, only what lies before the checkpoint counts as durable.
     FoundIsNotConfirmed => "R4: what was confirmed stays durable over two power cuts",
     /// What an opening mended and failed to sync is not stored again by the next one.
-    MendedNotStoredAgain => "R4: what a failed sync left off the disk is stored again";
-        open: "world 15582 finds it, one of the 24,000 of each day; a directed test is missing",
+    MendedNotStoredAgain => "R4: what a failed sync left off the disk is stored again",
     /// Everything up to the tail counts as durable once the queue is opened.
     DurableTooFar => "R4: what an opening found is synced before it is promised",
     /// The life of a segment that is gone is used again (R9).

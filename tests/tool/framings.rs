@@ -117,10 +117,27 @@ fn another_program_may_decode_the_messages() {
     // It answers one message, and what it did not answer stays.
     let output = ends(on("take", dir.path(), &["--decode", "head -c 7"]), 7);
     assert_eq!(output.stdout, b"abc\n");
-    assert!(said(&output).contains("--decode head -c 7: "), "{}", said(&output));
+    let ended = "--decode head -c 7: it ended (exit status: 0) and left a message unanswered";
+    assert!(said(&output).contains(ended), "{}", said(&output));
+    for (command, ended) in [
+        ("false", "--decode false: it ended (exit status: 1)"),
+        ("exit 3", "--decode exit 3: it ended (exit status: 3)"),
+        ("kill -KILL $$", "--decode kill -KILL $$: it ended (signal: 9 (SIGKILL))"),
+        ("no-such-program", "--decode no-such-program: it ended (exit status: 127)"),
+    ] {
+        for shows in ["cat", "take"] {
+            let output = ends(on(shows, dir.path(), &["--decode", command]), 7);
+            assert_eq!(output.stdout, b"", "{command}");
+            assert!(said(&output).contains(ended), "{command}: {}", said(&output));
+        }
+    }
     let output = ends(on("take", dir.path(), &["--decode", "cat", "--framing", "null"]), 0);
     assert!(output.stdout == format!("\0{long}\0").into_bytes());
     check(given(on("put", dir.path(), &[]), b"abc"), 0);
+    // A signal from a terminal ends it, too.
+    let mut child = on("take", dir.path(), &["--decode", "kill -INT $PPID; kill -INT $$"]);
+    let output = child.output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
     let shift = "head -c 7 | tr a-z A-Z";
     assert_eq!(ends(on("take", dir.path(), &["--decode", shift]), 0).stdout, b"ABC\n");
 }

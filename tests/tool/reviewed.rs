@@ -1,8 +1,10 @@
 //! What an operator stumbled over once.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
-use super::run::{check, ends, given, mmq, on};
+use super::run::{Running, check, ends, given, mmq, on};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -115,4 +117,107 @@ fn a_queue_that_nobody_has_read_shows_its_own_consumer_and_an_age() {
     assert!(shown.contains("nobody has read yet"), "{shown}");
     let figures = text(&ends(on("stat", &queue, &["--prometheus"]), 0).stdout);
     assert!(figures.contains("mmq_consumer_messages{"), "{figures}");
+}
+
+#[test]
+fn none_of_the_messages_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = queue_of(dir.path(), 3);
+    for command in ["cat", "tail"] {
+        let shown = ends(on(command, &queue, &["-n", "0"]), 0);
+        assert_eq!((text(&shown.stdout), text(&shown.stderr)), (String::new(), String::new()));
+    }
+    assert_eq!(text(&ends(on("cat", &queue, &["-n", "0", "--count"]), 0).stdout), "0\n");
+    let mut follows = on("tail", &queue, &["-f", "-n", "0"]);
+    let mut follows = Running(follows.stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(follows.0.stdout.take().unwrap()).lines();
+    // It may not have looked at the queue yet: then it begins behind these, too.
+    let (mut put, mut next) = (3, None);
+    std::thread::scope(|scope| {
+        let shown = scope.spawn(|| lines.next().unwrap().unwrap());
+        while !shown.is_finished() {
+            check(given(on("put", &queue, &[]), format!("{put}\n").as_bytes()), 0);
+            put += 1;
+        }
+        next = Some(shown.join().unwrap());
+    });
+    assert!(next.unwrap().parse::<u64>().unwrap() >= 3);
+}
+
+/// A terminal obeys U+009B as it obeys an escape.
+#[test]
+fn what_a_terminal_obeys_is_escaped_in_json_and_in_what_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let evil = "a\x1b[31mb\u{9b}31mc\nd";
+    let queue = dir.path().join(evil);
+    check(given(on("put", &queue, &["--framing", "raw"]), evil.as_bytes()), 0);
+    ends(on("consumers", &queue, &["add", "x\u{9b}y"]), 0);
+    let is_tame = |bytes: &[u8]| {
+        let text = text(bytes);
+        text.lines().all(|line| !line.contains(char::is_control)) && text.is_ascii()
+    };
+    for command in ["cat", "tail", "stat", "consumers", "dump", "verify", "salvage"] {
+        let output = ends(on(command, &queue, &["--json"]), 0);
+        assert!(is_tame(&output.stdout) && is_tame(&output.stderr), "{command}: {output:?}");
+    }
+    let line = text(&ends(on("cat", &queue, &["--json"]), 0).stdout);
+    assert!(line.contains("a\\u001b[31mb\\u009b31mc\\nd"), "{line}");
+    let object: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(object["text"], evil);
+    for command in ["stat", "consumers", "verify", "salvage"] {
+        let output = on(command, &queue, &[]).stderr(Stdio::piped()).output().unwrap();
+        let shown = if command == "salvage" { &[] } else { &output.stdout[..] };
+        assert!(is_tame(shown) && is_tame(&output.stderr), "{command}: {output:?}");
+    }
+    let none = dir.path().join(format!("none{evil}"));
+    for words in [&[][..], &["--json"]] {
+        let output = ends(on("cat", &none, words), 5);
+        assert!(is_tame(&output.stderr) && output.stderr.contains(&b'\\'), "{output:?}");
+    }
+    let usage = ends(on("cat", &queue, &["--from", evil]), 2);
+    assert!(is_tame(&usage.stderr), "{usage:?}");
+}
+
+#[test]
+fn a_new_consumer_begins_where_it_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = queue_of(dir.path(), 10);
+    let places = [
+        ("first", Some(0)),
+        ("last", Some(10)),
+        ("7", Some(7)),
+        ("10", Some(10)),
+        ("+4", Some(4)),
+        ("-3", Some(7)),
+        ("-99", Some(0)),
+        ("1h", Some(0)),
+        ("0s", Some(10)),
+        ("2020-01-01", Some(0)),
+        ("2999-01-01T00:00Z", Some(10)),
+        ("11", None),
+        ("+11", None),
+    ];
+    for (name, (place, seq)) in places.into_iter().enumerate() {
+        let name = format!("c{name}");
+        let status = if seq.is_some() { 0 } else { 5 };
+        ends(on("consumers", &queue, &["add", &name, "--at", place]), status);
+        let listed = text(&ends(on("consumers", &queue, &["--json"]), 0).stdout);
+        let mut objects =
+            listed.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let found = objects.find(|object| object["name"] == name.as_str());
+        assert_eq!(found.and_then(|object| object["seq"].as_u64()), seq, "{place}");
+    }
+    for place in ["oldest", "end", "", "1042x", "-"] {
+        let usage = ends(on("consumers", &queue, &["add", "bad", "--at", place]), 2);
+        assert!(text(&usage.stderr).contains("WHERE is a sequence number"), "{place}");
+    }
+}
+
+#[test]
+fn a_directory_that_holds_no_queue_is_not_said_to_be_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    for command in ["stat", "cat", "take", "purge"] {
+        let said = text(&ends(on(command, dir.path(), &[]), 5).stderr);
+        assert!(said.contains("holds no queue; `mmq put` makes one there"), "{command}: {said}");
+    }
 }

@@ -39,7 +39,7 @@ pub(crate) fn lines(output: &Output) -> Vec<String> {
 }
 
 /// What a run with `--json` says of each file and at the end.
-fn report(output: &Output) -> (Vec<Value>, Value) {
+pub(crate) fn report(output: &Output) -> (Vec<Value>, Value) {
     let text = said(output);
     // Gaps are told as text where the messages are.
     let all = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -54,13 +54,13 @@ fn report(output: &Output) -> (Vec<Value>, Value) {
     (files, end)
 }
 
-fn zero_headers(dir: &Path) {
+pub(crate) fn zero_headers(dir: &Path) {
     for path in segments(dir) {
         change(&path, |bytes| bytes[..HEADER].fill(0));
     }
 }
 
-fn change(path: &Path, how: impl FnOnce(&mut [u8])) {
+pub(crate) fn change(path: &Path, how: impl FnOnce(&mut [u8])) {
     let mut bytes = fs::read(path).unwrap();
     how(&mut bytes);
     fs::write(path, bytes).unwrap();
@@ -78,7 +78,7 @@ fn flip(dir: &Path, text: &str) {
 }
 
 /// A closed queue of `0` to `49`, with the text of each.
-fn small(dir: &Path) -> Vec<String> {
+pub(crate) fn small(dir: &Path) -> Vec<String> {
     let all: Vec<String> = (0..50).map(|number| format!("message {number:03}")).collect();
     let queue = Queue::open(dir).unwrap();
     queue.enqueue_batch(&all[..20]).unwrap();
@@ -189,8 +189,15 @@ fn damage_costs_its_message_and_is_told() {
     // Without its header nobody knows that a message was before the first one.
     assert_eq!((&files[0]["messages"], &files[0]["lost"]), (&46.into(), &3.into()));
     assert_eq!((&end["messages"], &end["lost"]), (&46.into(), &3.into()));
+    assert_eq!((&files[0]["uncounted"], &end["uncounted"]), (&true.into(), &true.into()));
+    let damage: Vec<&str> =
+        files[0]["damage"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(damage[0].starts_with("its header is lost"), "{damage:?}");
+    assert_eq!(damage[1..], ["what was in it before message 1 is not known"]);
     let error = said(&shown);
-    assert!(error.lines().last().unwrap().contains("\"code\":\"damaged\""), "{error}");
+    let last = error.lines().last().unwrap();
+    assert!(last.contains("\"code\":\"damaged\""), "{error}");
+    assert!(last.contains("at least 3 messages missing, how many more is not known"), "{error}");
 }
 
 #[test]
@@ -390,7 +397,8 @@ fn one_message_shows_the_seed_and_so_does_one_behind_the_end_of_another() {
     assert!(nothing.stdout.is_empty(), "{}", said(&nothing));
     assert!(said(&nothing).contains("nothing in it validates"), "{}", said(&nothing));
     fs::write(q.join("segment-00000000"), [0; 4096]).unwrap();
-    ends(salvage(&[&q], &[]), 0);
+    let nothing = ends(salvage(&[&q], &[]), 1);
+    assert!(said(&nothing).contains("it is all zeros"), "{}", said(&nothing));
 }
 
 /// What is given back meanwhile is not there; nothing else is missing, and nothing is false.

@@ -1,4 +1,4 @@
-//! `salvage` against a model: what random damage costs.
+//! `salvage` against a model: what random damage costs; and what nobody can know.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use mmq::Options;
 use serde_json::Value;
 
-use crate::run::said;
-use crate::salvaging::{HEADER, framed, lines, salvage};
+use crate::run::{ends, said};
+use crate::salvaging::{HEADER, change, framed, lines, report, salvage, small, zero_headers};
 use crate::support::{Messages, Random, copy_directory, count, seed, segments};
 
 /// A fragment that holds a message in one piece: its message, and where it lies.
@@ -93,4 +93,37 @@ fn random_damage_costs_what_it_touches() {
             messages.check(*seq, &payload);
         }
     }
+}
+
+#[test]
+fn what_a_lost_header_leaves_unknown_is_said_to_be_unknown() {
+    let dir = tempfile::tempdir().unwrap();
+    let [q, copy] = ["q", "copy"].map(|name| dir.path().join(name));
+    let all = small(&q);
+    copy_directory(&q, &copy);
+    fs::remove_file(q.join("index")).unwrap();
+    zero_headers(&q);
+    let counts = |paths: &[&Path], status| {
+        let shown = ends(salvage(paths, &["--json", "--framing", "line"]), status);
+        let (files, end) = report(&shown);
+        let damages: Vec<usize> =
+            files.iter().map(|file| file["damage"].as_array().unwrap().len()).collect();
+        (lines(&shown).len(), end["lost"].as_u64(), end["uncounted"].as_bool(), damages)
+    };
+    // Its first message lies where the first one has to.
+    assert_eq!(counts(&[&q], 1), (all.len(), Some(0), Some(false), vec![1]));
+    change(&q.join("segment-00000000"), |bytes| bytes[..HEADER + 100].fill(0));
+    let (left, lost, uncounted, damages) = counts(&[&q], 1);
+    assert!((40..48).contains(&left), "{left}");
+    assert_eq!((lost, uncounted, damages), (Some(0), Some(true), vec![2]));
+    let told = said(&ends(salvage(&[&q], &[]), 1));
+    assert!(told.contains("whether messages are missing is not known; 1 file damaged"), "{told}");
+    // Another copy has the header: what this one lacks is known.
+    assert_eq!(counts(&[&q, &copy], 1), (all.len(), Some(0), Some(false), vec![2, 0]));
+    // Nothing is left of it.
+    change(&q.join("segment-00000000"), |bytes| bytes.fill(0));
+    assert_eq!(counts(&[&q], 1), (0, Some(0), Some(true), vec![1]));
+    // An index says that nothing is missing: it was being made.
+    fs::write(copy.join("segment-00000001"), [0; 4096]).unwrap();
+    assert_eq!(counts(&[&copy], 0), (all.len(), Some(0), Some(false), vec![0, 0]));
 }

@@ -71,7 +71,7 @@ fn nothing_is_drawn_where_it_was_forbidden() {
     child.stdin.take().unwrap().write_all(b"one line\n").unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
     let seen: String = shown.iter().collect();
-    assert!(seen.starts_with("mmq: 1 messages, "), "{seen:?}");
+    assert!(seen.starts_with("mmq: 1 message, "), "{seen:?}");
 }
 
 #[test]

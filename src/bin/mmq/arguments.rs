@@ -58,6 +58,11 @@ pub(crate) fn number(id: &'static str, help: &'static str) -> Arg {
     Arg::new(id).long(id).value_name("N").help(help).value_parser(value_parser!(u64).range(1..))
 }
 
+/// A number of messages to show; 0 shows none.
+pub(crate) fn at_most(id: &'static str, help: &'static str) -> Arg {
+    number(id, help).value_parser(value_parser!(u64))
+}
+
 /// Arguments of every command.
 pub(crate) fn global(command: Command) -> Command {
     let global = |id, help| flag(id, help).global(true).help_heading("Options of every command");

@@ -6,6 +6,7 @@ use clap::ArgMatches;
 
 use crate::ending::Ending;
 use crate::failure::Failure;
+use crate::framing::visible_text;
 use crate::paint::Paint;
 
 /// Who reads the errors.
@@ -55,7 +56,8 @@ impl Console {
         if !failure.is_silent() {
             match self.form {
                 Form::Person if failure.ending == Ending::Bad => {
-                    self.line(&self.paint.bad(&format!("mmq: {}", failure.text())));
+                    let text = visible_text(failure.text().as_bytes());
+                    raw(&self.paint.bad(&format!("mmq: {text}")));
                 }
                 Form::Person => self.line(&format!("mmq: {}", failure.text())),
                 Form::Program => self.line(&failure.json()),
@@ -64,9 +66,9 @@ impl Console {
         failure.ending
     }
 
-    /// A whole line.
+    /// A whole line. Names in it may hold control bytes, which a terminal would obey.
     pub(crate) fn line(self, text: &str) {
-        let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
+        raw(&visible_text(text.as_bytes()));
     }
 
     /// Asks a question that `y` answers with yes. `None` when there is no terminal to ask on.
@@ -74,12 +76,17 @@ impl Console {
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             return None;
         }
+        let question = visible_text(question.as_bytes());
         let _ = io::stderr().write_all(format!("mmq: {question} [y/N] ").as_bytes());
         let mut answer = String::new();
         let _ = io::stdin().read_line(&mut answer);
         let yes = ["y", "yes"].contains(&answer.trim().to_lowercase().as_str());
         Some(if yes { Consent::Yes } else { Consent::No })
     }
+}
+
+fn raw(line: &str) {
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 /// The answer to a question.

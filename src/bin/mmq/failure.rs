@@ -8,10 +8,13 @@ use std::time::SystemTime;
 use mmq::Error;
 
 use crate::ending::Ending;
+use crate::json;
 use crate::times;
 
 /// The result of everything that can fail.
 pub(crate) type Tried<T> = Result<T, Failure>;
+
+const DECODER: &str = "decoder";
 
 /// Why a command ended without doing what it was told.
 #[derive(Debug)]
@@ -50,6 +53,16 @@ impl Failure {
         Failure::new(Ending::Done, "closed", "")
     }
 
+    /// The command of `--decode` failed.
+    pub(crate) fn decoder(message: impl Into<String>) -> Failure {
+        Failure::new(Ending::Failed, DECODER, message)
+    }
+
+    /// Whether it is the command of `--decode` that failed: a signal to this program ends it too.
+    pub(crate) fn is_of_decoder(&self) -> bool {
+        self.code == DECODER
+    }
+
     pub(crate) fn no_consumer(dir: &Path, name: &str) -> Failure {
         let message = format!(
             "queue {} has no consumer {name:?}; `mmq consumers` lists those it has, and `mmq consumers DIR add NAME` makes one",
@@ -83,7 +96,7 @@ impl Failure {
                 error.insert("since".into(), times::rfc3339(since).into());
             }
         }
-        serde_json::json!({ "error": error }).to_string()
+        json::text(&serde_json::json!({ "error": error }))
     }
 }
 
@@ -100,6 +113,11 @@ impl From<Error> for Failure {
             Error::NotFound { what: "message", .. } => (Ending::Missing, "no_message", ""),
             Error::NotFound { what: "path", .. } => (Ending::Missing, "no_path", ""),
             Error::NotFound { what: "segment file", .. } => (Ending::Missing, "no_segment", ""),
+            Error::NotFound { path, .. } if path.is_dir() => {
+                let message =
+                    format!("{} holds no queue; `mmq put` makes one there", path.display());
+                return Failure::new(Ending::Missing, "no_queue", message);
+            }
             Error::NotFound { .. } => (Ending::Missing, "no_queue", "; `mmq put` makes one"),
             Error::NotAQueue { .. } => (Ending::Missing, "not_a_queue", ""),
             Error::MessageTooLarge { .. } => (Ending::Refused, "too_large", ""),
@@ -111,6 +129,11 @@ impl From<Error> for Failure {
             }
             Error::Gap(_) => (Ending::Bad, "gap", ""),
             Error::Poisoned { .. } => (Ending::Failed, "poisoned", ""),
+            other @ Error::Io { .. } if other.is_full() => (
+                Ending::Refused,
+                "full",
+                "; free space on that disk, or take messages out of a queue there",
+            ),
             other if other.is_full() => (
                 Ending::Refused,
                 "full",
@@ -121,6 +144,11 @@ impl From<Error> for Failure {
             {
                 let message = format!("{} is not a queue: it is no directory", path.display());
                 return Failure::new(Ending::Missing, "not_a_queue", message);
+            }
+            Error::Io { op: "create", source, .. }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                (Ending::Failed, "io", "; name a directory that you may write to")
             }
             Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => (
                 Ending::Failed,

@@ -1,9 +1,11 @@
 //! A queue's figures for people: what waits, and how old it is, first.
 
+use std::os::unix::ffi::OsStrExt;
+
 use mmq::{ConsumerSnapshot, QueueState, Snapshot};
 
 use crate::figures;
-use crate::framing::visible;
+use crate::framing::visible_text;
 use crate::paint::Paint;
 use crate::times;
 use crate::units::{self, count};
@@ -26,7 +28,8 @@ impl Sizes {
 
 /// The figures of one queue, a line each.
 pub(crate) fn block(snapshot: &Snapshot, sizes: Sizes, paint: Paint) -> String {
-    let mut block = format!("{}: {}\n", snapshot.path.display(), state(snapshot, paint));
+    let path = visible_text(snapshot.path.as_os_str().as_bytes());
+    let mut block = format!("{path}: {}\n", state(snapshot, paint));
     let mut line = |name: &str, text: String| block += &self::line(name, &text);
     let unread = if snapshot.consumers.is_empty() { "; nobody has read yet" } else { "" };
     for consumer in snapshot.readers() {
@@ -59,6 +62,7 @@ pub(crate) fn block(snapshot: &Snapshot, sizes: Sizes, paint: Paint) -> String {
             line("refused", format!("{} for want of room", count(owner.refused, "call")));
         }
         if let Some(error) = &owner.last_flush_error {
+            let error = visible_text(error.as_bytes());
             line("flush", paint.bad(&format!("the last one failed: {error}")));
         }
     }
@@ -104,7 +108,7 @@ fn state(snapshot: &Snapshot, paint: Paint) -> String {
 fn waiting(consumer: &ConsumerSnapshot, sizes: Sizes) -> String {
     let name = match consumer.name.as_str() {
         "" => String::new(),
-        name => format!("{}: ", String::from_utf8_lossy(&visible(name.as_bytes()))),
+        name => format!("{}: ", visible_text(name.as_bytes())),
     };
     let (waits, bytes) = (count(consumer.messages, "message"), sizes.of(consumer.bytes));
     let age = consumer.oldest_age.map(units::duration);

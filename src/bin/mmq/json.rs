@@ -6,6 +6,25 @@ use serde_json::Value;
 
 use crate::times;
 
+/// A value as JSON, without a byte that a terminal obeys: of the control characters JSON itself
+/// escapes the first 32 alone.
+pub(crate) fn text(value: &Value) -> String {
+    let json = value.to_string();
+    let is_obeyed = |c: char| ('\x7f'..='\u{9f}').contains(&c);
+    if !json.contains(is_obeyed) {
+        return json;
+    }
+    let mut escaped = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if is_obeyed(c) {
+            escaped += &format!("\\u{:04x}", u32::from(c));
+        } else {
+            escaped.push(c);
+        }
+    }
+    escaped
+}
+
 /// A JSON object in the making.
 #[derive(Debug, Default)]
 pub(crate) struct Object(String);
@@ -16,7 +35,7 @@ impl Object {
     }
 
     pub(crate) fn with(self, name: &str, value: impl Into<Value>) -> Object {
-        self.with_json(name, &value.into().to_string())
+        self.with_json(name, &text(&value.into()))
     }
 
     /// A time, or null.
@@ -52,5 +71,14 @@ mod tests {
         let object = object.with_all("l", ["1".to_owned(), "{}".to_owned()]);
         assert_eq!(object.text(), r#"{"b":1,"a":null,"\"":"x\n","l":[1,{}]}"#);
         assert_eq!(Object::new().text(), "{}");
+    }
+
+    #[test]
+    fn no_control_character_goes_out_raw() {
+        let all: String = (0..0xa1).filter_map(char::from_u32).collect();
+        let json = text(&all.as_str().into());
+        assert!(!json.contains(char::is_control), "{json:?}");
+        assert!(json.contains("\\u007f\\u0080") && json.contains("\\u009b"), "{json}");
+        assert_eq!(serde_json::from_str::<String>(&json).ok(), Some(all));
     }
 }

@@ -193,7 +193,8 @@ impl<'a> Show<'a> {
 pub(crate) fn finish(mut show: Show<'_>, result: Tried<Stopped>) -> Tried<Ending> {
     if let Err(failure) = result {
         show.output.flush()?;
-        return Err(failure);
+        let stopped = show.call.signals.stop();
+        return stopped.filter(|_| failure.is_of_decoder()).ok_or(failure);
     }
     show.end()
 }

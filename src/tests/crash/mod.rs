@@ -165,7 +165,7 @@ enum Found {
 
 /// For each bug that can be planted the rule that it breaks (R0 to R9 as in ARCHITECTURE.md), the
 /// directed test that finds it in every run, and when random histories find it.
-const PLANTED: [(Mutant, &str, &str, Found); 19] = [
+const PLANTED: [(Mutant, &str, &str, Found); 22] = [
     (
         Mutant::CheckpointBeforeData,
         "R0: a checkpoint names only what is on the disk",
@@ -275,6 +275,24 @@ const PLANTED: [(Mutant, &str, &str, Found); 19] = [
         Found::Never,
     ),
     (
+        Mutant::MendedNotStoredAgain,
+        "R4: what a failed sync left off the disk is stored again",
+        "what_an_opening_mended_and_could_not_sync_is_stored_again_by_the_next",
+        Found::Never,
+    ),
+    (
+        Mutant::HeaderByCallAlone,
+        "P4: a power cut's loss is told as that",
+        "a_header_that_no_call_can_write_states_what_is_missing",
+        Found::Never,
+    ),
+    (
+        Mutant::StatedByTheRowAlone,
+        "P4: a power cut's loss is told as that",
+        "what_a_row_alone_states_outlives_the_opening_that_writes_the_rows_anew",
+        Found::Never,
+    ),
+    (
         Mutant::EndsNotLookedAt,
         "rows are held against the files",
         "the_ends_of_the_list_are_looked_at",
@@ -294,6 +312,7 @@ fn each_planted_bug_has_a_test_that_finds_it() {
         include_str!("directed/suspect.rs"),
         include_str!("rows.rs"),
         include_str!("stated/mod.rs"),
+        include_str!("stated/between.rs"),
         include_str!("stated/index.rs"),
         include_str!("what_goes.rs"),
     ];

@@ -110,6 +110,26 @@ fn a_record_that_is_being_written_is_not_dropped_for_the_next_one() {
     assert_eq!(*last, long);
 }
 
+/// A producer that was refused tries again when the keeper has made room meanwhile, and drops
+/// nothing more.
+#[test]
+fn who_found_no_room_tries_again_when_the_keeper_has_made_some() {
+    let storage = SimStorage::new(3).with_file_capacity(256 << 10);
+    let queue = open(&storage, &dropping(LIMITS[1]), Background::Calls);
+    for seq in 0..400 {
+        queue.enqueue(&content(seq, LEN)).unwrap();
+    }
+    let (core, before) = (&queue.core, queue.core.segments.passed());
+    assert!(!core.regain(before).unwrap());
+    core.segments.list().margin = 2;
+    queue.consumers.make_room(core).unwrap();
+    assert!(core.regain(before).unwrap());
+    // There is room now: nothing more is dropped.
+    let before = core.segments.passed();
+    queue.consumers.make_room(core).unwrap();
+    assert!(!core.regain(before).unwrap());
+}
+
 /// Little is held, so an opening has little to walk over, however much was dropped: nothing is
 /// flushed for it.
 #[test]

@@ -4,7 +4,7 @@ use clap::{Arg, ArgAction, Command};
 use mmq::Start;
 
 use super::Call;
-use crate::arguments::{self, flag, number, text_of};
+use crate::arguments::{self, at_most, flag, text_of};
 use crate::ending::Ending;
 use crate::failure::Tried;
 use crate::look::{Looked, Outlook};
@@ -29,7 +29,7 @@ pub(crate) fn command() -> Command {
     let cat = cat
         .visible_alias("peek")
         .arg(arguments::dir())
-        .arg(number("messages", "At most so many").short('n'))
+        .arg(at_most("messages", "At most so many").short('n'))
         .arg(arguments::consumer())
         .arg(
             flag("all", "Everything that is held, whoever has taken it").conflicts_with("consumer"),

@@ -11,7 +11,7 @@ use crate::console::{Consent, Console, Form};
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
 use crate::figures;
-use crate::framing::visible;
+use crate::framing::visible_text;
 use crate::look::Looked;
 use crate::opening::{Reads, open_existing};
 use crate::output::{Out, Output};
@@ -20,6 +20,10 @@ use crate::units;
 use crate::units::count;
 
 const ABOUT: &str = "Consumers: each has a place of its own and sees every message";
+
+const ADDED_AT: &str = "\
+WHERE is a sequence number (1042); -N, the newest N; +N, behind the oldest N; first; last (the end);
+a time (2026-11-22T03:00Z) or how long ago (15m): the first segment that was begun then or later.";
 
 pub(crate) fn command() -> Command {
     arguments::command(
@@ -41,7 +45,8 @@ pub(crate) fn command() -> Command {
         )
         .arg(name("name", "Its name: 1 to 255 bytes"))
         .arg(place::argument("at").long("at").help("Where it begins [default: first]"))
-        .arg(yes()),
+        .arg(yes())
+        .after_help(ADDED_AT),
     )
     .subcommand(
         arguments::command(
@@ -51,7 +56,8 @@ pub(crate) fn command() -> Command {
         )
         .arg(name("name", "Its name; \"\" is the queue's own"))
         .arg(place::argument("where").required(true).help("Where to"))
-        .arg(yes()),
+        .arg(yes())
+        .after_help(place::ABOUT),
     )
     .subcommand(
         arguments::command(
@@ -117,7 +123,7 @@ fn list(call: &Call<'_>, dir: &Path) -> Tried<Ending> {
 fn row(consumer: &ConsumerSnapshot) -> String {
     let name = match consumer.name.as_str() {
         "" => "(the queue's own)".into(),
-        name => String::from_utf8_lossy(&visible(name.as_bytes())).into_owned(),
+        name => visible_text(name.as_bytes()),
     };
     let (waits, bytes) = (count(consumer.messages, "message"), units::size(consumer.bytes));
     let age = consumer.oldest_age.map(units::duration);
@@ -134,8 +140,14 @@ fn work(queue: &Queue, verb: &str, matches: &ArgMatches, console: Console) -> Tr
             let stats = queue.stats();
             let (oldest, next) = (stats.oldest_seq, stats.next_seq);
             // A place that is not there makes no consumer.
-            let seq =
-                at.resolve(place::Bounds { dir: queue.path(), oldest, next, place: oldest })?;
+            let seq = match at {
+                // It has no place to go back from.
+                Where::Before(newest) => next.saturating_sub(newest).max(oldest),
+                at => {
+                    let dir = queue.path();
+                    at.resolve(place::Bounds { dir, oldest, next, place: oldest })?
+                }
+            };
             queue.consumer_at(name, Start::Seq(seq))?;
             if stats.consumers == 0 && seq > oldest {
                 // Before the first consumer everything is kept; from then on, what is behind one.

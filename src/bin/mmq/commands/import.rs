@@ -16,9 +16,11 @@ use crate::arguments::{self, flag, number, text_of};
 use crate::console::Form;
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
+use crate::framing::visible_text;
 use crate::import::{
     self, Listing, Manner, Notice, OldQueue, Order, Reach, Renamed, SourceKind, Survey, Weight,
 };
+use crate::json;
 use crate::opening;
 use crate::output::{Out, Output};
 use crate::progress::Bar;
@@ -301,7 +303,7 @@ impl Report<'_> {
             "lost": of(Weight::Lost),
             "warnings": of(Weight::Warning),
         });
-        format!("{report}\n")
+        json::text(&report) + "\n"
     }
 
     fn text(&self, matches: &ArgMatches) -> String {
@@ -311,7 +313,7 @@ impl Report<'_> {
         let arenas = survey.arena_size.map(|size| format!(", arenas of {size} bytes"));
         let mut text = format!(
             "{}: {}{}\n{} ({}) {done}\n",
-            self.dir.display(),
+            visible_text(self.dir.as_os_str().as_bytes()),
             self.kind.name(),
             arenas.unwrap_or_default(),
             count(survey.messages, "message"),
@@ -328,7 +330,7 @@ impl Report<'_> {
                 Weight::Torn => "torn",
                 Weight::Lost => "lost",
             };
-            text += &format!("{weight}: {}\n", finding.text);
+            text += &format!("{weight}: {}\n", visible_text(finding.text.as_bytes()));
         }
         text
     }

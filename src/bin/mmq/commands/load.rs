@@ -21,7 +21,8 @@ use crate::units::{self, count};
 const AFTER: &str = "\
 Messages keep their order, and consumers stand at the same messages, with the same ones acknowledged
 ahead of others; numbers begin anew, and dead letters lose their origins. (mmq copy keeps both.)
-Status 0: a power cut takes nothing.";
+Status 0: a power cut takes nothing. Status 1: the same, but the dump tells of gaps (messages that
+its queue had lost or given up, which are left out), or it was cut short.";
 
 /// Messages that are held unacknowledged at a time, and bytes of them: those that a consumer had in
 /// hand before others that it had acknowledged.
@@ -59,7 +60,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let queue = opening::open(dir, &options)?;
     let mut load = Load { queue: &queue, places, messages: 0, gaps: 0, last: None };
     let result = load.all(call, &mut lines);
-    let report = load.report();
+    let (report, gaps) = (load.report(), load.gaps);
     let closed = queue.close();
     if let Some(ending) = call.signals.stop() {
         closed?;
@@ -73,6 +74,11 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     result?;
     closed?;
     call.console.note(report);
+    if gaps > 0 {
+        let message =
+            format!("the dump tells of {}: its queue lacked messages", count(gaps, "gap"));
+        return Err(Failure::new(Ending::Bad, "gap", message));
+    }
     Ok(Ending::Done)
 }
 

@@ -122,7 +122,9 @@ pub(crate) fn main(words: Vec<OsString>) -> Ending {
             return Console::plain(Form::Program).fail(&Failure::usage(said));
         }
         Err(error) => {
-            let _ = io::stderr().write_all(error.to_string().as_bytes());
+            // A word of the command line may hold control bytes.
+            let text = error.to_string();
+            text.lines().for_each(|line| Console::plain(Form::Person).line(line));
             return Ending::Usage;
         }
     };

@@ -29,6 +29,8 @@ come in the order of their numbers, each checked by itself. Where the header of 
 the index has a copy, or the messages themselves show how to check them; but then nothing says whose
 they are, so give the files of one queue alone. The report goes to standard error: what each file
 was, how many messages came from it, and how many numbers that should be in it were not found.
+Where neither a header nor an index says which numbers a file began with, what it lacks before its
+first intact message cannot be counted: the report says so (uncounted, with --json).
 
 What consumers have taken comes too, as long as its segment was not drained; drained segments, as
 long as nothing was written over them, come with --spares. A message may come whose put had not
@@ -106,8 +108,12 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
         }
     }
     drop(bar);
-    target.end()?;
-    result?;
+    let ended = target.end();
+    if let (Err(_), Some(new)) = (&result, new) {
+        let (new, put) = (new.display(), count(messages.saturating_sub(1), "message"));
+        call.console.note(format!("{new} has {put} and is not complete: remove it and try again"));
+    }
+    result.and(ended)?;
     let report = found.into_report();
     tell(call, &report, new);
     if let Some(ending) = call.signals.stop() {
@@ -210,11 +216,11 @@ fn tell(call: &Call<'_>, report: &SalvageReport, new: Option<&Path>) {
     }
     report.files.iter().for_each(|found| call.console.note(found.to_string()));
     let mut text = format!(
-        "{} ({}) from {}; {} missing",
+        "{} ({}) from {}; {}",
         count(report.messages, "message"),
         units::size(report.bytes),
         count(report.files.len() as u64, "file"),
-        count(report.lost, "message")
+        missing(report)
     );
     if report.given_up > 0 {
         text += &format!(", {} given up as the files say", count(report.given_up, "number"));
@@ -233,14 +239,22 @@ fn tell(call: &Call<'_>, report: &SalvageReport, new: Option<&Path>) {
     call.console.note(text);
 }
 
+fn missing(report: &SalvageReport) -> String {
+    let lost = count(report.lost, "message");
+    match (report.uncounted, report.lost) {
+        (false, _) => format!("{lost} missing"),
+        (true, 0) => "whether messages are missing is not known".to_owned(),
+        (true, _) => format!("at least {lost} missing, how many more is not known"),
+    }
+}
+
 fn verdict(report: &SalvageReport) -> String {
     let is_damaged = |file: &&SalvagedFile| !file.damage.is_empty() || file.lost > 0;
     let damaged = report.files.iter().filter(is_damaged).count() as u64;
-    let lost = count(report.lost, "message");
     match (damaged, report.lost) {
         (0, 0) => "the last batch has no end".to_owned(),
-        (0, _) => format!("{lost} missing"),
-        _ => format!("{lost} missing; {} damaged", count(damaged, "file")),
+        (0, _) => missing(report),
+        _ => format!("{}; {} damaged", missing(report), count(damaged, "file")),
     }
 }
 
@@ -249,11 +263,12 @@ fn file(found: &SalvagedFile) -> String {
         .with("path", found.path.to_string_lossy())
         .with("len", found.len)
         .with("what", found.what.as_str())
-        .with_all("damage", found.damage.iter().map(|damage| serde_json::json!(damage).to_string()))
+        .with("damage", found.damage.clone())
         .with("messages", found.messages)
         .with("duplicates", found.duplicates)
         .with("given_back", found.given_back)
         .with("lost", found.lost)
+        .with("uncounted", found.uncounted)
         .text();
     Object::new().with_json("file", &file).text()
 }
@@ -265,6 +280,7 @@ fn summary(report: &SalvageReport, new: Option<&Path>) -> String {
         .with("messages", report.messages)
         .with("bytes", report.bytes)
         .with("lost", report.lost)
+        .with("uncounted", report.uncounted)
         .with("given_up", report.given_up)
         .with("overtaken", report.overtaken)
         .with("unfinished_from", report.unfinished_from)

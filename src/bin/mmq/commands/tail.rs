@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, Command};
 use mmq::{Seen, Snapshot, Start};
 
 use super::Call;
-use crate::arguments::{self, flag, number};
+use crate::arguments::{self, at_most, flag};
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
 use crate::look::{Looked, Met, Outlook};
@@ -38,7 +38,7 @@ pub(crate) fn command() -> Command {
     );
     let tail = tail
         .arg(arguments::dir())
-        .arg(number("messages", "So many of the newest [default: 10]").short('n'))
+        .arg(at_most("messages", "So many of the newest [default: 10]").short('n'))
         .arg(place::argument("from").long("from").help("Begin there").conflicts_with("messages"))
         .arg(
             Arg::new("follow")

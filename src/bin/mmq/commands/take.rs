@@ -72,6 +72,10 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let (said, count) = (take.written.end(), take.written.messages());
     if let Some(ending) = call.signals.stop() {
         call.console.note(format!("ended by a signal after {}", units::count(count, "message")));
+        let result = match result {
+            Err(failure) if failure.is_of_decoder() => Ok(()),
+            result => result,
+        };
         return result.and(closed).map(|()| ending);
     }
     result.and(closed).and(said)?;

@@ -11,6 +11,7 @@ use crate::console::Form;
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
 use crate::figures;
+use crate::framing::visible_text;
 use crate::human::{self, Sizes};
 use crate::json::Object;
 use crate::look::{Checks, Looked};
@@ -106,7 +107,7 @@ impl Report<'_> {
                 self.lost += finding.lost.map_or(0, |gap| gap.count());
                 let line = match self.form {
                     Form::Program => json(&finding),
-                    Form::Person => self.paint.bad(&finding.to_string()),
+                    Form::Person => self.paint.bad(&visible_text(finding.to_string().as_bytes())),
                 };
                 self.say(&line)
             }
@@ -135,11 +136,12 @@ impl Report<'_> {
         let mut block = human::block(snapshot, Sizes::Rounded, self.paint);
         for (file, becomes) in set_aside {
             let text = format!("{file} becomes {becomes}: it is damaged, or another queue's");
+            let text = visible_text(text.as_bytes());
             block += &human::line("sets aside", &self.paint.bad(&text));
         }
         for (what, files) in [("creates", created), ("removes", removed)] {
             if !files.is_empty() {
-                block += &human::line(what, &files.join(", "));
+                block += &human::line(what, &visible_text(files.join(", ").as_bytes()));
             }
         }
         self.say(&format!("The next opening will find:\n{block}"))

@@ -1,6 +1,6 @@
 //! Messages as another program shows them: `--decode CMD`.
 
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 
@@ -24,14 +24,33 @@ impl Decoder {
 
     /// The message as the program answers it.
     pub(super) fn decode(&mut self, message: &[u8]) -> Tried<Vec<u8>> {
-        let command = &self.command;
-        let failed = |error| Failure::io(format!("--decode {command}"), &error);
         let running = match self.running.take() {
             Some(running) => running,
-            None => begin(command).map_err(failed)?,
+            None => begin(&self.command).map_err(|error| self.failed(&error))?,
         };
         let (_, input, output) = self.running.insert(running);
-        ask(input, output, message).map_err(failed)
+        ask(input, output, message).map_err(|error| self.failed(&error))
+    }
+
+    /// What there is to say of it. A pipe that is closed says no more than that the process has
+    /// ended or will end: how it does is what its user can go by.
+    fn failed(&mut self, error: &io::Error) -> Failure {
+        let what = format!("--decode {}", self.command);
+        let is_closed = matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof);
+        let ended = self.running.take().filter(|_| is_closed).map(|(mut child, input, output)| {
+            drop((input, output));
+            child.wait()
+        });
+        match ended {
+            Some(Ok(status)) => {
+                let message = format!(
+                    "{what}: it ended ({status}) and left a message unanswered; it has to answer each, in length framing"
+                );
+                Failure::decoder(message)
+            }
+            Some(Err(error)) => Failure::io(what, &error),
+            None => Failure::io(what, error),
+        }
     }
 }
 
@@ -69,7 +88,7 @@ fn answer(output: &mut impl Read) -> io::Result<Vec<u8>> {
     // No more is allocated than comes.
     match output.take(length).read_to_end(&mut answer)? as u64 {
         read if read == length => Ok(answer),
-        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Err(ErrorKind::UnexpectedEof.into()),
     }
 }
 

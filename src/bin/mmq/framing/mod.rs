@@ -12,7 +12,7 @@ use clap::builder::PossibleValue;
 
 pub(crate) use json::{About, JsonLine, gap_line, message_line, numbered};
 pub(crate) use read::Frames;
-pub(crate) use visible::visible;
+pub(crate) use visible::visible_text;
 pub(crate) use write::{Written, gap_cause};
 
 /// How messages follow each other.

@@ -1,7 +1,12 @@
 //! Messages on a terminal, which obeys control bytes.
 
+/// As [`visible`], of a name or of what is said to people.
+pub(crate) fn visible_text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&visible(bytes)).into_owned()
+}
+
 /// The message with every control byte, and every byte that is no UTF-8, as `\x1b`. A tab stays.
-pub(crate) fn visible(message: &[u8]) -> Vec<u8> {
+pub(super) fn visible(message: &[u8]) -> Vec<u8> {
     let mut shown = Vec::with_capacity(message.len());
     for piece in message.utf8_chunks() {
         for c in piece.valid().chars() {

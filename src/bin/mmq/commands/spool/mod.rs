@@ -90,7 +90,10 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     }
     let report = report?;
     match call.console.form {
-        Form::Person => call.console.line(&format!("mmq: {report}")),
+        Form::Person => {
+            let text = report.to_string();
+            text.lines().for_each(|line| call.console.line(&format!("mmq: {line}")));
+        }
         Form::Program => call.console.line(&report.json()),
     }
     Ok(report.ending())

@@ -5,6 +5,7 @@ use std::fmt;
 use super::lines::Tally;
 use super::lines::Wanted;
 use crate::ending::Ending;
+use crate::units::count;
 
 pub(super) struct Report {
     pub(super) put_in: Tally,
@@ -53,7 +54,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { put_in, taken_out, inside, left, wanted, seconds, disk } = self;
         for gap in &taken_out.told {
-            write!(f, "{gap}\nmmq: ")?;
+            writeln!(f, "{gap}")?;
         }
         if *wanted == Wanted::NoMore {
             return write!(
@@ -65,9 +66,10 @@ impl fmt::Display for Report {
         let rate = if *seconds > 0.0 { put_in.messages as f64 / seconds } else { 0.0 };
         write!(
             f,
-            "{} messages, {} bytes, {seconds:.3} s, {rate:.0} messages/s, {disk} bytes of disk at most, \
+            "{}, {} bytes, {seconds:.3} s, {rate:.0} messages/s, {disk} bytes of disk at most, \
              reopened with {inside} inside: ",
-            put_in.messages, put_in.bytes
+            count(put_in.messages, "message"),
+            put_in.bytes
         )?;
         if self.complete() {
             f.write_str("everything came out, byte for byte and in order")

@@ -1,0 +1,90 @@
+//! What is missing between two segments is stated by the header of the second, and by its row.
+
+use rustix::io::Errno;
+
+use crate::error::{Gap, GapCause};
+use crate::format::{SEGMENT_HEADER_LEN, segment_name};
+use crate::tests::crash::directed::{disk, kept_but_for, options, take_all};
+use crate::tests::crash::examine::open;
+use crate::tests::crash::model::{Check, content, ensure};
+use crate::tests::sim::{Call, Mutant, SimStorage};
+
+/// Eight such messages fill a segment.
+const LEN: usize = 8064 / 8 - 16;
+
+/// What a power cut leaves of a queue with three full segments: the name of the second one was not
+/// on the disk, and none of its messages was durable. And the name of the third one.
+fn without_the_second() -> (SimStorage, String) {
+    let queue = open(disk(1), &options()).unwrap();
+    queue.default_consumer().unwrap();
+    for number in 0..24 {
+        assert_eq!(queue.enqueue(&content(number, LEN)).unwrap(), number);
+        if number == 3 {
+            queue.core.flush().unwrap();
+        }
+    }
+    let left = queue.core.storage.copied();
+    let names: Vec<_> =
+        queue.core.segments.list().live.iter().map(|row| segment_name(row.slot)).collect();
+    assert_eq!(names.len(), 3);
+    left.remove_file(&names[1]);
+    (left, names[2].clone())
+}
+
+/// All but the second segment's messages come, and these are told as taken by the power cut.
+fn check_told(image: SimStorage) -> Check {
+    let told = take_all(&open(image, &options())?)?;
+    let came: Vec<u64> = told.iter().flatten().map(|(number, _)| *number).collect();
+    ensure!(came.iter().copied().eq((0..8).chain(16..24)), "{came:?} come");
+    let gaps: Vec<Gap> = told.into_iter().filter_map(Result::err).collect();
+    let wanted = Gap { first: 8, last: 15, cause: GapCause::Unflushed };
+    let others = gaps.iter().filter(|gap| gap.cause != GapCause::Reserved);
+    ensure!(others.eq([&wanted]), "gaps are told as {gaps:?}");
+    Ok(())
+}
+
+/// The next opening writes all rows anew, and dies at the store of this number. Whether it did.
+fn dies_in_the_next_opening(left: &SimStorage, number: u64, images: &mut u64) -> Check<bool> {
+    left.freeze_at_store(1 + number);
+    let opened = open(left.clone(), &options())?;
+    left.disarm();
+    let frozen = left.frozen();
+    let has_died = frozen.is_some();
+    let image = frozen.unwrap_or_else(|| left.process_kill());
+    drop(opened);
+    *images += 1;
+    check_told(image)?;
+    Ok(has_died)
+}
+
+/// The disk is full: it refuses the call that writes the header, in this opening and in the next.
+/// The header states what is missing all the same.
+#[test]
+fn a_header_that_no_call_can_write_states_what_is_missing() {
+    kept_but_for(Mutant::HeaderByCallAlone, |number, images| {
+        let (left, _) = without_the_second();
+        left.fail_after(Call::Write, 1, Errno::NOSPC, false);
+        let opened = open(left.clone(), &options())?;
+        ensure!(left.failed(Call::Write) == 1, "an opening writes the header by a call");
+        let dead = left.process_kill();
+        drop(opened);
+        dead.fail_after(Call::Write, 1, Errno::NOSPC, false);
+        dies_in_the_next_opening(&dead, number, images)
+    });
+}
+
+/// The header did not reach the disk: the row of the index alone states what is missing.
+#[test]
+fn what_a_row_alone_states_outlives_the_opening_that_writes_the_rows_anew() {
+    kept_but_for(Mutant::StatedByTheRowAlone, |number, images| {
+        let (left, third) = without_the_second();
+        let header = left.read_file(&third)[..SEGMENT_HEADER_LEN as usize].to_vec();
+        let opened = open(left.clone(), &options())?;
+        let dead = left.process_kill();
+        drop(opened);
+        let is_written = dead.read_file(&third)[..header.len()] != header[..];
+        ensure!(is_written, "an opening writes the header");
+        dead.corrupt(&third, 0, &header);
+        dies_in_the_next_opening(&dead, number, images)
+    });
+}
