@@ -62,7 +62,7 @@ pub struct Redelivery {
     lease: Option<Duration>,
     backoff: Option<(Duration, Duration)>,
     max_attempts: Option<u32>,
-    dead_letters: Option<Target>,
+    dead_letters: Option<OtherQueue>,
 }
 
 impl Redelivery {
@@ -106,7 +106,7 @@ impl Redelivery {
     /// is closed.
     pub fn dead_letters(mut self, queue: Arc<Queue>) -> Redelivery {
         let engine = Arc::clone(queue.engine());
-        self.dead_letters = Some(Target { engine, _kept_open: Some(queue) });
+        self.dead_letters = Some(OtherQueue { engine, _kept_open: Some(queue) });
         self
     }
 
@@ -114,7 +114,7 @@ impl Redelivery {
     #[cfg(feature = "capi")]
     pub(crate) fn dead_letters_to(mut self, engine: &Arc<Engine<FileStorage>>) -> Redelivery {
         let engine = Arc::clone(engine);
-        self.dead_letters = Some(Target { engine, _kept_open: None });
+        self.dead_letters = Some(OtherQueue { engine, _kept_open: None });
         self
     }
 
@@ -143,13 +143,13 @@ impl Redelivery {
 
 /// The queue for the dead letters of a consumer.
 #[derive(Debug, Clone)]
-struct Target {
+struct OtherQueue {
     engine: Arc<Engine<FileStorage>>,
     /// An engine alone does not keep its queue from being closed.
     _kept_open: Option<Arc<Queue>>,
 }
 
-impl DeadLetters for Target {
+impl DeadLetters for OtherQueue {
     fn put(&self, payload: &[u8], origin: &Origin) -> Result<()> {
         self.engine.enqueue_letter(payload, origin).map(drop)
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::commit::Core;
+use crate::consume::ledger::Ledger;
 use crate::consume::redelivery::{DeadLetters, Rules};
 use crate::consume::slow::Done;
 use crate::consume::standing::{Handed, Progress, Standing};
@@ -115,8 +116,7 @@ impl<S: Storage> Standing<S> {
         };
         ledger.check_lease(seq, handed)?;
         if !ledger.redelivery().has_row() {
-            let row = core.index.attempts_row(self.row, self.name());
-            row.into_iter().for_each(|row| ledger.take_up(row, place.seq, false));
+            self.take_up_attempts(core, ledger, place);
             self.has_redelivery.store(true, Ordering::Release);
         }
         let is_rejected = ledger.reject(seq);
@@ -159,14 +159,22 @@ impl<S: Storage> Standing<S> {
         let ledger = self.ledger(progress, &[]);
         let before = std::mem::replace(&mut ledger.redelivery().rules, rules);
         if !ledger.redelivery().has_row() {
-            match core.index.attempts_row(self.row, self.name()) {
-                Some(row) => ledger.take_up(row, place.seq, core.was_killed),
-                None => events::not_counted(core.storage.path(), self.name()),
-            }
+            self.take_up_attempts(core, ledger, place);
         }
         self.has_redelivery.store(true, Ordering::Release);
         self.note_change(progress, core);
         Ok(before)
+    }
+
+    /// Takes over the row of attempts, if there is one for this consumer.
+    fn take_up_attempts(&self, core: &Core<S>, ledger: &mut Ledger<S::File>, place: Spot) {
+        let Some((row, mut stored)) = core.index.attempts_row(self.row, self.name()) else {
+            events::not_counted(core.storage.path(), self.name());
+            return;
+        };
+        // A message is to blame for the death of a process alone.
+        stored.alone = stored.alone.filter(|_| core.was_killed);
+        ledger.take_up((row, stored), place.seq);
     }
 
     /// Does what is due: the keeper calls it.
@@ -189,8 +197,8 @@ impl<S: Storage> Standing<S> {
         }
         let mut progress = self.progress.lock();
         let ledger = progress.ledger.as_mut()?;
-        let has_letters = ledger.has_letters();
-        ledger.redelivery.as_mut()?.time_to_tell(now(), has_letters)
+        let letters = ledger.letters();
+        ledger.redelivery.as_mut()?.time_to_tell(now(), letters)
     }
 
     /// The rejected messages, if they go to another queue, as `message` makes them.
@@ -201,7 +209,7 @@ impl<S: Storage> Standing<S> {
     ) -> Option<Letters> {
         let mut progress = self.progress.lock();
         let progress = &mut *progress;
-        let ledger = progress.ledger.as_mut().filter(|ledger| ledger.has_letters())?;
+        let ledger = progress.ledger.as_mut().filter(|ledger| ledger.letters() > 0)?;
         let dead_letters = ledger.redelivery().rules.dead_letters.clone()?;
         core.check_readable().ok()?;
         let mut letters = Vec::new();

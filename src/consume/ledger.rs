@@ -1,27 +1,26 @@
 //! The messages that a consumer has handed out and that are not acknowledged yet.
 //!
 //! Every number from the stored place up to the cursor is either *open* (handed out, given back, or
-//! rejected) or *done* (acknowledged, taken, or told as a gap). The stored place is the lowest open message;
-//! with none open it is the cursor's spot. Done numbers beyond the place are kept as ranges, whose
-//! count the open messages between them bound. After a reopening, ranges may lie beyond the cursor,
-//! which steps over the messages in them.
+//! rejected) or *done* (acknowledged, taken, or told as a gap). The stored place is the lowest open
+//! message; with none open it is the cursor's spot. Done numbers beyond the place are kept as ranges,
+//! whose count the open messages between them bound. After a reopening, ranges may lie beyond the
+//! cursor, which steps over the messages in them. (What is handed out in vain: `returns.rs`.)
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::consume::ranges::Ranges;
 use crate::consume::redelivery::Redeliveries;
 use crate::consume::standing::Handed;
-use crate::error::{Error, Gap, GapCause, Result};
-use crate::format::{Attempts, NumberRange, Spot};
-use crate::index::{AcksRow, AttemptsRow};
+use crate::error::Gap;
+use crate::format::{NumberRange, Spot};
+use crate::index::AcksRow;
 use crate::read::Cursor;
 use crate::storage::StorageFile;
-use crate::threads::now;
 
 /// Where a message is that was handed out and is not done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+pub(super) enum Whereabouts {
     /// With a worker.
     Out,
     /// Given back: it comes again.
@@ -40,9 +39,9 @@ pub(crate) struct Open {
     segment_end: u64,
     /// How often it was handed out.
     pub(crate) attempts: u32,
-    state: State,
+    pub(super) state: Whereabouts,
     /// When its lease or its delay ends, or its letter is tried again.
-    due: Option<Instant>,
+    pub(super) due: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -51,16 +50,16 @@ pub(crate) struct Ledger<F> {
     pub(crate) epoch: u64,
     /// The most messages in flight; `None`: any number.
     pub(crate) limit: Option<u32>,
-    open: BTreeMap<u64, Open>,
+    pub(super) open: BTreeMap<u64, Open>,
     /// The open numbers that come again.
-    returned: BTreeSet<u64>,
+    pub(super) returned: BTreeSet<u64>,
     /// The open numbers that come no more, and that nobody has begun to deal with.
-    rejected: BTreeSet<u64>,
+    pub(super) rejected: BTreeSet<u64>,
     /// How many messages are with workers, and how many come again after a while.
     out: usize,
     delayed: usize,
     /// The done numbers beyond the place.
-    done: Ranges,
+    pub(super) done: Ranges,
     /// Reads the messages that were given back.
     pub(crate) again: Cursor<F>,
     /// Where `done` is stored.
@@ -112,8 +111,8 @@ impl<F: StorageFile> Ledger<F> {
             return true;
         };
         match self.returned.first() {
-            Some(seq) => redelivery.may_go(*seq, self.out, true),
-            None => redelivery.may_go(next, self.out, false),
+            Some(seq) => redelivery.may_go(*seq, self.out) && redelivery.is_stored(*seq),
+            None => redelivery.may_go(next, self.out) && redelivery.has_room(),
         }
     }
 
@@ -141,33 +140,33 @@ impl<F: StorageFile> Ledger<F> {
         segment_end: u64,
         now: Option<Instant>,
     ) -> Handed {
-        let is_alone = self.out == 0;
+        let others = self.out;
         self.open_out(seq, position, segment_end);
-        self.begin_attempt(seq, is_alone, now)
+        self.begin_attempt(seq, others, now)
     }
 
     fn open_out(&mut self, seq: u64, position: u64, segment_end: u64) {
         let attempts = self.redelivery.as_ref().map_or(0, |redelivery| redelivery.count(seq));
-        let open = Open { position, segment_end, attempts, state: State::Out, due: None };
+        let open = Open { position, segment_end, attempts, state: Whereabouts::Out, due: None };
         self.open.insert(seq, open);
         self.out += 1;
     }
 
     /// Hands a message out that comes again.
     pub(crate) fn hand_out_again(&mut self, seq: u64, now: Option<Instant>) -> Handed {
-        let is_alone = self.out == 0;
-        self.put(seq, State::Out, None);
-        self.begin_attempt(seq, is_alone, now)
+        let others = self.out;
+        self.put(seq, Whereabouts::Out, None);
+        self.begin_attempt(seq, others, now)
     }
 
     /// Before this returns it is stored that the message is handed out.
-    fn begin_attempt(&mut self, seq: u64, is_alone: bool, now: Option<Instant>) -> Handed {
+    fn begin_attempt(&mut self, seq: u64, others: usize, now: Option<Instant>) -> Handed {
         let mut handed = Handed { attempts: 1, epoch: self.epoch, is_leased: false };
         if let Some(open) = self.open.get_mut(&seq) {
             open.attempts = open.attempts.saturating_add(1);
             handed.attempts = open.attempts;
             if let Some(redelivery) = &mut self.redelivery {
-                redelivery.note_handed_out(seq, is_alone);
+                redelivery.note_handed_out(seq, others);
                 open.due = now.and_then(|now| now.checked_add(redelivery.rules.lease?));
                 redelivery.set_timer(seq, None, open.due);
                 handed.is_leased = open.due.is_some();
@@ -188,7 +187,7 @@ impl<F: StorageFile> Ledger<F> {
     }
 
     /// Moves an open message to another state, in which it is until `due`.
-    fn put(&mut self, seq: u64, state: State, due: Option<Instant>) {
+    pub(super) fn put(&mut self, seq: u64, state: Whereabouts, due: Option<Instant>) {
         let Some(open) = self.open.get_mut(&seq) else {
             return;
         };
@@ -199,12 +198,12 @@ impl<F: StorageFile> Ledger<F> {
         }
         self.leave(seq, was);
         match state {
-            State::Out => self.out += 1,
-            State::Delayed => self.delayed += 1,
-            State::Back => {
+            Whereabouts::Out => self.out += 1,
+            Whereabouts::Delayed => self.delayed += 1,
+            Whereabouts::Back => {
                 self.returned.insert(seq);
             }
-            State::Rejected => {
+            Whereabouts::Rejected => {
                 // One that is tried again later is not there until then.
                 if due.is_none() {
                     self.rejected.insert(seq);
@@ -213,133 +212,17 @@ impl<F: StorageFile> Ledger<F> {
         }
     }
 
-    fn leave(&mut self, seq: u64, was: State) {
+    fn leave(&mut self, seq: u64, was: Whereabouts) {
         match was {
-            State::Out => self.out -= 1,
-            State::Delayed => self.delayed -= 1,
-            State::Back => {
+            Whereabouts::Out => self.out -= 1,
+            Whereabouts::Delayed => self.delayed -= 1,
+            Whereabouts::Back => {
                 self.returned.remove(&seq);
             }
-            State::Rejected => {
+            Whereabouts::Rejected => {
                 self.rejected.remove(&seq);
             }
         }
-    }
-
-    /// Gives a message back, to come again after `delay`, or else as the rules say. False when it
-    /// is not with a worker.
-    pub(crate) fn give_back(&mut self, seq: u64, delay: Option<Duration>) -> bool {
-        let Some(open) = self.open.get(&seq).filter(|open| open.state == State::Out) else {
-            return false;
-        };
-        let (attempts, mut wait) = (open.attempts, delay.unwrap_or_default());
-        if let Some(redelivery) = &mut self.redelivery {
-            redelivery.note_back(seq, attempts);
-            if redelivery.is_spent(seq) {
-                return self.reject(seq);
-            }
-            wait = delay.unwrap_or_else(|| redelivery.rules.delay(attempts));
-        }
-        let due =
-            Some(wait).filter(|wait| !wait.is_zero()).and_then(|wait| now().checked_add(wait));
-        match due {
-            Some(due) => self.put(seq, State::Delayed, Some(due)),
-            None => self.put(seq, State::Back, None),
-        }
-        true
-    }
-
-    /// An open message is handed out no more. False when it is not open, or rejected already.
-    pub(crate) fn reject(&mut self, seq: u64) -> bool {
-        let Some(open) = self.open.get(&seq).filter(|open| open.state != State::Rejected) else {
-            return false;
-        };
-        if let Some(redelivery) = &mut self.redelivery {
-            redelivery.note_rejected(seq, open.attempts);
-        }
-        self.put(seq, State::Rejected, None);
-        true
-    }
-
-    /// Does what was due by `now`: leases end, delays are over, letters are tried again.
-    pub(crate) fn tick(&mut self, now: Instant) {
-        while let Some(seq) = self.redelivery.as_mut().and_then(|it| it.take_due(now)) {
-            let Some(open) = self.open.get_mut(&seq) else {
-                continue;
-            };
-            open.due = None;
-            match open.state {
-                State::Out => {
-                    self.give_back(seq, None);
-                }
-                State::Delayed | State::Back => self.put(seq, State::Back, None),
-                State::Rejected => {
-                    self.rejected.insert(seq);
-                }
-            }
-        }
-    }
-
-    /// Does what is due, and returns the time, if a read needs it.
-    pub(crate) fn tick_if_needed(&mut self) -> Option<Instant> {
-        let now = self.needs_clock().then(now)?;
-        self.tick(now);
-        Some(now)
-    }
-
-    /// An error when the lease of the delivery has ended: the message is another worker's, or was,
-    /// or will be.
-    pub(crate) fn check_lease(&mut self, seq: u64, handed: Handed) -> Result<()> {
-        if !handed.is_leased || planted!(LeaseNotChecked) {
-            return Ok(());
-        }
-        self.tick(now());
-        let is_own = |open: &Open| open.state == State::Out && open.attempts == handed.attempts;
-        if self.open.get(&seq).is_some_and(is_own) { Ok(()) } else { Err(Error::Expired) }
-    }
-
-    /// Whether rejected messages are to go to another queue.
-    pub(crate) fn has_letters(&self) -> bool {
-        !self.rejected.is_empty()
-            && self.redelivery.as_ref().is_some_and(|it| it.has_dead_letters())
-    }
-
-    /// Another end of a lease that has not ended.
-    pub(crate) fn extend(&mut self, seq: u64, due: Option<Instant>) {
-        self.put(seq, State::Out, due);
-    }
-
-    /// Takes the oldest rejected message, for its letter: [`letter_failed`](Self::letter_failed) or
-    /// [`finish`](Self::finish) follows.
-    pub(crate) fn take_letter(&mut self) -> Option<(u64, Open)> {
-        let seq = self.rejected.pop_first()?;
-        self.open.get(&seq).map(|open| (seq, *open))
-    }
-
-    /// The letter is tried again at `due`.
-    pub(crate) fn letter_failed(&mut self, seq: u64, due: Instant) {
-        if self.open.get(&seq).is_some_and(|open| open.state == State::Rejected) {
-            self.put(seq, State::Rejected, Some(due));
-        }
-    }
-
-    /// A rejected message that has no other queue to go to is told as a gap: makes it done.
-    pub(crate) fn tell_rejected(&mut self) -> Option<Gap> {
-        let has_letters = self.redelivery.as_ref().is_some_and(|it| it.has_dead_letters());
-        let seq = *self.rejected.first().filter(|_| !has_letters)?;
-        self.finish(seq);
-        Some(Gap { first: seq, last: seq, cause: GapCause::Rejected })
-    }
-
-    /// Whether a read has something to tell or to hand out that is not at the cursor.
-    pub(crate) fn has_something(&self) -> bool {
-        let has_letters = self.redelivery.as_ref().is_some_and(|it| it.has_dead_letters());
-        !self.returned.is_empty() || !(has_letters || self.rejected.is_empty())
-    }
-
-    /// A message that was rejected is gone: the next read tells it.
-    pub(crate) fn letter_lost(&mut self, seq: u64) {
-        self.put(seq, State::Back, None);
     }
 
     /// Makes an open message done. False when it is not open.
@@ -449,28 +332,6 @@ impl<F: StorageFile> Ledger<F> {
         self.acks_row = None;
         self.limit = None;
         self.redelivery.take()
-    }
-
-    /// What the consumer wants of redelivery. It is made where it is missing.
-    pub(crate) fn redelivery(&mut self) -> &mut Redeliveries<F> {
-        self.redelivery.get_or_insert_with(Box::default)
-    }
-
-    /// Takes over what an earlier run stored in the row of attempts.
-    pub(crate) fn take_up(
-        &mut self,
-        (row, stored): (AttemptsRow<F>, Attempts),
-        place: u64,
-        by_death: bool,
-    ) {
-        self.redelivery
-            .get_or_insert_with(Box::default)
-            .take_up(row, stored, place, &self.done, by_death);
-    }
-
-    /// Whether a read needs the time.
-    fn needs_clock(&self) -> bool {
-        self.redelivery.as_ref().is_some_and(|it| it.has_timers() || it.rules.lease.is_some())
     }
 
     /// The done ranges were taken over from another consumer and are not stored yet.

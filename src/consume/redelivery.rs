@@ -110,19 +110,18 @@ impl<F: StorageFile> Redeliveries<F> {
     }
 
     /// Takes over what an earlier run stored in the `row`. The consumer stands at `place`, with
-    /// `done` beyond it. With `by_death`, the run ended with the death of its process alone.
+    /// `done` beyond it.
     pub(super) fn take_up(
         &mut self,
         row: AttemptsRow<F>,
         stored: Attempts,
         place: u64,
         done: &Ranges,
-        by_death: bool,
     ) {
         self.row = Some(row);
         let is_left = |seq: u64| seq >= place && !done.contains(seq);
         self.counts.extend(stored.counts.into_iter().filter(|(seq, _)| is_left(*seq)));
-        if let Some(alone) = stored.alone.filter(|seq| by_death && is_left(*seq)) {
+        if let Some(alone) = stored.alone.filter(|seq| is_left(*seq)) {
             let count = self.counts.entry(alone).or_default();
             // (Below the bit that says that it is rejected.)
             *count = (*count + u32::from(!planted!(DeathNotCounted))).min(*count | !REJECTED);
@@ -181,18 +180,26 @@ impl<F: StorageFile> Redeliveries<F> {
         count & REJECTED != 0 || self.rules.max_attempts.is_some_and(|most| *count >= most)
     }
 
-    /// Whether the message may be handed out while `out` others are with workers. One that comes
-    /// `again` needs its count stored; a new one needs room for the counts that there are.
-    pub(crate) fn may_go(&self, seq: u64, out: usize, again: bool) -> bool {
+    /// Whether the message may be handed out while `out` others are with workers.
+    pub(crate) fn may_go(&self, seq: u64, out: usize) -> bool {
         let is_suspect = seq < self.suspects_below;
         let suspect_is_out = out > 0 && self.alone.is_some_and(|seq| seq < self.suspects_below);
-        let is_stored = self.stored_below == u64::MAX || again && seq < self.stored_below;
-        (out == 0 || !is_suspect && !suspect_is_out) && is_stored
+        out == 0 || !is_suspect && !suspect_is_out
     }
 
-    /// Stores that the message is handed out, before it is.
-    pub(crate) fn note_handed_out(&mut self, seq: u64, is_alone: bool) {
-        let (below, alone) = (self.below.max(seq + 1), is_alone.then_some(seq));
+    /// Whether the count of a message that comes again is stored.
+    pub(crate) fn is_stored(&self, seq: u64) -> bool {
+        seq < self.stored_below
+    }
+
+    /// Whether the counts that there are fit into the row. If not, nothing new is handed out.
+    pub(crate) fn has_room(&self) -> bool {
+        self.stored_below == u64::MAX
+    }
+
+    /// Stores that the message is handed out, before it is, while so many others are with workers.
+    pub(crate) fn note_handed_out(&mut self, seq: u64, others: usize) {
+        let (below, alone) = (self.below.max(seq + 1), (others == 0).then_some(seq));
         if (below, alone) != (self.below, self.alone) {
             (self.below, self.alone) = (below, alone);
             self.store();
@@ -253,10 +260,10 @@ impl<F: StorageFile> Redeliveries<F> {
         self.told = None;
     }
 
-    /// When the keeper is to look, if it was not told so already: now, when there are letters.
-    pub(crate) fn time_to_tell(&mut self, now: Instant, has_letters: bool) -> Option<Instant> {
+    /// When the keeper is to look, if it was not told so already: at once, when there are `letters`.
+    pub(crate) fn time_to_tell(&mut self, now: Instant, letters: usize) -> Option<Instant> {
         let first = self.timers.first().map(|(due, _)| *due);
-        let next = if has_letters { now } else { first? };
+        let next = if letters > 0 { now } else { first? };
         // One that is past may have been told to nobody: the keeper may have ended.
         if self.told.is_some_and(|told| told <= next && told > now) {
             return None;

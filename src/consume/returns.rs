@@ -1,0 +1,146 @@
+//! The part of a ledger that deals with messages handed out in vain: they come again, at once or
+//! after a while, or they come no more.
+
+use std::time::{Duration, Instant};
+
+use crate::consume::ledger::{Ledger, Open, Whereabouts};
+use crate::consume::redelivery::Redeliveries;
+use crate::consume::standing::Handed;
+use crate::error::{Error, Gap, GapCause, Result};
+use crate::format::Attempts;
+use crate::index::AttemptsRow;
+use crate::storage::StorageFile;
+use crate::threads::now;
+
+impl<F: StorageFile> Ledger<F> {
+    /// What the consumer wants of redelivery. It is made where it is missing.
+    pub(crate) fn redelivery(&mut self) -> &mut Redeliveries<F> {
+        self.redelivery.get_or_insert_with(Box::default)
+    }
+
+    /// Takes over what an earlier run stored in the row of attempts.
+    pub(crate) fn take_up(&mut self, (row, stored): (AttemptsRow<F>, Attempts), place: u64) {
+        self.redelivery.get_or_insert_with(Box::default).take_up(row, stored, place, &self.done);
+    }
+
+    /// Whether a read needs the time.
+    fn needs_clock(&self) -> bool {
+        self.redelivery.as_ref().is_some_and(|it| it.has_timers() || it.rules.lease.is_some())
+    }
+
+    /// Gives a message back, to come again after `delay`, or else as the rules say. False when it
+    /// is not with a worker.
+    pub(crate) fn give_back(&mut self, seq: u64, delay: Option<Duration>) -> bool {
+        let Some(open) = self.open.get(&seq).filter(|open| open.state == Whereabouts::Out) else {
+            return false;
+        };
+        let (attempts, mut wait) = (open.attempts, delay.unwrap_or_default());
+        if let Some(redelivery) = &mut self.redelivery {
+            redelivery.note_back(seq, attempts);
+            if redelivery.is_spent(seq) {
+                return self.reject(seq);
+            }
+            wait = delay.unwrap_or_else(|| redelivery.rules.delay(attempts));
+        }
+        let due =
+            Some(wait).filter(|wait| !wait.is_zero()).and_then(|wait| now().checked_add(wait));
+        match due {
+            Some(due) => self.put(seq, Whereabouts::Delayed, Some(due)),
+            None => self.put(seq, Whereabouts::Back, None),
+        }
+        true
+    }
+
+    /// An open message is handed out no more. False when it is not open, or rejected already.
+    pub(crate) fn reject(&mut self, seq: u64) -> bool {
+        let Some(open) = self.open.get(&seq).filter(|open| open.state != Whereabouts::Rejected)
+        else {
+            return false;
+        };
+        if let Some(redelivery) = &mut self.redelivery {
+            redelivery.note_rejected(seq, open.attempts);
+        }
+        self.put(seq, Whereabouts::Rejected, None);
+        true
+    }
+
+    /// Does what was due by `now`: leases end, delays are over, letters are tried again.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        while let Some(seq) = self.redelivery.as_mut().and_then(|it| it.take_due(now)) {
+            let Some(open) = self.open.get_mut(&seq) else {
+                continue;
+            };
+            open.due = None;
+            match open.state {
+                Whereabouts::Out => {
+                    self.give_back(seq, None);
+                }
+                Whereabouts::Delayed | Whereabouts::Back => self.put(seq, Whereabouts::Back, None),
+                Whereabouts::Rejected => {
+                    self.rejected.insert(seq);
+                }
+            }
+        }
+    }
+
+    /// Does what is due, and returns the time, if a read needs it.
+    pub(crate) fn tick_if_needed(&mut self) -> Option<Instant> {
+        let now = self.needs_clock().then(now)?;
+        self.tick(now);
+        Some(now)
+    }
+
+    /// An error when the lease of the delivery has ended: the message is another worker's, or was,
+    /// or will be.
+    pub(crate) fn check_lease(&mut self, seq: u64, handed: Handed) -> Result<()> {
+        if !handed.is_leased || planted!(LeaseNotChecked) {
+            return Ok(());
+        }
+        self.tick(now());
+        let is_own =
+            |open: &Open| open.state == Whereabouts::Out && open.attempts == handed.attempts;
+        if self.open.get(&seq).is_some_and(is_own) { Ok(()) } else { Err(Error::Expired) }
+    }
+
+    /// How many rejected messages are to go to another queue.
+    pub(crate) fn letters(&self) -> usize {
+        let go = self.redelivery.as_ref().is_some_and(|it| it.has_dead_letters());
+        if go { self.rejected.len() } else { 0 }
+    }
+
+    /// Another end of a lease that has not ended.
+    pub(crate) fn extend(&mut self, seq: u64, due: Option<Instant>) {
+        self.put(seq, Whereabouts::Out, due);
+    }
+
+    /// Takes the oldest rejected message, for its letter: [`letter_failed`](Self::letter_failed) or
+    /// [`finish`](Self::finish) follows.
+    pub(crate) fn take_letter(&mut self) -> Option<(u64, Open)> {
+        let seq = self.rejected.pop_first()?;
+        self.open.get(&seq).map(|open| (seq, *open))
+    }
+
+    /// The letter is tried again at `due`.
+    pub(crate) fn letter_failed(&mut self, seq: u64, due: Instant) {
+        if self.open.get(&seq).is_some_and(|open| open.state == Whereabouts::Rejected) {
+            self.put(seq, Whereabouts::Rejected, Some(due));
+        }
+    }
+
+    /// A rejected message that has no other queue to go to is told as a gap: makes it done.
+    pub(crate) fn tell_rejected(&mut self) -> Option<Gap> {
+        let seq = *self.rejected.first().filter(|_| self.letters() == 0)?;
+        self.finish(seq);
+        Some(Gap { first: seq, last: seq, cause: GapCause::Rejected })
+    }
+
+    /// Whether a read has something to tell or to hand out that is not at the cursor.
+    pub(crate) fn has_something(&self) -> bool {
+        !self.returned.is_empty() || self.rejected.len() > self.letters()
+    }
+
+    /// A message that was rejected is gone: the next read tells it.
+    pub(crate) fn letter_lost(&mut self, seq: u64) {
+        self.put(seq, Whereabouts::Back, None);
+    }
+}
