@@ -66,7 +66,20 @@ impl Message {
     }
 
     /// Where the message comes from, if it is a dead letter: one that another queue put in here
-    /// because too many deliveries of it were given up there.
+    /// because it was handed out too often there. The message's bytes are what was put in there.
+    ///
+    /// ```
+    /// # fn main() -> mmq::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dead_letters = mmq::Queue::open(dir.path())?;
+    /// while let Some(letter) = dead_letters.dequeue()? {
+    ///     if let Some(origin) = letter.origin() {
+    ///         println!("message {} failed {} times", origin.seq, origin.attempts);
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn origin(&self) -> Option<Origin> {
         match &self.body {
