@@ -258,9 +258,9 @@ impl<S: Storage> Standing<S> {
         if let Some(ledger) = progress.ledger.as_mut().filter(|ledger| ledger.epoch == epoch) {
             let delay = ledger.redelivery().rules.delay(attempts);
             let delay = if delay.is_zero() { TRY_AGAIN } else { delay };
-            if let Some(due) = now().checked_add(delay) {
-                ledger.letter_failed(seq, due);
-            }
+            let now = now();
+            // (A delay that overflows the clock is for messages that come again.)
+            ledger.letter_failed(seq, now.checked_add(delay).unwrap_or(now + TRY_AGAIN));
         }
     }
 

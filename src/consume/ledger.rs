@@ -112,7 +112,7 @@ impl<F: StorageFile> Ledger<F> {
         };
         match self.returned.first() {
             Some(seq) => redelivery.may_go(*seq, self.out) && redelivery.is_stored(*seq),
-            None => redelivery.may_go(next, self.out) && redelivery.has_room(),
+            None => redelivery.may_go(next, self.out) && redelivery.has_room(next),
         }
     }
 
@@ -233,7 +233,6 @@ impl<F: StorageFile> Ledger<F> {
         self.leave(seq, open.state);
         if let Some(redelivery) = &mut self.redelivery {
             redelivery.set_timer(seq, open.due, None);
-            redelivery.note_done(seq);
         }
         self.note_done(seq, seq);
         true
@@ -241,6 +240,9 @@ impl<F: StorageFile> Ledger<F> {
 
     /// Makes numbers done of which none is open. Before the lowest open message nothing is kept.
     pub(crate) fn note_done(&mut self, first: u64, last: u64) {
+        if let Some(redelivery) = &mut self.redelivery {
+            redelivery.note_done(first, last);
+        }
         let stays = self.open.first_key_value().is_some_and(|(lowest, _)| *lowest < first);
         if stays {
             self.done.insert(first, last);
@@ -274,6 +276,9 @@ impl<F: StorageFile> Ledger<F> {
     /// Makes a piece of a gap done that was told, while more of the gap is left: the place stays
     /// before the gap.
     pub(crate) fn note_piece_told(&mut self, piece: &Gap) {
+        if let Some(redelivery) = &mut self.redelivery {
+            redelivery.note_done(piece.first, piece.last);
+        }
         self.done.insert(piece.first, piece.last);
         self.changed = true;
     }

@@ -192,9 +192,11 @@ impl<F: StorageFile> Redeliveries<F> {
         seq < self.stored_below
     }
 
-    /// Whether the counts that there are fit into the row. If not, nothing new is handed out.
-    pub(crate) fn has_room(&self) -> bool {
-        self.stored_below == u64::MAX
+    /// Whether the message at the cursor may be counted: the counts that there are fit into the row,
+    /// or an earlier run handed it out, and its own count is stored.
+    pub(crate) fn has_room(&self, next: u64) -> bool {
+        let comes_again = next < self.suspects_below || self.counts.contains_key(&next);
+        self.stored_below == u64::MAX || comes_again && self.is_stored(next)
     }
 
     /// Stores that the message is handed out, before it is, while so many others are with workers.
@@ -208,7 +210,7 @@ impl<F: StorageFile> Redeliveries<F> {
 
     /// The message was given back: stores how often it was handed out in vain.
     pub(crate) fn note_back(&mut self, seq: u64, attempts: u32) {
-        self.set_count(seq, attempts);
+        self.set_count(seq, attempts.min(REJECTED - 1));
     }
 
     /// The message is handed out no more: stores that.
@@ -226,9 +228,14 @@ impl<F: StorageFile> Redeliveries<F> {
         self.store();
     }
 
-    /// The message is done. Its count needs no room any more.
-    pub(crate) fn note_done(&mut self, seq: u64) {
-        if self.counts.remove(&seq).is_some() && self.stored_below != u64::MAX {
+    /// Messages are done. Their counts need no room any more.
+    pub(crate) fn note_done(&mut self, first: u64, last: u64) {
+        let mut has_room = false;
+        while let Some(seq) = self.counts.range(first..=last).next().map(|(seq, _)| *seq) {
+            self.counts.remove(&seq);
+            has_room = true;
+        }
+        if has_room && self.stored_below != u64::MAX {
             self.store();
         }
     }

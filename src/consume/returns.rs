@@ -42,11 +42,11 @@ impl<F: StorageFile> Ledger<F> {
             }
             wait = delay.unwrap_or_else(|| redelivery.rules.delay(attempts));
         }
-        let due =
-            Some(wait).filter(|wait| !wait.is_zero()).and_then(|wait| now().checked_add(wait));
-        match due {
-            Some(due) => self.put(seq, Whereabouts::Delayed, Some(due)),
-            None => self.put(seq, Whereabouts::Back, None),
+        if wait.is_zero() {
+            self.put(seq, Whereabouts::Back, None);
+        } else {
+            // A time that overflows the clock is for ever.
+            self.put(seq, Whereabouts::Delayed, now().checked_add(wait));
         }
         true
     }
@@ -136,7 +136,12 @@ impl<F: StorageFile> Ledger<F> {
 
     /// Whether a read has something to tell or to hand out that is not at the cursor.
     pub(crate) fn has_something(&self) -> bool {
-        !self.returned.is_empty() || self.rejected.len() > self.letters()
+        !self.returned.is_empty() || self.has_rejected_to_tell()
+    }
+
+    /// Whether the next read tells a rejected message as a gap, also where none may be handed out.
+    pub(crate) fn has_rejected_to_tell(&self) -> bool {
+        self.rejected.len() > self.letters()
     }
 
     /// A message that was rejected is gone: the next read tells it.

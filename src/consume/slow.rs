@@ -144,7 +144,9 @@ impl<S: Storage> Standing<S> {
         let told = told(&outcome);
         let done = told.map_or(if moved { Done::Message } else { Done::Nothing }, Done::Gap);
         let crossed = self.store_progress(progress, core, before, done);
-        (Step { outcome, crossed, moved }, handed)
+        // The read may have met messages that an earlier run rejected: the keeper is to be told.
+        let has_letters = progress.ledger.as_ref().is_some_and(|ledger| ledger.letters() > 0);
+        (Step { outcome, crossed: crossed || has_letters, moved }, handed)
     }
 
     /// Stores the place and the done ranges where they changed, and counts `done`. `before` is the

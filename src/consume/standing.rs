@@ -71,7 +71,7 @@ pub(crate) trait Deliver<S: Storage> {
 pub(crate) struct Step<R> {
     pub(crate) outcome: Result<Option<R>, Box<Error>>,
     /// A segment was left behind and may be given back, or the cursor wants a window or a
-    /// descriptor.
+    /// descriptor, or letters are to go.
     pub(crate) crossed: bool,
     /// The place moved over a message.
     pub(crate) moved: bool,
@@ -420,9 +420,11 @@ impl<S: Storage> Progress<S> {
 
     /// Whether every kind of read would, one that needs an allowance too.
     pub(crate) fn has_news(&self, core: &Core<S>) -> bool {
+        let is_allowed = |ledger: &Ledger<S::File>| {
+            ledger.has_rejected_to_tell() || ledger.may_hand_out(self.cursor.spot().seq)
+        };
         self.is_over(core)
-            || self.ledger.as_ref().is_none_or(|ledger| ledger.may_hand_out(self.cursor.spot().seq))
-                && self.has_waiting(core)
+            || self.ledger.as_deref().is_none_or(is_allowed) && self.has_waiting(core)
     }
 
     /// Every read is refused.

@@ -1,5 +1,6 @@
 //! When messages come again, and letters to another queue.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -123,36 +124,43 @@ impl<S: Storage> Consumers<S> {
         let Some((dead, letters)) = standing.take_letters(core, message) else {
             return;
         };
-        let (mut sent, mut refused) = (0, None);
+        let (mut sent, mut refused) = (BTreeSet::new(), None);
         call_out(core, || {
             for Letter { seq, attempts, message, .. } in &letters {
                 let origin =
                     Origin { queue_id: core.index.queue_id, seq: *seq, attempts: *attempts };
                 match dead.put(message, &origin) {
-                    Ok(()) => sent += 1,
+                    Ok(()) => {
+                        sent.insert(*seq);
+                    }
                     Err(error) => {
+                        // One that is too large must not keep those behind it from going.
+                        let others_may_go = matches!(error, Error::MessageTooLarge { .. });
                         refused = Some(error);
-                        break;
+                        if !others_may_go {
+                            break;
+                        }
                     }
                 }
             }
-            if sent > 0
+            if !sent.is_empty()
                 && !planted!(LettersNotFlushed)
                 && let Err(error) = dead.flush()
             {
                 // They are put in again: at least once.
-                (sent, refused) = (0, Some(error));
+                sent.clear();
+                refused = Some(error);
             }
         });
         if let Some(error) = refused {
-            let left = letters.len() - sent;
+            let left = letters.len() - sent.len();
             events::letters_stay(core.storage.path(), standing.name(), left, &error);
         }
         let mut crossed = false;
-        for (at, letter) in letters.into_iter().enumerate() {
+        for letter in letters {
             // The message lets go of its segment, which may be given back then.
             let (seq, attempts, epoch) = letter.stub();
-            if at < sent {
+            if sent.contains(&seq) {
                 crossed |= standing.finish_letter(core, seq, epoch);
             } else {
                 standing.letter_failed(seq, attempts, epoch);

@@ -148,11 +148,12 @@ impl<S: Storage> Engine<S> {
         self.gave_up(0, 0).map(|()| true)
     }
 
-    /// Called after `standing` left a segment behind, or wanted a window or a descriptor: gives
-    /// segments back, and has other consumers let go of theirs.
+    /// Called after `standing` left a segment behind, wanted a window or a descriptor, or met
+    /// letters: gives segments back, has other consumers let go of theirs, and tells the keeper.
     #[cold]
     pub(super) fn crossed(&self, standing: &Standing<S>) {
         self.give_space_back();
+        self.arm(standing);
         if self.core.window_wanted.swap(false, Ordering::Relaxed) {
             // Under a tight cap, the window of an idle consumer must not make the others copy.
             for other in self.consumers.by_name.lock().values() {

@@ -15,6 +15,7 @@ mod letters;
 pub(crate) mod mutants;
 mod published;
 mod redelivery;
+mod redelivery_limits;
 mod reserved;
 mod room;
 pub(crate) mod schedule;

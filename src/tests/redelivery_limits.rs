@@ -1,0 +1,189 @@
+//! Messages that come again where something is full, far away, or of an earlier run.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::consume::redelivery::{DeadLetters, Rules};
+use crate::consume::standing::{Handed, Read, Standing};
+use crate::engine::{Engine, reading};
+use crate::error::{Error, GapCause, Result};
+use crate::format::Origin;
+use crate::options::Options;
+use crate::tests::sim::SimStorage;
+
+const LONG: Duration = Duration::from_secs(600);
+/// As many counts fill a row whose messages follow each other.
+const FULL: u64 = 106;
+
+fn open(storage: SimStorage) -> Engine<SimStorage> {
+    let options = Options::new().arena_size(4096).max_bytes(64 << 10);
+    Engine::open_without_keeper(storage, &options).unwrap()
+}
+
+fn filled(count: u64) -> Engine<SimStorage> {
+    let queue = open(SimStorage::new(1).with_file_capacity(64 << 10));
+    for seq in 0..count {
+        queue.enqueue(&[seq as u8; 8]).unwrap();
+    }
+    queue
+}
+
+fn workers(queue: &Engine<SimStorage>, rules: Rules) -> Arc<Standing<SimStorage>> {
+    let workers = queue.consumer("workers").unwrap();
+    queue.set_redelivery(&workers, rules).unwrap();
+    workers
+}
+
+type Received = Option<(u64, Handed)>;
+
+fn receive(queue: &Engine<SimStorage>, workers: &Standing<SimStorage>) -> Received {
+    let received = queue.receive(workers, reading::AsMessage).unwrap();
+    received.map(|(message, handed)| (message.seq(), handed))
+}
+
+/// Receives the next message and gives it back, to come again after a long time.
+fn put_off(queue: &Engine<SimStorage>, workers: &Standing<SimStorage>) {
+    let (seq, handed) = receive(queue, workers).unwrap();
+    queue.nack(workers, seq, handed, Some(LONG));
+}
+
+/// The row is full as it can be, and a message that has no count yet ends the process.
+#[test]
+fn a_death_with_a_full_row_of_attempts_holds_nothing_back_for_ever() {
+    let queue = filled(FULL + 3);
+    let standing = workers(&queue, Rules::default());
+    for _ in 0..FULL {
+        put_off(&queue, &standing);
+    }
+    assert_eq!(receive(&queue, &standing).unwrap().0, FULL);
+    let queue = open(queue.core.storage.process_kill());
+    let standing = workers(&queue, Rules::default());
+    for seq in 0..FULL + 3 {
+        let (came, handed) = receive(&queue, &standing).unwrap();
+        assert_eq!((came, handed.attempts), (seq, if seq <= FULL { 2 } else { 1 }));
+        queue.ack(&standing, came, handed).unwrap();
+    }
+}
+
+/// Messages that an earlier run gave back are taken, and need no room in the row any more.
+#[test]
+fn messages_that_are_taken_leave_the_row_of_attempts() {
+    let queue = filled(FULL + 3);
+    let standing = workers(&queue, Rules::default());
+    for _ in 0..FULL {
+        put_off(&queue, &standing);
+    }
+    queue.close().unwrap();
+    let queue = open(queue.core.storage.process_kill());
+    let standing = workers(&queue, Rules::default());
+    for _ in 0..FULL {
+        reading::next(&queue, &standing, Read::Take).unwrap().unwrap();
+    }
+    put_off(&queue, &standing);
+    assert_eq!(receive(&queue, &standing).unwrap().0, FULL + 1);
+}
+
+/// A message that is given back very often is not taken for a rejected one.
+#[test]
+fn any_number_of_attempts_rejects_no_message() {
+    let queue = filled(1);
+    let standing = workers(&queue, Rules::default());
+    let (seq, _) = receive(&queue, &standing).unwrap();
+    let mut progress = standing.progress.lock();
+    let redelivery = progress.ledger.as_mut().unwrap().redelivery();
+    for attempts in [(1 << 31) - 1, 1 << 31, u32::MAX] {
+        redelivery.note_back(seq, attempts);
+        assert!(!redelivery.is_spent(seq), "{attempts}");
+    }
+}
+
+/// A delay that overflows the clock is long, not none.
+#[test]
+fn a_delay_without_end_does_not_end_at_once() {
+    let queue = filled(1);
+    let standing = workers(&queue, Rules::default());
+    let (seq, handed) = receive(&queue, &standing).unwrap();
+    queue.nack(&standing, seq, handed, Some(Duration::MAX));
+    assert!(receive(&queue, &standing).is_none());
+}
+
+/// A gap that waits to be told is news, also where no message may be handed out.
+#[test]
+fn a_rejected_message_is_news_where_the_limit_holds_the_others_back() {
+    let queue = filled(2);
+    let standing = workers(&queue, Rules::default());
+    queue.set_max_in_flight(&standing, Some(1)).unwrap();
+    let (seq, handed) = receive(&queue, &standing).unwrap();
+    queue.reject(&standing, seq, handed).unwrap();
+    assert!(standing.with_progress(|progress| progress.has_news(&queue.core)));
+    let told = queue.receive(&standing, reading::AsMessage).map(drop);
+    assert!(matches!(told, Err(Error::Gap(gap)) if gap.cause == GapCause::Rejected));
+    assert_eq!(receive(&queue, &standing).unwrap().0, 1);
+}
+
+/// Takes letters of any number but 0.
+#[derive(Default)]
+struct Picky(Mutex<Vec<u64>>);
+
+impl DeadLetters for Picky {
+    fn put(&self, _: &[u8], origin: &Origin) -> Result<()> {
+        if origin.seq == 0 {
+            return Err(Error::MessageTooLarge {
+                path: "dead".into(),
+                len: 8,
+                max: 7,
+                max_bytes: None,
+            });
+        }
+        self.0.lock().unwrap().push(origin.seq);
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn id(&self) -> usize {
+        0
+    }
+
+    fn dead_letters(&self) -> Vec<Arc<dyn DeadLetters>> {
+        Vec::new()
+    }
+}
+
+fn with_letters(letters: &Arc<Picky>) -> Rules {
+    Rules { dead_letters: Some(Arc::clone(letters) as _), ..Rules::default() }
+}
+
+/// A letter that the other queue cannot take keeps no others from going.
+#[test]
+fn a_letter_that_is_too_large_does_not_hold_up_those_behind_it() {
+    let letters = Arc::new(Picky::default());
+    let queue = filled(3);
+    let standing = workers(&queue, Rules::default());
+    for (seq, handed) in [(); 3].map(|()| receive(&queue, &standing).unwrap()) {
+        queue.reject(&standing, seq, handed).unwrap();
+    }
+    queue.set_redelivery(&standing, with_letters(&letters)).unwrap();
+    assert_eq!(*letters.0.lock().unwrap(), [1, 2]);
+    assert_eq!(standing.in_flight(&queue.core), 1);
+}
+
+/// A read that takes, or looks, finds a message that an earlier run rejected: its letter goes.
+#[test]
+fn a_letter_goes_whichever_read_finds_it() {
+    for what in [Read::Take, Read::Look] {
+        let letters = Arc::new(Picky::default());
+        let queue = filled(3);
+        let standing = workers(&queue, Rules::default());
+        let first = receive(&queue, &standing).unwrap();
+        let (seq, handed) = receive(&queue, &standing).unwrap();
+        queue.reject(&standing, seq, handed).unwrap();
+        queue.ack(&standing, first.0, first.1).unwrap();
+        let queue = open(queue.core.storage.process_kill());
+        let standing = workers(&queue, with_letters(&letters));
+        assert_eq!(reading::next(&queue, &standing, what).unwrap().unwrap().seq(), 2);
+        assert_eq!(*letters.0.lock().unwrap(), [1], "{what:?}");
+    }
+}
