@@ -168,13 +168,10 @@ impl<S: Storage> Standing<S> {
 
     /// Takes over the row of attempts, if there is one for this consumer.
     fn take_up_attempts(&self, core: &Core<S>, ledger: &mut Ledger<S::File>, place: Spot) {
-        let Some((row, mut stored)) = core.index.attempts_row(self.row, self.name()) else {
-            events::not_counted(core.storage.path(), self.name());
-            return;
-        };
-        // A message is to blame for the death of a process alone.
-        stored.alone = stored.alone.filter(|_| core.was_killed);
-        ledger.take_up((row, stored), place.seq);
+        match core.index.attempts_row(self.row, self.name()) {
+            Some(row) => ledger.take_up(row, place.seq),
+            None => events::not_counted(core.storage.path(), self.name()),
+        }
     }
 
     /// Does what is due: the keeper calls it.

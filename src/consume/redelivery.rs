@@ -121,16 +121,10 @@ impl<F: StorageFile> Redeliveries<F> {
         self.row = Some(row);
         let is_left = |seq: u64| seq >= place && !done.contains(seq);
         self.counts.extend(stored.counts.into_iter().filter(|(seq, _)| is_left(*seq)));
-        if let Some(alone) = stored.alone.filter(|seq| is_left(*seq)) {
-            let count = self.counts.entry(alone).or_default();
-            // (Below the bit that says that it is rejected.)
-            *count = (*count + u32::from(!planted!(DeathNotCounted))).min(*count | !REJECTED);
-        }
         if stored.below > place && !planted!(SuspectsTogether) {
             self.suspects_below = stored.below;
         }
         self.below = self.below.max(stored.below);
-        // Before another death: this one counts once.
         self.store();
     }
 

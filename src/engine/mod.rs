@@ -26,7 +26,7 @@ use crate::commit::Core;
 use crate::commit::keeper::{Keeper, Look, LookFor};
 use crate::error::{Error, Result};
 use crate::events;
-use crate::format::Figures;
+use crate::format::{Figures, NumberRange};
 use crate::memory::page_size;
 use crate::options::Options;
 use crate::recovery::{Ended, Recovered, recover};
@@ -113,6 +113,7 @@ impl<S: Storage> Engine<S> {
         let undurable = durable_only || recovered.tail.seq > recovered.lease;
         let Recovered { tail, durable, clean, .. } = recovered;
         let found_consumers = std::mem::take(&mut recovered.consumers);
+        let ended = recovered.ended;
         let ages = options.max_age.map(Ages::new);
         let writer = Writer::new(tail, recovered.next, lease, ages);
         let figures = figures_of_run(options, open_here.0);
@@ -159,6 +160,11 @@ impl<S: Storage> Engine<S> {
             // A place from an index that was set aside is kept even where the limits leave no room
             // for its new row.
             let room = if known.is_none() { u64::MAX } else { 0 };
+            // A message is to blame for the death of a process, and for nothing else.
+            engine.core.index.settle_attempts(row.row, &row.name, |seq| {
+                let is_done = |acks: &NumberRange| (acks.first..=acks.last).contains(&seq);
+                ended == Ended::Killed && seq >= row.place.seq && !row.acks.iter().any(is_done)
+            });
             engine.take_up(known, &row.name, row.place, &row.acks, room)?;
         }
         if undurable {
@@ -276,7 +282,6 @@ fn state<S: Storage>(
         tail,
         durable,
         places_cached: recovered.places_cached,
-        was_killed: recovered.ended == Ended::Killed,
         oldest_seq: oldest_seq.max(given_up.end()).min(tail.seq),
         known_gaps: recovered.known_gaps,
         given_up,

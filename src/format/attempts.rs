@@ -106,6 +106,18 @@ impl Attempts {
         sound.then_some(Attempts { number, owner, below, alone, counts })
     }
 
+    /// The message was handed out in vain once more.
+    pub(crate) fn count_once_more(&mut self, seq: u64) {
+        match self.counts.binary_search_by_key(&seq, |(seq, _)| *seq) {
+            // (Below the bit that says that it is rejected.)
+            Ok(at) => {
+                let count = &mut self.counts[at].1;
+                *count = (*count + 1).min(*count | !REJECTED);
+            }
+            Err(at) => self.counts.insert(at, (seq, 1)),
+        }
+    }
+
     fn crc(bytes: &[u8], len: usize, seed: u32) -> u32 {
         let head = crc32c(seed, &bytes[..attempts_at::ATTEMPTS_CRC]);
         !crc32c(head, &bytes[attempts_at::ATTEMPTS_COUNTS..len])

@@ -80,6 +80,35 @@ impl<S: Storage> Index<S> {
         Some((attempts_row, stored.clone()))
     }
 
+    /// Settles what the end of the run before says of the consumer's messages: the one that was
+    /// alone with a worker was handed out in vain once more, if it `is_to_blame`.
+    pub(crate) fn settle_attempts(
+        &self,
+        row: u32,
+        name: &str,
+        is_to_blame: impl FnOnce(u64) -> bool,
+    ) {
+        if self.extents.lock().attempts_row_of(row).is_none() {
+            return;
+        }
+        let Some((mut attempts_row, mut stored)) = self.attempts_row(row, name) else {
+            return;
+        };
+        let Some(alone) = stored.alone.take() else {
+            return;
+        };
+        if is_to_blame(alone) && !planted!(DeathNotCounted) {
+            stored.count_once_more(alone);
+        }
+        // What does not fit are the highest numbers: their counts may be lost.
+        attempts_row.store(stored.below, None, stored.counts.iter().copied());
+        stored.number = attempts_row.number;
+        let mut extents = self.extents.lock();
+        if let Some(at) = extents.attempts_row_of(row) {
+            extents.attempts_rows[at] = Some(stored);
+        }
+    }
+
     /// Clears the row of attempts `at`. The caller syncs the index.
     pub(super) fn clear_attempts(
         &self,

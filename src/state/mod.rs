@@ -143,8 +143,6 @@ pub(crate) struct State<S: Storage> {
     pub(crate) leased: AtomicU64,
     /// The tail that the opening found. What lies between the durable mark and it is suspect (R4).
     pub(crate) found_tail: Spot,
-    /// The run before ended with the death of its process alone.
-    pub(crate) was_killed: bool,
 }
 
 /// What an opening makes the [`State`] from.
@@ -160,7 +158,6 @@ pub(crate) struct Parts<S: Storage> {
     pub(crate) tail: Spot,
     pub(crate) durable: Spot,
     pub(crate) places_cached: bool,
-    pub(crate) was_killed: bool,
     pub(crate) oldest_seq: u64,
     pub(crate) known_gaps: Vec<Gap>,
     pub(crate) given_up: GivenUp,
@@ -207,7 +204,6 @@ impl<S: Storage> State<S> {
             figures: Mutex::new(parts.figures),
             leased: AtomicU64::new(0),
             found_tail: parts.tail,
-            was_killed: parts.was_killed,
         };
         state.committed.publish(parts.tail);
         state.visible.publish(parts.tail);

@@ -187,3 +187,28 @@ fn a_letter_goes_whichever_read_finds_it() {
         assert_eq!(*letters.0.lock().unwrap(), [1], "{what:?}");
     }
 }
+
+/// A run that asks for no redelivery comes between the death and the next workers; a power cut comes
+/// in place of the death.
+#[test]
+fn a_death_counts_whoever_opens_the_queue_next_and_a_power_cut_never() {
+    for is_killed in [true, false] {
+        let queue = filled(2);
+        let standing = workers(&queue, Rules::default());
+        assert_eq!(receive(&queue, &standing).unwrap().0, 0);
+        queue.core.flush().unwrap();
+        let storage = &queue.core.storage;
+        let between = open(if is_killed { storage.process_kill() } else { storage.power_cut(7) });
+        between.enqueue(b"a producer").unwrap();
+        // That run ends by a death as well, or in order.
+        if !is_killed {
+            between.close().unwrap();
+        }
+        let queue = open(between.core.storage.process_kill());
+        let standing = workers(&queue, Rules::default());
+        let (seq, handed) = receive(&queue, &standing).unwrap();
+        assert_eq!((seq, handed.attempts), (0, 1 + u32::from(is_killed)));
+        // It is under suspicion in both cases.
+        assert!(receive(&queue, &standing).is_none());
+    }
+}
