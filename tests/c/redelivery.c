@@ -100,7 +100,7 @@ static void delays(void) {
   CHECK(now_ms() - began >= 1000);
   OK(mmq_delivery_nack_after(next(workers, 0, 3), -1));
   OK(mmq_delivery_ack(next(workers, 0, 4)));
-  /* By the rules: 500 ms, and not longer however often. */
+  /* By the rules: 500 ms each time. */
   OK(mmq_consumer_set_redelivery(workers, 0, 500, 0, 0, NULL));
   began = now_ms();
   OK(mmq_delivery_nack(delivery));
