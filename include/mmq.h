@@ -42,8 +42,8 @@
  * some. mmq_last_error gives this thread's last error in full; like errno, it is not changed by
  * calls that succeed. errno itself means nothing after a call, and may have changed.
  *
- * Gaps. Some messages will never come: damaged, lost by a power cut, dropped, or too old. Each
- * consumer is told once, where they would have come, by MMQ_GAP; mmq_last_gap has the numbers,
+ * Gaps. Some messages will never come: damaged, lost by a power cut, dropped, too old, or rejected.
+ * Each consumer is told once, where they would have come, by MMQ_GAP; mmq_last_gap has the numbers,
  * mmq_last_error the text. The next read goes on behind them, so do not end a loop at MMQ_GAP:
  * while (mmq_dequeue(...) == MMQ_OK) takes the first damaged message for an empty queue and leaves
  * all the rest unread. The loop of the program above does it right.
@@ -58,11 +58,11 @@
  *
  * Ownership. A handle from mmq_options_new goes to mmq_options_free; from mmq_open to mmq_close;
  * from mmq_peek, mmq_dequeue and the like to mmq_message_free; from mmq_consumer_open and _fork to
- * mmq_consumer_free; from mmq_receive and the like to mmq_delivery_ack, _nack or _free; from
- * mmq_iter_open to mmq_iter_free. Functions named close or free do nothing with NULL. Text that a
- * function returns (mmq_path, mmq_consumer_name) is lent until its handle is closed or freed. The
- * program never has to call free() or delete on memory of the library. Once a call returns, the
- * library does not need the memory that the caller passed in.
+ * mmq_consumer_free; from mmq_receive and the like to mmq_delivery_ack, _nack, _nack_after, _reject
+ * or _free; from mmq_iter_open to mmq_iter_free. Functions named close or free do nothing with
+ * NULL. Text that a function returns (mmq_path, mmq_consumer_name) is lent until its handle is
+ * closed or freed. The program never has to call free() or delete on memory of the library. Once a
+ * call returns, the library does not need the memory that the caller passed in.
  *
  * Messages. The bytes of an mmq_message are lent in place where they lie in one piece in mapped
  * memory, and are the library's copy otherwise. They stay valid and unchanged until
@@ -459,6 +459,14 @@ typedef struct mmq_stats {
   uint64_t dropped;
   /** Likewise, messages that were too old. */
   uint64_t expired;
+  /**
+   * Messages that were rejected since the queue was opened (mmq_delivery_reject, and the most
+   * attempts of mmq_set_redelivery): for the dead letters, or given up. Each counts when it
+   * happens.
+   */
+  uint64_t rejected;
+  /** Lost messages that were given up because they were rejected. */
+  uint64_t lost_rejected;
 } mmq_stats;
 
 /**
@@ -1473,7 +1481,7 @@ mmq_status mmq_set_redelivery(struct mmq_queue *queue,
  * @param first_delay_ms As there.
  * @param max_delay_ms As there.
  * @param max_attempts As there.
- * @param dead As there.
+ * @param dead As there, or NULL.
  * @return As there; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was
  *   closed.
  */

@@ -300,8 +300,28 @@ class Delivery {
   void ack(std::error_code &ec) noexcept { detail::report(mmq_delivery_ack(handle_.release()), ec); }
   /** Gives the message back: the work was not done, and the message comes again. */
   void nack() noexcept { handle_.reset(); }
+  /** Gives the message back, to come again after a delay; zero or less: at once. */
+  template <class Rep, class Period>
+  void nack_after(std::chrono::duration<Rep, Period> delay) noexcept {
+    if (handle_) mmq_delivery_nack_after(handle_.release(), detail::whole_ms(delay));
+  }
+  /** Has the lease end that long from now; MMQ_EXPIRED when it has ended. */
+  template <class Rep, class Period>
+  void extend(std::chrono::duration<Rep, Period> by, std::error_code &ec) const noexcept {
+    detail::report(mmq_delivery_extend(handle_.get(), detail::whole_ms(by)), ec);
+  }
+  /**
+   * Rejects: the message comes no more, and goes to the dead letters or is given up. Frees the
+   * handle, also with an error.
+   */
+  void reject(std::error_code &ec) noexcept { detail::report(mmq_delivery_reject(handle_.release()), ec); }
 #if MMQ_HPP_THROWS
   void ack() { detail::check(mmq_delivery_ack(handle_.release())); }
+  template <class Rep, class Period>
+  void extend(std::chrono::duration<Rep, Period> by) const {
+    detail::check(mmq_delivery_extend(handle_.get(), detail::whole_ms(by)));
+  }
+  void reject() { detail::check(mmq_delivery_reject(handle_.release())); }
 #endif
 
   mmq_delivery *handle() const noexcept { return handle_.get(); }
@@ -312,6 +332,52 @@ class Delivery {
 };
 
 class Iter;
+class Queue;
+
+namespace detail {
+template <class Calls>
+class Reader;
+}
+
+/**
+ * When messages come again that were handed out in vain, and when they come no more:
+ * queue.set_redelivery(mmq::Redelivery().lease(60s).backoff(100ms, 60s).max_attempts(5).dead_letters(failed)).
+ * Without any of it they come again at once and for ever.
+ */
+class Redelivery {
+ public:
+  /** How long a delivery may take before it goes back by itself; zero or less: as long as it likes. */
+  template <class Rep, class Period>
+  Redelivery &lease(std::chrono::duration<Rep, Period> time) noexcept {
+    lease_ms_ = detail::whole_ms(time);
+    return *this;
+  }
+  /** The delay after the first attempt, twice as long after each further one, up to max; zero or less: none. */
+  template <class Rep, class Period, class MaxRep, class MaxPeriod>
+  Redelivery &backoff(std::chrono::duration<Rep, Period> first, std::chrono::duration<MaxRep, MaxPeriod> max) noexcept {
+    first_delay_ms_ = detail::whole_ms(first);
+    max_delay_ms_ = detail::whole_ms(max);
+    return *this;
+  }
+  /** After so many attempts in vain a message is rejected; 0: never. */
+  Redelivery &max_attempts(std::uint32_t attempts) noexcept {
+    max_attempts_ = attempts;
+    return *this;
+  }
+  /** Where rejected messages go; otherwise they are given up. That queue must be closed after the one they come from. */
+  Redelivery &dead_letters(const Queue &queue) noexcept;
+
+ private:
+  template <class Calls>
+  friend class detail::Reader;
+
+  std::int64_t lease_ms_ = 0;
+  std::int64_t first_delay_ms_ = 0;
+  std::int64_t max_delay_ms_ = 0;
+  std::uint32_t max_attempts_ = 0;
+  bool has_dead_letters_ = false;
+  mmq_queue *dead_letters_ = nullptr;
+};
 
 /**
  * The answer of peek_into and dequeue_into: MMQ_OK (true), MMQ_EMPTY, or MMQ_BUFFER_TOO_SMALL. With
@@ -419,6 +485,7 @@ struct QueueCalls {
   static constexpr auto receive = mmq_receive;
   static constexpr auto receive_timeout = mmq_receive_timeout;
   static constexpr auto set_max_in_flight = mmq_set_max_in_flight;
+  static constexpr auto set_redelivery = mmq_set_redelivery;
   static constexpr auto in_flight = mmq_in_flight;
   static constexpr auto ready_fd = mmq_ready_fd;
 };
@@ -440,6 +507,7 @@ struct ConsumerCalls {
   static constexpr auto receive = mmq_consumer_receive;
   static constexpr auto receive_timeout = mmq_consumer_receive_timeout;
   static constexpr auto set_max_in_flight = mmq_consumer_set_max_in_flight;
+  static constexpr auto set_redelivery = mmq_consumer_set_redelivery;
   static constexpr auto in_flight = mmq_consumer_in_flight;
   static constexpr auto ready_fd = mmq_consumer_ready_fd;
 };
@@ -579,6 +647,10 @@ class Reader {
   void set_max_in_flight(std::uint32_t messages, std::error_code &ec) const noexcept {
     report(Calls::set_max_in_flight(handle(), messages), ec);
   }
+  /** Sets when messages come again that were handed out and not acknowledged. */
+  void set_redelivery(const Redelivery &redelivery, std::error_code &ec) const noexcept {
+    report(redelivers(redelivery), ec);
+  }
   /** How many messages are in flight: received, neither acknowledged nor given back. */
   std::uint64_t in_flight(std::error_code &ec) const noexcept {
     std::uint64_t count = 0;
@@ -682,6 +754,7 @@ class Reader {
     }
   }
   void set_max_in_flight(std::uint32_t messages) const { check(Calls::set_max_in_flight(handle(), messages)); }
+  void set_redelivery(const Redelivery &redelivery) const { check(redelivers(redelivery)); }
   std::uint64_t in_flight() const {
     std::uint64_t count = 0;
     check(Calls::in_flight(handle(), &count));
@@ -718,6 +791,12 @@ class Reader {
     const mmq_status taken = Calls::dequeue_batch(handle(), raw.data(), raw.size(), &count);
     for (std::size_t at = 0; at < count; at++) messages.emplace_back(raw[at]);
     return taken;
+  }
+  mmq_status redelivers(const Redelivery &rules) const noexcept {
+    // For C, no queue would be none wanted: it refuses no handle instead.
+    const bool is_moved = rules.has_dead_letters_ && !rules.dead_letters_;
+    return Calls::set_redelivery(is_moved ? nullptr : handle(), rules.lease_ms_, rules.first_delay_ms_,
+                                 rules.max_delay_ms_, rules.max_attempts_, rules.dead_letters_);
   }
 #if MMQ_HPP_THROWS
   template <class Value, class Raw>
@@ -1078,6 +1157,12 @@ class Queue : public detail::Reader<detail::QueueCalls> {
     return mmq_open(detail::c_text(dir), options.handle(), queue);
   }
 };
+
+inline Redelivery &Redelivery::dead_letters(const Queue &queue) noexcept {
+  has_dead_letters_ = true;
+  dead_letters_ = queue.handle();
+  return *this;
+}
 
 /** The queue in that directory, as it is seen from outside: mmq_inspect. */
 inline Inspection inspect(const std::string &dir, std::error_code &ec) noexcept {

@@ -31,6 +31,7 @@ mod threads;
 #[path = "../examples/workers.rs"]
 mod workers;
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use flipped::{DAMAGED, MESSAGES, WHOLE};
@@ -135,12 +136,14 @@ fn bounded_spool_sends_all_that_is_left() {
 fn workers_do_all_that_is_left() {
     let (_dir, queue) = damaged(job);
     let workers = queue.consumer("workers").unwrap();
-    let workers::Outcome { done, failed, lost } = workers::work(&workers).unwrap();
+    let letters = tempfile::tempdir().unwrap();
+    let dead = Arc::new(Queue::open(letters.path()).unwrap());
+    let workers::Outcome { done, failed, lost } = workers::work(&workers, &dead).unwrap();
     // Every tenth fails once: of 3, 13, 23, ... all but the one that is damaged.
     let tenth =
         (0..MESSAGES).filter(|number| number % 10 == 3 && !DAMAGED.contains(number)).count() as u64;
     assert_eq!((done, failed, lost), (WHOLE, tenth, DAMAGED.len() as u64));
-    assert_eq!((workers.len(), workers.in_flight()), (0, 0));
+    assert_eq!((workers.len(), workers.in_flight(), dead.len()), (0, 0, 0));
     read_to_the_end(&queue);
 }
 

@@ -95,7 +95,7 @@ pub unsafe extern "C" fn mmq_set_redelivery(
 /// @param first_delay_ms As there.
 /// @param max_delay_ms As there.
 /// @param max_attempts As there.
-/// @param dead As there.
+/// @param dead As there, or NULL.
 /// @return As there; MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was
 ///   closed.
 #[unsafe(no_mangle)]

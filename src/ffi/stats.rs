@@ -87,6 +87,12 @@ pub struct mmq_stats {
     pub dropped: u64,
     /// Likewise, messages that were too old.
     pub expired: u64,
+    /// Messages that were rejected since the queue was opened (mmq_delivery_reject, and the most
+    /// attempts of mmq_set_redelivery): for the dead letters, or given up. Each counts when it
+    /// happens.
+    pub rejected: u64,
+    /// Lost messages that were given up because they were rejected.
+    pub lost_rejected: u64,
 }
 
 impl From<Stats> for mmq_stats {
@@ -119,6 +125,8 @@ impl From<Stats> for mmq_stats {
             wait_ns: nanos(stats.wait_time),
             dropped: stats.dropped,
             expired: stats.expired,
+            rejected: stats.rejected,
+            lost_rejected: stats.lost_rejected,
             poisoned: u64::from(stats.last_flush_error.is_some()),
             reserved_numbers: stats.reserved_numbers,
             oldest_age_ms: milliseconds(stats.oldest_age),

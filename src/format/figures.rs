@@ -43,6 +43,7 @@ pub(crate) mod figures_at {
     pub(crate) const DROPPED: usize = 320;
     pub(crate) const EXPIRED: usize = 328;
     pub(crate) const REJECTED_MESSAGES: usize = 336;
+    pub(crate) const LOST_REJECTED: usize = 344;
     pub(crate) const FIGURES_CRC: usize = 508;
 }
 /// Length of one of the two copies in bytes: a sector.
@@ -148,6 +149,7 @@ figures! {
     expired: EXPIRED,
     /// Messages that were rejected, counted when it happened.
     rejected: REJECTED_MESSAGES,
+    lost_rejected: LOST_REJECTED,
 }
 
 impl Figures {

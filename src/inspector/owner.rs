@@ -61,6 +61,8 @@ pub struct OwnerFigures {
     pub lost_dropped: u64,
     /// Numbers given up because they were too old.
     pub lost_expired: u64,
+    /// Numbers that a consumer gave up because they were [rejected](crate::GapCause::Rejected).
+    pub lost_rejected: u64,
     /// Messages dropped to make room that some consumer had yet to read, counted when it happened.
     pub dropped: u64,
     /// Likewise, messages that were too old.
@@ -125,6 +127,7 @@ impl From<&Figures> for OwnerFigures {
             lost_unflushed: figures.lost_unflushed,
             lost_dropped: figures.lost_dropped,
             lost_expired: figures.lost_expired,
+            lost_rejected: figures.lost_rejected,
             dropped: figures.dropped,
             expired: figures.expired,
             rejected: figures.rejected,

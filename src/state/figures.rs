@@ -98,7 +98,7 @@ impl<S: Storage> State<S> {
     fn count_figures(&self, last: &Figures) -> Figures {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counted = self.places.count();
-        let [damaged, unflushed, dropped, expired, reserved, _] = &self.gaps.lost;
+        let [damaged, unflushed, dropped, expired, reserved, rejected] = &self.gaps.lost;
         let mut now = Figures {
             enqueued: load(&self.committed.seq).saturating_sub(self.found_tail.seq),
             taken: counted.taken,
@@ -111,6 +111,7 @@ impl<S: Storage> State<S> {
             lost_unflushed: load(unflushed),
             lost_dropped: load(dropped),
             lost_expired: load(expired),
+            lost_rejected: load(rejected),
             reserved_numbers: load(reserved),
             dropped: load(&self.gaps.dropped),
             expired: load(&self.gaps.expired),

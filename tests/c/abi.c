@@ -70,6 +70,8 @@ int main(void) {
   FIELD(mmq_stats, wait_ns);
   FIELD(mmq_stats, dropped);
   FIELD(mmq_stats, expired);
+  FIELD(mmq_stats, rejected);
+  FIELD(mmq_stats, lost_rejected);
   SIZE(mmq_consumer_stats);
   FIELD(mmq_consumer_stats, struct_size);
   FIELD(mmq_consumer_stats, next_seq);
@@ -93,6 +95,8 @@ int main(void) {
   VALUE(MMQ_POISONED);
   VALUE(MMQ_CLOSED);
   VALUE(MMQ_FORKED);
+  VALUE(MMQ_EXPIRED);
+  VALUE(MMQ_INTERRUPTED);
   VALUE(MMQ_NOT_A_QUEUE);
   VALUE(MMQ_PANIC);
   VALUE(MMQ_REJECT);
@@ -102,6 +106,7 @@ int main(void) {
   VALUE(MMQ_GAP_UNFLUSHED);
   VALUE(MMQ_GAP_DROPPED);
   VALUE(MMQ_GAP_EXPIRED);
+  VALUE(MMQ_GAP_REJECTED);
   VALUE(MMQ_GAP_RESERVED);
   return 0;
 }

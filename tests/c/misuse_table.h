@@ -2,7 +2,7 @@
 #include "check.h"
 
 static mmq_options *options, *gone_options;
-static mmq_queue *queue, *gone_queue;
+static mmq_queue *queue, *gone_queue, *dead;
 static mmq_consumer *consumer, *gone_consumer;
 static mmq_message *message, *gone_message;
 static mmq_delivery *delivery, *gone_delivery;
@@ -89,6 +89,8 @@ static void begin(int argc, char **argv) {
   OK(mmq_consumer_receive(consumer, &delivery));
   OK(mmq_iter_open(queue, &iter));
 
+  OK(mmq_open(path_of("dead"), NULL, &dead));
+
   gone_options = mmq_options_new();
   mmq_options_free(gone_options);
   OK(mmq_open(path_of("gone"), NULL, &gone_queue));
@@ -116,5 +118,6 @@ static int end(void) {
   mmq_options_free(options);
   OK(mmq_flush(queue));
   OK(mmq_close(queue));
+  OK(mmq_close(dead));
   return 0;
 }

@@ -288,6 +288,19 @@ static void begins_where_it_is_told(void) {
   OK(mmq_close(queue));
 }
 
+static void lease_is_over(void) {
+  mmq_queue *queue = open_at("lease");
+  mmq_delivery *delivery, *again;
+  OK(mmq_enqueue(queue, "x", 1, NULL));
+  OK(mmq_set_redelivery(queue, 1, 0, 0, 0, NULL));
+  OK(mmq_receive(queue, &delivery));
+  OK(mmq_receive_timeout(queue, -1, &again));
+  ANSWERS(MMQ_EXPIRED, mmq_delivery_ack(delivery));
+  CHECK(strstr(text(), "lease"));
+  mmq_delivery_free(again);
+  OK(mmq_close(queue));
+}
+
 static void *waits(void *queue) {
   mmq_message *message = NULL;
   ANSWERS(MMQ_INTERRUPTED, mmq_dequeue_timeout((mmq_queue *)queue, -1, &message));
@@ -397,7 +410,7 @@ int main(int argc, char **argv) {
   CHECK(MMQ_INVALID_ARGUMENT == 16 && MMQ_INVALID_OPTION == 17 && MMQ_MESSAGE_TOO_LARGE == 18 && MMQ_FULL == 19);
   CHECK(MMQ_LOCKED == 20 && MMQ_NOT_FOUND == 21 && MMQ_UNSUPPORTED_FORMAT == 22 && MMQ_IO == 23);
   CHECK(MMQ_START_OLDEST == 0 && MMQ_START_END == 1 && MMQ_START_SEQ == 2 && MMQ_INTERRUPTED == 28);
-  CHECK(MMQ_POISONED == 24 && MMQ_NOT_A_QUEUE == 29 && MMQ_PANIC == 31);
+  CHECK(MMQ_POISONED == 24 && MMQ_EXPIRED == 27 && MMQ_NOT_A_QUEUE == 29 && MMQ_PANIC == 31);
   answers();
   gap_and_full();
   expired_and_damaged();
@@ -407,6 +420,7 @@ int main(int argc, char **argv) {
   no_queue();
   closed_and_removed();
   begins_where_it_is_told();
+  lease_is_over();
   interrupted();
   forked();
   poisoned();

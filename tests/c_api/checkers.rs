@@ -51,8 +51,10 @@ fn valgrind_finds_nothing() {
         "header_example.c",
         "lifetime.c",
         "deliveries.c",
+        "redelivery.c",
         "ahead.c",
         "wrapper.cpp",
+        "redelivery.cpp",
     ]);
     sources.push(table());
     under_valgrind(&sources);
@@ -105,10 +107,12 @@ fn watched() -> Vec<PathBuf> {
         "threads.c",
         "misuse.c",
         "deliveries.c",
+        "redelivery.c",
         "ahead.c",
         "inspect.c",
         "header_example.c",
         "wrapper.cpp",
+        "redelivery.cpp",
     ]);
     sources.push(table());
     sources

@@ -161,6 +161,12 @@ fn what_is_not_acknowledged_comes_again() {
 
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
+fn what_was_handed_out_in_vain_comes_later_or_goes_to_another_queue() {
+    passes("tests/c/redelivery.c");
+}
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
 fn batches_come_whole_iterators_consume_nothing_and_consumers_are_listed() {
     passes("tests/c/ahead.c");
 }
@@ -201,8 +207,10 @@ fn the_wrapper_for_cpp_works_with_and_without_exceptions() {
             ["-std=c++20", "-O2"],
             ["-std=c++17", "-fno-exceptions"],
         ] {
-            let program = library().compile(compiler, "tests/c/wrapper.cpp", &flags);
-            library().run(&program);
+            for source in ["tests/c/wrapper.cpp", "tests/c/redelivery.cpp"] {
+                let program = library().compile(compiler, source, &flags);
+                library().run(&program);
+            }
         }
     }
 }

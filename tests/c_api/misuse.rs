@@ -96,7 +96,8 @@ impl Parameter {
 
     /// A value that is allowed.
     fn value(&self) -> String {
-        if let Some(handle) = self.handle() {
+        // A queue is not its own queue for dead letters.
+        if let Some(handle) = self.handle().filter(|_| self.name != "dead") {
             return handle.to_owned();
         }
         let value = match (self.kind.as_str(), self.name.as_str()) {
@@ -106,6 +107,9 @@ impl Parameter {
             ("const struct mmq_slice *", _) => "&slice",
             ("void *" | "char *", "buf") => "buf",
             ("size_t", "cap") => "sizeof buf",
+            ("struct mmq_queue *", "dead") => "dead",
+            // What the rows after it are handed does not go back by itself, nor is it given up.
+            ("int64_t", "lease_ms") | ("uint32_t", "max_attempts") => "0",
             ("size_t" | "uint64_t" | "int64_t" | "uint32_t", _) => "1",
             ("bool", _) => "true",
             ("mmq_status", _) => "MMQ_OK",

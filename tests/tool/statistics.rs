@@ -65,6 +65,33 @@ fn the_figures_are_those_of_the_queue() {
 }
 
 #[test]
+fn rejected_messages_are_counted_and_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("q");
+    let queue = Queue::open(&path).unwrap();
+    queue.enqueue_batch(["a", "b", "c", "d"]).unwrap();
+    let workers = queue.consumer("workers").unwrap();
+    for job in (0..3).map(|_| workers.receive().unwrap().unwrap()).collect::<Vec<_>>() {
+        job.reject().unwrap();
+    }
+    assert!(matches!(workers.receive(), Err(mmq::Error::Gap(gap)) if gap.first == 0));
+    let seen = || {
+        let counted = &stat(&path)["counted"];
+        (number(&counted["rejected"]), number(&counted["lost_rejected"]))
+    };
+    assert_eq!(seen(), (3, 1));
+    let metrics = text("stat", &path, &["--prometheus", "--label", "q"]);
+    for line in [
+        "mmq_rejected_messages_total{queue=\"q\"} 3\n",
+        "mmq_lost_messages_total{queue=\"q\",cause=\"rejected\"} 1\n",
+    ] {
+        assert!(metrics.contains(line), "{line}{metrics}");
+    }
+    queue.close().unwrap();
+    assert_eq!(seen(), (3, 1), "also of the last owner");
+}
+
+#[test]
 fn limits_make_the_status_1_and_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();

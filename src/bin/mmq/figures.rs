@@ -28,7 +28,10 @@ pub(crate) fn id(id: &[u8; 16]) -> String {
 
 /// Whether messages were lost that nobody gave up.
 pub(crate) fn is_lost(cause: GapCause) -> bool {
-    !matches!(cause, GapCause::Dropped | GapCause::Expired | GapCause::Reserved)
+    !matches!(
+        cause,
+        GapCause::Dropped | GapCause::Expired | GapCause::Rejected | GapCause::Reserved
+    )
 }
 
 /// How many messages a power cut may take. (Behind one, numbers are passed over that have none.)
@@ -103,8 +106,10 @@ fn counted_of(counted: &OwnerFigures) -> Object {
         .with("lost_unflushed", counted.lost_unflushed)
         .with("lost_dropped", counted.lost_dropped)
         .with("lost_expired", counted.lost_expired)
+        .with("lost_rejected", counted.lost_rejected)
         .with("dropped", counted.dropped)
         .with("expired", counted.expired)
+        .with("rejected", counted.rejected)
         .with("last_flush_error", counted.last_flush_error.as_deref())
 }
 

@@ -22,6 +22,7 @@ pub(crate) fn gap_cause(cause: GapCause) -> &'static str {
         GapCause::Unflushed => "unflushed",
         GapCause::Dropped => "dropped",
         GapCause::Expired => "expired",
+        GapCause::Rejected => "rejected",
         GapCause::Reserved => "reserved",
         _ => "unknown",
     }

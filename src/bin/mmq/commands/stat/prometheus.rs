@@ -54,7 +54,7 @@ const CONSUMERS: [(&str, &str, OfConsumer); 3] = [
 ];
 
 /// What the owner counts; absent where it has stored nothing.
-const OWNERS: [(&str, &str, &str, &[Sample]); 6] = [
+const OWNERS: [(&str, &str, &str, &[Sample]); 7] = [
     (
         "mmq_max_disk_bytes",
         "gauge",
@@ -70,6 +70,7 @@ const OWNERS: [(&str, &str, &str, &[Sample]); 6] = [
             (Some(("cause", "unflushed")), |of| Some(of.lost_unflushed as f64)),
             (Some(("cause", "dropped")), |of| Some(of.lost_dropped as f64)),
             (Some(("cause", "expired")), |of| Some(of.lost_expired as f64)),
+            (Some(("cause", "rejected")), |of| Some(of.lost_rejected as f64)),
         ],
     ),
     (
@@ -80,6 +81,12 @@ const OWNERS: [(&str, &str, &str, &[Sample]); 6] = [
             (Some(("cause", "dropped")), |of| Some(of.dropped as f64)),
             (Some(("cause", "expired")), |of| Some(of.expired as f64)),
         ],
+    ),
+    (
+        "mmq_rejected_messages_total",
+        "counter",
+        "Messages rejected since the owner opened the queue: dead letters, or given up",
+        &[(None, |of| Some(of.rejected as f64))],
     ),
     (
         "mmq_flushes_total",
