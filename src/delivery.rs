@@ -190,7 +190,8 @@ impl Delivery {
     /// # Durability
     ///
     /// As of an [acknowledgement](Self::ack). A letter is durable in the other queue before the
-    /// message is acknowledged here.
+    /// message is acknowledged here. A message that has neither gone nor been told when the queue is
+    /// closed stays rejected for runs that set a redelivery; in others it comes again.
     ///
     /// # Errors
     ///

@@ -161,6 +161,7 @@ impl<S: Storage> Standing<S> {
         if !ledger.redelivery().has_row() {
             self.take_up_attempts(core, ledger, place);
         }
+        ledger.reject_spent();
         self.has_redelivery.store(true, Ordering::Release);
         self.note_change(progress, core);
         Ok(before)

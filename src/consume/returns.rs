@@ -64,6 +64,21 @@ impl<F: StorageFile> Ledger<F> {
         true
     }
 
+    /// Rejects the messages that come again, though by new rules they were handed out too often.
+    pub(crate) fn reject_spent(&mut self) {
+        let Some(redelivery) = &self.redelivery else {
+            return;
+        };
+        let comes_again =
+            |open: &Open| matches!(open.state, Whereabouts::Back | Whereabouts::Delayed);
+        let is_spent =
+            |(seq, open): &(&u64, &Open)| comes_again(open) && redelivery.is_spent(**seq);
+        let spent: Vec<_> = self.open.iter().filter(is_spent).map(|(seq, _)| *seq).collect();
+        for seq in spent {
+            self.reject(seq);
+        }
+    }
+
     /// Does what was due by `now`: leases end, delays are over, letters are tried again.
     pub(crate) fn tick(&mut self, now: Instant) {
         while let Some(seq) = self.redelivery.as_mut().and_then(|it| it.take_due(now)) {

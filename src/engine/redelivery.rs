@@ -126,6 +126,8 @@ impl<S: Storage> Consumers<S> {
         };
         let (mut sent, mut refused) = (BTreeSet::new(), None);
         call_out(core, || {
+            // If nobody else holds it any more, the other queue is closed here: away, and unlocked.
+            let dead = dead;
             for Letter { seq, attempts, message, .. } in &letters {
                 let origin =
                     Origin { queue_id: core.index.queue_id, seq: *seq, attempts: *attempts };

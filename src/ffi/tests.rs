@@ -99,7 +99,7 @@ fn every_number_has_a_text() {
     };
     assert_eq!(text(0), "success");
     assert_eq!(text(31), "a bug in mmq");
-    for unknown in [-1, 5, 15, 27, 32, i32::MIN, i32::MAX] {
+    for unknown in [-1, 5, 15, 32, i32::MIN, i32::MAX] {
         assert_eq!(text(unknown), "unknown status");
     }
 }

@@ -121,6 +121,53 @@ fn a_rejected_message_is_news_where_the_limit_holds_the_others_back() {
     assert_eq!(receive(&queue, &standing).unwrap().0, 1);
 }
 
+/// A death counts also when another run ended in order before the consumer got its rules again.
+#[test]
+fn a_death_counts_though_another_run_comes_between() {
+    let queue = filled(1);
+    let standing = workers(&queue, Rules::default());
+    receive(&queue, &standing).unwrap();
+    let queue = open(queue.core.storage.process_kill());
+    queue.enqueue(b"another").unwrap();
+    queue.close().unwrap();
+    let queue = open(queue.core.storage.process_kill());
+    let standing = workers(&queue, Rules::default());
+    assert_eq!(receive(&queue, &standing).unwrap().1.attempts, 2);
+}
+
+/// A power cut counts against no message, also when a later run dies that had handed out none.
+#[test]
+fn the_death_of_a_run_that_handed_out_nothing_counts_against_no_message() {
+    let queue = filled(1);
+    queue.core.flush().unwrap();
+    let standing = workers(&queue, Rules::default());
+    receive(&queue, &standing).unwrap();
+    queue.core.flush().unwrap();
+    let queue = open(queue.core.storage.power_cut(1));
+    let queue = open(queue.core.storage.process_kill());
+    let standing = workers(&queue, Rules::default());
+    assert_eq!(receive(&queue, &standing).unwrap().1.attempts, 1);
+}
+
+/// Rules that come later hold for messages that were given back before.
+#[test]
+fn fewer_attempts_reject_what_was_given_back_more_often() {
+    let queue = filled(3);
+    let standing = workers(&queue, Rules::default());
+    put_off(&queue, &standing);
+    for _ in 0..2 {
+        let (seq, handed) = receive(&queue, &standing).unwrap();
+        queue.nack(&standing, seq, handed, None);
+    }
+    workers(&queue, Rules { max_attempts: Some(2), ..Rules::default() });
+    let told = queue.receive(&standing, reading::AsMessage).map(drop);
+    assert!(matches!(told, Err(Error::Gap(gap)) if (gap.first, gap.last) == (1, 1)));
+    assert_eq!(receive(&queue, &standing).unwrap().0, 2);
+    workers(&queue, Rules { max_attempts: Some(1), ..Rules::default() });
+    let told = queue.receive(&standing, reading::AsMessage).map(drop);
+    assert!(matches!(told, Err(Error::Gap(gap)) if (gap.first, gap.last) == (0, 0)));
+}
+
 /// Takes letters of any number but 0.
 #[derive(Default)]
 struct Picky(Mutex<Vec<u64>>);
