@@ -113,7 +113,8 @@ impl<S: Storage> Consumers<S> {
                 core.bell.ring(|wishes| wishes.look_at_deliveries(due));
             }
             if standing.with_progress(|progress| progress.has_waiting(core)) {
-                core.wake_reader(standing.row);
+                // A future's waker may call the queue, and wait for the keeper.
+                call_out(core, || core.wake_reader(standing.row));
             }
         }
     }

@@ -307,3 +307,33 @@ fn a_fifth_consumer_is_not_counted_over_openings() {
     });
     assert_eq!(attempts, [3, 3, 3, 3, 1]);
 }
+
+/// A future waits for a delay, and its waker, which the keeper calls, needs the keeper.
+#[cfg(feature = "async")]
+#[test]
+fn a_waker_that_the_keeper_calls_may_enqueue() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::{Context, Wake, Waker};
+
+    struct Enqueues(Arc<Queue>, AtomicBool);
+    impl Wake for Enqueues {
+        fn wake(self: Arc<Self>) {
+            for _ in 0..2000 {
+                self.0.enqueue([7; 1000]).unwrap();
+            }
+            self.1.store(true, Ordering::SeqCst);
+        }
+    }
+
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().arena_size(64 << 10).max_bytes(1 << 20);
+    let queue = Arc::new(options.on_full(OnFull::DropOldest).open(dir.path()).unwrap());
+    let workers = queue.consumer("workers").unwrap();
+    queue.enqueue("0").unwrap();
+    next(&workers).nack_after(50 * MS);
+    let waker = Arc::new(Enqueues(Arc::clone(&queue), AtomicBool::new(false)));
+    let mut future = std::pin::pin!(workers.recv_delivery());
+    let task = Waker::from(Arc::clone(&waker));
+    assert!(future.as_mut().poll(&mut Context::from_waker(&task)).is_pending());
+    eventually("the waker returns", || waker.1.load(Ordering::SeqCst));
+}
