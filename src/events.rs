@@ -77,6 +77,14 @@ mod noted {
         pub(super) static HELD: Cell<u32> = const { Cell::new(0) };
     }
 
+    /// Whether this thread has a subscriber: it may be another's that asks for such events. (No
+    /// subscriber is asked what it wants, for it may call the queue.)
+    pub(super) fn has_subscriber() -> bool {
+        tracing::dispatcher::get_default(|subscriber| {
+            !subscriber.is::<tracing::subscriber::NoSubscriber>()
+        })
+    }
+
     pub(super) fn note(event: impl FnOnce() + 'static) {
         if !TELLING.get() {
             // A thread whose locals are destroyed already reports nothing any more.
@@ -118,8 +126,9 @@ mod noted {
 #[cfg(feature = "tracing")]
 macro_rules! note {
     ($level:ident, $path:expr, $($fields:tt)*) => {
-        // One word is read; no subscriber is asked, for that is foreign code.
-        if tracing::Level::$level <= tracing::level_filters::LevelFilter::current() {
+        if tracing::Level::$level <= tracing::level_filters::LevelFilter::current()
+            && noted::has_subscriber()
+        {
             let path = $path.display().to_string();
             noted::note(move || {
                 tracing::event!(target: "mmq", tracing::Level::$level, path, $($fields)*);

@@ -36,7 +36,7 @@ fn the_child_that_works() {
     let Ok(dir) = std::env::var("MMQ_TEST_DIR") else { return };
     let dir = std::path::Path::new(&dir);
     let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
-    let (workers, seed) = (number("MMQ_WORKERS"), number("MMQ_CHILD_SEED"));
+    let (workers, seed) = (number("MMQ_CHILD_WORKERS"), number("MMQ_CHILD_SEED"));
     let dead = Arc::new(Queue::open(dir.join("dead")).unwrap());
     let done = Queue::open(dir.join("done")).unwrap();
     let queue = Queue::open(dir.join("jobs")).unwrap();
@@ -78,7 +78,7 @@ fn work_off(dir: &std::path::Path, workers: u64, random: &mut Random) -> u32 {
     for deaths in 0..200 {
         let status = itself("deaths::the_child_that_works")
             .env("MMQ_TEST_DIR", dir)
-            .env("MMQ_WORKERS", workers.to_string())
+            .env("MMQ_CHILD_WORKERS", workers.to_string())
             .env("MMQ_CHILD_SEED", random.next().to_string())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
