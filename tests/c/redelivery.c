@@ -7,7 +7,7 @@
 
 #define REFUSED(call) ANSWERS(MMQ_INVALID_ARGUMENT, call)
 /* Never reached. */
-#define LONG (600 * 1000)
+#define LONG (120 * 1000)
 
 static const char *text(void) {
   static char buf[5200];

@@ -51,7 +51,7 @@ int main(int argc, char **argv) {
   job->reject(ec);
   CHECK(ec == MMQ_INVALID_ARGUMENT);
   again->reject(ec);
-  CHECK(!ec && failed.dequeue_timeout(mmq::forever, ec)->view() == "c");
+  CHECK(!ec && !again->handle() && failed.dequeue_timeout(mmq::forever, ec)->view() == "c");
   CHECK(queue.stats(ec).rejected == 2 && queue.stats(ec).lost_rejected == 0);
 
   // Without a queue for them they are given up.
