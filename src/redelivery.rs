@@ -22,7 +22,10 @@ use crate::storage::{FileStorage, Storage};
 /// handed out that it is, and how often it was given back. After a death of the process, the
 /// messages that had been handed out come again one at a time, until they are done: so a message
 /// whose work ends the process is found out, and only a death with that message alone in flight
-/// counts against it. A power cut counts against none, and may take counts back.
+/// counts against it. A power cut counts against none, and may take counts back. Each consumer is
+/// looked at by itself: of two that had one message each with a worker when the process died, both
+/// messages count as tried. So work that may end the process belongs into a process of its own, or
+/// the other consumers' messages need more attempts than it.
 ///
 /// Four consumers of a queue have a row in the index for this. Those of a fifth are not counted over
 /// openings (an event says so). A row holds the counts of 34 messages at least, and of about a

@@ -236,6 +236,7 @@ fn serve_tasks<S: Storage>(core: &Core<S>, work: TaskWork) {
 /// The thread's work, until the bell says stop.
 fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
     let bell = &*core.bell;
+    bell.answer_here();
     // A period that is too long for the clock never ends.
     let due = |period: Option<Duration>| period.and_then(|period| now().checked_add(period));
     let mut next_flush = due(period);

@@ -49,7 +49,12 @@ impl Flush {
         };
         core.tasks.for_flush.rearm(ticket, signal);
         let ended = match core.tasks.outcome(round) {
-            Some(outcome) => Some(outcome.map_err(|text| flush_failed(core.storage.path(), &text))),
+            Some(Ok(())) => Some(Ok(())),
+            Some(Err(text)) => Some(Err(match core.check_readable() {
+                // It was the close that refused the flush.
+                Err(closed) if core.index.poison.failure().is_none() => closed,
+                _ => flush_failed(core.storage.path(), &text),
+            })),
             // (A close makes everything durable, or says why it could not.)
             None => core
                 .check_readable()

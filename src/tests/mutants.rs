@@ -448,6 +448,9 @@ mutants! {
     FiguresOfAnotherOpening => "what the holder counts is the holder's",
     /// Figures that the disk refuses wait to be written, before all that is stored later.
     FiguresWait => "figures that cannot be stored change nothing else",
+    /// A waker that the keeper calls may wait for the keeper.
+    KeeperWaitsForItself => "P9: no order of calls deadlocks";
+        open: "the directed test is in tests/waiting, which no planted bug reaches",
     /// A row of attempts counts whatever its checksum says.
     AttemptsNotChecked => "what is read from the index validates",
     /// How often a message was handed out is not stored.

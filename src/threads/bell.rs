@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::threads::{
     AtomicBool, Mutex, MutexGuard, OnceLock, Thread, current, now, park, park_timeout,
 };
+use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -104,6 +105,11 @@ impl Wishes {
 /// Starts the keeper's thread; false when there is to be none.
 type StartFn = Box<dyn Fn() -> bool + Send + Sync>;
 
+thread_local! {
+    /// Where the bell lies that this thread answers.
+    static ANSWERS: Cell<usize> = const { Cell::new(0) };
+}
+
 /// Any thread rings it, and the keeper answers. The first ring starts the keeper's thread.
 #[derive(Default)]
 pub(crate) struct Bell {
@@ -127,6 +133,17 @@ impl Bell {
         let _ = self.starter.set(starter);
     }
 
+    /// The calling thread is the keeper from now on.
+    pub(crate) fn answer_here(&self) {
+        ANSWERS.set(std::ptr::from_ref(self).addr());
+    }
+
+    /// Whether the calling thread is the keeper: a waker, or an event, that it calls may call the
+    /// queue, and must not wait for it.
+    fn is_answered_here(&self) -> bool {
+        ANSWERS.get() == std::ptr::from_ref(self).addr() && !planted!(KeeperWaitsForItself)
+    }
+
     /// The keeper's thread runs.
     pub(crate) fn note_begin(&self) {
         self.running.store(true, Ordering::Release);
@@ -143,20 +160,23 @@ impl Bell {
         self.running.load(Ordering::Acquire)
     }
 
-    /// Whether the keeper's thread runs, was not asked to end, and is not away.
+    /// Whether the keeper's thread runs, is another one, was not asked to end, and is not away.
     pub(crate) fn is_answered(&self) -> bool {
-        self.running.load(Ordering::Acquire) && {
+        !self.is_answered_here() && self.running.load(Ordering::Acquire) && {
             let wishes = self.wishes.lock();
             !wishes.stop && !wishes.away
         }
     }
 
     /// Has the keeper do `errand`, and waits until it has. `None`: the caller is to do it itself,
-    /// for there is no keeper, or it is away. The caller holds the producers' lock, and none of
+    /// for there is no keeper, or it is away, or the caller is the keeper. The caller holds the producers' lock, and none of
     /// those that the keeper may wait for.
     #[cold]
     pub(crate) fn ask(&self, errand: Errand) -> Option<Result<()>> {
-        if planted!(ErrandsDoneHere) || !self.ring(|wishes| wishes.asked = Awaited::For(errand)) {
+        if planted!(ErrandsDoneHere)
+            || self.is_answered_here()
+            || !self.ring(|wishes| wishes.asked = Awaited::For(errand))
+        {
             return None;
         }
         let mut wishes = self.wishes.lock();

@@ -204,3 +204,31 @@ fn a_flush_that_waits_ends_with_a_close() {
         Box::pin(open().1.enqueue_async(String::from("may be sent to another thread")));
     drop(put);
 }
+
+/// With `flush_every_ops` of 1 it is the keeper's flush that shows a message: a reader's waker that
+/// puts more in must not wait for the keeper, which calls it.
+#[test]
+fn a_waker_that_the_keeper_calls_may_put_messages_in() {
+    struct Puts(Arc<Queue>);
+    impl std::task::Wake for Puts {
+        fn wake(self: Arc<Puts>) {
+            for _ in 0..300 {
+                self.0.enqueue([1; 1000]).unwrap();
+            }
+        }
+    }
+    within(LONG, || {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options::new().arena_size(4096).max_bytes(1 << 16).flush_every_ops(1);
+        let queue = options.on_full(OnFull::DropOldest).open(dir.path()).unwrap();
+        let queue = Arc::new(queue);
+        let waker = Waker::from(Arc::new(Puts(Arc::clone(&queue))));
+        let mut read = Box::pin(queue.recv());
+        assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        pollster::block_on(queue.enqueue_async("a message")).unwrap();
+        while queue.stats().next_seq < 301 {
+            std::thread::yield_now();
+        }
+        drop(waker);
+    });
+}
