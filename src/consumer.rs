@@ -233,8 +233,8 @@ impl Consumer {
         self.engine.set_max_in_flight(&self.standing, messages.into())
     }
 
-    /// Sets when messages come again that were handed out and not acknowledged: leases, delays, most
-    /// attempts, dead letters. See [`Redelivery`]. The rules are not stored, the attempts are.
+    /// Sets when messages come again that were handed out and not acknowledged: leases, delays,
+    /// most attempts, dead letters. See [`Redelivery`]. The rules are not stored, the attempts are.
     ///
     /// Deliveries that are in flight keep the lease that they have.
     ///
@@ -242,7 +242,8 @@ impl Consumer {
     ///
     /// [`Error::InvalidArgument`] for a lease below a millisecond, a first delay above the longest,
     /// no attempt at all, and for dead letters that would come back to this queue, directly or over
-    /// others. [`Error::NotFound`] once the consumer was removed, [`Error::Closed`]. Nothing has changed then.
+    /// others. [`Error::NotFound`] once the consumer was removed, [`Error::Closed`]. Nothing has
+    /// changed then.
     pub fn set_redelivery(&self, redelivery: Redelivery) -> Result<()> {
         let rules = redelivery.rules(&self.engine)?;
         self.engine.set_redelivery(&self.standing, rules)

@@ -77,8 +77,8 @@ impl Delivery {
 
     /// How often the message was handed out since the queue was opened. The first delivery says 1.
     ///
-    /// With a [redelivery](crate::Redelivery) set it counts over openings: how often the message was
-    /// given back, or was alone with a worker when the process died, and this time.
+    /// With a [redelivery](crate::Redelivery) set it counts over openings: how often the message
+    /// was given back, or was alone with a worker when the process died, and this time.
     #[inline]
     #[must_use]
     pub fn attempts(&self) -> u32 {
@@ -143,8 +143,8 @@ impl Delivery {
     }
 
     /// Gives the message back: the work was not done, and the message goes to the front of the
-    /// line, or comes again after the consumer's [backoff](crate::Redelivery::backoff). Dropping the
-    /// delivery does the same.
+    /// line, or comes again after the consumer's [backoff](crate::Redelivery::backoff). Dropping
+    /// the delivery does the same.
     pub fn nack(self) {
         drop(self);
     }
@@ -190,8 +190,8 @@ impl Delivery {
     /// # Durability
     ///
     /// As of an [acknowledgement](Self::ack). A letter is durable in the other queue before the
-    /// message is acknowledged here. A message that has neither gone nor been told when the queue is
-    /// closed stays rejected for runs that set a redelivery; in others it comes again.
+    /// message is acknowledged here. A message that has neither gone nor been told when the queue
+    /// is closed stays rejected for runs that set a redelivery; in others it comes again.
     ///
     /// # Errors
     ///

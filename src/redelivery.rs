@@ -27,8 +27,8 @@ use crate::storage::{FileStorage, Storage};
 /// messages count as tried. So work that may end the process belongs into a process of its own, or
 /// the other consumers' messages need more attempts than it.
 ///
-/// Four consumers of a queue have a row in the index for this. Those of a fifth are not counted over
-/// openings (an event says so). A row holds the counts of 34 messages at least, and of about a
+/// Four consumers of a queue have a row in the index for this. Those of a fifth are not counted
+/// over openings (an event says so). A row holds the counts of 34 messages at least, and of about a
 /// hundred where their numbers lie close together. When it is full, no new message is handed out
 /// until one of those is done.
 ///
@@ -92,8 +92,8 @@ impl Redelivery {
         self
     }
 
-    /// A message that was handed out `attempts` times in vain is [rejected](crate::Delivery::reject).
-    /// At least 1.
+    /// A message that was handed out `attempts` times in vain is
+    /// [rejected](crate::Delivery::reject). At least 1.
     pub fn max_attempts(mut self, attempts: u32) -> Redelivery {
         self.max_attempts = Some(attempts);
         self
@@ -105,8 +105,8 @@ impl Redelivery {
     /// stays, and is tried again after the [backoff](Self::backoff), or each second. A letter says
     /// [where it comes from](crate::Message::origin).
     ///
-    /// The queue is kept open until the consumer gets another `Redelivery`, is removed, or its queue
-    /// is closed.
+    /// The queue is kept open until the consumer gets another `Redelivery`, is removed, or its
+    /// queue is closed.
     pub fn dead_letters(mut self, queue: Arc<Queue>) -> Redelivery {
         let engine = Arc::clone(queue.engine());
         self.dead_letters = Some(OtherQueue { engine, _kept_open: Some(queue) });

@@ -86,8 +86,8 @@ pub struct Stats {
     /// Likewise, messages that were too old.
     pub expired: u64,
     /// Messages that were rejected since the queue was opened, by
-    /// [`Delivery::reject`](crate::Delivery::reject) or because they were handed out in vain as often
-    /// as they may be: for the dead letters, or given up. Each counts when it happens.
+    /// [`Delivery::reject`](crate::Delivery::reject) or because they were handed out in vain as
+    /// often as they may be: for the dead letters, or given up. Each counts when it happens.
     pub rejected: u64,
     /// The error of the flush that failed; writing has been refused since. `None` when none has
     /// failed.

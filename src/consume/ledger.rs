@@ -2,9 +2,10 @@
 //!
 //! Every number from the stored place up to the cursor is either *open* (handed out, given back, or
 //! rejected) or *done* (acknowledged, taken, or told as a gap). The stored place is the lowest open
-//! message; with none open it is the cursor's spot. Done numbers beyond the place are kept as ranges,
-//! whose count the open messages between them bound. After a reopening, ranges may lie beyond the
-//! cursor, which steps over the messages in them. (What is handed out in vain: `returns.rs`.)
+//! message; with none open it is the cursor's spot. Done numbers beyond the place are kept as
+//! ranges, whose count the open messages between them bound. After a reopening, ranges may lie
+//! beyond the cursor, which steps over the messages in them. (What is handed out in vain:
+//! `returns.rs`.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;

@@ -186,8 +186,8 @@ impl<F: StorageFile> Redeliveries<F> {
         seq < self.stored_below
     }
 
-    /// Whether the message at the cursor may be counted: the counts that there are fit into the row,
-    /// or an earlier run handed it out, and its own count is stored.
+    /// Whether the message at the cursor may be counted: the counts that there are fit into the
+    /// row, or an earlier run handed it out, and its own count is stored.
     pub(crate) fn has_room(&self, next: u64) -> bool {
         let comes_again = next < self.suspects_below || self.counts.contains_key(&next);
         self.stored_below == u64::MAX || comes_again && self.is_stored(next)
@@ -261,7 +261,8 @@ impl<F: StorageFile> Redeliveries<F> {
         self.told = None;
     }
 
-    /// When the keeper is to look, if it was not told so already: at once, when there are `letters`.
+    /// When the keeper is to look, if it was not told so already: at once, when there are
+    /// `letters`.
     pub(crate) fn time_to_tell(&mut self, now: Instant, letters: usize) -> Option<Instant> {
         let first = self.timers.first().map(|(due, _)| *due);
         let next = if letters > 0 { now } else { first? };

@@ -171,8 +171,8 @@ pub enum Error {
     /// nothing, and may be made again.
     #[error("the wait was interrupted; nothing was changed, and the call may be made again")]
     Interrupted,
-    /// The [lease](crate::Redelivery::lease) of the delivery had ended: its message has gone back to
-    /// the queue, and comes, or came, to another worker. The call has changed nothing.
+    /// The [lease](crate::Redelivery::lease) of the delivery had ended: its message has gone back
+    /// to the queue, and comes, or came, to another worker. The call has changed nothing.
     #[error(
         "the lease of the delivery has ended, and its message comes again; nothing was changed (work that takes longer needs a longer lease, or Delivery::extend)"
     )]

@@ -103,8 +103,9 @@ pub unsafe extern "C" fn mmq_delivery_attempts(delivery: *const mmq_delivery) ->
 ///
 /// @param delivery Not NULL.
 /// @return MMQ_OK; MMQ_CLOSED when the queue was closed (the message comes again after the next
-///   opening), MMQ_EXPIRED when its lease has ended, MMQ_NOT_FOUND when the consumer was removed, MMQ_FORKED; MMQ_IO from a flush that
-///   the options ask for (the message is acknowledged all the same); MMQ_INVALID_ARGUMENT.
+///   opening), MMQ_EXPIRED when its lease has ended, MMQ_NOT_FOUND when the consumer was removed,
+///   MMQ_FORKED; MMQ_IO from a flush that the options ask for (the message is acknowledged all the
+///   same); MMQ_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmq_delivery_ack(delivery: *mut mmq_delivery) -> mmq_status {
     guard(|| {

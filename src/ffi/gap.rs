@@ -36,8 +36,8 @@ pub enum mmq_gap_cause {
     MMQ_GAP_DROPPED = 3,
     /// They were older than the maximum age. Counted as for MMQ_GAP_DROPPED.
     MMQ_GAP_EXPIRED = 4,
-    /// This consumer rejected the message, or was handed it in vain as often as it may be, and has no
-    /// queue for dead letters (mmq_consumer_set_redelivery).
+    /// This consumer rejected the message, or was handed it in vain as often as it may be, and has
+    /// no queue for dead letters (mmq_consumer_set_redelivery).
     MMQ_GAP_REJECTED = 5,
     /// The numbers were only reserved when the machine lost power; no message is known to have had
     /// them. They stay unused, so that no number is given out twice. (A message enqueued right

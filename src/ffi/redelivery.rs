@@ -55,20 +55,23 @@ where
 /// acknowledged. The rules are not stored: each opening begins without.
 ///
 /// From this call on it is stored before a message is handed out that it is, and how often it was
-/// given back, so that mmq_delivery_attempts counts over openings. After a death of the process, the
-/// messages that had been handed out come again one at a time, until they are done: only a death
-/// with a message alone in flight counts against it. Four consumers of a queue have a row in the
-/// index for this; a fifth one's messages are not counted over openings.
+/// given back, so that mmq_delivery_attempts counts over openings. After a death of the process,
+/// the messages that had been handed out come again one at a time, until they are done: only a
+/// death with a message alone in flight counts against it. Four consumers of a queue have a row in
+/// the index for this; a fifth one's messages are not counted over openings.
 ///
 /// @param queue Not NULL.
-/// @param lease_ms A delivery that is neither acknowledged nor given back after so many milliseconds
+/// @param lease_ms A delivery that is neither acknowledged nor given back after so many
+///   milliseconds
 ///   goes back by itself, and to acknowledge it is MMQ_EXPIRED. 0 or below: never.
-/// @param first_delay_ms A message that was given back comes again after so many milliseconds, twice
+/// @param first_delay_ms A message that was given back comes again after so many milliseconds,
+///   twice
 ///   as many each time it is given back again; others pass it. 0 or below: at once.
 /// @param max_delay_ms The longest of these delays; 0 or below: the first one.
 /// @param max_attempts A message that was handed out so often in vain is rejected, as by
 ///   mmq_delivery_reject. 0: never.
-/// @param dead The queue that rejected messages go to, or NULL: they are given up, and told as a gap
+/// @param dead The queue that rejected messages go to, or NULL: they are given up, and told as a
+///   gap
 ///   (MMQ_GAP_REJECTED). While it is full or closed they stay, and are tried again. Close it after
 ///   this queue.
 /// @return MMQ_OK; MMQ_INVALID_ARGUMENT, also when the first delay is longer than the longest, and
@@ -149,8 +152,8 @@ pub unsafe extern "C" fn mmq_delivery_extend(delivery: *const mmq_delivery, ms: 
     })
 }
 
-/// Rejects the message: it comes no more. It goes to the consumer's queue for dead letters, where it
-/// is durable before it is acknowledged here; without one it is given up, and told as a gap
+/// Rejects the message: it comes no more. It goes to the consumer's queue for dead letters, where
+/// it is durable before it is acknowledged here; without one it is given up, and told as a gap
 /// (MMQ_GAP_REJECTED). Frees the delivery, whatever is returned.
 ///
 /// @param delivery Not NULL.

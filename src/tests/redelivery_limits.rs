@@ -235,8 +235,8 @@ fn a_letter_goes_whichever_read_finds_it() {
     }
 }
 
-/// A run that asks for no redelivery comes between the death and the next workers; a power cut comes
-/// in place of the death.
+/// A run that asks for no redelivery comes between the death and the next workers; a power cut
+/// comes in place of the death.
 #[test]
 fn a_death_counts_whoever_opens_the_queue_next_and_a_power_cut_never() {
     for is_killed in [true, false] {

@@ -169,8 +169,8 @@ impl Bell {
     }
 
     /// Has the keeper do `errand`, and waits until it has. `None`: the caller is to do it itself,
-    /// for there is no keeper, or it is away, or the caller is the keeper. The caller holds the producers' lock, and none of
-    /// those that the keeper may wait for.
+    /// for there is no keeper, or it is away, or the caller is the keeper. The caller holds the
+    /// producers' lock, and none of those that the keeper may wait for.
     #[cold]
     pub(crate) fn ask(&self, errand: Errand) -> Option<Result<()>> {
         if planted!(ErrandsDoneHere)
