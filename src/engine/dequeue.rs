@@ -74,8 +74,10 @@ impl<S: Storage> Engine<S> {
         if step.crossed {
             self.crossed(standing);
         }
+        let received = step.outcome.map_err(|error| *error)?;
+        // (In a child of a fork, which is refused above, a lock may be held for ever.)
         self.arm(standing);
-        Ok(step.outcome.map_err(|error| *error)?.map(|message| (message, handed)))
+        Ok(received.map(|message| (message, handed)))
     }
 
     /// Acknowledges a delivery. One that was called off or is done already changes nothing.
