@@ -151,8 +151,9 @@ impl Consumer {
     ///
     /// # Durability
     ///
-    /// Nothing is stored before the acknowledgement: if the process dies or the queue is closed
-    /// first, the message comes again.
+    /// Nothing is stored before the acknowledgement, except how often the message was handed out
+    /// where [`set_redelivery`](Self::set_redelivery) asks for it: if the process dies or the queue
+    /// is closed first, the message comes again.
     ///
     /// # Errors
     ///

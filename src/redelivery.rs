@@ -28,9 +28,9 @@ use crate::storage::{FileStorage, Storage};
 /// the other consumers' messages need more attempts than it.
 ///
 /// Four consumers of a queue have a row in the index for this. Those of a fifth are not counted
-/// over openings (an event says so). A row holds the counts of 34 messages at least, and of about a
-/// hundred where their numbers lie close together. When it is full, no new message is handed out
-/// until one of those is done.
+/// over openings (an event says so). A row holds the counts of 35 messages at least (fewer where
+/// they were tried 128 times and more), and of about a hundred where their numbers lie close
+/// together. When it is full, no new message is handed out until one of those is done.
 ///
 /// ```
 /// # fn main() -> mmq::Result<()> {

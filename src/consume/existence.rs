@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use crate::commit::Core;
 use crate::consume::ledger::Ledger;
+use crate::consume::redelivery::Rules;
 use crate::consume::standing::{Progress, Standing};
 use crate::error::Result;
 use crate::format::Spot;
@@ -53,9 +54,10 @@ impl<S: Storage> Standing<S> {
     }
 
     /// Takes the consumer out of the queue: its place keeps no segment any more. After an error it
-    /// is gone all the same.
-    pub(crate) fn remove(&self, core: &Core<S>) -> Result<()> {
-        let redelivery = {
+    /// is gone all the same. Returns its rules too, which may hold another queue: the caller lets
+    /// go of them without a lock, for that queue may be closed by it.
+    pub(crate) fn remove(&self, core: &Core<S>) -> (Result<()>, Option<Rules>) {
+        let rules = {
             let mut progress = self.progress.lock();
             self.exists.store(false, Ordering::Release);
             progress.existence =
@@ -65,14 +67,12 @@ impl<S: Storage> Standing<S> {
             let redelivery = progress.ledger.as_mut().and_then(|ledger| ledger.let_go());
             self.count_in_flight(&progress);
             progress.note_ready(core);
-            redelivery
+            redelivery.map(|redelivery| redelivery.rules)
         };
-        // The other queue may be closed by this.
-        drop(redelivery);
         let cleared = core.index.clear_acks(self.row, AcksRowIs::Free);
         core.index.remove_consumer(self.row, self.name());
         core.places.remove(&self.cell);
-        cleared
+        (cleared, rules)
     }
 }
 

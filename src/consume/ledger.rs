@@ -141,39 +141,42 @@ impl<F: StorageFile> Ledger<F> {
         segment_end: u64,
         now: Option<Instant>,
     ) -> Handed {
-        let others = self.out;
-        self.open_out(seq, position, segment_end);
-        self.begin_attempt(seq, others, now)
-    }
-
-    fn open_out(&mut self, seq: u64, position: u64, segment_end: u64) {
-        let attempts = self.redelivery.as_ref().map_or(0, |redelivery| redelivery.count(seq));
-        let open = Open { position, segment_end, attempts, state: Whereabouts::Out, due: None };
+        let mut open = self.opened(seq, position, segment_end);
+        let handed = self.begin_attempt(seq, &mut open, now);
         self.open.insert(seq, open);
         self.out += 1;
+        handed
+    }
+
+    /// A message as it is before this run has handed it out.
+    fn opened(&self, seq: u64, position: u64, segment_end: u64) -> Open {
+        let attempts = self.redelivery.as_ref().map_or(0, |redelivery| redelivery.count(seq));
+        Open { position, segment_end, attempts, state: Whereabouts::Out, due: None }
     }
 
     /// Hands a message out that comes again.
     pub(crate) fn hand_out_again(&mut self, seq: u64, now: Option<Instant>) -> Handed {
-        let others = self.out;
-        self.put(seq, Whereabouts::Out, None);
-        self.begin_attempt(seq, others, now)
+        let Some(mut open) = self.open.get(&seq).copied() else {
+            return Handed::default();
+        };
+        self.leave(seq, open.state);
+        open.state = Whereabouts::Out;
+        let handed = self.begin_attempt(seq, &mut open, now);
+        self.open.insert(seq, open);
+        self.out += 1;
+        handed
     }
 
-    /// Before this returns it is stored that the message is handed out.
-    fn begin_attempt(&mut self, seq: u64, others: usize, now: Option<Instant>) -> Handed {
-        let mut handed = Handed { attempts: 1, epoch: self.epoch, is_leased: false };
-        if let Some(open) = self.open.get_mut(&seq) {
-            open.attempts = open.attempts.saturating_add(1);
-            handed.attempts = open.attempts;
-            if let Some(redelivery) = &mut self.redelivery {
-                redelivery.note_handed_out(seq, others);
-                open.due = now.and_then(|now| now.checked_add(redelivery.rules.lease?));
-                redelivery.set_timer(seq, None, open.due);
-                handed.is_leased = open.due.is_some();
-            }
+    /// Before this returns it is stored that the message is handed out, beside those that are with
+    /// workers already.
+    fn begin_attempt(&mut self, seq: u64, open: &mut Open, now: Option<Instant>) -> Handed {
+        open.attempts = open.attempts.saturating_add(1);
+        if let Some(redelivery) = &mut self.redelivery {
+            redelivery.note_handed_out(seq, self.out);
+            open.due = now.and_then(|now| now.checked_add(redelivery.rules.lease?));
+            redelivery.set_timer(seq, None, open.due);
         }
-        handed
+        Handed { attempts: open.attempts, epoch: self.epoch, is_leased: open.due.is_some() }
     }
 
     /// Opens the message at the cursor as rejected, if it is to be handed out no more. False when
@@ -181,7 +184,9 @@ impl<F: StorageFile> Ledger<F> {
     pub(crate) fn keep_rejected(&mut self, seq: u64, position: u64, segment_end: u64) -> bool {
         let is_spent = self.redelivery.as_ref().is_some_and(|redelivery| redelivery.is_spent(seq));
         if is_spent {
-            self.open_out(seq, position, segment_end);
+            let open = self.opened(seq, position, segment_end);
+            self.open.insert(seq, open);
+            self.out += 1;
             self.reject(seq);
         }
         is_spent

@@ -231,13 +231,14 @@ impl<S: Storage> Engine<S> {
         let Some(standing) = self.consumers.by_name.lock().remove(name) else {
             return Err(Error::no_consumer(self.core.storage.path(), name));
         };
-        let removed = standing.remove(&self.core);
+        let (removed, rules) = standing.remove(&self.core);
         // The default consumer's descriptor goes on telling of messages: the next read has it
         // begin.
         if !standing.is_default() && self.core.waiters.remove_ready(standing.row) {
             self.core.message_waiters.fetch_sub(1, Ordering::SeqCst);
         }
         drop(one_at_a_time);
+        drop(rules);
         self.give_space_back();
         self.core.wake_readers(u64::MAX);
         removed

@@ -318,3 +318,27 @@ fn a_stream_of_deliveries_waits_for_messages_and_for_an_allowance() {
     assert!(matches!(poll(), Poll::Ready(Some(Err(Error::Closed)))));
     assert!(matches!(poll(), Poll::Ready(None)));
 }
+
+/// The consumer that is removed held its queue for dead letters last, which is closed by that: the
+/// waker of somebody who waits there may use the first queue.
+#[test]
+fn a_removal_that_closes_another_queue_holds_no_lock() {
+    struct Makes(Queue);
+    impl std::task::Wake for Makes {
+        fn wake(self: Arc<Makes>) {
+            self.0.consumer("made by the waker").unwrap();
+        }
+    }
+    within(LONG, || {
+        let dir = tempfile::tempdir().unwrap();
+        let jobs = Arc::new(Makes(Queue::open(dir.path().join("jobs")).unwrap()));
+        let dead = Arc::new(Queue::open(dir.path().join("dead")).unwrap());
+        let mut read = Box::pin(dead.recv());
+        let waker = Waker::from(Arc::clone(&jobs));
+        assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        let workers = jobs.0.consumer("workers").unwrap();
+        workers.set_redelivery(mmq::Redelivery::new().dead_letters(dead)).unwrap();
+        jobs.0.remove_consumer("workers").unwrap();
+        assert_eq!(jobs.0.consumer_stats().len(), 1);
+    });
+}
