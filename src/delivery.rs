@@ -85,6 +85,13 @@ impl Delivery {
         self.handed.attempts
     }
 
+    /// Whether it comes from the backlog of [lanes](crate::Lanes): it was left behind, or handed out
+    /// before the last jump.
+    #[must_use]
+    pub fn is_backlog(&self) -> bool {
+        self.handed.is_backlog
+    }
+
     /// Where the message comes from, if it is a dead letter: [`Message::origin`].
     #[must_use]
     pub fn origin(&self) -> Option<Origin> {

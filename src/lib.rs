@@ -160,6 +160,7 @@ mod events;
 mod futures;
 mod inspector;
 mod iter;
+mod lanes;
 mod message;
 mod options;
 mod queue;
@@ -181,6 +182,7 @@ pub use inspector::{
     Snapshot,
 };
 pub use iter::Iter;
+pub use lanes::{Backlog, Fresh, LaneOptions, Lanes};
 pub use message::Message;
 pub use options::{OnFull, Options, Start};
 pub use queue::Queue;

@@ -20,7 +20,17 @@ const ROWS: &[&[&str]] = &[
     &["read", "recovery"],
     &["consume", "inspect"],
     &["engine"],
-    &["queue", "consumer", "delivery", "iter", "futures", "inspector", "redelivery", "salvage"],
+    &[
+        "queue",
+        "consumer",
+        "delivery",
+        "iter",
+        "futures",
+        "inspector",
+        "lanes",
+        "redelivery",
+        "salvage",
+    ],
     &["ffi"],
     &["bin"],
 ];

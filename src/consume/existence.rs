@@ -63,7 +63,8 @@ impl<S: Storage> Standing<S> {
             progress.existence =
                 if self.is_default() { Existence::NotYet } else { Existence::Removed };
             progress.special = true;
-            progress.cursor.let_go();
+            progress.let_go();
+            progress.lanes = None;
             let redelivery = progress.ledger.as_mut().and_then(|ledger| ledger.let_go());
             self.count_in_flight(&progress);
             progress.note_ready(core);

@@ -1,18 +1,20 @@
 //! The messages that a consumer has handed out and that are not acknowledged yet.
 //!
 //! Every number from the stored place up to the cursor is either *open* (handed out, given back, or
-//! rejected) or *done* (acknowledged, taken, or told as a gap). The stored place is the lowest open
-//! message; with none open it is the cursor's spot. Done numbers beyond the place are kept as
-//! ranges, whose count the open messages between them bound. After a reopening, ranges may lie
-//! beyond the cursor, which steps over the messages in them. (What is handed out in vain:
-//! `returns.rs`.)
+//! rejected), *done* (acknowledged, taken, or told as a gap), or *left* in a stretch that the cursor
+//! passed by. The stored place is the lowest number that is open or left; with none it is the
+//! cursor's spot. Done numbers beyond the place are kept as ranges, whose count the open messages
+//! and the stretches between them bound. After a reopening, ranges may lie beyond the cursor, which
+//! steps over the messages in them. (What is handed out in vain: `returns.rs`.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
+use crate::consume::lanes::Lane;
 use crate::consume::ranges::Ranges;
 use crate::consume::redelivery::Redeliveries;
 use crate::consume::standing::Handed;
+use crate::consume::stretches::Stretches;
 use crate::error::Gap;
 use crate::format::{NumberRange, Spot};
 use crate::index::AcksRow;
@@ -61,6 +63,8 @@ pub(crate) struct Ledger<F> {
     delayed: usize,
     /// The done numbers beyond the place.
     pub(super) done: Ranges,
+    /// The messages that were left behind.
+    pub(super) stretches: Stretches,
     /// Reads the messages that were given back.
     pub(crate) again: Cursor<F>,
     /// Where `done` is stored.
@@ -89,6 +93,7 @@ impl<F: StorageFile> Ledger<F> {
             out: 0,
             delayed: 0,
             done: ranges,
+            stretches: Stretches::default(),
             again: Cursor::new(Spot::default()),
             acks_row,
             refused: 0,
@@ -102,35 +107,54 @@ impl<F: StorageFile> Ledger<F> {
         self.open.len() - self.returned.len() - self.delayed
     }
 
-    /// Whether a message may be handed out now: the oldest that was given back, or else `next`, the
-    /// one at the cursor.
-    pub(crate) fn may_hand_out(&self, next: u64) -> bool {
+    /// Whether a message of the lane may be handed out now: the oldest that was given back, or else
+    /// `next`.
+    pub(crate) fn may_hand_out(&self, lane: Lane, next: u64) -> bool {
         if self.limit.is_some_and(|limit| self.in_flight() >= limit as usize) {
             return false;
         }
         let Some(redelivery) = &self.redelivery else {
             return true;
         };
-        match self.returned.first() {
-            Some(seq) => redelivery.may_go(*seq, self.out) && redelivery.is_stored(*seq),
+        match self.first_returned(lane) {
+            Some((seq, _)) => redelivery.may_go(seq, self.out) && redelivery.is_stored(seq),
             None => redelivery.may_go(next, self.out) && redelivery.has_room(next),
         }
     }
 
-    /// The oldest message that was given back.
-    pub(crate) fn first_returned(&self) -> Option<(u64, Open)> {
-        let seq = *self.returned.first()?;
-        self.open.get(&seq).map(|open| (seq, *open))
+    /// The lane's oldest message that was given back.
+    pub(crate) fn first_returned(&self, lane: Lane) -> Option<(u64, Open)> {
+        let from = self.stretches.fresh_from();
+        let seq = match lane {
+            Lane::Oldest => self.returned.first(),
+            Lane::Fresh => self.returned.range(from..).next(),
+            Lane::Backlog => self.returned.range(..from).next(),
+        }?;
+        self.open.get(seq).map(|open| (*seq, *open))
     }
 
-    /// The spot of the lowest open message: the place to store. `None` when none is open.
+    /// The spot of the lowest message that is open or left, and the end of the segment that it
+    /// begins in.
+    fn lowest_and_its_end(&self) -> Option<(Spot, u64)> {
+        let open = self.open.first_key_value();
+        let open =
+            open.map(|(seq, open)| (Spot { position: open.position, seq: *seq }, open.segment_end));
+        let left = self.stretches.first().map(|left| (left.spot, left.segment_end));
+        let left = left.filter(|_| !planted!(LeftBehindForgotten));
+        match (open, left) {
+            (Some(open), Some(left)) if left.0.seq < open.0.seq => Some(left),
+            (open, left) => open.or(left),
+        }
+    }
+
+    /// The spot of the lowest message that is open or left: the place to store.
     pub(crate) fn lowest(&self) -> Option<Spot> {
-        self.open.first_key_value().map(|(seq, open)| Spot { position: open.position, seq: *seq })
+        self.lowest_and_its_end().map(|(spot, _)| spot)
     }
 
-    /// The end of the segment that the lowest open message begins in.
+    /// The end of the segment that the lowest open or left message begins in.
     pub(crate) fn lowest_segment_end(&self) -> Option<u64> {
-        self.open.first_key_value().map(|(_, open)| open.segment_end)
+        self.lowest_and_its_end().map(|(_, end)| end)
     }
 
     /// Opens a message that is handed out for the first time since the opening.
@@ -176,7 +200,12 @@ impl<F: StorageFile> Ledger<F> {
             open.due = now.and_then(|now| now.checked_add(redelivery.rules.lease?));
             redelivery.set_timer(seq, None, open.due);
         }
-        Handed { attempts: open.attempts, epoch: self.epoch, is_leased: open.due.is_some() }
+        Handed {
+            attempts: open.attempts,
+            epoch: self.epoch,
+            is_leased: open.due.is_some(),
+            is_backlog: self.stretches.is_backlog(seq),
+        }
     }
 
     /// Opens the message at the cursor as rejected, if it is to be handed out no more. False when
@@ -244,20 +273,21 @@ impl<F: StorageFile> Ledger<F> {
         true
     }
 
-    /// Makes numbers done of which none is open. Before the lowest open message nothing is kept.
+    /// Makes numbers done of which none is open. Before the lowest message that is open or left
+    /// nothing is kept.
     pub(crate) fn note_done(&mut self, first: u64, last: u64) {
         if let Some(redelivery) = &mut self.redelivery {
             redelivery.note_done(first, last);
         }
-        let stays = self.open.first_key_value().is_some_and(|(lowest, _)| *lowest < first);
-        if stays {
+        if self.lowest().is_some_and(|lowest| lowest.seq < first) {
             self.done.insert(first, last);
             self.changed = true;
         }
     }
 
-    pub(crate) fn is_done(&self, seq: u64) -> bool {
-        self.done.contains(seq)
+    /// Whether a read passes over the message: it is done, or was handed out.
+    pub(crate) fn is_passed(&self, seq: u64) -> bool {
+        self.done.contains(seq) || self.open.contains_key(&seq)
     }
 
     /// The messages that were given back are lost in `gap`, which begins at the lowest of them:
@@ -294,14 +324,16 @@ impl<F: StorageFile> Ledger<F> {
         self.done.iter()
     }
 
-    /// Calls off all deliveries and forgets what is done. The caller has cleared the stored ranges.
-    pub(crate) fn clear(&mut self) {
+    /// Calls off all deliveries, and forgets what is done and what was left. The caller has cleared
+    /// the stored ranges. The consumer goes on at the number `to`.
+    pub(crate) fn clear(&mut self, to: u64) {
         self.epoch += 1;
         self.open.clear();
         self.returned.clear();
         self.rejected.clear();
         (self.out, self.delayed) = (0, 0);
         self.done.clear();
+        self.stretches.set(Vec::new(), to);
         if let Some(redelivery) = &mut self.redelivery {
             redelivery.clear();
         }
@@ -339,7 +371,7 @@ impl<F: StorageFile> Ledger<F> {
     /// limit and no rules. (The epoch stays, by which older deliveries are known.)
     #[must_use = "it may hold another queue, which the caller lets go of without a lock"]
     pub(crate) fn let_go(&mut self) -> Option<Box<Redeliveries<F>>> {
-        self.clear();
+        self.clear(0);
         self.acks_row = None;
         self.limit = None;
         self.redelivery.take()

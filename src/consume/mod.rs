@@ -1,15 +1,21 @@
 //! One consumer: its place, the quick way to its next message (`standing`), the long way with
-//! deliveries or a descriptor (`slow`), the ledger of its deliveries, what becomes of these
-//! (`deliveries`, `returns`, `redelivery`), and how it begins and ends (`existence`).
+//! deliveries or a descriptor (`slow`, `find`), the ledger of its deliveries, what becomes of these
+//! (`deliveries`, `returns`, `redelivery`), what is left behind and read beside the rest (`lanes`,
+//! `stretches`), what it keeps open between reads (`release`), and how it begins and ends
+//! (`existence`).
 
 pub(crate) mod deliveries;
 pub(crate) mod existence;
+mod find;
+pub(crate) mod lanes;
 pub(crate) mod ledger;
 mod ranges;
 pub(crate) mod redelivery;
+mod release;
 mod returns;
 pub(crate) mod slow;
 pub(crate) mod standing;
+mod stretches;
 
 #[cfg(test)]
 mod tests;

@@ -17,6 +17,11 @@ impl Ranges {
         self.0.iter().map(|(first, last)| NumberRange { first: *first, last: *last })
     }
 
+    /// The highest number.
+    pub(super) fn last(&self) -> Option<u64> {
+        self.0.last_key_value().map(|(_, last)| *last)
+    }
+
     fn range_of(&self, seq: u64) -> Option<NumberRange> {
         let (first, last) = self.0.range(..=seq).next_back()?;
         (*last >= seq).then_some(NumberRange { first: *first, last: *last })

@@ -151,7 +151,7 @@ impl<F: StorageFile> Ledger<F> {
 
     /// Whether a read has something to tell or to hand out that is not at the cursor.
     pub(crate) fn has_something(&self) -> bool {
-        !self.returned.is_empty() || self.has_rejected_to_tell()
+        !self.returned.is_empty() || !self.stretches.is_empty() || self.has_rejected_to_tell()
     }
 
     /// Whether the next read tells a rejected message as a gap, also where none may be handed out.

@@ -1,7 +1,7 @@
 //! Reading the long way: for a consumer with deliveries or with a descriptor.
 //!
-//! The next message is the oldest one that was given back, or else the next one at the cursor that
-//! is not done. Taking a message is receiving and acknowledging it at once.
+//! The next message is the oldest one that was given back, or else the oldest one that was left
+//! behind, or else the next one at the cursor that is not done. Taking a message is receiving and acknowledging it at once.
 //!
 //! The read that meets a gap tells it. When it cannot tell all of it (part was told before, or the
 //! gap lies behind messages of a batch), the cursor and the stored place stay in front of the gap.
@@ -9,30 +9,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use crate::commit::Core;
+use crate::consume::find::{FoundAt, find_in_lane};
+use crate::consume::lanes::Lane;
 use crate::consume::ledger::Ledger;
 use crate::consume::standing::{Deliver, Handed, Progress, Read, Standing, Step, told};
 use crate::error::{Error, Gap, Result};
 use crate::format::{NumberRange, Spot};
-use crate::read::Record;
+use crate::read::{Cursor, Record};
 use crate::storage::Storage;
 use crate::threads::ready::Ready;
-
-/// Where a message was found.
-enum FoundAt {
-    /// At the cursor.
-    Ahead(Record),
-    /// At the ledger's own cursor, which reads messages that were given back.
-    Again(Record),
-}
-
-/// The oldest message that was given back, read again.
-enum Returned {
-    Found(Record),
-    /// The message is gone, with those that follow in the gap.
-    Lost(Gap),
-}
 
 /// Where a consumer stood at one moment.
 #[derive(Debug, Default)]
@@ -78,6 +66,18 @@ impl<S: Storage> Standing<S> {
         progress: &mut Progress<S>,
         core: &Core<S>,
         what: Read,
+        delivery: D,
+    ) -> (Step<D::Delivered>, Handed) {
+        self.step_in_lane(progress, core, what, Lane::Oldest, delivery)
+    }
+
+    /// As [`step_specially`](Self::step_specially), with a message of one lane.
+    pub(super) fn step_in_lane<D: Deliver<S>>(
+        &self,
+        progress: &mut Progress<S>,
+        core: &Core<S>,
+        what: Read,
+        lane: Lane,
         mut delivery: D,
     ) -> (Step<D::Delivered>, Handed) {
         // Checked before anything is stored: the index row of a removed consumer may belong to
@@ -93,51 +93,23 @@ impl<S: Storage> Standing<S> {
         let mut handed = Handed::default();
         let mut moved = false;
         let outcome = loop {
-            let found = match find_specially(progress, core, what) {
+            let (at, record) = match find_in_lane(progress, core, what, lane) {
                 Ok(Some(found)) => found,
                 Ok(None) => break Ok(None),
                 Err(error) => break Err(error.into()),
             };
-            let cursor = match (&found, &mut progress.ledger) {
-                (FoundAt::Again(_), Some(ledger)) => &mut ledger.again,
-                _ => &mut progress.cursor,
-            };
-            let (FoundAt::Ahead(record) | FoundAt::Again(record)) = &found;
-            let delivered = match delivery.deliver(cursor, *record) {
+            let delivered = match delivery.deliver(progress.cursor_at(at), record) {
                 Ok(Some(delivered)) => delivered,
                 // The record is looked for again.
                 Ok(None) => continue,
                 Err(error) => break Err(error),
             };
-            match (&found, &mut progress.ledger) {
-                (FoundAt::Again(record), Some(ledger)) => {
-                    match what {
-                        _ if !D::took(&delivered) => {}
-                        Read::Look => {}
-                        Read::Take | Read::TakeMore | Read::Skip => {
-                            moved = ledger.finish(record.seq)
-                        }
-                        Read::Receive => handed = ledger.hand_out_again(record.seq, clock),
-                    }
-                    ledger.again.let_go();
-                }
-                (FoundAt::Ahead(record) | FoundAt::Again(record), ledger) => match (what, ledger) {
-                    (Read::Look, _) => {}
-                    _ if !D::took(&delivered) => {}
-                    (Read::Receive, Some(ledger)) => {
-                        let end = progress.cursor.segment_end();
-                        let position = progress.cursor.spot().position;
-                        handed = ledger.hand_out(record.seq, position, end, clock);
-                        progress.cursor.advance();
-                    }
-                    (_, ledger) => {
-                        moved = true;
-                        progress.cursor.advance();
-                        if let Some(ledger) = ledger {
-                            ledger.note_done(record.seq, record.seq);
-                        }
-                    }
-                },
+            if what != Read::Look && D::took(&delivered) {
+                moved = what != Read::Receive;
+                handed = progress.take(at, record, what, clock);
+            }
+            if at == FoundAt::Again {
+                progress.cursor_at(at).let_go();
             }
             break Ok(Some(delivered));
         };
@@ -187,8 +159,8 @@ impl<S: Storage> Standing<S> {
             }
         }
         self.note_change(progress, core);
-        // No `||`: the cursor's flag must be taken in any case.
-        progress.cursor.take_crossed() | before.is_some_and(|end| spot.position >= end)
+        // No `||`: the cursors' flags must be taken in any case.
+        progress.take_crossed() | before.is_some_and(|end| spot.position >= end)
     }
 
     /// Hands the next message out, to be acknowledged.
@@ -287,97 +259,45 @@ impl<S: Storage> Standing<S> {
     }
 }
 
-/// The next message; `None` when there is none, or no allowance. A gap is told when it is met,
-/// unless the caller has messages to hand over first ([`Read::TakeMore`]).
-fn find_specially<S: Storage>(
-    progress: &mut Progress<S>,
-    core: &Core<S>,
-    what: Read,
-) -> Result<Option<FoundAt>> {
-    loop {
-        if let Some(ledger) = &mut progress.ledger {
-            let next = progress.cursor.spot().seq;
-            if what != Read::TakeMore
-                && let Some(gap) = ledger.tell_rejected()
-            {
-                return Err(Error::Gap(gap));
-            }
-            if what == Read::Receive && !ledger.may_hand_out(next) && !planted!(AllowanceNotAsked) {
-                return Ok(None);
-            }
-            match find_again(ledger, core)? {
-                Some(Returned::Found(record)) => return Ok(Some(FoundAt::Again(record))),
-                Some(Returned::Lost(_)) if what == Read::TakeMore => return Ok(None),
-                Some(Returned::Lost(gap)) => return Err(Error::Gap(ledger.lose_returned(&gap))),
-                None => {}
-            }
+impl<S: Storage> Progress<S> {
+    fn cursor_at(&mut self, at: FoundAt) -> &mut Cursor<S::File> {
+        match (at, &mut self.lanes, &mut self.ledger) {
+            (FoundAt::Behind(_), Some(lanes), _) => &mut lanes.cursor,
+            (FoundAt::Again, _, Some(ledger)) => &mut ledger.again,
+            _ => &mut self.cursor,
         }
-        let before = progress.cursor.spot();
-        let found = match what {
-            Read::Skip => progress.cursor.find_header(core),
-            _ => progress.cursor.find(core),
-        };
-        let gap = match (found, &mut progress.ledger) {
-            (Ok(Some(record)), Some(ledger)) if ledger.is_done(record.seq) => {
-                progress.cursor.advance();
-                continue;
-            }
-            (Ok(Some(record)), Some(ledger)) => {
-                let (end, position) =
-                    (progress.cursor.segment_end(), progress.cursor.spot().position);
-                if ledger.keep_rejected(record.seq, position, end) {
-                    progress.cursor.advance();
-                    continue;
-                }
-                return Ok(Some(FoundAt::Ahead(record)));
-            }
-            (Ok(found), _) => return Ok(found.map(FoundAt::Ahead)),
-            (Err(Error::Gap(gap)), _) => gap,
-            (Err(error), _) => return Err(error),
-        };
-        let (told, is_all) = match &progress.ledger {
-            None => (gap, true),
-            Some(ledger) => match ledger.untold_of(gap).as_slice() {
-                [] => continue,
-                [first, rest @ ..] => (*first, rest.is_empty()),
-            },
-        };
-        if (what == Read::TakeMore && !planted!(GapOfABatchNotTold)) || !is_all {
-            // The next read meets it again.
-            progress.cursor.move_to(before);
-        }
-        if what == Read::TakeMore {
-            return Ok(None);
-        }
-        if let Some(ledger) = &mut progress.ledger {
-            if is_all {
-                ledger.note_done(told.first, told.last);
-            } else {
-                ledger.note_piece_told(&told);
-            }
-        }
-        return Err(Error::Gap(told));
     }
-}
 
-/// The oldest message that was given back, read anew.
-fn find_again<S: Storage>(
-    ledger: &mut Ledger<S::File>,
-    core: &Core<S>,
-) -> Result<Option<Returned>> {
-    let Some((seq, open)) = ledger.first_returned() else {
-        return Ok(None);
-    };
-    let spot = Spot { position: open.position, seq };
-    if ledger.again.spot() != spot {
-        ledger.again.move_to(spot);
+    /// Whether a cursor crossed the end of a segment, or wants something.
+    fn take_crossed(&mut self) -> bool {
+        let behind = self.lanes.as_mut().is_some_and(|lanes| lanes.cursor.take_crossed());
+        self.cursor.take_crossed() | behind
     }
-    let gap = match ledger.again.find(core) {
-        Ok(Some(record)) => return Ok(Some(Returned::Found(record))),
-        Ok(None) => Gap { first: seq, last: seq, cause: core.gaps.cause_of(seq).0 },
-        Err(Error::Gap(gap)) => gap,
-        Err(error) => return Err(error),
-    };
-    ledger.again.let_go();
-    Ok(Some(Returned::Lost(Gap { first: seq, ..gap })))
+
+    /// Steps over the message that was found, and hands it out or makes it done.
+    fn take(&mut self, at: FoundAt, record: Record, what: Read, clock: Option<Instant>) -> Handed {
+        let cursor = self.cursor_at(at);
+        let (position, segment_end) = (cursor.spot().position, cursor.segment_end());
+        if at != FoundAt::Again {
+            cursor.advance();
+        }
+        let (spot, end) = (cursor.spot(), cursor.segment_end());
+        let Some(ledger) = &mut self.ledger else {
+            return Handed::default();
+        };
+        if let FoundAt::Behind(index) = at {
+            ledger.stretches.advance(index, spot, end);
+        }
+        match (at, what) {
+            (FoundAt::Again, Read::Receive) => return ledger.hand_out_again(record.seq, clock),
+            (_, Read::Receive) => {
+                return ledger.hand_out(record.seq, position, segment_end, clock);
+            }
+            (FoundAt::Again, _) => {
+                ledger.finish(record.seq);
+            }
+            _ => ledger.note_done(record.seq, record.seq),
+        }
+        Handed::default()
+    }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use crate::commit::Core;
 use crate::consume::existence::Existence;
+use crate::consume::lanes::{Lane, TwoLanes};
 use crate::consume::ledger::Ledger;
 use crate::error::{Error, Gap, Result};
 use crate::format::Spot;
@@ -44,6 +45,8 @@ pub(crate) struct Handed {
     pub(crate) epoch: u64,
     /// It has a lease.
     pub(crate) is_leased: bool,
+    /// Its message had been left behind.
+    pub(crate) is_backlog: bool,
 }
 
 /// Hands the message that a read found to its caller. (A trait, for a closure cannot be forced
@@ -91,6 +94,8 @@ pub(crate) struct Progress<S: Storage> {
     pub(crate) existence: Existence,
     /// `None` until the consumer has deliveries or a limit on them.
     pub(crate) ledger: Option<Box<Ledger<S::File>>>,
+    /// `None` until the consumer is read in lanes.
+    pub(super) lanes: Option<Box<TwoLanes<S::File>>>,
     pub(crate) ready: Option<Arc<Ready>>,
 }
 
@@ -108,7 +113,7 @@ pub(crate) struct Standing<S: Storage> {
     /// The keeper is to be told of leases, delays and letters.
     pub(crate) has_redelivery: AtomicBool,
     /// Its moves when another consumer last looked for an idle one.
-    moves_seen: AtomicU64,
+    pub(super) moves_seen: AtomicU64,
     /// The descriptor, once it was asked for. `progress` has it too.
     pub(crate) ready: OnceLock<Arc<Ready>>,
     pub(crate) progress: Padded<Mutex<Progress<S>>>,
@@ -133,6 +138,7 @@ impl<S: Storage> Standing<S> {
                 special: true,
                 existence: Existence::NotYet,
                 ledger: None,
+                lanes: None,
                 ready: None,
             })),
         }
@@ -231,70 +237,15 @@ impl<S: Storage> Standing<S> {
         if let Some(ledger) = &mut progress.ledger
             && !planted!(DeliveriesOutliveASeek)
         {
-            ledger.clear();
+            ledger.clear(spot.seq);
         }
+        progress.let_go();
         progress.cursor.move_to(spot);
         progress.store(&self.cell, spot);
         self.cell.count_move();
         self.count_in_flight(&progress);
         progress.note_ready(core);
         Ok(())
-    }
-
-    /// Lets go of the segment and view when the segment is no longer part of the queue. Leaves a
-    /// busy consumer alone.
-    pub(crate) fn let_go_if_drained(&self, core: &Core<S>) {
-        if let Some(mut progress) = self.progress.try_lock() {
-            progress.let_go_if_drained(core);
-        }
-    }
-
-    /// As [`let_go_if_drained`](Self::let_go_if_drained), but waits for a busy consumer.
-    pub(crate) fn wait_and_let_go_if_drained(&self, core: &Core<S>) {
-        self.progress.lock().let_go_if_drained(core);
-    }
-
-    /// Lets go of segment and view when the consumer has not moved since the last call. Leaves a
-    /// busy consumer alone.
-    pub(crate) fn let_go_if_idle(&self) {
-        let moves = self.cell.moves.load(Ordering::Acquire);
-        if self.moves_seen.swap(moves, Ordering::AcqRel) == moves
-            && let Some(mut progress) = self.progress.try_lock()
-        {
-            progress.cursor.let_go();
-        }
-    }
-
-    /// Lets go of the segments and views of both cursors. Leaves a busy consumer alone.
-    pub(crate) fn let_go(&self) {
-        if let Some(mut progress) = self.progress.try_lock() {
-            progress.cursor.let_go();
-            if let Some(ledger) = &mut progress.ledger {
-                ledger.again.let_go();
-            }
-        }
-    }
-
-    /// Other consumers may have let go of a window: the next read asks for a better one.
-    pub(crate) fn reconsider_window(&self) {
-        self.progress.lock().cursor.reconsider_window();
-    }
-
-    /// Lets go of everything, at the end of a run. Makes the descriptor readable.
-    pub(crate) fn end_run(&self, core: &Core<S>) {
-        let mut progress = self.progress.lock();
-        // A read that found the queue open and then waited for this lock checks once more.
-        progress.special |= !planted!(ReadersNotStopped);
-        progress.cursor.let_go();
-        let mut rules = None;
-        if let Some(ledger) = &mut progress.ledger {
-            ledger.again.let_go();
-            rules = ledger.redelivery.as_mut().map(|redelivery| redelivery.end_run());
-        }
-        progress.note_ready(core);
-        drop(progress);
-        // The other queue may be closed by this.
-        drop(rules);
     }
 }
 
@@ -370,13 +321,10 @@ impl<S: Storage> Progress<S> {
         }
     }
 
-    /// Lets go of segment and view when the segment is no longer part of the queue.
-    fn let_go_if_drained(&mut self, core: &Core<S>) {
-        if let Some(life) = self.cursor.segment_life()
-            && !core.segments.list().live.iter().any(|row| row.header.life == life)
-        {
-            self.cursor.let_go();
-        }
+    /// Where the next message is looked for that was not handed out.
+    pub(crate) fn next_spot(&self) -> Spot {
+        let left = self.ledger.as_ref().and_then(|ledger| ledger.stretches.first());
+        left.map_or(self.cursor.spot(), |left| left.spot)
     }
 
     /// Stores the place: in the index for the next opening, in the cell for this run's threads.
@@ -421,7 +369,7 @@ impl<S: Storage> Progress<S> {
     /// Whether every kind of read would, one that needs an allowance too.
     pub(crate) fn has_news(&self, core: &Core<S>) -> bool {
         let is_allowed = |ledger: &Ledger<S::File>| {
-            ledger.has_rejected_to_tell() || ledger.may_hand_out(self.cursor.spot().seq)
+            ledger.has_rejected_to_tell() || ledger.may_hand_out(Lane::Oldest, self.next_spot().seq)
         };
         self.is_over(core)
             || self.ledger.as_deref().is_none_or(is_allowed) && self.has_waiting(core)

@@ -30,7 +30,7 @@ impl<S: Storage> Ahead<S> {
     pub(crate) fn new(engine: &Arc<Engine<S>>, standing: &Arc<Standing<S>>) -> Result<Ahead<S>> {
         engine.core.check_readable()?;
         let place =
-            standing.with_progress(|progress| progress.exists().then(|| progress.cursor.spot()));
+            standing.with_progress(|progress| progress.exists().then(|| progress.next_spot()));
         let spot = place.unwrap_or_else(|| engine.core.oldest(engine.core.visible.spot()));
         Ok(Ahead {
             engine: Arc::clone(engine),
@@ -71,7 +71,7 @@ impl<S: Storage> Ahead<S> {
                     return Ok(None);
                 }
                 let ledger = progress.ledger.as_deref();
-                ahead.look_from(core, progress.cursor.spot(), ledger).map(Some)
+                ahead.look_from(core, progress.next_spot(), ledger).map(Some)
             })
         };
         if let Some(found) = of_place(self)? {
@@ -114,7 +114,7 @@ impl<S: Storage> Ahead<S> {
                 cursor.let_go();
                 return Ok(None);
             };
-            if ledger.is_some_and(|ledger| ledger.is_done(record.seq)) {
+            if ledger.is_some_and(|ledger| ledger.is_passed(record.seq)) {
                 cursor.advance();
                 continue;
             }

@@ -200,7 +200,7 @@ impl<S: Storage> Engine<S> {
 
     /// Where the message `seq` begins, or `end`, which was visible a moment ago. The caller keeps
     /// segments from being given back.
-    fn spot_of(&self, seq: u64, end: Spot) -> Result<Spot> {
+    pub(super) fn spot_of(&self, seq: u64, end: Spot) -> Result<Spot> {
         let core = &*self.core;
         let oldest = core.oldest(end);
         let not_found = || Error::no_message(core.storage.path(), seq, oldest.seq..end.seq);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Engine;
-use crate::consume::standing::{Deliver, Handed, Read, Standing};
+use crate::consume::standing::{Deliver, Handed, Read, Standing, Step};
 use crate::error::{Error, Result};
 use crate::events;
 use crate::read::Check;
@@ -71,6 +71,16 @@ impl<S: Storage> Engine<S> {
     ) -> Result<Option<(D::Delivered, Handed)>> {
         let _told = events::at_end();
         let (step, handed) = standing.receive(&self.core, delivery);
+        self.received(standing, step, handed)
+    }
+
+    /// What follows a read that hands a message out.
+    pub(super) fn received<R>(
+        &self,
+        standing: &Standing<S>,
+        step: Step<R>,
+        handed: Handed,
+    ) -> Result<Option<(R, Handed)>> {
         if step.crossed {
             self.crossed(standing);
         }

@@ -8,6 +8,7 @@ mod dequeue;
 mod enqueue;
 mod figures;
 mod held;
+mod lanes;
 mod later;
 pub(crate) mod reading;
 mod redelivery;

@@ -51,6 +51,7 @@ pub(crate) fn next<S: Storage>(
 }
 
 /// Delivers a [`Message`].
+#[derive(Clone, Copy)]
 pub(crate) struct AsMessage;
 
 impl<S: Storage> Deliver<S> for AsMessage {

@@ -87,6 +87,17 @@ impl<S: Storage> Engine<S> {
         &self,
         standing: &Standing<S>,
         deadline: Option<Instant>,
+        attempt: impl FnMut() -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
+        self.wait_and_look(standing, deadline, || None, attempt)
+    }
+
+    /// As [`wait`](Self::wait). An attempt is also made at the time that `again` says, if any.
+    pub(super) fn wait_and_look<R>(
+        &self,
+        standing: &Standing<S>,
+        deadline: Option<Instant>,
+        again: impl Fn() -> Option<Instant>,
         mut attempt: impl FnMut() -> Result<Option<R>>,
     ) -> Result<Option<R>> {
         let began = self.core.began();
@@ -104,9 +115,14 @@ impl<S: Storage> Engine<S> {
             }
             self.pass_on(standing, Some(ticket));
             while !self.core.waiters.is_woken(ticket) {
-                match deadline.map(|deadline| deadline.saturating_duration_since(now())) {
+                let now = now();
+                let left = |until: Instant| until.saturating_duration_since(now);
+                if deadline.is_some_and(|deadline| deadline <= now) {
+                    return Ok(None);
+                }
+                match again().into_iter().chain(deadline).min().map(left) {
                     None => park(),
-                    Some(left) if left.is_zero() => return Ok(None),
+                    Some(left) if left.is_zero() => break,
                     Some(left) => park_timeout(left),
                 }
             }

@@ -9,6 +9,7 @@ mod engine;
 mod events;
 mod figures;
 mod flush;
+mod lanes;
 mod late;
 mod lengths;
 mod letters;

@@ -465,6 +465,12 @@ mutants! {
     CircleNotSeen => "a dead letter comes to rest",
     /// A letter is acknowledged before it is durable.
     LettersNotFlushed => "a dead letter is never lost",
+    /// The place moves on although messages were left behind.
+    LeftBehindForgotten => "what lanes leave behind comes later, also after a crash",
+    /// A gap that the backlog meets is told beyond its stretch.
+    GapBeyondTheStretch => "a missing number is told once, in the lane that has it",
+    /// After an opening what lies between place and ranges is not the backlog's.
+    StretchesNotTakenUp => "after an opening the backlog is what was left behind",
     /// A flush opens a segment when it is no longer known to be live (audit A1).
     SyncedWithoutBeingLive => "P1: what is stored again is stored to a live segment";
         audit: "A1", STORED_AGAIN, 207,

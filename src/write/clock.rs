@@ -1,4 +1,6 @@
-//! With `max_age`: the times between which the tail's segment takes messages.
+//! With ages: the times between which the tail's segment takes messages.
+
+use std::time::Duration;
 
 use crate::segment::ages::Ages;
 use crate::storage::Storage;
@@ -27,7 +29,12 @@ impl Clock {
         Clock { ages, now: 0, span: Span::default(), begun: 0 }
     }
 
-    /// Whether messages become too old.
+    /// From now on a segment takes messages for an eighth of the time that they are `fresh`.
+    pub(super) fn shorten(&mut self, fresh: Duration) {
+        self.ages = Some(Ages::shortened(self.ages, fresh));
+    }
+
+    /// Whether segments are to tell when their messages were written.
     #[inline]
     pub(super) fn has_ages(&self) -> bool {
         self.ages.is_some()

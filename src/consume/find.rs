@@ -1,0 +1,176 @@
+//! Finds the next message the long way: one that was given back, one that was left behind, or the
+//! next one at the cursor.
+
+use crate::commit::Core;
+use crate::consume::lanes::{Lane, next_stretch};
+use crate::consume::ledger::Ledger;
+use crate::consume::standing::{Progress, Read};
+use crate::error::{Error, Gap, Result};
+use crate::format::Spot;
+use crate::read::{Cursor, Record};
+use crate::storage::Storage;
+
+/// Which cursor a message was found at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FoundAt {
+    /// The consumer's own.
+    Ahead,
+    /// The lanes' own, which reads the stretch of this index.
+    Behind(usize),
+    /// The ledger's own, which reads messages that were given back.
+    Again,
+}
+
+/// A message that was given back, read again.
+enum Returned {
+    Found(Record),
+    /// The message is gone, with those that follow in the gap.
+    Lost(Gap),
+}
+
+/// What one look at a cursor's spot came to.
+enum LookedAt {
+    Found(Record),
+    /// The message there is passed over: the next look goes on behind it.
+    Passed,
+    /// There is no message, or a gap that is told later.
+    Nothing,
+}
+
+/// The next message of the lane; `None` when there is none, or no allowance. A gap is told when it
+/// is met, unless the caller has messages to hand over first ([`Read::TakeMore`]).
+pub(super) fn find_in_lane<S: Storage>(
+    progress: &mut Progress<S>,
+    core: &Core<S>,
+    what: Read,
+    lane: Lane,
+) -> Result<Option<(FoundAt, Record)>> {
+    let Progress { cursor, ledger, lanes, .. } = progress;
+    loop {
+        let mut ledger = ledger.as_deref_mut();
+        let mut stretch = None;
+        if let Some(ledger) = &mut ledger {
+            if what != Read::TakeMore
+                && let Some(gap) = ledger.tell_rejected()
+            {
+                return Err(Error::Gap(gap));
+            }
+            stretch = next_stretch(ledger, lane, lanes.as_deref());
+            let next = stretch.map_or(cursor.spot(), |(_, stretch)| stretch.spot).seq;
+            if what == Read::Receive
+                && !ledger.may_hand_out(lane, next)
+                && !planted!(AllowanceNotAsked)
+            {
+                return Ok(None);
+            }
+            match find_again(ledger, core, lane)? {
+                Some(Returned::Found(record)) => return Ok(Some((FoundAt::Again, record))),
+                Some(Returned::Lost(_)) if what == Read::TakeMore => return Ok(None),
+                Some(Returned::Lost(gap)) => return Err(Error::Gap(ledger.lose_returned(&gap))),
+                None => {}
+            }
+        }
+        let (at, looked) = match (stretch, lanes.as_deref_mut(), ledger.as_deref_mut()) {
+            (Some((at, stretch)), Some(lanes), Some(ledger)) => {
+                if lanes.cursor.spot() != stretch.spot {
+                    lanes.cursor.move_to(stretch.spot);
+                }
+                let looked = look_at(&mut lanes.cursor, Some(ledger), core, what, stretch.end);
+                let (spot, segment_end) = (lanes.cursor.spot(), lanes.cursor.segment_end());
+                if ledger.stretches.advance(at, spot, segment_end) {
+                    looked?;
+                    continue;
+                }
+                (FoundAt::Behind(at), looked?)
+            }
+            _ if lane == Lane::Backlog => return Ok(None),
+            _ => (FoundAt::Ahead, look_at(cursor, ledger, core, what, u64::MAX)?),
+        };
+        match looked {
+            LookedAt::Found(record) => return Ok(Some((at, record))),
+            LookedAt::Passed => {}
+            LookedAt::Nothing => return Ok(None),
+        }
+    }
+}
+
+/// Looks for a message at `cursor`. Numbers from `end` on are not the caller's.
+fn look_at<S: Storage>(
+    cursor: &mut Cursor<S::File>,
+    ledger: Option<&mut Ledger<S::File>>,
+    core: &Core<S>,
+    what: Read,
+    end: u64,
+) -> Result<LookedAt> {
+    let before = cursor.spot();
+    if before.seq >= end {
+        return Ok(LookedAt::Nothing);
+    }
+    let found = match what {
+        Read::Skip => cursor.find_header(core),
+        _ => cursor.find(core),
+    };
+    let gap = match found {
+        Ok(Some(record)) if record.seq < end => {
+            let (position, segment_end) = (cursor.spot().position, cursor.segment_end());
+            let is_passed = ledger.is_some_and(|ledger| {
+                ledger.is_passed(record.seq)
+                    || ledger.keep_rejected(record.seq, position, segment_end)
+            });
+            if !is_passed {
+                return Ok(LookedAt::Found(record));
+            }
+            cursor.advance();
+            return Ok(LookedAt::Passed);
+        }
+        Ok(_) => return Ok(LookedAt::Nothing),
+        Err(Error::Gap(gap)) if planted!(GapBeyondTheStretch) => gap,
+        Err(Error::Gap(gap)) => Gap { last: gap.last.min(end - 1), ..gap },
+        Err(error) => return Err(error),
+    };
+    let (told, is_all) = match &ledger {
+        None => (gap, true),
+        Some(ledger) => match ledger.untold_of(gap).as_slice() {
+            [] => return Ok(LookedAt::Passed),
+            [first, rest @ ..] => (*first, rest.is_empty()),
+        },
+    };
+    if (what == Read::TakeMore && !planted!(GapOfABatchNotTold)) || !is_all {
+        // The next read meets it again.
+        cursor.move_to(before);
+    }
+    if what == Read::TakeMore {
+        return Ok(LookedAt::Nothing);
+    }
+    if let Some(ledger) = ledger {
+        if is_all {
+            ledger.note_done(told.first, told.last);
+        } else {
+            ledger.note_piece_told(&told);
+        }
+    }
+    Err(Error::Gap(told))
+}
+
+/// The lane's oldest message that was given back, read anew.
+fn find_again<S: Storage>(
+    ledger: &mut Ledger<S::File>,
+    core: &Core<S>,
+    lane: Lane,
+) -> Result<Option<Returned>> {
+    let Some((seq, open)) = ledger.first_returned(lane) else {
+        return Ok(None);
+    };
+    let spot = Spot { position: open.position, seq };
+    if ledger.again.spot() != spot {
+        ledger.again.move_to(spot);
+    }
+    let gap = match ledger.again.find(core) {
+        Ok(Some(record)) => return Ok(Some(Returned::Found(record))),
+        Ok(None) => Gap { first: seq, last: seq, cause: core.gaps.cause_of(seq).0 },
+        Err(Error::Gap(gap)) => gap,
+        Err(error) => return Err(error),
+    };
+    ledger.again.let_go();
+    Ok(Some(Returned::Lost(Gap { first: seq, ..gap })))
+}

@@ -1,0 +1,338 @@
+//! Two lanes over one consumer: what is fresh, as it comes, and beside it the backlog.
+//!
+//! The consumer's cursor reads the fresh lane. When its next message is no longer fresh it jumps to
+//! the end of the queue, and what waited is left behind as a stretch (`stretches`). The backlog is
+//! the stretches, which have a cursor of their own, and what was handed out before the last jump
+//! and comes again.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::commit::Core;
+use crate::consume::ledger::Ledger;
+use crate::consume::standing::{Deliver, Handed, Progress, Read, Standing, Step};
+use crate::consume::stretches::LeftBehind;
+use crate::error::Result;
+use crate::format::{NumberRange, Spot};
+use crate::read::Cursor;
+use crate::storage::{Storage, StorageFile};
+use crate::threads::now;
+
+/// A rate is kept over so long a time: a program that looks now and then gets what it missed.
+const RATE_OVER: Duration = Duration::from_millis(100);
+
+/// Which of a consumer's messages a read may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// All of them, the oldest one first.
+    Oldest,
+    Fresh,
+    Backlog,
+}
+
+/// How long a message is fresh.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Within {
+    Millis(u64),
+    /// As long as it is among the last so many.
+    Last(u64),
+    /// Until the program says so.
+    Manual,
+}
+
+/// How the two lanes are read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LaneRules {
+    pub(crate) within: Within,
+    /// Of so many messages in turn, those of the fresh lane and those of the backlog.
+    pub(crate) share: (u32, u32),
+    /// The most messages of the backlog in a second.
+    pub(crate) rate: Option<u64>,
+    /// The youngest stretch is read first.
+    pub(crate) youngest_first: bool,
+}
+
+/// The part of a consumer that is read in lanes.
+#[derive(Debug)]
+pub(crate) struct TwoLanes<F> {
+    rules: LaneRules,
+    /// Reads the stretches.
+    pub(crate) cursor: Cursor<F>,
+    /// How many messages of a turn were handed out.
+    turn: u32,
+    /// When the rate allows the next message of the backlog.
+    backlog_at: Option<Instant>,
+    /// Messages below the number were written before the time, in milliseconds.
+    begun: (u64, u64),
+    /// All messages in the segment of this life were written before the time.
+    written: Option<(u64, u64)>,
+}
+
+impl<F: StorageFile> TwoLanes<F> {
+    fn new(rules: LaneRules, begun: (u64, u64)) -> TwoLanes<F> {
+        TwoLanes {
+            rules,
+            cursor: Cursor::new(Spot::default()),
+            turn: 0,
+            backlog_at: None,
+            begun,
+            written: None,
+        }
+    }
+
+    /// The lanes in the order in which they are asked for the next message.
+    fn order(&self) -> [Lane; 2] {
+        if self.turn < self.rules.share.0 {
+            [Lane::Fresh, Lane::Backlog]
+        } else {
+            [Lane::Backlog, Lane::Fresh]
+        }
+    }
+
+    /// The lane whose turn it was has handed a message out. (What a lane gets because the other one
+    /// has nothing counts as nobody's turn.)
+    fn count_turn(&mut self, lane: Lane) {
+        let (fresh, backlog) = self.rules.share;
+        if lane == self.order()[0] {
+            self.turn = (self.turn + 1) % fresh.saturating_add(backlog);
+        }
+    }
+
+    /// When the rate allows the next message of the backlog, if not now.
+    fn due(&self, now: impl FnOnce() -> Instant) -> Option<Instant> {
+        let at = self.rules.rate.and(self.backlog_at)?;
+        (at > now()).then_some(at)
+    }
+
+    /// A message of the backlog was handed out.
+    fn count_rate(&mut self) {
+        if let Some(rate) = self.rules.rate {
+            let now = now();
+            let each = Duration::from_nanos(1_000_000_000 / rate.clamp(1, 1_000_000_000));
+            let earliest = now.checked_sub(RATE_OVER.saturating_sub(each)).unwrap_or(now);
+            self.backlog_at = Some(self.backlog_at.map_or(now, |at| at.max(earliest)) + each);
+        }
+    }
+
+    /// Which stretch is read now, of so many.
+    pub(super) fn current(&self, stretches: usize) -> usize {
+        if self.rules.youngest_first { stretches - 1 } else { 0 }
+    }
+
+    /// Whether the message at `cursor` is not fresh any more.
+    fn is_behind<S: Storage<File = F>>(&mut self, core: &Core<S>, cursor: &Cursor<F>) -> bool {
+        let spot = cursor.spot();
+        match self.rules.within {
+            Within::Manual => false,
+            Within::Last(most) => {
+                core.visible.seq.load(Ordering::Acquire).saturating_sub(spot.seq) > most
+            }
+            Within::Millis(age) => {
+                spot.position < core.visible.position.load(Ordering::Acquire)
+                    && self.is_too_old(core, cursor, age)
+            }
+        }
+    }
+
+    fn is_too_old<S: Storage<File = F>>(
+        &mut self,
+        core: &Core<S>,
+        cursor: &Cursor<F>,
+        age: u64,
+    ) -> bool {
+        let (spot, now) = (cursor.spot(), core.storage.now());
+        let is_past = |before: u64| before.saturating_add(age) <= now;
+        if spot.seq < self.begun.0 && is_past(self.begun.1) {
+            return true;
+        }
+        match (self.written, cursor.segment_life()) {
+            (Some((life, before)), Some(open)) if life == open && !is_past(before) => false,
+            _ => {
+                self.written = core.segments.list().written_before(spot.position, now);
+                self.written.is_some_and(|(_, before)| is_past(before))
+            }
+        }
+    }
+}
+
+impl<S: Storage> Standing<S> {
+    /// The consumer is read in lanes from now on, by `rules`. `spot_of` finds the spot of a number;
+    /// `None` for one that is no longer held.
+    pub(crate) fn set_lanes(
+        &self,
+        core: &Core<S>,
+        rules: LaneRules,
+        spot_of: impl Fn(u64) -> Result<Option<Spot>>,
+    ) -> Result<()> {
+        core.check_readable()?;
+        let mut progress = self.progress.lock();
+        let progress = &mut *progress;
+        progress.check(core, self)?;
+        self.ledger(progress, &[]);
+        match &mut progress.lanes {
+            Some(lanes) => (lanes.rules, lanes.turn, lanes.backlog_at) = (rules, 0, None),
+            None => {
+                if !planted!(StretchesNotTakenUp) {
+                    progress.take_up_stretches(spot_of)?;
+                }
+                let begun = (core.visible.seq.load(Ordering::Acquire), core.storage.now());
+                progress.lanes = Some(Box::new(TwoLanes::new(rules, begun)));
+            }
+        }
+        progress.note_ready(core);
+        Ok(())
+    }
+
+    /// Hands out the next message of the lanes: of one, or of both as they share.
+    pub(crate) fn receive_in_lanes<D: Deliver<S> + Copy>(
+        &self,
+        core: &Core<S>,
+        delivery: D,
+        only: Option<Lane>,
+    ) -> (Step<D::Delivered>, Handed) {
+        let step = |outcome| (Step { outcome, crossed: false, moved: false }, Handed::default());
+        if let Err(error) = core.check_readable() {
+            return step(Err(error.into()));
+        }
+        let mut progress = self.progress.lock();
+        let progress = &mut *progress;
+        if let Err(error) = progress.check(core, self) {
+            return step(Err(error.into()));
+        }
+        if only != Some(Lane::Backlog) {
+            progress.jump_if_behind(core);
+        }
+        let shared = progress.lanes.as_ref().map_or([Lane::Oldest; 2], |lanes| lanes.order());
+        let only = only.map(|lane| [lane]);
+        let mut crossed = false;
+        for lane in only.as_ref().map_or(&shared[..], |only| &only[..]) {
+            let lane = *lane;
+            if lane == Lane::Backlog && progress.backlog_due().is_some() {
+                continue;
+            }
+            let (step, handed) = self.step_in_lane(progress, core, Read::Receive, lane, delivery);
+            crossed |= step.crossed;
+            if matches!(step.outcome, Ok(None)) {
+                continue;
+            }
+            if let (Ok(_), Some(lanes)) = (&step.outcome, &mut progress.lanes) {
+                lanes.count_turn(lane);
+                if lane == Lane::Backlog {
+                    lanes.count_rate();
+                }
+            }
+            return (Step { crossed, ..step }, handed);
+        }
+        (Step { outcome: Ok(None), crossed, moved: false }, Handed::default())
+    }
+
+    /// Leaves what waits behind, and returns its numbers.
+    pub(crate) fn jump(&self, core: &Core<S>) -> Result<Range<u64>> {
+        core.check_readable()?;
+        let mut progress = self.progress.lock();
+        let progress = &mut *progress;
+        progress.check(core, self)?;
+        let left = progress.jump(core);
+        progress.note_ready(core);
+        Ok(left)
+    }
+
+    /// The numbers of what was left behind and has yet to be handed out, the oldest first.
+    pub(crate) fn backlog(&self, core: &Core<S>) -> Vec<Range<u64>> {
+        if core.check_readable().is_err() {
+            return Vec::new();
+        }
+        self.with_progress(|progress| {
+            let ledger = progress.ledger.as_deref();
+            let stretches = ledger.into_iter().flat_map(|ledger| ledger.stretches.iter());
+            stretches.map(|left| left.spot.seq..left.end).collect()
+        })
+    }
+
+    /// When the backlog's rate allows its next message, if not now and there may be one.
+    pub(crate) fn backlog_due(&self) -> Option<Instant> {
+        self.with_progress(|progress| progress.backlog_due())
+    }
+}
+
+impl<S: Storage> Progress<S> {
+    fn backlog_due(&self) -> Option<Instant> {
+        self.lanes.as_ref().and_then(|lanes| lanes.due(now))
+    }
+
+    fn jump_if_behind(&mut self, core: &Core<S>) {
+        if let Some(lanes) = &mut self.lanes
+            && lanes.is_behind(core, &self.cursor)
+        {
+            self.jump(core);
+        }
+    }
+
+    /// Moves the cursor to the end of what is visible, and leaves what lies before it behind.
+    fn jump(&mut self, core: &Core<S>) -> Range<u64> {
+        let (spot, end) = (self.cursor.spot(), core.visible_end());
+        let Some(ledger) = &mut self.ledger else {
+            return spot.seq..spot.seq;
+        };
+        let left = LeftBehind { spot, segment_end: self.cursor.segment_end(), end: end.seq };
+        if left.spot.seq < left.end {
+            ledger.stretches.leave(left);
+            self.cursor.move_to(end);
+        }
+        left.spot.seq..left.end.max(spot.seq)
+    }
+
+    /// What an earlier run left behind: the numbers from the cursor to the highest one that is done
+    /// which are not. The cursor goes on behind that one.
+    fn take_up_stretches(&mut self, spot_of: impl Fn(u64) -> Result<Option<Spot>>) -> Result<()> {
+        let at = self.cursor.spot();
+        let Some(ledger) = self.ledger.as_deref_mut() else {
+            return Ok(());
+        };
+        let Some(last) = ledger.done.last().filter(|last| *last >= at.seq) else {
+            ledger.stretches.set(Vec::new(), at.seq);
+            return Ok(());
+        };
+        // Messages may have been given up since: the cursor meets that gap, and what is done in it.
+        let Some(behind) = spot_of(last + 1)? else {
+            ledger.stretches.set(Vec::new(), at.seq);
+            return Ok(());
+        };
+        let mut left: Vec<LeftBehind> = Vec::new();
+        let mut add = |spot: Option<Spot>, end| match (spot, left.last_mut()) {
+            (None, Some(before)) => before.end = end,
+            (spot, _) => {
+                let spot = spot.unwrap_or(at);
+                left.push(LeftBehind { spot, segment_end: spot.position, end });
+            }
+        };
+        for NumberRange { first, last } in ledger.done.not_in(at.seq, last) {
+            // One that lies in a gap: the stretch before it leads there.
+            let found = if first == at.seq { Some(at) } else { spot_of(first)? };
+            add(found.filter(|spot| spot.seq == first), last + 1);
+        }
+        if behind.seq > last + 1 {
+            add(None, behind.seq);
+        }
+        ledger.stretches.set(left, behind.seq);
+        self.cursor.move_to(behind);
+        Ok(())
+    }
+}
+
+/// The stretch that a read looks into first, if it looks into any.
+pub(super) fn next_stretch<F: StorageFile>(
+    ledger: &Ledger<F>,
+    lane: Lane,
+    lanes: Option<&TwoLanes<F>>,
+) -> Option<(usize, LeftBehind)> {
+    let count = ledger.stretches.len();
+    let at = match lane {
+        _ if count == 0 => return None,
+        Lane::Fresh => return None,
+        Lane::Oldest => 0,
+        Lane::Backlog => lanes.map_or(0, |lanes| lanes.current(count)),
+    };
+    ledger.stretches.get(at).map(|stretch| (at, stretch))
+}

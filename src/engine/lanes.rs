@@ -1,0 +1,69 @@
+//! Two lanes over one consumer.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use super::Engine;
+use crate::consume::lanes::{Lane, LaneRules, Within};
+use crate::consume::standing::{Deliver, Handed, Standing};
+use crate::error::{Error, Result};
+use crate::events;
+use crate::storage::Storage;
+use crate::threads::now;
+
+impl<S: Storage> Engine<S> {
+    /// The consumer is read in lanes from now on.
+    pub(crate) fn set_lanes(&self, standing: &Standing<S>, rules: LaneRules) -> Result<()> {
+        let _told = events::at_end();
+        // No other thread moves or removes the consumer meanwhile.
+        let one_at_a_time = self.registry()?;
+        let end = self.core.visible_end();
+        // The consumer's place keeps the segments: its lock is held.
+        standing.set_lanes(&self.core, rules, |seq| match self.spot_of(seq, end) {
+            Ok(spot) => Ok(Some(spot)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        })?;
+        drop(one_at_a_time);
+        if let Within::Millis(age) = rules.within {
+            self.core.writer.lock().date_segments(Duration::from_millis(age));
+        }
+        self.core.wake_readers(u64::MAX);
+        Ok(())
+    }
+
+    /// Hands out the next message of one lane, or of both as they share.
+    pub(crate) fn receive_in_lanes<D: Deliver<S> + Copy>(
+        &self,
+        standing: &Standing<S>,
+        delivery: D,
+        only: Option<Lane>,
+    ) -> Result<Option<(D::Delivered, Handed)>> {
+        let _told = events::at_end();
+        let (step, handed) = standing.receive_in_lanes(&self.core, delivery, only);
+        self.received(standing, step, handed)
+    }
+
+    /// As [`wait`](Self::wait), for `attempt` that receives in lanes: it is tried again when the
+    /// backlog's rate allows the next message.
+    pub(crate) fn wait_in_lanes<R>(
+        &self,
+        standing: &Standing<S>,
+        only: Option<Lane>,
+        timeout: Duration,
+        attempt: impl FnMut() -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
+        // A timeout that overflows the clock is for ever.
+        let deadline = now().checked_add(timeout);
+        let again = || if only == Some(Lane::Fresh) { None } else { standing.backlog_due() };
+        self.wait_and_look(standing, deadline, again, attempt)
+    }
+
+    /// Leaves what waits behind, and returns its numbers.
+    pub(crate) fn jump(&self, standing: &Standing<S>) -> Result<Range<u64>> {
+        let left = standing.jump(&self.core)?;
+        // A thread that waits for the backlog.
+        self.core.wake_readers(u64::MAX);
+        Ok(left)
+    }
+}
