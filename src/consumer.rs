@@ -251,17 +251,17 @@ impl Consumer {
         self.engine.set_redelivery(&self.standing, rules)
     }
 
-    /// Reads this consumer in two lanes from now on: fresh messages first, and beside them what is no
-    /// longer fresh. See [`Lanes`]. Called again, it changes how, and nothing else.
+    /// Reads this consumer in two lanes from now on: fresh messages first, and beside them what is
+    /// no longer fresh. See [`Lanes`]. Called again, it changes how, and nothing else.
     ///
     /// With [`Fresh::Age`](crate::Fresh::Age) the queue begins a new segment each eighth of that
     /// time from now on, until it is closed.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for an age below a millisecond, for 0 messages, a share of 0 to 0,
-    /// and a rate of 0. [`Error::NotFound`] once the consumer was removed, [`Error::Closed`], and
-    /// [`Error::Io`] when what an earlier run left behind cannot be looked for.
+    /// [`Error::InvalidArgument`] for an age below a millisecond, for 0 messages, a share of 0 to
+    /// 0, and a rate of 0. [`Error::NotFound`] once the consumer was removed, [`Error::Closed`],
+    /// and [`Error::Io`] when what an earlier run left behind cannot be looked for.
     pub fn lanes(&self, options: LaneOptions) -> Result<Lanes> {
         Lanes::open(&self.engine, &self.standing, &options)
     }

@@ -85,8 +85,8 @@ impl Delivery {
         self.handed.attempts
     }
 
-    /// Whether it comes from the backlog of [lanes](crate::Lanes): it was left behind, or handed out
-    /// before the last jump.
+    /// Whether it comes from the backlog of [lanes](crate::Lanes): it was left behind, or handed
+    /// out before the last jump.
     #[must_use]
     pub fn is_backlog(&self) -> bool {
         self.handed.is_backlog

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::consume::lanes::{Lane, LaneRules, Within};
 use crate::consume::standing::Standing;
@@ -54,10 +54,12 @@ pub struct LaneOptions {
     /// How long a message is fresh. By default until [`Lanes::jump`].
     pub fresh_within: Fresh,
     /// While both lanes have messages: so many of the fresh one, then so many of the backlog. By
-    /// default `(4, 1)`. While one lane has none, the other gets all. With `(1, 0)` the backlog gets
-    /// what the fresh lane leaves.
+    /// default `(4, 1)`. While one lane has none, the other gets all. With `(1, 0)` the backlog
+    /// gets what the fresh lane leaves.
     pub share: (u32, u32),
-    /// The most messages of the backlog in a second. By default `None`: no limit.
+    /// The most messages of the backlog in a second. By default `None`: no limit. A message that is
+    /// held back waits all the same: the consumer's [descriptor](crate::Consumer::ready_fd) is
+    /// readable.
     pub backlog_rate: Option<u64>,
     /// By default [`Backlog::OldestFirst`].
     pub order: Backlog,
@@ -183,7 +185,8 @@ impl LaneOptions {
 /// }
 /// let mut sent = Vec::new();
 /// while let Some(reading) = lanes.receive()? {
-///     sent.push(format!("{}{}", if reading.is_backlog() { "late " } else { "" }, reading.as_str().unwrap()));
+///     let late = if reading.is_backlog() { "late " } else { "" };
+///     sent.push(format!("{late}{}", reading.as_str().unwrap()));
 ///     reading.ack()?;
 ///     if sent.len() == 2 {
 ///         queue.enqueue_batch(["10", "11"])?;
@@ -283,13 +286,17 @@ impl Lanes {
     }
 
     fn receive_of(&self, only: Option<Lane>) -> Result<Option<Delivery>> {
-        let received = self.engine.receive_in_lanes(&self.standing, AsMessage, only)?;
+        self.try_of(only, &mut None)
+    }
+
+    fn try_of(&self, only: Option<Lane>, again: &mut Option<Instant>) -> Result<Option<Delivery>> {
+        let received = self.engine.receive_in_lanes(&self.standing, AsMessage, only, again)?;
         Ok(received.map(|(message, handed)| {
             Delivery::new(message, handed, Arc::clone(&self.engine), Arc::clone(&self.standing))
         }))
     }
 
     fn wait_for(&self, only: Option<Lane>, timeout: Duration) -> Result<Option<Delivery>> {
-        self.engine.wait_in_lanes(&self.standing, only, timeout, || self.receive_of(only))
+        self.engine.wait_in_lanes(&self.standing, timeout, |again| self.try_of(only, again))
     }
 }

@@ -16,6 +16,9 @@ mod bounded_spool;
 #[path = "../examples/fan_out.rs"]
 mod fan_out;
 #[allow(dead_code)]
+#[path = "../examples/fresh_first.rs"]
+mod fresh_first;
+#[allow(dead_code)]
 #[path = "../examples/hello.rs"]
 mod hello;
 #[allow(dead_code)]
@@ -24,6 +27,10 @@ mod producer_consumer;
 #[allow(dead_code)]
 #[path = "../examples/recovery.rs"]
 mod recovery;
+#[cfg(feature = "async")]
+#[allow(dead_code)]
+#[path = "../examples/select.rs"]
+mod select;
 #[allow(dead_code)]
 #[path = "../examples/threads.rs"]
 mod threads;
@@ -203,6 +210,33 @@ fn every_way_to_read_goes_on_behind_gaps_and_tells_each_number_once() {
     };
     queue.for_each(work, |gap| told.extend(numbers(gap))).unwrap();
     assert!(taken == wanted && told == DAMAGED);
+}
+
+#[test]
+fn fresh_first_sends_all_that_is_left_in_both_lanes() {
+    let (_dir, queue) = damaged(job);
+    let link = queue.consumer("link").unwrap();
+    let lanes = link.lanes(mmq::LaneOptions::new()).unwrap();
+    let mut sent = fresh_first::Sent::default();
+    fresh_first::send(&lanes, 1000, &mut sent).unwrap();
+    lanes.jump().unwrap();
+    fresh_first::send(&lanes, MESSAGES, &mut sent).unwrap();
+    assert_eq!((sent.fresh, sent.fresh + sent.late), (1000, WHOLE));
+    assert_eq!(sent.lost, DAMAGED.len() as u64);
+}
+
+#[cfg(feature = "async")]
+#[test]
+fn select_sends_all_that_is_left() {
+    let (_dir, queue) = damaged(job);
+    let link = queue.consumer("link").unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let sent = runtime.block_on(async {
+        let (all_in, stop) = tokio::sync::oneshot::channel();
+        all_in.send(()).unwrap();
+        select::send(&link, stop).await.unwrap()
+    });
+    assert_eq!((sent.readings, sent.lost), (WHOLE, DAMAGED.len() as u64));
 }
 
 #[test]

@@ -53,6 +53,15 @@ pub(crate) struct LaneRules {
     pub(crate) youngest_first: bool,
 }
 
+/// What a read in lanes came to beside its message.
+#[derive(Debug, Default)]
+pub(crate) struct LaneLook {
+    /// When the backlog's rate allows the message that it holds back.
+    pub(crate) again: Option<Instant>,
+    /// The fresh lane has left messages behind, for who waits for the backlog.
+    pub(crate) has_jumped: bool,
+}
+
 /// The part of a consumer that is read in lanes.
 #[derive(Debug)]
 pub(crate) struct TwoLanes<F> {
@@ -99,10 +108,9 @@ impl<F: StorageFile> TwoLanes<F> {
         }
     }
 
-    /// When the rate allows the next message of the backlog, if not now.
-    fn due(&self, now: impl FnOnce() -> Instant) -> Option<Instant> {
-        let at = self.rules.rate.and(self.backlog_at)?;
-        (at > now()).then_some(at)
+    /// When the rate allows the next message of the backlog.
+    fn due(&self) -> Option<Instant> {
+        self.rules.rate.and(self.backlog_at)
     }
 
     /// A message of the backlog was handed out.
@@ -190,6 +198,7 @@ impl<S: Storage> Standing<S> {
         core: &Core<S>,
         delivery: D,
         only: Option<Lane>,
+        look: &mut LaneLook,
     ) -> (Step<D::Delivered>, Handed) {
         let step = |outcome| (Step { outcome, crossed: false, moved: false }, Handed::default());
         if let Err(error) = core.check_readable() {
@@ -201,14 +210,17 @@ impl<S: Storage> Standing<S> {
             return step(Err(error.into()));
         }
         if only != Some(Lane::Backlog) {
-            progress.jump_if_behind(core);
+            look.has_jumped = progress.jump_if_behind(core);
         }
         let shared = progress.lanes.as_ref().map_or([Lane::Oldest; 2], |lanes| lanes.order());
         let only = only.map(|lane| [lane]);
         let mut crossed = false;
         for lane in only.as_ref().map_or(&shared[..], |only| &only[..]) {
             let lane = *lane;
-            if lane == Lane::Backlog && progress.backlog_due().is_some() {
+            if lane == Lane::Backlog
+                && let Some(due) = progress.backlog_due()
+            {
+                look.again = Some(due);
                 continue;
             }
             let (step, handed) = self.step_in_lane(progress, core, Read::Receive, lane, delivery);
@@ -249,24 +261,21 @@ impl<S: Storage> Standing<S> {
             stretches.map(|left| left.spot.seq..left.end).collect()
         })
     }
-
-    /// When the backlog's rate allows its next message, if not now and there may be one.
-    pub(crate) fn backlog_due(&self) -> Option<Instant> {
-        self.with_progress(|progress| progress.backlog_due())
-    }
 }
 
 impl<S: Storage> Progress<S> {
+    /// When the rate allows the next message of the backlog, if not now and there is one.
     fn backlog_due(&self) -> Option<Instant> {
-        self.lanes.as_ref().and_then(|lanes| lanes.due(now))
+        let ledger = self.ledger.as_ref()?;
+        let waits = ledger.first_returned(Lane::Backlog).is_some();
+        let at = self.lanes.as_ref().filter(|_| waits || !ledger.stretches.is_empty())?.due()?;
+        (at > now()).then_some(at)
     }
 
-    fn jump_if_behind(&mut self, core: &Core<S>) {
-        if let Some(lanes) = &mut self.lanes
-            && lanes.is_behind(core, &self.cursor)
-        {
-            self.jump(core);
-        }
+    /// True when there is a stretch that was not there before.
+    fn jump_if_behind(&mut self, core: &Core<S>) -> bool {
+        self.lanes.as_mut().is_some_and(|lanes| lanes.is_behind(core, &self.cursor))
+            && !self.jump(core).is_empty()
     }
 
     /// Moves the cursor to the end of what is visible, and leaves what lies before it behind.

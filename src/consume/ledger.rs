@@ -1,11 +1,11 @@
 //! The messages that a consumer has handed out and that are not acknowledged yet.
 //!
 //! Every number from the stored place up to the cursor is either *open* (handed out, given back, or
-//! rejected), *done* (acknowledged, taken, or told as a gap), or *left* in a stretch that the cursor
-//! passed by. The stored place is the lowest number that is open or left; with none it is the
-//! cursor's spot. Done numbers beyond the place are kept as ranges, whose count the open messages
-//! and the stretches between them bound. After a reopening, ranges may lie beyond the cursor, which
-//! steps over the messages in them. (What is handed out in vain: `returns.rs`.)
+//! rejected), *done* (acknowledged, taken, or told as a gap), or *left* in a stretch that the
+//! cursor passed by. The stored place is the lowest number that is open or left; with none it is
+//! the cursor's spot. Done numbers beyond the place are kept as ranges, whose count the open
+//! messages and the stretches between them bound. After a reopening, ranges may lie beyond the
+//! cursor, which steps over the messages in them. (What is handed out in vain: `returns.rs`.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;

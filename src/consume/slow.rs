@@ -1,7 +1,8 @@
 //! Reading the long way: for a consumer with deliveries or with a descriptor.
 //!
 //! The next message is the oldest one that was given back, or else the oldest one that was left
-//! behind, or else the next one at the cursor that is not done. Taking a message is receiving and acknowledging it at once.
+//! behind, or else the next one at the cursor that is not done. Taking a message is receiving and
+//! acknowledging it at once.
 //!
 //! The read that meets a gap tells it. When it cannot tell all of it (part was told before, or the
 //! gap lies behind messages of a batch), the cursor and the stored place stay in front of the gap.

@@ -1,10 +1,10 @@
 //! Two lanes over one consumer.
 
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Engine;
-use crate::consume::lanes::{Lane, LaneRules, Within};
+use crate::consume::lanes::{Lane, LaneLook, LaneRules, Within};
 use crate::consume::standing::{Deliver, Handed, Standing};
 use crate::error::{Error, Result};
 use crate::events;
@@ -32,31 +32,34 @@ impl<S: Storage> Engine<S> {
         Ok(())
     }
 
-    /// Hands out the next message of one lane, or of both as they share.
+    /// Hands out the next message of one lane, or of both as they share. When the backlog's rate
+    /// holds a message back, `again` is when it allows the next one.
     pub(crate) fn receive_in_lanes<D: Deliver<S> + Copy>(
         &self,
         standing: &Standing<S>,
         delivery: D,
         only: Option<Lane>,
+        again: &mut Option<Instant>,
     ) -> Result<Option<(D::Delivered, Handed)>> {
         let _told = events::at_end();
-        let (step, handed) = standing.receive_in_lanes(&self.core, delivery, only);
+        let mut look = LaneLook::default();
+        let (step, handed) = standing.receive_in_lanes(&self.core, delivery, only, &mut look);
+        *again = look.again;
+        if look.has_jumped && !planted!(JumpWakesNobody) {
+            self.core.wake_readers(u64::MAX);
+        }
         self.received(standing, step, handed)
     }
 
-    /// As [`wait`](Self::wait), for `attempt` that receives in lanes: it is tried again when the
-    /// backlog's rate allows the next message.
+    /// As [`wait`](Self::wait), for an `attempt` that receives in lanes.
     pub(crate) fn wait_in_lanes<R>(
         &self,
         standing: &Standing<S>,
-        only: Option<Lane>,
         timeout: Duration,
-        attempt: impl FnMut() -> Result<Option<R>>,
+        attempt: impl FnMut(&mut Option<Instant>) -> Result<Option<R>>,
     ) -> Result<Option<R>> {
         // A timeout that overflows the clock is for ever.
-        let deadline = now().checked_add(timeout);
-        let again = || if only == Some(Lane::Fresh) { None } else { standing.backlog_due() };
-        self.wait_and_look(standing, deadline, again, attempt)
+        self.wait_and_look(standing, now().checked_add(timeout), attempt)
     }
 
     /// Leaves what waits behind, and returns its numbers.

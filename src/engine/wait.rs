@@ -87,21 +87,20 @@ impl<S: Storage> Engine<S> {
         &self,
         standing: &Standing<S>,
         deadline: Option<Instant>,
-        attempt: impl FnMut() -> Result<Option<R>>,
+        mut attempt: impl FnMut() -> Result<Option<R>>,
     ) -> Result<Option<R>> {
-        self.wait_and_look(standing, deadline, || None, attempt)
+        self.wait_and_look(standing, deadline, |_| attempt())
     }
 
-    /// As [`wait`](Self::wait). An attempt is also made at the time that `again` says, if any.
+    /// As [`wait`](Self::wait), for an `attempt` that may say when another one is worth it.
     pub(super) fn wait_and_look<R>(
         &self,
         standing: &Standing<S>,
         deadline: Option<Instant>,
-        again: impl Fn() -> Option<Instant>,
-        mut attempt: impl FnMut() -> Result<Option<R>>,
+        mut attempt: impl FnMut(&mut Option<Instant>) -> Result<Option<R>>,
     ) -> Result<Option<R>> {
         let began = self.core.began();
-        if let Some(result) = attempt()? {
+        if let Some(result) = attempt(&mut None)? {
             return Ok(Some(result));
         }
         let signal = || Signal::Thread(current());
@@ -110,20 +109,18 @@ impl<S: Storage> Engine<S> {
         loop {
             self.core.waiters.rearm(ticket, signal());
             self.core.check_uninterrupted(began)?;
-            if let Some(result) = attempt()? {
+            let mut again = None;
+            if let Some(result) = attempt(&mut again)? {
                 return Ok(Some(result));
             }
+            let until = again.into_iter().chain(deadline).min();
             self.pass_on(standing, Some(ticket));
             while !self.core.waiters.is_woken(ticket) {
-                let now = now();
-                let left = |until: Instant| until.saturating_duration_since(now);
-                if deadline.is_some_and(|deadline| deadline <= now) {
-                    return Ok(None);
-                }
-                match again().into_iter().chain(deadline).min().map(left) {
+                match until.map(|until| until.saturating_duration_since(now())) {
                     None => park(),
-                    Some(left) if left.is_zero() => break,
-                    Some(left) => park_timeout(left),
+                    Some(left) if !left.is_zero() => park_timeout(left),
+                    Some(_) if until == deadline => return Ok(None),
+                    Some(_) => break,
                 }
             }
         }

@@ -153,7 +153,8 @@ impl Run {
     }
 
     fn receive(&mut self, only: Option<Lane>) {
-        let received = self.queue.receive_in_lanes(&self.consumer, reading::AsMessage, only);
+        let received =
+            self.queue.receive_in_lanes(&self.consumer, reading::AsMessage, only, &mut None);
         let received = received.unwrap();
         let expected = self.model.receive(only);
         assert_eq!(received.as_ref().map(|(message, _)| message.seq()), expected, "{only:?}");
@@ -262,8 +263,8 @@ fn lanes_hand_out_what_a_model_says_and_nothing_comes_twice_or_never() {
     }
 }
 
-/// Where messages are dropped for new ones, the lanes tell which: each message is handed out or told
-/// as missing, once, and each lane's numbers rise.
+/// Where messages are dropped for new ones, the lanes tell which: each message is handed out or
+/// told as missing, once, and each lane's numbers rise.
 #[test]
 fn what_is_dropped_is_told_once_in_the_lane_that_has_it() {
     let options = Options::new().arena_size(4096).max_bytes(64 << 10).on_full(OnFull::DropOldest);
@@ -311,7 +312,7 @@ fn receive(
     came: &mut BTreeSet<u64>,
     last: &mut [Option<u64>; 2],
 ) {
-    match queue.receive_in_lanes(consumer, reading::AsMessage, None) {
+    match queue.receive_in_lanes(consumer, reading::AsMessage, None, &mut None) {
         Ok(Some((message, handed))) => {
             let seq = message.seq();
             assert_eq!(message[..], seq.to_le_bytes().repeat(60));
@@ -344,7 +345,8 @@ fn what_is_too_old_is_left_behind() {
     let mut consumer = queue.consumer("link").unwrap();
     queue.set_lanes(&consumer, rules).unwrap();
     let next = |queue: &Queue, consumer: &Arc<Standing<SimStorage>>| {
-        let received = queue.receive_in_lanes(consumer, reading::AsMessage, None).unwrap();
+        let received =
+            queue.receive_in_lanes(consumer, reading::AsMessage, None, &mut None).unwrap();
         received.map(|(message, handed)| {
             let seq = message.seq();
             drop(message);

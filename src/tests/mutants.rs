@@ -471,6 +471,9 @@ mutants! {
     GapBeyondTheStretch => "a missing number is told once, in the lane that has it",
     /// After an opening what lies between place and ranges is not the backlog's.
     StretchesNotTakenUp => "after an opening the backlog is what was left behind",
+    /// Who waits for the backlog does not learn that the fresh lane has left messages behind.
+    JumpWakesNobody => "P9: no wake-up is lost";
+        open: "the directed test is in tests/lanes, which no planted bug reaches",
     /// A flush opens a segment when it is no longer known to be live (audit A1).
     SyncedWithoutBeingLive => "P1: what is stored again is stored to a live segment";
         audit: "A1", STORED_AGAIN, 207,
