@@ -50,7 +50,10 @@ impl<S: Storage> Standing<S> {
         progress.check(core, self)?;
         let before = match &mut progress.ledger {
             Some(ledger) if ledger.epoch == handed.epoch || planted!(EpochNotAsked) => {
-                ledger.check_lease(seq, handed)?;
+                if let Err(expired) = ledger.check_lease(seq, handed) {
+                    self.note_change(progress, core);
+                    return Err(expired);
+                }
                 let before = ledger.lowest_segment_end();
                 if !ledger.finish(seq) {
                     return Ok(None);
@@ -85,7 +88,8 @@ impl<S: Storage> Standing<S> {
             && exists
             && ledger.check_lease(seq, handed).is_ok()
             && ledger.give_back(seq, delay);
-        if is_given_back {
+        // One that comes too late may have found that its lease has ended.
+        if is_given_back || handed.is_leased {
             self.note_change(progress, core);
         }
         is_given_back
@@ -114,7 +118,10 @@ impl<S: Storage> Standing<S> {
         let Some(ledger) = progress.ledger.as_mut().filter(|it| it.epoch == handed.epoch) else {
             return Ok(false);
         };
-        ledger.check_lease(seq, handed)?;
+        if let Err(expired) = ledger.check_lease(seq, handed) {
+            self.note_change(progress, core);
+            return Err(expired);
+        }
         if !ledger.redelivery().has_row() {
             self.take_up_attempts(core, ledger, place);
             self.has_redelivery.store(true, Ordering::Release);
@@ -140,12 +147,16 @@ impl<S: Storage> Standing<S> {
         let Some(ledger) = progress.ledger.as_mut().filter(|it| it.epoch == handed.epoch) else {
             return Ok(());
         };
-        ledger.check_lease(seq, handed)?;
-        // A time that overflows the clock is for ever.
+        let checked = ledger.check_lease(seq, handed);
         if handed.is_leased {
-            ledger.extend(seq, now().checked_add(by));
+            if checked.is_ok() {
+                // A time that overflows the clock is for ever.
+                ledger.extend(seq, now().checked_add(by));
+            }
+            // Other leases may have ended, too.
+            self.note_change(progress, core);
         }
-        Ok(())
+        checked
     }
 
     /// Sets when messages come again. Returns the rules of before, which may hold another queue:

@@ -1,7 +1,7 @@
 //! Messages that come again where something is full, far away, or of an earlier run.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::consume::redelivery::{DeadLetters, Rules};
 use crate::consume::standing::{Handed, Read, Standing};
@@ -9,6 +9,7 @@ use crate::engine::{Engine, reading};
 use crate::error::{Error, GapCause, Result};
 use crate::format::Origin;
 use crate::options::Options;
+use crate::tests::schedule::threads::stop_clock;
 use crate::tests::sim::SimStorage;
 
 const LONG: Duration = Duration::from_secs(600);
@@ -166,6 +167,34 @@ fn fewer_attempts_reject_what_was_given_back_more_often() {
     workers(&queue, Rules { max_attempts: Some(1), ..Rules::default() });
     let told = queue.receive(&standing, reading::AsMessage).map(drop);
     assert!(matches!(told, Err(Error::Gap(gap)) if (gap.first, gap.last) == (0, 0)));
+}
+
+/// An answer that comes too late finds that a lease has ended. What follows from that is seen at
+/// once, not only after a later read.
+#[test]
+fn a_late_answer_leaves_no_message_in_flight_whose_lease_has_ended() {
+    type Answer = fn(&Engine<SimStorage>, &Standing<SimStorage>, u64, Handed);
+    let answers: [Answer; 4] = [
+        |queue, workers, seq, handed| assert!(queue.ack(workers, seq, handed).is_err()),
+        |queue, workers, seq, handed| assert!(queue.reject(workers, seq, handed).is_err()),
+        |queue, workers, seq, handed| assert!(queue.extend(workers, seq, handed, LONG).is_err()),
+        |queue, workers, seq, handed| queue.nack(workers, seq, handed, None),
+    ];
+    for (answer, most) in answers.iter().flat_map(|answer| [(answer, None), (answer, Some(1))]) {
+        let began = Instant::now();
+        stop_clock(Some(began));
+        let queue = filled(1);
+        let rules =
+            Rules { lease: Some(Duration::from_millis(5)), max_attempts: most, ..Rules::default() };
+        let standing = workers(&queue, rules);
+        let (seq, handed) = receive(&queue, &standing).unwrap();
+        stop_clock(Some(began + Duration::from_millis(5)));
+        answer(&queue, &standing, seq, handed);
+        // (A rejected message stays in flight until it is told.)
+        let rejected = u64::from(most.is_some());
+        assert_eq!((standing.in_flight(&queue.core), queue.stats().rejected), (rejected, rejected));
+    }
+    stop_clock(None);
 }
 
 /// Takes letters of any number but 0.

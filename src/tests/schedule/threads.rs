@@ -1,5 +1,6 @@
 //! Threads and the clock as `crate::threads` has them. A schedule has its own clock.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -8,10 +9,24 @@ use std::time::{Duration, Instant};
 use super::core::{join_key, park_key};
 use super::{HERE, Run, Schedule, here, is_scheduled, step};
 
-/// By the schedule's clock, if one runs the calling thread.
+thread_local! {
+    static STOPPED: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// By the schedule's clock, if one runs the calling thread; or when the test has
+/// [stopped](stop_clock) it.
 pub(crate) fn now() -> Instant {
     step();
-    if is_scheduled() { here(|schedule, _| schedule.now()) } else { Instant::now() }
+    if is_scheduled() {
+        here(|schedule, _| schedule.now())
+    } else {
+        STOPPED.get().unwrap_or_else(Instant::now)
+    }
+}
+
+/// For the calling thread, which no schedule runs, it is `at` from now on; or the clock goes again.
+pub(crate) fn stop_clock(at: Option<Instant>) {
+    STOPPED.set(at);
 }
 
 #[derive(Clone)]
