@@ -59,7 +59,8 @@ impl Rules {
         let Some((first, longest)) = self.backoff else {
             return Duration::ZERO;
         };
-        let factor = 1u32.checked_shl(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
+        let doublings = if planted!(DelaysStay) { 0 } else { attempts.saturating_sub(1) };
+        let factor = 1u32.checked_shl(doublings).unwrap_or(u32::MAX);
         first.checked_mul(factor).map_or(longest, |delay| delay.min(longest))
     }
 }
@@ -142,7 +143,9 @@ impl<F: StorageFile> Redeliveries<F> {
     /// The run ends in order: what is with workers is not held against it. Returns the rules, which
     /// may hold another queue: the caller lets go of them without a lock.
     pub(crate) fn end_run(&mut self) -> Rules {
-        (self.below, self.alone) = (0, None);
+        if !planted!(SuspectsAfterTheEnd) {
+            (self.below, self.alone) = (0, None);
+        }
         self.store();
         // Nothing is stored any more: the files may be another's.
         self.row = None;
@@ -195,7 +198,8 @@ impl<F: StorageFile> Redeliveries<F> {
 
     /// Stores that the message is handed out, before it is, while so many others are with workers.
     pub(crate) fn note_handed_out(&mut self, seq: u64, others: usize) {
-        let (below, alone) = (self.below.max(seq + 1), (others == 0).then_some(seq));
+        let is_alone = others == 0 || planted!(InnocentsBlamed);
+        let (below, alone) = (self.below.max(seq + 1), is_alone.then_some(seq));
         if (below, alone) != (self.below, self.alone) {
             (self.below, self.alone) = (below, alone);
             self.store();
@@ -213,7 +217,8 @@ impl<F: StorageFile> Redeliveries<F> {
         if self.counts.get(&seq).is_none_or(|count| count & REJECTED == 0) {
             self.rejections.push(seq);
         }
-        self.set_count(seq, attempts | REJECTED);
+        let mark = if planted!(RejectionNotStored) { 0 } else { REJECTED };
+        self.set_count(seq, attempts | mark);
     }
 
     fn set_count(&mut self, seq: u64, count: u32) {

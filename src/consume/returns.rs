@@ -42,7 +42,7 @@ impl<F: StorageFile> Ledger<F> {
             }
             wait = delay.unwrap_or_else(|| redelivery.rules.delay(attempts));
         }
-        if wait.is_zero() {
+        if wait.is_zero() || planted!(DelayForgotten) {
             self.put(seq, Whereabouts::Back, None);
         } else {
             // A time that overflows the clock is for ever.
@@ -74,7 +74,7 @@ impl<F: StorageFile> Ledger<F> {
         let is_spent =
             |(seq, open): &(&u64, &Open)| comes_again(open) && redelivery.is_spent(**seq);
         let spent: Vec<_> = self.open.iter().filter(is_spent).map(|(seq, _)| *seq).collect();
-        for seq in spent {
+        for seq in spent.into_iter().filter(|_| !planted!(NewRulesForLaterOnes)) {
             self.reject(seq);
         }
     }
@@ -125,7 +125,9 @@ impl<F: StorageFile> Ledger<F> {
 
     /// Another end of a lease that has not ended.
     pub(crate) fn extend(&mut self, seq: u64, due: Option<Instant>) {
-        self.put(seq, Whereabouts::Out, due);
+        if !planted!(ExtensionForgotten) {
+            self.put(seq, Whereabouts::Out, due);
+        }
     }
 
     /// Takes the oldest rejected message, for its letter: [`letter_failed`](Self::letter_failed) or
@@ -145,7 +147,11 @@ impl<F: StorageFile> Ledger<F> {
     /// A rejected message that has no other queue to go to is told as a gap: makes it done.
     pub(crate) fn tell_rejected(&mut self) -> Option<Gap> {
         let seq = *self.rejected.first().filter(|_| self.letters() == 0)?;
-        self.finish(seq);
+        if planted!(RejectedComesAgain) {
+            self.put(seq, Whereabouts::Back, None);
+        } else {
+            self.finish(seq);
+        }
         Some(Gap { first: seq, last: seq, cause: GapCause::Rejected })
     }
 

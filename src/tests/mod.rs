@@ -4,6 +4,7 @@
 mod ages;
 mod consumers;
 pub(crate) mod crash;
+mod deliveries;
 mod engine;
 #[cfg(feature = "tracing")]
 mod events;

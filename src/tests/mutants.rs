@@ -461,6 +461,22 @@ mutants! {
     SuspectsTogether => "no other message dies with the poison",
     /// A delivery whose lease has ended is acknowledged.
     LeaseNotChecked => "an acknowledgement that comes too late says so",
+    /// A message comes again after the first delay, however often it was given back.
+    DelaysStay => "what is given back comes again after a growing delay",
+    /// A message that is to come again after a while comes at once.
+    DelayForgotten => "what is given back for a while does not come before",
+    /// A lease ends when it would have without its extension.
+    ExtensionForgotten => "an extended lease lasts",
+    /// That a message was rejected is not stored.
+    RejectionNotStored => "what is rejected is handed out no more, by no later run",
+    /// A message that was told as rejected is handed out again.
+    RejectedComesAgain => "what is rejected is handed out no more",
+    /// New rules do not hold for messages that were given back before.
+    NewRulesForLaterOnes => "a message is handed out so often at most",
+    /// A death counts against the message that was handed out last, whoever else was out.
+    InnocentsBlamed => "only a death with a message alone in flight counts against it",
+    /// What was handed out is under suspicion after a run that ended in order.
+    SuspectsAfterTheEnd => "only a death makes suspects",
     /// Dead letters may come back to their queue.
     CircleNotSeen => "a dead letter comes to rest",
     /// A letter is acknowledged before it is durable.

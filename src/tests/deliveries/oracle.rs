@@ -1,0 +1,389 @@
+//! What one consumer's deliveries must come to, in sets of numbers and with a clock of its own: the
+//! naive side of the comparison.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The rules of a run, with times in milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Wishes {
+    pub(super) lease: Option<u64>,
+    /// The first delay, and the longest.
+    pub(super) backoff: Option<(u64, u64)>,
+    pub(super) most: Option<u32>,
+    /// Rejected messages go to another queue.
+    pub(super) has_letters: bool,
+}
+
+impl Wishes {
+    fn delay(&self, attempts: u32) -> u64 {
+        let Some((first, longest)) = self.backoff else { return 0 };
+        (1..attempts).fold(first, |delay, _| 2 * delay).min(longest)
+    }
+}
+
+/// What the queue for dead letters does with a letter.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Mood {
+    #[default]
+    Takes,
+    /// Each letter is refused.
+    Refuses,
+    /// A letter with an odd number is too large.
+    OddTooLarge,
+    /// What was put in cannot be made durable.
+    CannotFlush,
+}
+
+/// Where a message is that was handed out in this run and is not done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Is {
+    /// With a worker, until its lease ends.
+    Out(Option<u64>),
+    Back,
+    Delayed(u64),
+    Rejected,
+    /// Its letter was refused, and is tried again then.
+    Refused(u64),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    attempts: u32,
+    is: Is,
+}
+
+/// What is stored of a message that was handed out in vain.
+#[derive(Debug, Clone, Copy, Default)]
+struct Vain {
+    count: u32,
+    is_rejected: bool,
+}
+
+/// What a read that hands out must give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Given {
+    Message(u64),
+    /// This number was rejected, and is told as a gap.
+    Rejected(u64),
+    Nothing,
+}
+
+/// Which read it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Want {
+    Receive,
+    Take,
+    Look,
+}
+
+/// A delivery as a worker has it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ticket {
+    pub(super) seq: u64,
+    pub(super) attempts: u32,
+    epoch: u64,
+    pub(super) is_leased: bool,
+}
+
+/// What an answer comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answered {
+    /// It has its effect.
+    Heard,
+    /// It changes nothing, for a seek has called the delivery off.
+    CalledOff,
+    /// The lease has ended.
+    Expired,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Oracle {
+    /// Messages that were put in.
+    pub(super) end: u64,
+    pub(super) now: u64,
+    done: BTreeSet<u64>,
+    open: BTreeMap<u64, Open>,
+    epoch: u64,
+    pub(super) limit: Option<u32>,
+    /// `None`: the run asks for no redelivery.
+    pub(super) wishes: Option<Wishes>,
+    /// They may have ended a process: each goes out alone.
+    suspects: BTreeSet<u64>,
+    /// Of this run.
+    pub(super) rejections: u64,
+    // What a next run is to know.
+    vain: BTreeMap<u64, Vain>,
+    handed_below: u64,
+    alone: Option<u64>,
+    /// Of all runs: number and attempts of each letter that was put in.
+    pub(super) letters: Vec<(u64, u32)>,
+    pub(super) mood: Mood,
+}
+
+impl Oracle {
+    /// Another run. After a death, the message that was alone with a worker was handed out in vain.
+    pub(super) fn reopen(&mut self, wishes: Option<Wishes>, is_death: bool) {
+        if !is_death && self.wishes.is_some() {
+            (self.handed_below, self.alone) = (0, None);
+        }
+        let alone = self.alone.take().filter(|alone| is_death && !self.done.contains(alone));
+        if let Some(alone) = alone {
+            self.vain.entry(alone).or_default().count += 1;
+        }
+        self.open.clear();
+        self.suspects.clear();
+        (self.limit, self.rejections, self.wishes) = (None, 0, wishes);
+        if wishes.is_some() {
+            self.suspects = (0..self.handed_below).filter(|seq| !self.done.contains(seq)).collect();
+        }
+    }
+
+    pub(super) fn set_wishes(&mut self, wishes: Wishes) {
+        self.wishes = Some(wishes);
+        let comes_again = |open: &Open| matches!(open.is, Is::Back | Is::Delayed(_));
+        let open = self.open.iter().filter(|(_, open)| comes_again(open));
+        let spent: Vec<u64> = open.map(|(seq, _)| *seq).filter(|seq| self.is_spent(*seq)).collect();
+        spent.into_iter().for_each(|seq| self.reject_open(seq));
+    }
+
+    pub(super) fn seek(&mut self, seq: u64) {
+        self.epoch += 1;
+        self.open.clear();
+        self.done = (0..seq).collect();
+        self.vain.clear();
+        self.suspects.clear();
+        (self.handed_below, self.alone) = (0, None);
+    }
+
+    fn is_spent(&self, seq: u64) -> bool {
+        let vain = self.vain.get(&seq).copied().unwrap_or_default();
+        let most = self.wishes.and_then(|wishes| wishes.most);
+        self.wishes.is_some() && (vain.is_rejected || most.is_some_and(|most| vain.count >= most))
+    }
+
+    fn has_letters(&self) -> bool {
+        self.wishes.is_some_and(|wishes| wishes.has_letters)
+    }
+
+    fn finish(&mut self, seq: u64) {
+        self.open.remove(&seq);
+        self.vain.remove(&seq);
+        self.suspects.remove(&seq);
+        self.done.insert(seq);
+    }
+
+    fn put(&mut self, seq: u64, is: Is) {
+        if let Some(open) = self.open.get_mut(&seq) {
+            open.is = is;
+        }
+    }
+
+    fn reject_open(&mut self, seq: u64) {
+        let attempts = self.open.get(&seq).map_or(0, |open| open.attempts);
+        let was = self.vain.insert(seq, Vain { count: attempts, is_rejected: true });
+        if was.is_none_or(|was| !was.is_rejected) {
+            self.rejections += 1;
+        }
+        self.alone = self.alone.filter(|alone| *alone != seq);
+        self.put(seq, Is::Rejected);
+    }
+
+    fn give_back(&mut self, seq: u64, delay: Option<u64>) {
+        let attempts = self.open.get(&seq).map_or(0, |open| open.attempts);
+        let mut rules_delay = 0;
+        if let Some(wishes) = self.wishes {
+            self.vain.insert(seq, Vain { count: attempts, is_rejected: false });
+            self.alone = self.alone.filter(|alone| *alone != seq);
+            if self.is_spent(seq) {
+                return self.reject_open(seq);
+            }
+            rules_delay = wishes.delay(attempts);
+        }
+        let delay = delay.unwrap_or(rules_delay);
+        self.put(seq, if delay == 0 { Is::Back } else { Is::Delayed(self.now + delay) });
+    }
+
+    /// Leases and delays that are over end. True when there were any.
+    pub(super) fn tick(&mut self) -> bool {
+        let mut over = Vec::new();
+        for (seq, open) in &self.open {
+            match open.is {
+                Is::Out(Some(due)) | Is::Delayed(due) | Is::Refused(due) if due <= self.now => {
+                    over.push((*seq, open.is));
+                }
+                _ => {}
+            }
+        }
+        for (seq, was) in &over {
+            match was {
+                Is::Out(_) => self.give_back(*seq, None),
+                Is::Refused(_) => self.put(*seq, Is::Rejected),
+                _ => self.put(*seq, Is::Back),
+            }
+        }
+        !over.is_empty()
+    }
+
+    /// The keeper looks: what is over ends, and letters go.
+    pub(super) fn look(&mut self) {
+        self.tick();
+        if !self.has_letters() {
+            return;
+        }
+        let rejected = self.open.iter().filter(|(_, open)| open.is == Is::Rejected);
+        let rejected: Vec<(u64, u32)> = rejected.map(|(seq, open)| (*seq, open.attempts)).collect();
+        for (seq, attempts) in rejected {
+            let is_put = match self.mood {
+                Mood::Takes | Mood::CannotFlush => true,
+                Mood::Refuses => false,
+                Mood::OddTooLarge => seq % 2 == 0,
+            };
+            if is_put {
+                self.letters.push((seq, attempts));
+            }
+            if is_put && self.mood != Mood::CannotFlush {
+                self.finish(seq);
+            } else {
+                let delay = self.wishes.map_or(0, |wishes| wishes.delay(attempts));
+                let delay = if delay == 0 { 1000 } else { delay };
+                self.put(seq, Is::Refused(self.now + delay));
+            }
+        }
+    }
+
+    /// Whether there is something for the keeper to do.
+    pub(super) fn is_due(&self) -> bool {
+        let letters = self.has_letters();
+        self.open.values().any(|open| match open.is {
+            Is::Out(Some(due)) | Is::Delayed(due) | Is::Refused(due) => due <= self.now,
+            Is::Rejected => letters,
+            _ => false,
+        })
+    }
+
+    pub(super) fn has_letters_to_post(&self) -> bool {
+        self.has_letters() && self.open.values().any(|open| open.is == Is::Rejected)
+    }
+
+    fn out(&self) -> impl Iterator<Item = u64> + '_ {
+        let out = self.open.iter().filter(|(_, open)| matches!(open.is, Is::Out(_)));
+        out.map(|(seq, _)| *seq)
+    }
+
+    fn first(&self, is: Is) -> Option<u64> {
+        self.open.iter().find(|(_, open)| open.is == is).map(|(seq, _)| *seq)
+    }
+
+    pub(super) fn in_flight(&self) -> u64 {
+        let comes_again = |open: &&Open| matches!(open.is, Is::Back | Is::Delayed(_));
+        (self.open.len() - self.open.values().filter(comes_again).count()) as u64
+    }
+
+    pub(super) fn waiting(&self) -> u64 {
+        self.end - self.done.len() as u64
+    }
+
+    /// One read: what it must give, and what it changes.
+    pub(super) fn read(&mut self, want: Want) -> (Given, Option<Ticket>) {
+        self.tick();
+        loop {
+            if let Some(seq) = self.first(Is::Rejected).filter(|_| !self.has_letters()) {
+                self.finish(seq);
+                return (Given::Rejected(seq), None);
+            }
+            let back = self.first(Is::Back);
+            let ahead =
+                (0..self.end).find(|seq| !self.done.contains(seq) && !self.open.contains_key(seq));
+            if want == Want::Receive {
+                if self.limit.is_some_and(|limit| self.in_flight() >= u64::from(limit)) {
+                    return (Given::Nothing, None);
+                }
+                let suspect_is_out = self.out().any(|seq| self.suspects.contains(&seq));
+                let is_suspect = back.or(ahead).is_some_and(|seq| self.suspects.contains(&seq));
+                if self.out().next().is_some() && (is_suspect || suspect_is_out) {
+                    return (Given::Nothing, None);
+                }
+            }
+            let Some(seq) = back.or(ahead) else {
+                return (Given::Nothing, None);
+            };
+            if back.is_none() && self.is_spent(seq) {
+                let attempts = self.vain.get(&seq).map_or(0, |vain| vain.count);
+                self.open.insert(seq, Open { attempts, is: Is::Back });
+                self.reject_open(seq);
+                continue;
+            }
+            let ticket = match want {
+                Want::Receive => Some(self.hand_out(seq)),
+                Want::Take => {
+                    self.finish(seq);
+                    None
+                }
+                Want::Look => None,
+            };
+            return (Given::Message(seq), ticket);
+        }
+    }
+
+    fn hand_out(&mut self, seq: u64) -> Ticket {
+        let vain = self.vain.get(&seq).filter(|_| self.wishes.is_some());
+        let before = vain.map_or(0, |vain| vain.count);
+        let attempts = 1 + self.open.get(&seq).map_or(before, |open| open.attempts);
+        let lease = self.wishes.and_then(|wishes| wishes.lease);
+        if self.wishes.is_some() {
+            let is_alone = self.out().next().is_none();
+            self.alone = is_alone.then_some(seq);
+            self.handed_below = self.handed_below.max(seq + 1);
+        }
+        let due = lease.map(|lease| self.now + lease);
+        self.open.insert(seq, Open { attempts, is: Is::Out(due) });
+        Ticket { seq, attempts, epoch: self.epoch, is_leased: due.is_some() }
+    }
+
+    /// What an answer to that delivery comes to. It does what is due first.
+    fn hear(&mut self, ticket: Ticket) -> Answered {
+        if ticket.epoch != self.epoch {
+            return Answered::CalledOff;
+        }
+        if !ticket.is_leased {
+            return Answered::Heard;
+        }
+        self.tick();
+        let open = self.open.get(&ticket.seq);
+        let is_own =
+            |open: &Open| matches!(open.is, Is::Out(_)) && open.attempts == ticket.attempts;
+        if open.is_some_and(is_own) { Answered::Heard } else { Answered::Expired }
+    }
+
+    pub(super) fn ack(&mut self, ticket: Ticket) -> Answered {
+        let answered = self.hear(ticket);
+        if answered == Answered::Heard {
+            self.finish(ticket.seq);
+        }
+        answered
+    }
+
+    pub(super) fn nack(&mut self, ticket: Ticket, delay: Option<u64>) -> Answered {
+        let answered = self.hear(ticket);
+        if answered == Answered::Heard {
+            self.give_back(ticket.seq, delay);
+        }
+        answered
+    }
+
+    pub(super) fn reject(&mut self, ticket: Ticket) -> Answered {
+        let answered = self.hear(ticket);
+        if answered == Answered::Heard {
+            self.reject_open(ticket.seq);
+        }
+        answered
+    }
+
+    pub(super) fn extend(&mut self, ticket: Ticket, by: u64) -> Answered {
+        let answered = self.hear(ticket);
+        if answered == Answered::Heard && ticket.is_leased {
+            self.put(ticket.seq, Is::Out(Some(self.now + by)));
+        }
+        answered
+    }
+}
