@@ -55,6 +55,19 @@ pub(super) fn publish<S: Storage>(
         synced: Some(durable),
     };
     let over = if is_believed { StoredOver::Believed } else { StoredOver::Doubted };
+    let ended = match known.belief {
+        Belief::Disk => Ended::Cut,
+        Belief::CleanEnd => Ended::InOrder,
+        _ if was_closed => Ended::InOrder,
+        _ => Ended::Killed,
+    };
+    if ended != Ended::Killed && !planted!(CutTakenForDeath) {
+        // Before the next opening can take the end of this one for the death of a run that had
+        // messages with workers.
+        for consumer in &known.image.consumers {
+            known.index.settle_attempts(consumer.row, &consumer.name, |_| false);
+        }
+    }
     known.index.begin_run(&live, over);
     let rows_complete = known.rows_from_index || write_rows(&known);
     if known.made_anew {
@@ -67,12 +80,6 @@ pub(super) fn publish<S: Storage>(
     let other_bytes = if is_other { other_bytes(storage)? } else { 0 };
     let is_clean = known.image.checkpoint.is_some_and(|checkpoint| checkpoint.clean)
         && matches!(known.belief, Belief::Cache | Belief::CleanEnd);
-    let ended = match known.belief {
-        Belief::Disk => Ended::Cut,
-        Belief::CleanEnd => Ended::InOrder,
-        _ if was_closed => Ended::InOrder,
-        _ => Ended::Killed,
-    };
     Ok(Recovered {
         found: Found {
             live: known.rows.live,

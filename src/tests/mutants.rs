@@ -457,6 +457,8 @@ mutants! {
     AttemptsNotStored => "attempts survive the death of the process",
     /// A death does not count against the message that was alone.
     DeathNotCounted => "a message whose work ends the process ends among the dead letters",
+    /// An opening that dies after a power cut counts against the message that was alone before it.
+    CutTakenForDeath => "a power cut counts against no message",
     /// After a death, what had been handed out goes out together.
     SuspectsTogether => "no other message dies with the poison",
     /// A delivery whose lease has ended is acknowledged.

@@ -150,6 +150,28 @@ fn the_death_of_a_run_that_handed_out_nothing_counts_against_no_message() {
     assert_eq!(receive(&queue, &standing).unwrap().1.attempts, 1);
 }
 
+/// The opening behind a power cut dies, at any store of it: it had handed out nothing.
+#[test]
+fn a_power_cut_counts_against_no_message_though_the_opening_behind_it_dies() {
+    let queue = filled(1);
+    let standing = workers(&queue, Rules::default());
+    receive(&queue, &standing).unwrap();
+    queue.core.flush().unwrap();
+    let cut = queue.core.storage.power_cut(1);
+    let mut deaths = 0;
+    loop {
+        let opening = cut.process_kill();
+        opening.freeze_at_store(1 + deaths);
+        drop(open(opening.clone()));
+        let Some(dead) = opening.frozen() else { break };
+        let queue = open(dead);
+        let standing = workers(&queue, Rules::default());
+        assert_eq!(receive(&queue, &standing).unwrap().1.attempts, 1, "dead at store {deaths}");
+        deaths += 1;
+    }
+    assert!(deaths > 10, "{deaths}");
+}
+
 /// Rules that come later hold for messages that were given back before.
 #[test]
 fn fewer_attempts_reject_what_was_given_back_more_often() {
