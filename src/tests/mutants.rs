@@ -36,7 +36,7 @@ mutants! {
     SpareLeftLive => "a spare says that it is one",
     /// An opening goes on when it cannot overwrite the pieces of a unit that it gave up.
     TornRestKept => "what recovery gives up is overwritten, or the opening fails";
-        audit: "B6", CRASH, 136,
+        audit: "B6", CRASH, 28,
     /// The rows of the index are believed without reading the headers of the first and the last
     /// segment.
     EndsNotLookedAt => "rows are held against the files",

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::examine::{Queue, next_of, oldest_of, open, standing_of};
-use super::history::History;
+use super::history::{History, Work};
 use super::model::{Check, ensure};
 use crate::engine::ahead::Ahead;
 use crate::engine::copying::CopiedId;
@@ -193,7 +193,7 @@ fn check(disk: &SimStorage, rng: &mut Rng) -> Check {
 
 fn run(seed: u64) -> Check {
     let mut rng = Rng(seed ^ 0xC0B1E5);
-    let mut history = History::new(seed)?;
+    let mut history = History::new(seed, Work::Everything)?;
     for _ in 0..2 {
         history.run(history.images + 1 + rng.below(6))?;
         let disk = history.disk()?;

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::io::Errno;
 
 use super::examine::{names_of, next_of, standing_of};
-use super::history::History;
+use super::history::{History, Work};
 use super::{EACH, number_from};
 use crate::engine::Engine;
 use crate::engine::ahead::Ahead;
@@ -44,7 +44,7 @@ fn what_openings_do() {
             if seed >= last {
                 return lines;
             }
-            let mut history = History::new(seed).unwrap();
+            let mut history = History::new(seed, Work::Everything).unwrap();
             history.digests = Some(Vec::new());
             let broken = history.run(EACH).err().map(|broken| format!("broken: {broken}"));
             let digests = history.digests.take().unwrap_or_default().into_iter().chain(broken);

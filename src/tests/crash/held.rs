@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::attempts::Attempts;
 use crate::consume::standing::Handed;
 
 /// Whether a consumer would be there after a power cut.
@@ -33,6 +34,7 @@ pub(super) struct Standing {
     pub(super) finished: Finished,
     /// What was finished when places were last flushed.
     pub(super) kept: Finished,
+    pub(super) attempts: Attempts,
 }
 
 /// A consumer's done numbers: ranges apart from each other, by their beginnings.
@@ -100,11 +102,31 @@ impl Standing {
 
     /// What it is to be told next.
     pub(super) fn expected(&self) -> u64 {
-        self.returned.first().copied().unwrap_or_else(|| self.finished.next_open(self.cursor))
+        let first = self.attempts.untold.first().or_else(|| self.returned.first());
+        first.copied().unwrap_or_else(|| self.finished.next_open(self.cursor))
+    }
+
+    /// Whether the next one is told as rejected.
+    pub(super) fn tells_rejected(&self) -> bool {
+        !self.attempts.untold.is_empty()
+            || self.returned.is_empty() && self.attempts.is_spent(self.expected())
+    }
+
+    /// The messages that are with workers.
+    pub(super) fn out(&self) -> Vec<u64> {
+        let attempts = &self.attempts;
+        let is_out = |seq: &u64| {
+            !self.returned.contains(seq)
+                && !attempts.delayed.contains(seq)
+                && !attempts.untold.contains(seq)
+        };
+        self.open.keys().copied().filter(is_out).collect()
     }
 
     /// A message is handed out, once more or for the first time.
     pub(super) fn hand_out(&mut self, seq: u64, handed: Handed) {
+        let is_alone = self.out().is_empty();
+        self.attempts.hand_out(seq, is_alone);
         if !self.returned.remove(&seq) {
             self.cursor = seq + 1;
         }
@@ -117,6 +139,7 @@ impl Standing {
         self.cursor = place;
         self.open.clear();
         self.returned.clear();
+        self.attempts.begin_run();
         self.finished = finished;
     }
 
@@ -127,6 +150,7 @@ impl Standing {
         }
         self.open.retain(|seq, _| !numbers.contains(seq));
         self.returned.retain(|seq| !numbers.contains(seq));
+        self.attempts.finish(&numbers);
         self.finished.add(numbers);
     }
 }

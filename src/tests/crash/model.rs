@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::attempts::Attempts;
 use super::held::{Finished, Presence, Standing};
 use crate::consume::standing::Handed;
 use crate::error::{Gap, GapCause};
@@ -205,12 +206,15 @@ impl Model {
             delivers: false,
             finished: Finished::default(),
             kept: Finished::default(),
+            attempts: Attempts::default(),
         };
         let standing = self.consumers.entry(name.to_owned()).or_insert(fresh);
         standing.exists = true;
         standing.start_at(place, Finished::default());
         standing.kept = Finished::default();
         standing.delivers = false;
+        let ever = std::mem::take(&mut standing.attempts.ever);
+        standing.attempts = Attempts { ever, ..Attempts::default() };
         standing.had.push(place);
         if standing.durable == Presence::No {
             standing.flushed = standing.had.len() - 1;
@@ -233,9 +237,11 @@ impl Model {
     /// A seek: what was in flight is called off.
     pub(super) fn move_to(&mut self, name: &str, place: u64) {
         if let Some(standing) = self.consumers.get_mut(name) {
+            let Attempts { asked, ever, .. } = standing.attempts.clone();
             standing.had.push(place);
             standing.start_at(place, Finished::default());
             standing.kept = Finished::default();
+            standing.attempts = Attempts { asked, ever, ..Attempts::default() };
         }
         self.note_released();
     }
@@ -274,6 +280,12 @@ impl Model {
         self.consumers.get(name).filter(|standing| standing.exists).map(Standing::place)
     }
 
+    /// Whether something is stored of deliveries in vain.
+    pub(super) fn has_counted(&self) -> bool {
+        let has = |standing: &Standing| standing.attempts != Attempts::default();
+        self.consumers.values().any(has)
+    }
+
     /// Whether the consumer has a message in flight.
     pub(super) fn is_open(&self, name: &str) -> bool {
         self.in_flight(name, 0).is_some()
@@ -283,7 +295,8 @@ impl Model {
     pub(super) fn in_flight(&self, name: &str, which: u64) -> Option<(u64, Handed)> {
         let standing = self.consumers.get(name).filter(|standing| standing.exists)?;
         let mut open: Vec<_> = standing.open.iter().map(|(seq, handed)| (*seq, *handed)).collect();
-        open.retain(|(seq, _)| !standing.returned.contains(seq));
+        let out = standing.out();
+        open.retain(|(seq, _)| out.contains(seq));
         let len = open.len().max(1) as u64;
         open.get((which % len) as usize).copied()
     }

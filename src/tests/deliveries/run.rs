@@ -325,13 +325,13 @@ impl Run {
             self.step(Step::Letters { who, mood: Mood::Takes })?;
         }
         self.step(Step::Reopen(End::InOrder, [Some(Wishes::default()); CONSUMERS]))?;
-        for who in 0..CONSUMERS {
+        for (who, name) in NAMES.into_iter().enumerate() {
             for _ in 0..=self.end {
                 self.step(Step::Receive { who })?;
                 self.step(Step::Ack { who, which: 0 })?;
             }
             let left = self.sides[who].standing().len(&self.queue.core);
-            ensure!(left == 0, "{left} wait for {}, and do not come", NAMES[who]);
+            ensure!(left == 0, "{left} wait for {name}, and do not come");
         }
         Ok(())
     }

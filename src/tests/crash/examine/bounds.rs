@@ -135,7 +135,7 @@ impl Bounds<'_> {
             && messages(first).symmetric_difference(&messages(second)).all(given_up)
     }
 
-    pub(super) fn standings(&self, name: &str) -> [Option<&Standing>; 2] {
+    pub(crate) fn standings(&self, name: &str) -> [Option<&Standing>; 2] {
         [self.before.consumers.get(name), self.after.consumers.get(name)]
     }
 

@@ -1,10 +1,13 @@
 //! The crash: images of it are examined, and the history goes on from one.
 
+use std::collections::BTreeMap;
+
 use rustix::io::Errno;
 
-use super::{History, IN_RECOVERY, age_of, random_options};
+use super::{History, IN_RECOVERY, age_of};
 use crate::engine::Engine;
 use crate::error::{Gap, GapCause};
+use crate::tests::crash::attempts::{Attempts, Blame, Stored, attempts_of};
 use crate::tests::crash::digests::digests_of;
 use crate::tests::crash::examine::{Bounds, Held, Queue, Told, examine, look_at_all, next_of};
 use crate::tests::crash::held::{Finished, Presence};
@@ -25,12 +28,17 @@ impl History {
             let cut = self.rng.percent(70);
             let mut image = if cut { dead.power_cut(self.rng.next()) } else { dead.process_kill() };
             let (mut cut, mut age) = (cut, None);
+            let is_whole = std::ptr::eq(before, after);
+            let mut blame = if cut { Blame::Never } else { Blame::Surely };
             if self.rng.percent(35) {
                 let bounds = Bounds { before, during, after, cut, age: None };
                 let (again, cut_again, age_again) = self.crash_in_recovery(&image, &bounds)?;
                 (image, cut, age) = (again, cut | cut_again, age_again);
             }
-            let options = random_options(&mut self.rng);
+            if blame == Blame::Surely && (cut || !is_whole) {
+                blame = Blame::Perhaps;
+            }
+            let options = self.random_options();
             // What either opening gave up is gone.
             let age = age.into_iter().chain(age_of(&options)).min();
             let bounds = Bounds { before, during, after, cut, age };
@@ -39,13 +47,18 @@ impl History {
             if let Some(digests) = &mut self.digests {
                 digests.push(digests_of(&image, &options, self.images));
             }
+            let attempts = if before.has_counted() || after.has_counted() {
+                attempts_of(image.process_kill(), &bounds, &options, blame)?
+            } else {
+                BTreeMap::new()
+            };
             let held = examine(image.process_kill(), &bounds, &options, &mut self.rng.rng)?;
             self.trace.pop();
             if self.rng.percent(8) {
                 self.trace
                     .push(format!("  goes on after a {}", if cut { "power cut" } else { "kill" }));
-                self.resume(&bounds, &held);
-                self.options = random_options(&mut self.rng);
+                self.resume(&bounds, &held, attempts);
+                self.options = self.random_options();
                 self.reopen(image)?;
                 let next = next_of(self.queue()?);
                 ensure!(
@@ -67,7 +80,7 @@ impl History {
         bounds: &Bounds<'_>,
     ) -> Check<(SimStorage, bool, Option<u64>)> {
         let world = image.process_kill();
-        let options = random_options(&mut self.rng);
+        let options = self.random_options();
         let fails = self.rng.percent(30);
         if fails {
             let call = IN_RECOVERY[self.rng.below(IN_RECOVERY.len() as u64) as usize];
@@ -101,7 +114,7 @@ impl History {
     }
 
     /// What was open when the crash came is decided by what was found after it.
-    fn resume(&mut self, bounds: &Bounds<'_>, held: &Held) {
+    fn resume(&mut self, bounds: &Bounds<'_>, held: &Held, mut attempts: BTreeMap<String, Stored>) {
         let mut model = bounds.after.clone();
         model.messages = bounds.during.messages.clone();
         model.claimed = bounds.before.claimed;
@@ -109,26 +122,7 @@ impl History {
         let next = held.shown.next;
         let places = held.shown.consumers.values().map(|view| view.place);
         let needed = places.chain([model.released]).min().unwrap_or(0);
-        for told in &held.told {
-            match told {
-                Told::Message(seq) => {
-                    model.messages.entry(*seq).and_modify(|sent| sent.fate = Fate::Acknowledged);
-                }
-                // Who opens the queue with another age, or after the clock was set back, gets them.
-                Told::Gap(Gap { first, last, cause: GapCause::Expired }) => {
-                    model.messages.range_mut(first..=last).for_each(|(_, sent)| sent.old = true);
-                }
-                // A power cut may undo that they were dropped.
-                Told::Gap(Gap { cause: GapCause::Dropped, .. }) => {}
-                Told::Gap(gap) => {
-                    model.missing.add(gap.first..gap.last + 1);
-                    model
-                        .messages
-                        .range_mut(gap.first..=gap.last)
-                        .for_each(|(_, sent)| sent.fate = Fate::Lost);
-                }
-            }
-        }
+        model.note_told(&held.told);
         // What is held no longer was passed by everybody, given up, or is lost: it may be told so,
         // also to somebody new, or come back when that was not durable.
         model.missing.add(0..held.oldest);
@@ -171,6 +165,10 @@ impl History {
                 standing.kept = dealt.clone();
             }
             standing.start_at(found.unwrap_or(0), dealt);
+            let stored = attempts.remove(name).unwrap_or_default();
+            let nothing = Attempts::default();
+            let attempts = before.map_or(&nothing, |before| &before.attempts);
+            standing.attempts.resume(attempts, bounds, stored);
             if bounds.cut {
                 continue;
             }
@@ -189,5 +187,30 @@ impl History {
         }
         self.model = model;
         self.refused = None;
+    }
+}
+
+impl Model {
+    /// What a new consumer was told after a crash.
+    fn note_told(&mut self, told_of_all: &[Told]) {
+        for told in told_of_all {
+            match told {
+                Told::Message(seq) => {
+                    self.messages.entry(*seq).and_modify(|sent| sent.fate = Fate::Acknowledged);
+                }
+                // Who opens the queue with another age, or after the clock was set back, gets them.
+                Told::Gap(Gap { first, last, cause: GapCause::Expired }) => {
+                    self.messages.range_mut(first..=last).for_each(|(_, sent)| sent.old = true);
+                }
+                // A power cut may undo that they were dropped.
+                Told::Gap(Gap { cause: GapCause::Dropped, .. }) => {}
+                Told::Gap(gap) => {
+                    self.missing.add(gap.first..gap.last + 1);
+                    self.messages
+                        .range_mut(gap.first..=gap.last)
+                        .for_each(|(_, sent)| sent.fate = Fate::Lost);
+                }
+            }
+        }
     }
 }

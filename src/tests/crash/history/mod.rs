@@ -2,6 +2,7 @@
 
 mod choices;
 mod crash;
+mod deliveries;
 mod steps;
 
 use std::time::Duration;
@@ -12,7 +13,7 @@ use super::model::{Check, Model, ensure};
 use crate::consume::standing::Read;
 use crate::options::{OnFull, Options};
 use crate::storage::{Storage, Stores};
-use crate::tests::sim::{Call, SimStorage};
+use crate::tests::sim::{Call, Rng, SimStorage};
 
 /// Calls that an opening makes.
 const IN_RECOVERY: [Call; 10] = [
@@ -54,9 +55,21 @@ enum Step {
     Close,
 }
 
+/// What random histories are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Deliveries, drops and ages in most of them, redelivery in many.
+    Everything,
+    /// Less of that, and no redelivery: older seeds, and bytes, keep their meaning.
+    Fewer,
+}
+
 /// One queue on one simulated disk, and what it promised.
 pub(super) struct History {
+    work: Work,
     rng: Choices,
+    /// For what `Fewer` does without.
+    more: Rng,
     model: Model,
     /// None only while it is being opened.
     queue: Option<Queue>,
@@ -72,20 +85,22 @@ pub(super) struct History {
 }
 
 impl History {
-    pub(super) fn new(seed: u64) -> Check<History> {
-        History::made_of(Choices::new(seed, &[]))
+    pub(super) fn new(seed: u64, work: Work) -> Check<History> {
+        History::made_of(Choices::new(seed, &[]), Rng(!seed), work)
     }
 
     pub(super) fn chosen_by(bytes: &[u8]) -> Check<History> {
-        History::made_of(Choices::new(0, bytes))
+        History::made_of(Choices::new(0, bytes), Rng(0), Work::Fewer)
     }
 
-    fn made_of(mut rng: Choices) -> Check<History> {
+    fn made_of(mut rng: Choices, mut more: Rng, work: Work) -> Check<History> {
         let storage = SimStorage::new(rng.next()).with_file_capacity(128 << 10);
-        let options = random_options(&mut rng);
+        let options = random_options(&mut rng, &mut more, work);
         storage.set_stores(random_stores(&mut rng));
         let mut history = History {
+            work,
             rng,
+            more,
             model: Model::default(),
             queue: None,
             options,
@@ -183,7 +198,7 @@ impl History {
             }
         }
         if matches!(step, Step::Close) {
-            self.options = random_options(&mut self.rng);
+            self.options = self.random_options();
             storage.set_stores(random_stores(&mut self.rng));
             return self.reopen(storage);
         }
@@ -194,7 +209,21 @@ impl History {
         Ok(())
     }
 
+    fn random_options(&mut self) -> Options {
+        random_options(&mut self.rng, &mut self.more, self.work)
+    }
+
     fn choose(&mut self) -> Check<Step> {
+        if self.work == Work::Everything && self.more.percent(20) {
+            let more = &mut self.more;
+            let name = NAMES[if more.percent(60) { 0 } else { more.below(4) as usize }];
+            return Ok(match more.below(10) {
+                0..5 if self.model.is_open(name) => {
+                    Step::Answer(name, more.next(), more.percent(50))
+                }
+                _ => Step::Receive(name, 1 + more.below(4) as usize),
+            });
+        }
         let next = next_of(self.queue()?);
         let rng = &mut self.rng;
         let name = NAMES[if rng.percent(60) { 0 } else { rng.below(4) as usize }];
@@ -262,7 +291,7 @@ fn random_stores(rng: &mut Choices) -> Stores {
 }
 
 /// The shortest segments take 8 to 36 KiB, the longest 8 to 120 KiB.
-fn random_options(rng: &mut Choices) -> Options {
+fn random_options(rng: &mut Choices, more: &mut Rng, work: Work) -> Options {
     let arena = 4096 << rng.below(5);
     let most = (64 << 10) << rng.below(4);
     let mut options = Options::new().arena_size(arena).max_bytes(most + 8192 * rng.below(4));
@@ -272,7 +301,17 @@ fn random_options(rng: &mut Choices) -> Options {
         options = options.on_full(OnFull::DropOldest);
     }
     let ages = [None, None, None, Some(1), Some(5)];
-    options.max_age(ages[rng.below(5) as usize].map(Duration::from_secs))
+    options = options.max_age(ages[rng.below(5) as usize].map(Duration::from_secs));
+    if work == Work::Fewer {
+        return options;
+    }
+    if more.percent(50) {
+        options = options.on_full(OnFull::DropOldest);
+    }
+    if options.max_age.is_none() && more.percent(50) {
+        options = options.max_age(Duration::from_secs([1, 5][more.below(2) as usize]));
+    }
+    options
 }
 
 fn age_of(options: &Options) -> Option<u64> {

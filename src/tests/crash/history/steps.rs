@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use super::{History, Step};
-use crate::consume::standing::{Handed, Read};
+use crate::consume::standing::Read;
 use crate::engine::reading;
-use crate::error::{Error, Result};
+use crate::error::{Error, GapCause, Result};
 use crate::segment::overhead;
 use crate::storage::Storage;
 use crate::tests::crash::examine::{
@@ -89,6 +89,8 @@ impl History {
             }
             Step::Close => {
                 queue.close().map_err(|error| format!("does not close: {error}"))?;
+                let standings = self.model.consumers.values_mut();
+                standings.for_each(|standing| standing.attempts.end_in_order());
                 self.model.claimed = self.model.claimed.max(next_of(&queue));
                 self.model.flush_places();
                 Ok(())
@@ -167,7 +169,7 @@ impl History {
     }
 
     /// So many operations were done: the one that makes the number has flushed.
-    fn counted(&mut self, queue: &Queue, count: u64) -> Check {
+    pub(super) fn counted(&mut self, queue: &Queue, count: u64) -> Check {
         let before = self.operations;
         self.operations += count;
         match self.options.flush_every_ops {
@@ -198,7 +200,7 @@ impl History {
                     None => Ok(None),
                 }),
         };
-        let told = self.told(queue, name, found)?;
+        let told = self.told(queue, name, what, found)?;
         if let Some(Some(seq)) = told
             && what != Read::Look
         {
@@ -218,10 +220,11 @@ impl History {
 
     /// What a read answered is what comes next for the consumer. The message's number; nothing
     /// inside for a gap, nothing at all at the end.
-    fn told(
+    pub(super) fn told(
         &mut self,
         queue: &Queue,
         name: &str,
+        what: Read,
         found: Result<Option<u64>>,
     ) -> Check<Option<Option<u64>>> {
         self.model.dropped = self.model.dropped.max(dropped_of(queue));
@@ -229,12 +232,19 @@ impl History {
         match found {
             Ok(Some(seq)) => {
                 ensure!(seq == expected, "{name:?} gets {seq}, and {expected} comes next");
+                let standing = self.model.consumers.get(name);
+                let is_rejected = standing.is_some_and(|standing| standing.tells_rejected());
+                ensure!(!is_rejected, "{name:?} gets {seq}, which was rejected");
                 ensure!(self.model.messages.contains_key(&seq), "message {seq} was never enqueued");
                 Ok(Some(Some(seq)))
             }
             Ok(None) => {
                 let next = next_of(queue);
-                ensure!(expected == next, "{name:?} at {expected} finds nothing below {next}");
+                let may_stay = self.may_stay(name, what, expected);
+                ensure!(
+                    expected == next || may_stay,
+                    "{name:?} at {expected} finds nothing below {next}"
+                );
                 // What it has dealt with was passed over.
                 self.model.note_place(name, standing_of(queue, name)?.seq())?;
                 Ok(None)
@@ -244,8 +254,18 @@ impl History {
                     gap.first == expected,
                     "{name:?} is told {gap:?}, and {expected} comes next"
                 );
-                self.model.check_gap(&gap)?;
+                let standing = self.model.consumers.get(name);
+                let is_rejected = standing.is_some_and(|standing| standing.tells_rejected());
+                if gap.cause == GapCause::Rejected {
+                    let is_own = is_rejected && gap.first == gap.last;
+                    ensure!(is_own, "{name:?} is told {gap:?}, which was not rejected");
+                } else {
+                    self.model.check_gap(&gap)?;
+                }
                 if let Some(standing) = self.model.consumers.get_mut(name) {
+                    if is_rejected {
+                        standing.attempts.tell_rejected(gap.first);
+                    }
                     standing.finish(gap.first..gap.last + 1);
                 }
                 self.model.note_place(name, standing_of(queue, name)?.seq())?;
@@ -255,65 +275,7 @@ impl History {
         }
     }
 
-    /// Has messages handed out.
-    fn receive(&mut self, queue: &Queue, name: &str, most: usize) -> Check {
-        self.add(queue, name)?;
-        let standing = standing_of(queue, name)?;
-        for _ in 0..most {
-            let mut answer = Handed::default();
-            let found = queue.receive(&standing, reading::AsMessage).map(|found| {
-                found.map(|(message, handed)| {
-                    answer = handed;
-                    (message.seq(), self.model.check_read(message.seq(), &message))
-                })
-            });
-            let broken = match &found {
-                Ok(Some((_, broken))) => broken.clone(),
-                _ => Ok(()),
-            };
-            broken?;
-            let Some(told) =
-                self.told(queue, name, found.map(|found| found.map(|(seq, _)| seq)))?
-            else {
-                break;
-            };
-            if let Some(seq) = told {
-                if let Some(standing) = self.model.consumers.get_mut(name) {
-                    standing.hand_out(seq, answer);
-                }
-                self.model.note_place(name, standing.seq())?;
-            }
-        }
-        Ok(())
-    }
-
-    fn answer(&mut self, queue: &Queue, name: &str, which: u64, done: bool) -> Check {
-        let standing = standing_of(queue, name)?;
-        let Some((seq, handed)) = self.model.in_flight(name, which) else {
-            return Ok(());
-        };
-        if !done {
-            queue.nack(&standing, seq, handed, None);
-            if let Some(standing) = self.model.consumers.get_mut(name) {
-                standing.returned.insert(seq);
-            }
-            return Ok(());
-        }
-        queue
-            .ack(&standing, seq, handed)
-            .map_err(|error| format!("cannot acknowledge {seq}: {error}"))?;
-        if let Some(standing) = self.model.consumers.get_mut(name) {
-            standing.finish(seq..seq + 1);
-        }
-        self.model.note_place(name, standing.seq())?;
-        self.counted(queue, 1)?;
-        if self.options.flush_every_ops == Some(1) {
-            self.model.flush_places();
-        }
-        Ok(())
-    }
-
-    fn add(&mut self, queue: &Queue, name: &str) -> Check {
+    pub(super) fn add(&mut self, queue: &Queue, name: &str) -> Check {
         if self.model.place(name).is_none() {
             let place = standing_of(queue, name)?.seq();
             let needed = self.model.released;
