@@ -494,13 +494,13 @@ mutants! {
         open: "the directed test is in tests/lanes, which no planted bug reaches",
     /// A flush opens a segment when it is no longer known to be live (audit A1).
     SyncedWithoutBeingLive => "P1: what is stored again is stored to a live segment";
-        audit: "A1", STORED_AGAIN, 207,
+        audit: "A1", STORED_AGAIN, 769,
     /// What was found is delivered although its pieces were given away (audit A2).
     PiecesNotAtHand => "P9: no consumer answers an error for ever";
         audit: "A2", WORLD, 1291,
     /// The windows of a drained segment are looked at before its references (audit A3).
     WindowsLookedAtFirst => "P3: a segment that a message lends is not used again";
-        audit: "A3", LENT, 99,
+        audit: "A3", LENT, 167,
     /// Calls from within the closure of `enqueue_with` are not refused (audit A5).
     CallsFromWithin => "P9: no order of calls deadlocks";
         audit: "A5", WORLD, 3,
@@ -509,7 +509,7 @@ mutants! {
         audit: "A6", CLOSED_MEANWHILE, 2,
     /// A waiter that cannot use the news keeps them (audit A9).
     NewsNotPassedOn => "P9: no wake-up is lost";
-        audit: "A9", NEWS_PASSED_ON, 1,
+        audit: "A9", NEWS_PASSED_ON, 7,
     /// Wakers are called with the flush lock held (audit A10).
     WokenUnderTheFlushLock => "P9: no lock is held while a caller's code runs";
         audit: "A10", WORLD, 18,
@@ -518,7 +518,7 @@ mutants! {
         audit: "A11, B9", WORLD, 2052,
     /// The directory counts as synced while the sync is under way (audit B2).
     DirectorySyncSaidEarly => "P1: what is said to be durable is";
-        audit: "B2", TOLD_DURABLE, 74,
+        audit: "B2", TOLD_DURABLE, 39,
     /// A sync of the index that fails does not poison the queue (audit B3).
     IndexSyncNotHeeded => "R6: the first sync that fails poisons the queue";
         audit: "B3", WORLD, 692,
