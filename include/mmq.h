@@ -59,10 +59,11 @@
  * Ownership. A handle from mmq_options_new goes to mmq_options_free; from mmq_open to mmq_close;
  * from mmq_peek, mmq_dequeue and the like to mmq_message_free; from mmq_consumer_open and _fork to
  * mmq_consumer_free; from mmq_receive and the like to mmq_delivery_ack, _nack, _nack_after, _reject
- * or _free; from mmq_iter_open to mmq_iter_free. Functions named close or free do nothing with
- * NULL. Text that a function returns (mmq_path, mmq_consumer_name) is lent until its handle is
- * closed or freed. The program never has to call free() or delete on memory of the library. Once a
- * call returns, the library does not need the memory that the caller passed in.
+ * or _free; from mmq_iter_open to mmq_iter_free; from mmq_lanes_open to mmq_lanes_free. Functions
+ * named close or free do nothing with NULL. Text that a function returns (mmq_path,
+ * mmq_consumer_name) is lent until its handle is closed or freed. The program never has to call
+ * free() or delete on memory of the library. Once a call returns, the library does not need the
+ * memory that the caller passed in.
  *
  * Messages. The bytes of an mmq_message are lent in place where they lie in one piece in mapped
  * memory, and are the library's copy otherwise. They stay valid and unchanged until
@@ -256,6 +257,54 @@ typedef int32_t mmq_gap_cause;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+/** In which order what was left behind is read. */
+enum mmq_backlog_order
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  /** As it was put in. The default. */
+  MMQ_OLDEST_FIRST = 0,
+  /**
+   * The stretch that was left behind last, then the one before it. Within a stretch messages
+   * come as they were put in.
+   */
+  MMQ_NEWEST_STRETCH_FIRST = 1,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum mmq_backlog_order mmq_backlog_order;
+#else
+typedef int32_t mmq_backlog_order;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/** How it is told that a message is not fresh any more. */
+enum mmq_fresh
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  /** Messages are fresh until mmq_lanes_jump. The default. */
+  MMQ_FRESH_MANUAL = 0,
+  /**
+   * A message is fresh for so many milliseconds after it was put in, and at most an eighth
+   * longer. (Messages that were written before the lanes were opened may count as younger than
+   * they are.) From mmq_lanes_open on the queue begins a new segment each eighth of this time,
+   * until it is closed.
+   */
+  MMQ_FRESH_AGE = 1,
+  /** A message is fresh as long as it is among the last so many numbers. */
+  MMQ_FRESH_MESSAGES = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum mmq_fresh mmq_fresh;
+#else
+typedef int32_t mmq_fresh;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 /** What mmq_enqueue does when there is no room for a message. */
 enum mmq_on_full
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -315,6 +364,23 @@ typedef struct mmq_delivery mmq_delivery;
 typedef struct mmq_iter mmq_iter;
 
 /**
+ * Two lanes over one consumer: fresh messages in order, as they come, and beside them the backlog,
+ * in order too. For what is sent over a link that may be down: after an outage the newest messages
+ * go first, and what waited is sent beside them. Nothing is sent twice, and nothing is forgotten,
+ * over any number of outages and openings.
+ *
+ * When the next message of the fresh lane is not fresh any more (mmq_lane_options), the lane jumps
+ * to the end of the queue. What waited becomes a stretch of the backlog. A message that was handed
+ * out before the jump and comes again is the backlog's too.
+ *
+ * Nothing is stored but what acknowledgements store (mmq_delivery_ack): after an opening, lanes
+ * begin with what lies between acknowledged messages as the backlog. So each stretch that is not
+ * finished costs a range: with more of them than mmq_delivery_ack says, messages of the fresh lane
+ * come again after a crash. The queue holds all messages from the oldest one of the backlog on.
+ */
+typedef struct mmq_lanes mmq_lanes;
+
+/**
  * A message that was taken or looked at. Its bytes are lent in place where that is possible. Free
  * it with mmq_message_free.
  */
@@ -346,6 +412,42 @@ typedef struct mmq_gap {
   /** Why they are missing. */
   mmq_gap_cause cause;
 } mmq_gap;
+
+/**
+ * How lanes are read. Set to zero (mmq_lane_options options = {0}; in C++ {}), each field is the
+ * default.
+ */
+typedef struct mmq_lane_options {
+  /** How it is told that a message is not fresh any more. */
+  mmq_fresh fresh;
+  /**
+   * How long a message is fresh: milliseconds with MMQ_FRESH_AGE, messages with
+   * MMQ_FRESH_MESSAGES, at least 1. With MMQ_FRESH_MANUAL it is not looked at.
+   */
+  int64_t fresh_within;
+  /**
+   * While both lanes have messages: so many of the fresh one, then share_backlog of the backlog.
+   * While one lane has none, the other gets all. Both 0: the default, 4 to 1.
+   */
+  uint32_t share_fresh;
+  /** See share_fresh. With 1 to 0 the backlog gets what the fresh lane leaves. */
+  uint32_t share_backlog;
+  /**
+   * The most messages of the backlog in a second. 0: no limit. A message that is held back waits
+   * all the same: the descriptor of mmq_consumer_ready_fd is readable.
+   */
+  uint64_t backlog_rate;
+  /** In which order what was left behind is read. */
+  mmq_backlog_order order;
+} mmq_lane_options;
+
+/** Numbers that were left behind in one piece: those from first on that are below end. */
+typedef struct mmq_stretch {
+  /** The first sequence number. */
+  uint64_t first;
+  /** The sequence number behind the last one. */
+  uint64_t end;
+} mmq_stretch;
 
 /**
  * Where a dead letter comes from. Later versions append fields: set struct_size to
@@ -1406,6 +1508,15 @@ uint64_t mmq_delivery_seq(const struct mmq_delivery *delivery);
 uint32_t mmq_delivery_attempts(const struct mmq_delivery *delivery);
 
 /**
+ * Whether a delivery comes from the backlog of lanes (mmq_lanes): its message was left behind, or
+ * handed out before the last jump.
+ *
+ * @param delivery Not NULL.
+ * @return True if so. False when delivery is not a live handle.
+ */
+bool mmq_delivery_is_backlog(const struct mmq_delivery *delivery);
+
+/**
  * Acknowledges the message: the work is done, and the message does not come again to this
  * consumer. Frees the delivery, whatever is returned. Deliveries may be acknowledged in any order
  * and from any thread. The acknowledgement survives the death of the process and, once flushed, a
@@ -1527,6 +1638,136 @@ mmq_status mmq_delivery_extend(const struct mmq_delivery *delivery, int64_t ms);
  * @return MMQ_OK; otherwise as mmq_delivery_ack, and MMQ_EXPIRED when the lease has ended.
  */
 mmq_status mmq_delivery_reject(struct mmq_delivery *delivery);
+
+/**
+ * Reads a consumer in two lanes from now on. Opened again, also through another handle, it changes
+ * how the lanes are read, and nothing else: all handles of the consumer's lanes read the same
+ * ones. How they are read is not stored. mmq_consumer_receive and the consumer's other reads take
+ * the oldest message of both lanes. A seek leaves nothing behind.
+ *
+ * @param consumer Not NULL. It may be freed before the lanes are.
+ * @param options How the lanes are read. May be NULL: the defaults.
+ * @param out Where the handle goes; free it with mmq_lanes_free. Not NULL.
+ * @return MMQ_OK; MMQ_INVALID_ARGUMENT, also for an unknown number for an enum and where nothing
+ *   would be fresh; MMQ_IO when what an earlier run left behind cannot be looked for,
+ *   MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed, MMQ_FORKED.
+ *   Nothing has changed then.
+ */
+mmq_status mmq_lanes_open(struct mmq_consumer *consumer,
+                          const struct mmq_lane_options *options,
+                          struct mmq_lanes **out);
+
+/**
+ * Frees a handle. The lanes stay as they are, and so does the consumer. Allowed after mmq_close.
+ *
+ * @param lanes From mmq_lanes_open, or NULL.
+ */
+void mmq_lanes_free(struct mmq_lanes *lanes);
+
+/**
+ * Hands out the next message of both lanes, as they share. As mmq_consumer_receive otherwise;
+ * mmq_delivery_is_backlog tells which lane a message comes from.
+ *
+ * @param lanes Not NULL.
+ * @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+ * @return As mmq_consumer_receive; MMQ_EMPTY when neither lane has a message that may be handed
+ *   out now.
+ */
+mmq_status mmq_lanes_receive(struct mmq_lanes *lanes, struct mmq_delivery **out);
+
+/**
+ * Hands out the next fresh message.
+ *
+ * @param lanes Not NULL.
+ * @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+ * @return As mmq_lanes_receive.
+ */
+mmq_status mmq_lanes_receive_fresh(struct mmq_lanes *lanes, struct mmq_delivery **out);
+
+/**
+ * Hands out the next message of the backlog, if its rate allows one now.
+ *
+ * @param lanes Not NULL.
+ * @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+ * @return As mmq_lanes_receive.
+ */
+mmq_status mmq_lanes_receive_backlog(struct mmq_lanes *lanes, struct mmq_delivery **out);
+
+/**
+ * As mmq_lanes_receive, but waits for a message, also until the backlog's rate allows one. Does
+ * not poll.
+ *
+ * @param lanes Not NULL.
+ * @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
+ * @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+ * @return As mmq_consumer_receive_timeout.
+ */
+mmq_status mmq_lanes_receive_timeout(struct mmq_lanes *lanes,
+                                     int64_t timeout_ms,
+                                     struct mmq_delivery **out);
+
+/**
+ * As mmq_lanes_receive_fresh, but waits for a message.
+ *
+ * @param lanes Not NULL.
+ * @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
+ * @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+ * @return As mmq_lanes_receive_timeout.
+ */
+mmq_status mmq_lanes_receive_fresh_timeout(struct mmq_lanes *lanes,
+                                           int64_t timeout_ms,
+                                           struct mmq_delivery **out);
+
+/**
+ * As mmq_lanes_receive_backlog, but waits for a message, also until the rate allows one.
+ *
+ * @param lanes Not NULL.
+ * @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
+ * @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+ * @return As mmq_lanes_receive_timeout.
+ */
+mmq_status mmq_lanes_receive_backlog_timeout(struct mmq_lanes *lanes,
+                                             int64_t timeout_ms,
+                                             struct mmq_delivery **out);
+
+/**
+ * As mmq_last_gap, for this handle of the lanes.
+ *
+ * @param lanes Not NULL.
+ * @param out Where the gap goes. Not NULL.
+ * @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
+ */
+mmq_status mmq_lanes_last_gap(struct mmq_lanes *lanes, struct mmq_gap *out);
+
+/**
+ * Leaves what waits in the fresh lane behind, for the backlog: the lane goes on with the next
+ * message that is put in.
+ *
+ * @param lanes Not NULL.
+ * @param first Where the first number goes that was left. May be NULL.
+ * @param end Where the number goes behind the last one that was left: the same as first when
+ *   nothing waited. May be NULL.
+ * @return MMQ_OK, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was
+ *   closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ */
+mmq_status mmq_lanes_jump(struct mmq_lanes *lanes, uint64_t *first, uint64_t *end);
+
+/**
+ * The stretches of the backlog that have yet to be handed out, the oldest first. Messages in
+ * flight are in none. There are none once the consumer was removed.
+ *
+ * @param lanes Not NULL.
+ * @param out An array of room places, where the stretches go; at most room are written. May be
+ *   NULL when room is 0.
+ * @param room The length of out.
+ * @param count_out Where the number of stretches goes that there are, which may be more than room.
+ *   Not NULL.
+ * @return MMQ_OK, MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+ */
+mmq_status mmq_lanes_backlog(struct mmq_lanes *lanes,
+                             struct mmq_stretch *out,
+                             size_t room,
+                             size_t *count_out);
 
 /**
  * Where a message comes from, if it is a dead letter: one that another queue put in here because

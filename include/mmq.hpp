@@ -150,6 +150,8 @@ using Origin = mmq_origin;
 /** A queue's id. */
 using Id = std::array<std::uint8_t, 16>;
 using Inspection = mmq_inspection;
+/** Numbers of messages that were left behind: those from first on that are below end. */
+using Stretch = mmq_stretch;
 
 /** Waits for ever. */
 inline constexpr std::chrono::milliseconds forever = std::chrono::milliseconds::max();
@@ -282,6 +284,8 @@ class Delivery {
   std::size_t size() const noexcept { return mmq_delivery_len(handle_.get()); }
   std::uint64_t seq() const noexcept { return mmq_delivery_seq(handle_.get()); }
   std::uint32_t attempts() const noexcept { return mmq_delivery_attempts(handle_.get()); }
+  /** Whether it comes from the backlog of lanes. */
+  bool is_backlog() const noexcept { return mmq_delivery_is_backlog(handle_.get()); }
   /** Where it comes from; nothing when it is no dead letter. */
   std::optional<Origin> origin() const noexcept { return detail::origin_of(mmq_delivery_origin, handle_.get()); }
   std::string_view view() const noexcept { return std::string_view(data(), size()); }
@@ -377,6 +381,51 @@ class Redelivery {
   std::uint32_t max_attempts_ = 0;
   bool has_dead_letters_ = false;
   mmq_queue *dead_letters_ = nullptr;
+};
+
+/**
+ * How lanes are read: consumer.lanes(mmq::LaneOptions().fresh_within(30s).share(2, 1).backlog_rate(10000)).
+ * Without any of it messages are fresh until Lanes::jump, the lanes share 4 to 1, and the backlog
+ * comes as fast as it is read, from the oldest message on.
+ */
+class LaneOptions {
+ public:
+  /** Messages are fresh for so long, and at most an eighth longer. */
+  template <class Rep, class Period>
+  LaneOptions &fresh_within(std::chrono::duration<Rep, Period> age) noexcept {
+    return fresh(MMQ_FRESH_AGE, detail::whole_ms(age));
+  }
+  /** The last so many messages are fresh. */
+  LaneOptions &fresh_messages(std::uint64_t messages) noexcept {
+    return fresh(MMQ_FRESH_MESSAGES, messages < INT64_MAX ? static_cast<std::int64_t>(messages) : INT64_MAX);
+  }
+  /** While both lanes have messages: so many of the fresh one, then so many of the backlog; 0 and 0: 4 and 1. */
+  LaneOptions &share(std::uint32_t fresh, std::uint32_t backlog) noexcept {
+    options_.share_fresh = fresh;
+    options_.share_backlog = backlog;
+    return *this;
+  }
+  /** The most messages of the backlog in a second; 0: no limit. A message held back makes ready_fd readable all the same. */
+  LaneOptions &backlog_rate(std::uint64_t messages) noexcept {
+    options_.backlog_rate = messages;
+    return *this;
+  }
+  /** In which order what was left behind is read. */
+  LaneOptions &order(mmq_backlog_order order) noexcept {
+    options_.order = order;
+    return *this;
+  }
+
+ private:
+  friend class Consumer;
+
+  LaneOptions &fresh(mmq_fresh how, std::int64_t within) noexcept {
+    options_.fresh = how;
+    options_.fresh_within = within;
+    return *this;
+  }
+
+  mmq_lane_options options_{};
 };
 
 /**
@@ -916,6 +965,136 @@ Iter detail::Reader<Calls>::iter() const {
 #endif
 
 /**
+ * Two lanes over one consumer: fresh messages as they come, and beside them the backlog. The handle
+ * may outlive the consumer's and the queue's, and answers MMQ_CLOSED then.
+ */
+class Lanes {
+ public:
+  Lanes() noexcept = default;
+  explicit Lanes(mmq_lanes *handle) noexcept : handle_(handle) {}
+
+  /** Hands out the next message of both lanes, as they share; nullopt when there is none. */
+  std::optional<Delivery> receive(std::error_code &ec) const noexcept { return handed(mmq_lanes_receive, ec); }
+  /** Hands out the next fresh message; nullopt when there is none. */
+  std::optional<Delivery> receive_fresh(std::error_code &ec) const noexcept {
+    return handed(mmq_lanes_receive_fresh, ec);
+  }
+  /** Hands out the next message of the backlog; nullopt when there is none, or its rate allows none now. */
+  std::optional<Delivery> receive_backlog(std::error_code &ec) const noexcept {
+    return handed(mmq_lanes_receive_backlog, ec);
+  }
+  /** As receive, but waits for a message up to timeout (mmq::forever: for ever). */
+  template <class Rep, class Period>
+  std::optional<Delivery> receive_timeout(std::chrono::duration<Rep, Period> timeout, std::error_code &ec) const noexcept {
+    return handed(mmq_lanes_receive_timeout, detail::wait_ms(timeout), ec);
+  }
+  /** As receive_fresh, but waits. */
+  template <class Rep, class Period>
+  std::optional<Delivery> receive_fresh_timeout(std::chrono::duration<Rep, Period> timeout,
+                                                std::error_code &ec) const noexcept {
+    return handed(mmq_lanes_receive_fresh_timeout, detail::wait_ms(timeout), ec);
+  }
+  /** As receive_backlog, but waits. */
+  template <class Rep, class Period>
+  std::optional<Delivery> receive_backlog_timeout(std::chrono::duration<Rep, Period> timeout,
+                                                  std::error_code &ec) const noexcept {
+    return handed(mmq_lanes_receive_backlog_timeout, detail::wait_ms(timeout), ec);
+  }
+  /** Leaves what waits in the fresh lane behind, and returns its numbers; none when first is end. */
+  Stretch jump(std::error_code &ec) const noexcept {
+    Stretch left{};
+    detail::report(mmq_lanes_jump(handle(), &left.first, &left.end), ec);
+    return left;
+  }
+  /** The stretches of the backlog that have yet to be handed out, the oldest first. */
+  std::vector<Stretch> backlog(std::error_code &ec) const noexcept {
+    std::vector<Stretch> stretches;
+    detail::report(listed(stretches), ec);
+    return stretches;
+  }
+  /** The gap of the latest MMQ_GAP; nullopt when there was none. */
+  std::optional<Gap> last_gap() const noexcept {
+    Gap gap{};
+    return mmq_lanes_last_gap(handle(), &gap) == MMQ_OK ? std::optional<Gap>(gap) : std::nullopt;
+  }
+#if MMQ_HPP_THROWS
+  std::optional<Delivery> receive() const { return handed(mmq_lanes_receive); }
+  std::optional<Delivery> receive_fresh() const { return handed(mmq_lanes_receive_fresh); }
+  std::optional<Delivery> receive_backlog() const { return handed(mmq_lanes_receive_backlog); }
+  template <class Rep, class Period>
+  std::optional<Delivery> receive_timeout(std::chrono::duration<Rep, Period> timeout) const {
+    return handed(mmq_lanes_receive_timeout, detail::wait_ms(timeout));
+  }
+  template <class Rep, class Period>
+  std::optional<Delivery> receive_fresh_timeout(std::chrono::duration<Rep, Period> timeout) const {
+    return handed(mmq_lanes_receive_fresh_timeout, detail::wait_ms(timeout));
+  }
+  template <class Rep, class Period>
+  std::optional<Delivery> receive_backlog_timeout(std::chrono::duration<Rep, Period> timeout) const {
+    return handed(mmq_lanes_receive_backlog_timeout, detail::wait_ms(timeout));
+  }
+  Stretch jump() const {
+    Stretch left{};
+    detail::check(mmq_lanes_jump(handle(), &left.first, &left.end));
+    return left;
+  }
+  std::vector<Stretch> backlog() const {
+    std::vector<Stretch> stretches;
+    detail::check(listed(stretches));
+    return stretches;
+  }
+#endif
+
+  mmq_lanes *handle() const noexcept { return handle_.get(); }
+  mmq_lanes *release() noexcept { return handle_.release(); }
+  explicit operator bool() const noexcept { return handle_ != nullptr; }
+
+ private:
+  using Receive = mmq_status (*)(mmq_lanes *, mmq_delivery **);
+  using Wait = mmq_status (*)(mmq_lanes *, std::int64_t, mmq_delivery **);
+
+  std::optional<Delivery> handed(Receive call, std::error_code &ec) const noexcept {
+    mmq_delivery *delivery = nullptr;
+    const mmq_status status = call(handle(), &delivery);
+    return detail::value_or_error<Delivery>(status, delivery, ec);
+  }
+  std::optional<Delivery> handed(Wait call, std::int64_t ms, std::error_code &ec) const noexcept {
+    mmq_delivery *delivery = nullptr;
+    const mmq_status status = call(handle(), ms, &delivery);
+    return detail::value_or_error<Delivery>(status, delivery, ec);
+  }
+#if MMQ_HPP_THROWS
+  std::optional<Delivery> handed(Receive call) const {
+    mmq_delivery *delivery = nullptr;
+    const mmq_status status = call(handle(), &delivery);
+    return value_or_throw(status, delivery);
+  }
+  std::optional<Delivery> handed(Wait call, std::int64_t ms) const {
+    mmq_delivery *delivery = nullptr;
+    const mmq_status status = call(handle(), ms, &delivery);
+    return value_or_throw(status, delivery);
+  }
+  std::optional<Delivery> value_or_throw(mmq_status status, mmq_delivery *delivery) const {
+    detail::throw_unless_answer(status, *this);
+    return status == MMQ_OK ? std::optional<Delivery>(std::in_place, delivery) : std::nullopt;
+  }
+#endif
+  mmq_status listed(std::vector<Stretch> &stretches) const {
+    for (;;) {
+      std::size_t count = 0;
+      const mmq_status status = mmq_lanes_backlog(handle(), stretches.data(), stretches.size(), &count);
+      if (status != MMQ_OK) return status;
+      // Other threads may have left more behind since the length was read.
+      const bool is_whole = count <= stretches.size();
+      stretches.resize(count);
+      if (is_whole) return status;
+    }
+  }
+
+  std::unique_ptr<mmq_lanes, detail::Deleter<mmq_lanes, mmq_lanes_free>> handle_;
+};
+
+/**
  * A consumer: a named place in a queue, which is stored. The handle may outlive the queue's, and
  * answers MMQ_CLOSED then.
  */
@@ -944,6 +1123,13 @@ class Consumer : public detail::Reader<detail::ConsumerCalls> {
     detail::report(mmq_consumer_fork(handle(), detail::c_text(name), &consumer), ec);
     return Consumer(consumer);
   }
+  /** Reads this consumer in two lanes from now on; called again, it changes how. */
+  Lanes lanes(const LaneOptions &options, std::error_code &ec) const noexcept {
+    mmq_lanes *lanes = nullptr;
+    detail::report(mmq_lanes_open(handle(), &options.options_, &lanes), ec);
+    return Lanes(lanes);
+  }
+  Lanes lanes(std::error_code &ec) const noexcept { return lanes(LaneOptions(), ec); }
 #if MMQ_HPP_THROWS
   ConsumerStats stats() const {
     ConsumerStats stats{};
@@ -956,6 +1142,11 @@ class Consumer : public detail::Reader<detail::ConsumerCalls> {
     mmq_consumer *consumer = nullptr;
     detail::check(mmq_consumer_fork(handle(), detail::c_text(name), &consumer));
     return Consumer(consumer);
+  }
+  Lanes lanes(const LaneOptions &options = LaneOptions()) const {
+    mmq_lanes *lanes = nullptr;
+    detail::check(mmq_lanes_open(handle(), &options.options_, &lanes));
+    return Lanes(lanes);
   }
 #endif
 };

@@ -285,6 +285,13 @@ impl Lanes {
         self.standing.backlog(&self.engine.core)
     }
 
+    /// As [`backlog`](Self::backlog), but tells that the queue is closed.
+    #[cfg(feature = "capi")]
+    pub(crate) fn stretches(&self) -> Result<Vec<Range<u64>>> {
+        self.engine.core.check_readable()?;
+        Ok(self.backlog())
+    }
+
     fn receive_of(&self, only: Option<Lane>) -> Result<Option<Delivery>> {
         self.try_of(only, &mut None)
     }

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 /// In the order of the header.
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 16] = [
     "status",
     "errors",
     "options",
@@ -17,6 +17,7 @@ const SOURCES: [&str; 15] = [
     "iter",
     "delivery",
     "redelivery",
+    "lanes",
     "origin",
     "stats",
     "inspect",

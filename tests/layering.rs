@@ -44,7 +44,7 @@ const FFI_ROWS: &[&[&str]] = &[
     &["reads"],
     &["queue"],
     &["consumer"],
-    &["origin", "receive", "redelivery", "stats"],
+    &["lanes", "origin", "receive", "redelivery", "stats"],
 ];
 const SEEN_BY_USERS: &str = "queue";
 

@@ -90,6 +90,17 @@ pub unsafe extern "C" fn mmq_delivery_attempts(delivery: *const mmq_delivery) ->
     guard_or(0, || unsafe { body(delivery) }.map_or(0, |body| body.delivery.attempts()))
 }
 
+/// Whether a delivery comes from the backlog of lanes (mmq_lanes): its message was left behind, or
+/// handed out before the last jump.
+///
+/// @param delivery Not NULL.
+/// @return True if so. False when delivery is not a live handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_delivery_is_backlog(delivery: *const mmq_delivery) -> bool {
+    // SAFETY: the contract: NULL or a handle given out, which nobody ends now.
+    guard_or(false, || unsafe { body(delivery) }.is_ok_and(|body| body.delivery.is_backlog()))
+}
+
 /// Acknowledges the message: the work is done, and the message does not come again to this
 /// consumer. Frees the delivery, whatever is returned. Deliveries may be acknowledged in any order
 /// and from any thread. The acknowledgement survives the death of the process and, once flushed, a

@@ -35,6 +35,7 @@ mod guard;
 mod handle;
 mod inspect;
 mod iter;
+mod lanes;
 mod message;
 mod options;
 mod origin;

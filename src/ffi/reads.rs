@@ -266,7 +266,7 @@ where
 
 /// A time to wait as C gives it: below 0 is for ever, which [`Duration::MAX`] means too, because
 /// the clock cannot express it.
-fn timeout(ms: i64) -> Duration {
+pub(super) fn timeout(ms: i64) -> Duration {
     u64::try_from(ms).map_or(Duration::MAX, Duration::from_millis)
 }
 

@@ -18,6 +18,18 @@ int main(void) {
   FIELD(mmq_gap, first);
   FIELD(mmq_gap, last);
   FIELD(mmq_gap, cause);
+  SIZE(mmq_fresh);
+  SIZE(mmq_backlog_order);
+  SIZE(mmq_lane_options);
+  FIELD(mmq_lane_options, fresh);
+  FIELD(mmq_lane_options, fresh_within);
+  FIELD(mmq_lane_options, share_fresh);
+  FIELD(mmq_lane_options, share_backlog);
+  FIELD(mmq_lane_options, backlog_rate);
+  FIELD(mmq_lane_options, order);
+  SIZE(mmq_stretch);
+  FIELD(mmq_stretch, first);
+  FIELD(mmq_stretch, end);
   SIZE(mmq_inspection);
   FIELD(mmq_inspection, struct_size);
   FIELD(mmq_inspection, state);
@@ -108,5 +120,10 @@ int main(void) {
   VALUE(MMQ_GAP_EXPIRED);
   VALUE(MMQ_GAP_REJECTED);
   VALUE(MMQ_GAP_RESERVED);
+  VALUE(MMQ_FRESH_MANUAL);
+  VALUE(MMQ_FRESH_AGE);
+  VALUE(MMQ_FRESH_MESSAGES);
+  VALUE(MMQ_OLDEST_FIRST);
+  VALUE(MMQ_NEWEST_STRETCH_FIRST);
   return 0;
 }

@@ -13,6 +13,7 @@
 
 static mmq_queue *queue;
 static mmq_consumer *consumer, *worker_place;
+static mmq_lanes *lanes;
 static atomic_bool stop;
 static unsigned long long put, taken;
 
@@ -32,15 +33,20 @@ static void *traffic(void *unused) {
   while (!atomic_load(&stop)) {
     mmq_message *message;
     mmq_consumer *passing;
+    mmq_delivery *delivery;
     mmq_stats stats;
     uint64_t seq;
+    size_t stretches;
     put_one();
     OK(mmq_dequeue(queue, &message));
     CHECK(mmq_message_seq(message) == taken && mmq_message_len(message) == taken * 37 % 3000);
     CHECK(holds(mmq_message_data(message), taken, mmq_message_len(message)));
     mmq_message_free(message);
     taken++;
-    OK(mmq_consumer_skip(consumer, &seq));
+    OK(mmq_lanes_receive(lanes, &delivery));
+    OK(mmq_delivery_ack(delivery));
+    OK(mmq_lanes_jump(lanes, &seq, NULL));
+    OK(mmq_lanes_backlog(lanes, NULL, 0, &stretches));
     if (put % 7 == 0) OK(mmq_flush(queue));
     if (put % 5 == 0) {
       OK(mmq_consumer_open(queue, "passing", &passing));
@@ -59,6 +65,8 @@ static int child(mmq_message *lent, mmq_delivery *kept, mmq_delivery *other_kept
   mmq_consumer *other = NULL;
   mmq_queue *again = NULL;
   mmq_delivery *delivery = NULL;
+  mmq_lanes *others = NULL;
+  mmq_stretch stretch;
   mmq_slice slice = {"child", 5};
   mmq_consumer_stats figures;
   char buf[16];
@@ -87,9 +95,20 @@ static int child(mmq_message *lent, mmq_delivery *kept, mmq_delivery *other_kept
   FORKED(mmq_receive(queue, &delivery));
   FORKED(mmq_consumer_receive(worker_place, &delivery));
   FORKED(mmq_delivery_ack(kept));
+  FORKED(mmq_lanes_open(consumer, NULL, &others));
+  FORKED(mmq_lanes_receive(lanes, &delivery));
+  FORKED(mmq_lanes_receive_fresh(lanes, &delivery));
+  FORKED(mmq_lanes_receive_backlog(lanes, &delivery));
+  FORKED(mmq_lanes_receive_timeout(lanes, 50, &delivery));
+  FORKED(mmq_lanes_receive_fresh_timeout(lanes, 50, &delivery));
+  FORKED(mmq_lanes_receive_backlog_timeout(lanes, -1, &delivery));
+  FORKED(mmq_lanes_jump(lanes, &seq, NULL));
+  FORKED(mmq_lanes_backlog(lanes, &stretch, 1, &len));
+  CHECK(!mmq_delivery_is_backlog(other_kept));
   mmq_delivery_free(other_kept);
   /* Everything can be given back. The bytes that were lent before are the parent's: they are not looked at. */
   mmq_message_free(lent);
+  mmq_lanes_free(lanes);
   mmq_consumer_free(consumer);
   OK(mmq_close(queue));
   ANSWERS(MMQ_LOCKED, mmq_open(path_of("queue"), NULL, &again));
@@ -131,6 +150,7 @@ int main(int argc, char **argv) {
     bool busy = round >= 5;
     OK(mmq_open(path_of("queue"), options, &queue));
     OK(mmq_consumer_open(queue, "beside", &consumer));
+    OK(mmq_lanes_open(consumer, NULL, &lanes));
     while (put < 2) put_one();
     OK(mmq_consumer_open(queue, "worker", &worker_place));
     OK(mmq_consumer_seek(worker_place, taken));
@@ -159,6 +179,7 @@ int main(int argc, char **argv) {
     mmq_message_free(lent);
     mmq_consumer_free(consumer);
     OK(mmq_close(queue));
+    mmq_lanes_free(lanes);
   }
   mmq_options_free(options);
   printf("%llu messages passed beside %d forks\n", taken, 2 * round);

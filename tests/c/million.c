@@ -46,6 +46,7 @@ static void handles(mmq_queue *queue, mmq_consumer *workers, long rounds) {
     mmq_delivery *delivery;
     mmq_message *batch[3];
     mmq_iter *iter;
+    mmq_lanes *lanes;
     mmq_stats stats;
     char names[64];
     size_t len;
@@ -59,8 +60,12 @@ static void handles(mmq_queue *queue, mmq_consumer *workers, long rounds) {
     OK(mmq_enqueue(queue, names, len, NULL));
     OK(mmq_consumer_receive(workers, &delivery));
     mmq_delivery_free(delivery);
-    OK(mmq_consumer_receive(workers, &delivery));
+    OK(mmq_lanes_open(workers, NULL, &lanes));
+    OK(mmq_lanes_jump(lanes, NULL, NULL));
+    OK(mmq_lanes_receive(lanes, &delivery));
     OK(mmq_delivery_ack(delivery));
+    OK(mmq_lanes_backlog(lanes, NULL, 0, &len));
+    mmq_lanes_free(lanes);
     OK(mmq_consumer_receive(workers, &delivery));
     OK(mmq_delivery_ack(delivery));
     OK(mmq_iter_open(queue, &iter));

@@ -7,6 +7,8 @@ static mmq_consumer *consumer, *gone_consumer;
 static mmq_message *message, *gone_message;
 static mmq_delivery *delivery, *gone_delivery;
 static mmq_iter *iter, *gone_iter;
+static mmq_lanes *lanes, *gone_lanes;
+static mmq_lane_options lane_options;
 static mmq_slice slice = {"x", 1};
 static char buf[16];
 
@@ -22,11 +24,13 @@ struct outs {
   mmq_consumer_stats consumer_stats;
   mmq_inspection inspection;
   mmq_origin origin;
+  mmq_stretch stretch;
   mmq_queue *queue;
   mmq_consumer *consumer;
   mmq_message *message;
   mmq_delivery *delivery;
   mmq_iter *iter;
+  mmq_lanes *lanes;
 };
 static struct outs outs, before;
 
@@ -76,6 +80,7 @@ static void untouched(void) {
     mmq_message_free(outs.message);                                 \
     mmq_delivery_free(outs.delivery);                               \
     mmq_iter_free(outs.iter);                                       \
+    mmq_lanes_free(outs.lanes);                                     \
   } while (0)
 
 static void begin(int argc, char **argv) {
@@ -88,6 +93,7 @@ static void begin(int argc, char **argv) {
   OK(mmq_peek(queue, &message));
   OK(mmq_consumer_receive(consumer, &delivery));
   OK(mmq_iter_open(queue, &iter));
+  OK(mmq_lanes_open(consumer, NULL, &lanes));
 
   OK(mmq_open(path_of("dead"), NULL, &dead));
 
@@ -103,6 +109,8 @@ static void begin(int argc, char **argv) {
   OK(mmq_delivery_nack(gone_delivery));
   OK(mmq_iter_open(queue, &gone_iter));
   mmq_iter_free(gone_iter);
+  OK(mmq_lanes_open(consumer, NULL, &gone_lanes));
+  mmq_lanes_free(gone_lanes);
 }
 
 /* Nothing that lives was harmed. */
@@ -114,6 +122,7 @@ static int end(void) {
   mmq_message_free(message);
   mmq_iter_free(iter);
   OK(mmq_delivery_ack(delivery));
+  mmq_lanes_free(lanes);
   mmq_consumer_free(consumer);
   mmq_options_free(options);
   OK(mmq_flush(queue));

@@ -52,9 +52,11 @@ fn valgrind_finds_nothing() {
         "lifetime.c",
         "deliveries.c",
         "redelivery.c",
+        "lanes.c",
         "ahead.c",
         "wrapper.cpp",
         "redelivery.cpp",
+        "lanes.cpp",
     ]);
     sources.push(table());
     under_valgrind(&sources);
@@ -108,11 +110,13 @@ fn watched() -> Vec<PathBuf> {
         "misuse.c",
         "deliveries.c",
         "redelivery.c",
+        "lanes.c",
         "ahead.c",
         "inspect.c",
         "header_example.c",
         "wrapper.cpp",
         "redelivery.cpp",
+        "lanes.cpp",
     ]);
     sources.push(table());
     sources

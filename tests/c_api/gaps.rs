@@ -74,6 +74,9 @@ fn the_examples_in_c_and_cpp_read_on_behind_gaps() {
     let (lines, gaps) = example("event_loop.c", "cc", "-std=c11");
     let seen = lines[0].split(' ').find_map(|word| word.parse::<u64>().ok());
     assert!(seen.is_some_and(|seen| seen >= WHOLE) && gaps == GAPS, "{lines:?}");
+    let (lines, gaps) = example("fresh_first.c", "cc", "-std=c11");
+    let lost = lines.iter().find_map(|line| line.strip_suffix(" will never come"));
+    assert!(gaps > 0 && lost.is_some(), "{lines:?}");
 }
 
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]

@@ -144,6 +144,8 @@ fn what_is_installed_builds_the_examples_through_pkg_config_and_cmake() {
                 assert_eq!(without_chance(&said), expected, "{name}.{language}");
             }
         }
+        let said = run(&mut Command::new(out.join("fresh_first-c")));
+        assert_eq!(without_chance(&said), expected("fresh_first"));
         let said = run(&mut Command::new(out.join("event_loop-c")));
         assert_eq!(said, "the loop saw 1000 messages and 1 other event\n");
         let archive = place.path().join("static");

@@ -167,6 +167,12 @@ fn what_was_handed_out_in_vain_comes_later_or_goes_to_another_queue() {
 
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
+fn what_is_fresh_comes_first_and_what_was_left_behind_beside_it() {
+    passes("tests/c/lanes.c");
+}
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
 fn batches_come_whole_iterators_consume_nothing_and_consumers_are_listed() {
     passes("tests/c/ahead.c");
 }
@@ -207,7 +213,7 @@ fn the_wrapper_for_cpp_works_with_and_without_exceptions() {
             ["-std=c++20", "-O2"],
             ["-std=c++17", "-fno-exceptions"],
         ] {
-            for source in ["tests/c/wrapper.cpp", "tests/c/redelivery.cpp"] {
+            for source in ["tests/c/wrapper.cpp", "tests/c/redelivery.cpp", "tests/c/lanes.cpp"] {
                 let program = library().compile(compiler, source, &flags);
                 library().run(&program);
             }

@@ -69,7 +69,7 @@ fn type_and_name(declaration: &str) -> (String, String) {
 }
 
 /// The kinds of handles, each with one that lives and one that is gone.
-const HANDLES: [&str; 6] = ["options", "queue", "consumer", "message", "delivery", "iter"];
+const HANDLES: [&str; 7] = ["options", "queue", "consumer", "message", "delivery", "iter", "lanes"];
 
 impl Parameter {
     fn handle(&self) -> Option<&'static str> {
@@ -120,6 +120,8 @@ impl Parameter {
             ("bool *", _) => "&outs.truth",
             ("int *", _) => "&outs.descriptor",
             ("struct mmq_gap *", _) => "&outs.gap",
+            ("const struct mmq_lane_options *", _) => "&lane_options",
+            ("struct mmq_stretch *", _) => "&outs.stretch",
             ("uint8_t *", _) => "outs.id",
             ("struct mmq_stats *", _) => "&outs.stats",
             ("struct mmq_consumer_stats *", _) => "&outs.consumer_stats",
@@ -130,6 +132,7 @@ impl Parameter {
             ("struct mmq_message **", _) => "&outs.message",
             ("struct mmq_delivery **", _) => "&outs.delivery",
             ("struct mmq_iter **", _) => "&outs.iter",
+            ("struct mmq_lanes **", _) => "&outs.lanes",
             other => panic!(
                 "no value is known for {other:?}: add one, so that the new function is tried"
             ),
@@ -156,6 +159,7 @@ impl Function {
             "const char *" | "const uint8_t *" => format!("  REFUSES(NULL, {call});\n"),
             "size_t" | "uint32_t" => format!("  REFUSES(0, {call});\n"),
             "uint64_t" => format!("  REFUSES(UINT64_MAX, {call});\n"),
+            "bool" => format!("  REFUSES(false, {call});\n"),
             "void" => format!("  REFUSES(0, ({call}, 0));\n"),
             other => panic!("{}: how does {other} refuse?", self.name),
         }

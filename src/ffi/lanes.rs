@@ -1,0 +1,383 @@
+//! Fresh messages first, and the backlog beside them.
+
+use std::ffi::c_int;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::consumer::mmq_consumer;
+use super::delivery::{give_delivery, mmq_delivery};
+use super::gap::{ToldGaps, mmq_gap};
+use super::guard::{Answer, guard, invalid};
+use super::handle::{Handle, Retired, body, free, give};
+use super::pointers::{Array, array, out, out_or_null};
+use super::reads::timeout;
+use super::status::mmq_status;
+use crate::delivery::Delivery;
+use crate::error::Result;
+use crate::lanes::{Backlog, Fresh, LaneOptions, Lanes};
+
+/// Two lanes over one consumer: fresh messages in order, as they come, and beside them the backlog,
+/// in order too. For what is sent over a link that may be down: after an outage the newest messages
+/// go first, and what waited is sent beside them. Nothing is sent twice, and nothing is forgotten,
+/// over any number of outages and openings.
+///
+/// When the next message of the fresh lane is not fresh any more (mmq_lane_options), the lane jumps
+/// to the end of the queue. What waited becomes a stretch of the backlog. A message that was handed
+/// out before the jump and comes again is the backlog's too.
+///
+/// Nothing is stored but what acknowledgements store (mmq_delivery_ack): after an opening, lanes
+/// begin with what lies between acknowledged messages as the backlog. So each stretch that is not
+/// finished costs a range: with more of them than mmq_delivery_ack says, messages of the fresh lane
+/// come again after a crash. The queue holds all messages from the oldest one of the backlog on.
+pub struct mmq_lanes {
+    _opaque: (),
+}
+
+/// As [`IterBody`](super::iter::IterBody): the gaps that were told through this handle.
+pub(super) struct LanesBody {
+    lanes: Lanes,
+    gaps: ToldGaps,
+}
+
+impl Handle for mmq_lanes {
+    type Body = LanesBody;
+    const MAGIC: u64 = 0x6d6d_7120_6c61_6e65;
+    const NAME: &'static str = "lanes";
+
+    fn retired<R>(with: impl FnOnce(&mut Retired<LanesBody>) -> R) -> Option<R> {
+        static RETIRED: Mutex<Retired<LanesBody>> = Mutex::new(Retired::new());
+        Some(with(&mut RETIRED.lock()))
+    }
+}
+
+/// How it is told that a message is not fresh any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub enum mmq_fresh {
+    /// Messages are fresh until mmq_lanes_jump. The default.
+    MMQ_FRESH_MANUAL = 0,
+    /// A message is fresh for so many milliseconds after it was put in, and at most an eighth
+    /// longer. (Messages that were written before the lanes were opened may count as younger than
+    /// they are.) From mmq_lanes_open on the queue begins a new segment each eighth of this time,
+    /// until it is closed.
+    MMQ_FRESH_AGE = 1,
+    /// A message is fresh as long as it is among the last so many numbers.
+    MMQ_FRESH_MESSAGES = 2,
+}
+
+/// In which order what was left behind is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub enum mmq_backlog_order {
+    /// As it was put in. The default.
+    MMQ_OLDEST_FIRST = 0,
+    /// The stretch that was left behind last, then the one before it. Within a stretch messages
+    /// come as they were put in.
+    MMQ_NEWEST_STRETCH_FIRST = 1,
+}
+
+/// `mmq_fresh` as it comes from C.
+type raw_fresh = c_int;
+
+/// `mmq_backlog_order` as it comes from C.
+type raw_backlog_order = c_int;
+
+/// How lanes are read. Set to zero (mmq_lane_options options = {0}; in C++ {}), each field is the
+/// default.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct mmq_lane_options {
+    /// How it is told that a message is not fresh any more.
+    pub fresh: raw_fresh,
+    /// How long a message is fresh: milliseconds with MMQ_FRESH_AGE, messages with
+    /// MMQ_FRESH_MESSAGES, at least 1. With MMQ_FRESH_MANUAL it is not looked at.
+    pub fresh_within: i64,
+    /// While both lanes have messages: so many of the fresh one, then share_backlog of the backlog.
+    /// While one lane has none, the other gets all. Both 0: the default, 4 to 1.
+    pub share_fresh: u32,
+    /// See share_fresh. With 1 to 0 the backlog gets what the fresh lane leaves.
+    pub share_backlog: u32,
+    /// The most messages of the backlog in a second. 0: no limit. A message that is held back waits
+    /// all the same: the descriptor of mmq_consumer_ready_fd is readable.
+    pub backlog_rate: u64,
+    /// In which order what was left behind is read.
+    pub order: raw_backlog_order,
+}
+
+/// Numbers that were left behind in one piece: those from first on that are below end.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct mmq_stretch {
+    /// The first sequence number.
+    pub first: u64,
+    /// The sequence number behind the last one.
+    pub end: u64,
+}
+
+/// The options that C means. The queue checks how long messages are fresh.
+fn meant(given: &mmq_lane_options) -> Answer<LaneOptions> {
+    let kinds =
+        [mmq_fresh::MMQ_FRESH_MANUAL, mmq_fresh::MMQ_FRESH_AGE, mmq_fresh::MMQ_FRESH_MESSAGES];
+    let within = u64::try_from(given.fresh_within).unwrap_or(0);
+    let fresh = match kinds.into_iter().find(|known| *known as c_int == given.fresh) {
+        Some(mmq_fresh::MMQ_FRESH_MANUAL) => Fresh::Manual,
+        Some(mmq_fresh::MMQ_FRESH_AGE) => Fresh::Age(Duration::from_millis(within)),
+        Some(mmq_fresh::MMQ_FRESH_MESSAGES) => Fresh::Messages(within),
+        None => {
+            let known = "not one of MMQ_FRESH_MANUAL, MMQ_FRESH_AGE, MMQ_FRESH_MESSAGES";
+            return Err(invalid("fresh", known));
+        }
+    };
+    let orders = [mmq_backlog_order::MMQ_OLDEST_FIRST, mmq_backlog_order::MMQ_NEWEST_STRETCH_FIRST];
+    let order = match orders.into_iter().find(|known| *known as c_int == given.order) {
+        Some(mmq_backlog_order::MMQ_OLDEST_FIRST) => Backlog::OldestFirst,
+        Some(mmq_backlog_order::MMQ_NEWEST_STRETCH_FIRST) => Backlog::NewestStretchFirst,
+        None => {
+            return Err(invalid("order", "not one of MMQ_OLDEST_FIRST, MMQ_NEWEST_STRETCH_FIRST"));
+        }
+    };
+    let rate = (given.backlog_rate != 0).then_some(given.backlog_rate);
+    let options = LaneOptions::new().fresh_within(fresh).backlog_rate(rate).order(order);
+    Ok(match (given.share_fresh, given.share_backlog) {
+        (0, 0) => options,
+        (fresh, backlog) => options.share(fresh, backlog),
+    })
+}
+
+/// Reads a consumer in two lanes from now on. Opened again, also through another handle, it changes
+/// how the lanes are read, and nothing else: all handles of the consumer's lanes read the same
+/// ones. How they are read is not stored. mmq_consumer_receive and the consumer's other reads take
+/// the oldest message of both lanes. A seek leaves nothing behind.
+///
+/// @param consumer Not NULL. It may be freed before the lanes are.
+/// @param options How the lanes are read. May be NULL: the defaults.
+/// @param out Where the handle goes; free it with mmq_lanes_free. Not NULL.
+/// @return MMQ_OK; MMQ_INVALID_ARGUMENT, also for an unknown number for an enum and where nothing
+///   would be fresh; MMQ_IO when what an earlier run left behind cannot be looked for,
+///   MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was closed, MMQ_FORKED.
+///   Nothing has changed then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_lanes_open(
+    consumer: *mut mmq_consumer,
+    options: *const mmq_lane_options,
+    out: *mut *mut mmq_lanes,
+) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL, or as the header says.
+        let (consumer, out) = unsafe { (body(consumer)?, self::out(out, "out")?) };
+        // SAFETY: as above. Any bytes are such options.
+        let given = unsafe { array(options, usize::from(!options.is_null()), "options") }?;
+        let options = given.first().map_or_else(|| Ok(LaneOptions::new()), meant)?;
+        let lanes = consumer.reader.lanes(options)?;
+        out.write(give(LanesBody { lanes, gaps: ToldGaps::new() }));
+        Ok(mmq_status::MMQ_OK)
+    })
+}
+
+/// Frees a handle. The lanes stay as they are, and so does the consumer. Allowed after mmq_close.
+///
+/// @param lanes From mmq_lanes_open, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_lanes_free(lanes: *mut mmq_lanes) {
+    // SAFETY: the contract: NULL or a handle given out, which nobody else uses now.
+    guard(|| unsafe { free(lanes) });
+}
+
+/// The body of all calls that hand out a message, once: the library stays small. Answers `none`
+/// when there is no message.
+///
+/// # Safety
+///
+/// As [`body`] and [`out`].
+#[inline(never)]
+unsafe fn guarded(
+    lanes: *const mmq_lanes,
+    delivery: *mut *mut mmq_delivery,
+    none: mmq_status,
+    receive: &dyn Fn(&Lanes) -> Result<Option<Delivery>>,
+) -> mmq_status {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let (body, delivery) = unsafe { (body(lanes)?, out(delivery, "out")?) };
+        let Some(received) = body.gaps.note(receive(&body.lanes))? else {
+            return Ok(none);
+        };
+        delivery.write(give_delivery(received));
+        Ok(mmq_status::MMQ_OK)
+    })
+}
+
+/// Hands out the next message of both lanes, as they share. As mmq_consumer_receive otherwise;
+/// mmq_delivery_is_backlog tells which lane a message comes from.
+///
+/// @param lanes Not NULL.
+/// @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+/// @return As mmq_consumer_receive; MMQ_EMPTY when neither lane has a message that may be handed
+///   out now.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_lanes_receive(
+    lanes: *mut mmq_lanes,
+    out: *mut *mut mmq_delivery,
+) -> mmq_status {
+    // SAFETY: the contract: NULL, or as the header says.
+    unsafe { guarded(lanes, out, mmq_status::MMQ_EMPTY, &Lanes::receive) }
+}
+
+/// Hands out the next fresh message.
+///
+/// @param lanes Not NULL.
+/// @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+/// @return As mmq_lanes_receive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_lanes_receive_fresh(
+    lanes: *mut mmq_lanes,
+    out: *mut *mut mmq_delivery,
+) -> mmq_status {
+    // SAFETY: the contract: NULL, or as the header says.
+    unsafe { guarded(lanes, out, mmq_status::MMQ_EMPTY, &Lanes::receive_fresh) }
+}
+
+/// Hands out the next message of the backlog, if its rate allows one now.
+///
+/// @param lanes Not NULL.
+/// @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+/// @return As mmq_lanes_receive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_lanes_receive_backlog(
+    lanes: *mut mmq_lanes,
+    out: *mut *mut mmq_delivery,
+) -> mmq_status {
+    // SAFETY: the contract: NULL, or as the header says.
+    unsafe { guarded(lanes, out, mmq_status::MMQ_EMPTY, &Lanes::receive_backlog) }
+}
+
+/// As mmq_lanes_receive, but waits for a message, also until the backlog's rate allows one. Does
+/// not poll.
+///
+/// @param lanes Not NULL.
+/// @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
+/// @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+/// @return As mmq_consumer_receive_timeout.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_lanes_receive_timeout(
+    lanes: *mut mmq_lanes,
+    timeout_ms: i64,
+    out: *mut *mut mmq_delivery,
+) -> mmq_status {
+    let receive = |lanes: &Lanes| lanes.receive_timeout(timeout(timeout_ms));
+    // SAFETY: the contract: NULL, or as the header says.
+    unsafe { guarded(lanes, out, mmq_status::MMQ_TIMED_OUT, &receive) }
+}
+
+/// As mmq_lanes_receive_fresh, but waits for a message.
+///
+/// @param lanes Not NULL.
+/// @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
+/// @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+/// @return As mmq_lanes_receive_timeout.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_lanes_receive_fresh_timeout(
+    lanes: *mut mmq_lanes,
+    timeout_ms: i64,
+    out: *mut *mut mmq_delivery,
+) -> mmq_status {
+    let receive = |lanes: &Lanes| lanes.receive_fresh_timeout(timeout(timeout_ms));
+    // SAFETY: the contract: NULL, or as the header says.
+    unsafe { guarded(lanes, out, mmq_status::MMQ_TIMED_OUT, &receive) }
+}
+
+/// As mmq_lanes_receive_backlog, but waits for a message, also until the rate allows one.
+///
+/// @param lanes Not NULL.
+/// @param timeout_ms Milliseconds to wait; 0: not at all; below 0: for ever.
+/// @param out Where the delivery goes; end it with mmq_delivery_ack, _nack or _free. Not NULL.
+/// @return As mmq_lanes_receive_timeout.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_lanes_receive_backlog_timeout(
+    lanes: *mut mmq_lanes,
+    timeout_ms: i64,
+    out: *mut *mut mmq_delivery,
+) -> mmq_status {
+    let receive = |lanes: &Lanes| lanes.receive_backlog_timeout(timeout(timeout_ms));
+    // SAFETY: the contract: NULL, or as the header says.
+    unsafe { guarded(lanes, out, mmq_status::MMQ_TIMED_OUT, &receive) }
+}
+
+/// As mmq_last_gap, for this handle of the lanes.
+///
+/// @param lanes Not NULL.
+/// @param out Where the gap goes. Not NULL.
+/// @return MMQ_OK, MMQ_EMPTY when there was none, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_lanes_last_gap(
+    lanes: *mut mmq_lanes,
+    out: *mut mmq_gap,
+) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL, or as the header says.
+        let (lanes, out) = unsafe { (body(lanes)?, self::out(out, "out")?) };
+        Ok(lanes.gaps.write(out))
+    })
+}
+
+/// Leaves what waits in the fresh lane behind, for the backlog: the lane goes on with the next
+/// message that is put in.
+///
+/// @param lanes Not NULL.
+/// @param first Where the first number goes that was left. May be NULL.
+/// @param end Where the number goes behind the last one that was left: the same as first when
+///   nothing waited. May be NULL.
+/// @return MMQ_OK, MMQ_NOT_FOUND once the consumer was removed, MMQ_CLOSED once the queue was
+///   closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_lanes_jump(
+    lanes: *mut mmq_lanes,
+    first: *mut u64,
+    end: *mut u64,
+) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL, or as the header says.
+        let (lanes, first, end) =
+            unsafe { (body(lanes)?, out_or_null(first, "first")?, out_or_null(end, "end")?) };
+        let left = lanes.lanes.jump()?;
+        if let Some(first) = first {
+            first.write(left.start);
+        }
+        if let Some(end) = end {
+            end.write(left.end);
+        }
+        Ok(mmq_status::MMQ_OK)
+    })
+}
+
+/// The stretches of the backlog that have yet to be handed out, the oldest first. Messages in
+/// flight are in none. There are none once the consumer was removed.
+///
+/// @param lanes Not NULL.
+/// @param out An array of room places, where the stretches go; at most room are written. May be
+///   NULL when room is 0.
+/// @param room The length of out.
+/// @param count_out Where the number of stretches goes that there are, which may be more than room.
+///   Not NULL.
+/// @return MMQ_OK, MMQ_CLOSED once the queue was closed, MMQ_FORKED, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_lanes_backlog(
+    lanes: *mut mmq_lanes,
+    out: *mut mmq_stretch,
+    room: usize,
+    count_out: *mut usize,
+) -> mmq_status {
+    guard(|| {
+        // SAFETY: the contract: NULL, or as the header says.
+        let (lanes, count_out) = unsafe { (body(lanes)?, self::out(count_out, "count_out")?) };
+        let places = Array::new(out, room, "out")?;
+        let stretches = lanes.lanes.stretches()?;
+        count_out.write(stretches.len());
+        let stretches = stretches.iter();
+        let stretches = stretches.map(|left| mmq_stretch { first: left.start, end: left.end });
+        // SAFETY: the contract: the array has that much room.
+        unsafe { places.fill(stretches) };
+        Ok(mmq_status::MMQ_OK)
+    })
+}
