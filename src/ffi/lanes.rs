@@ -190,12 +190,11 @@ pub unsafe extern "C" fn mmq_lanes_free(lanes: *mut mmq_lanes) {
 /// # Safety
 ///
 /// As [`body`] and [`out`].
-#[inline(never)]
 unsafe fn guarded(
     lanes: *const mmq_lanes,
     delivery: *mut *mut mmq_delivery,
     none: mmq_status,
-    receive: &dyn Fn(&Lanes) -> Result<Option<Delivery>>,
+    receive: impl Fn(&Lanes) -> Result<Option<Delivery>>,
 ) -> mmq_status {
     guard(|| {
         // SAFETY: the caller's promise.
@@ -221,7 +220,7 @@ pub unsafe extern "C" fn mmq_lanes_receive(
     out: *mut *mut mmq_delivery,
 ) -> mmq_status {
     // SAFETY: the contract: NULL, or as the header says.
-    unsafe { guarded(lanes, out, mmq_status::MMQ_EMPTY, &Lanes::receive) }
+    unsafe { guarded(lanes, out, mmq_status::MMQ_EMPTY, Lanes::receive) }
 }
 
 /// Hands out the next fresh message.
@@ -235,7 +234,7 @@ pub unsafe extern "C" fn mmq_lanes_receive_fresh(
     out: *mut *mut mmq_delivery,
 ) -> mmq_status {
     // SAFETY: the contract: NULL, or as the header says.
-    unsafe { guarded(lanes, out, mmq_status::MMQ_EMPTY, &Lanes::receive_fresh) }
+    unsafe { guarded(lanes, out, mmq_status::MMQ_EMPTY, Lanes::receive_fresh) }
 }
 
 /// Hands out the next message of the backlog, if its rate allows one now.
@@ -249,7 +248,7 @@ pub unsafe extern "C" fn mmq_lanes_receive_backlog(
     out: *mut *mut mmq_delivery,
 ) -> mmq_status {
     // SAFETY: the contract: NULL, or as the header says.
-    unsafe { guarded(lanes, out, mmq_status::MMQ_EMPTY, &Lanes::receive_backlog) }
+    unsafe { guarded(lanes, out, mmq_status::MMQ_EMPTY, Lanes::receive_backlog) }
 }
 
 /// As mmq_lanes_receive, but waits for a message, also until the backlog's rate allows one. Does
@@ -267,7 +266,7 @@ pub unsafe extern "C" fn mmq_lanes_receive_timeout(
 ) -> mmq_status {
     let receive = |lanes: &Lanes| lanes.receive_timeout(timeout(timeout_ms));
     // SAFETY: the contract: NULL, or as the header says.
-    unsafe { guarded(lanes, out, mmq_status::MMQ_TIMED_OUT, &receive) }
+    unsafe { guarded(lanes, out, mmq_status::MMQ_TIMED_OUT, receive) }
 }
 
 /// As mmq_lanes_receive_fresh, but waits for a message.
@@ -284,7 +283,7 @@ pub unsafe extern "C" fn mmq_lanes_receive_fresh_timeout(
 ) -> mmq_status {
     let receive = |lanes: &Lanes| lanes.receive_fresh_timeout(timeout(timeout_ms));
     // SAFETY: the contract: NULL, or as the header says.
-    unsafe { guarded(lanes, out, mmq_status::MMQ_TIMED_OUT, &receive) }
+    unsafe { guarded(lanes, out, mmq_status::MMQ_TIMED_OUT, receive) }
 }
 
 /// As mmq_lanes_receive_backlog, but waits for a message, also until the rate allows one.
@@ -301,7 +300,7 @@ pub unsafe extern "C" fn mmq_lanes_receive_backlog_timeout(
 ) -> mmq_status {
     let receive = |lanes: &Lanes| lanes.receive_backlog_timeout(timeout(timeout_ms));
     // SAFETY: the contract: NULL, or as the header says.
-    unsafe { guarded(lanes, out, mmq_status::MMQ_TIMED_OUT, &receive) }
+    unsafe { guarded(lanes, out, mmq_status::MMQ_TIMED_OUT, receive) }
 }
 
 /// As mmq_last_gap, for this handle of the lanes.

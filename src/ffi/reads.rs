@@ -101,6 +101,25 @@ impl Drop for Given {
     }
 }
 
+/// Steps over the next message, once for queues and consumers.
+#[inline(never)]
+fn step_over(
+    engine: &Engine<FileStorage>,
+    standing: &Standing<FileStorage>,
+) -> Result<Option<u64>> {
+    reading::skip(engine, standing)
+}
+
+/// A look at the next message, once for queues and consumers. (Takes are in line in both.)
+#[inline(never)]
+fn look(
+    engine: &Engine<FileStorage>,
+    standing: &Standing<FileStorage>,
+    given: &mut Given,
+) -> Result<Option<()>, Box<Error>> {
+    engine.read_boxed(standing, Read::Look, Check::Now, given)
+}
+
 /// # Safety
 ///
 /// As [`body`] and [`out`].
@@ -118,7 +137,10 @@ where
     let (body, out) = unsafe { (body(handle)?, out(message, "out")?) };
     let (engine, standing) = body.reader.parts()?;
     let mut given = Given(std::ptr::null_mut());
-    let read = engine.read_boxed(standing, what, Check::Now, &mut given);
+    let read = match what {
+        Read::Look => look(engine, standing, &mut given),
+        _ => engine.read_boxed(standing, what, Check::Now, &mut given),
+    };
     if body.gaps.note(read)?.is_none() {
         return Ok(mmq_status::MMQ_EMPTY);
     }
@@ -150,6 +172,21 @@ where
     Ok(mmq_status::MMQ_OK)
 }
 
+/// As [`look`], into a buffer.
+///
+/// # Safety
+///
+/// As [`Buffer::room`].
+#[inline(never)]
+unsafe fn look_into(
+    engine: &Engine<FileStorage>,
+    standing: &Standing<FileStorage>,
+    buffer: Buffer,
+) -> Result<Option<Fit>, Box<Error>> {
+    // SAFETY: the caller's promise.
+    reading::next_fitting(engine, standing, Read::Look, |len| unsafe { buffer.room(len) })
+}
+
 /// # Safety
 ///
 /// As [`body`], [`out`] and [`Buffer::room`].
@@ -171,8 +208,12 @@ where
         unsafe { (body(handle)?, out(len_out, "len_out")?, out_or_null(seq_out, "seq_out")?) };
     let buffer = Buffer::new(buf, cap)?;
     let (engine, standing) = body.reader.parts()?;
-    // SAFETY: the caller's promise.
-    let fit = reading::next_fitting(engine, standing, what, |len| unsafe { buffer.room(len) });
+    let fit = match what {
+        // SAFETY: the caller's promise.
+        Read::Look => unsafe { look_into(engine, standing, buffer) },
+        // SAFETY: the caller's promise.
+        _ => reading::next_fitting(engine, standing, what, |len| unsafe { buffer.room(len) }),
+    };
     match body.gaps.note(fit)? {
         Some(Fit::Copied { seq, len }) => {
             len_out.write(len);
@@ -243,7 +284,7 @@ where
     // SAFETY: the caller's promise.
     let (body, seq_out) = unsafe { (body(handle)?, out_or_null(seq_out, "seq_out")?) };
     let (engine, standing) = body.reader.parts()?;
-    let Some(seq) = body.gaps.note(reading::skip(engine, standing))? else {
+    let Some(seq) = body.gaps.note(step_over(engine, standing))? else {
         return Ok(mmq_status::MMQ_EMPTY);
     };
     if let Some(seq_out) = seq_out {
