@@ -60,7 +60,7 @@ impl Consumer {
         self.standing.name()
     }
 
-    #[cfg(feature = "capi")]
+    #[cfg(any(feature = "capi", feature = "forward"))]
     pub(crate) fn parts(&self) -> (&Arc<Engine<FileStorage>>, &Arc<Standing<FileStorage>>) {
         (&self.engine, &self.standing)
     }

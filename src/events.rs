@@ -35,16 +35,16 @@ impl Drop for AtEnd {
 /// While this lives the calling thread reports nothing: it runs foreign code (the closure of
 /// `enqueue_with`) and holds a lock.
 #[must_use]
-pub(crate) struct Held(());
+pub(crate) struct Holding(());
 
-pub(crate) fn hold() -> Held {
+pub(crate) fn hold() -> Holding {
     #[cfg(feature = "tracing")]
     noted::HELD.set(noted::HELD.get() + 1);
-    Held(())
+    Holding(())
 }
 
 #[cfg(feature = "tracing")]
-impl Drop for Held {
+impl Drop for Holding {
     fn drop(&mut self) {
         noted::HELD.set(noted::HELD.get() - 1);
     }

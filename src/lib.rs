@@ -156,6 +156,9 @@ mod consumer;
 mod delivery;
 mod error;
 mod events;
+#[cfg(feature = "forward")]
+#[cfg_attr(docsrs, doc(cfg(feature = "forward")))]
+pub mod forward;
 #[cfg(feature = "async")]
 mod futures;
 mod inspector;

@@ -24,6 +24,7 @@ const ROWS: &[&[&str]] = &[
         "queue",
         "consumer",
         "delivery",
+        "forward",
         "iter",
         "futures",
         "inspector",

@@ -41,6 +41,24 @@ impl<S: Storage> Ahead<S> {
         })
     }
 
+    /// A look at the message `seq`, which does not lie before the consumer's place.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] when the queue does not hold it.
+    #[cfg(feature = "forward")]
+    pub(crate) fn at(
+        engine: &Arc<Engine<S>>,
+        standing: &Arc<Standing<S>>,
+        seq: u64,
+    ) -> Result<Ahead<S>> {
+        let mut ahead = Ahead::new(engine, standing)?;
+        let end = engine.core.visible_end();
+        let _nothing_goes = engine.core.places.giving_back.write();
+        ahead.cursor.move_to(engine.spot_of(seq, end)?);
+        Ok(ahead)
+    }
+
     pub(crate) fn next(&mut self) -> Option<Result<Message>> {
         let _told = events::at_end();
         if self.failed {

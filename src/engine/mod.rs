@@ -34,7 +34,7 @@ use crate::recovery::{Ended, Recovered, recover};
 use crate::segment::ages::Ages;
 use crate::segment::geometry::Geometry;
 use crate::segment::pool::Pool;
-use crate::segment::{Limits, Segments};
+use crate::segment::{DiskLimits, Segments};
 use crate::state::{Parts, State};
 use crate::storage::Storage;
 use crate::threads::{AtomicU64, Mutex};
@@ -276,7 +276,7 @@ fn state<S: Storage>(
     State::new(Parts {
         segments: Segments::new(found, recovered.opened),
         pool: Pool::new(geometry),
-        limits: Limits { max_bytes: options.max_bytes, min_free_bytes: options.min_free_bytes },
+        limits: DiskLimits { max_bytes: options.max_bytes, min_free_bytes: options.min_free_bytes },
         durable_only: options.flush_every_ops == Some(1),
         fills: !small_flushes,
         ages,

@@ -160,6 +160,18 @@ pub(crate) fn skip<S: Storage>(engine: &Engine<S>, standing: &Standing<S>) -> Re
     engine.read(standing, Read::Skip, Check::Never, Unseen)
 }
 
+/// As [`skip`], but `flush_every_ops` does not count it: who moves a place over what another engine
+/// holds makes that durable when it sees fit.
+#[cfg(feature = "forward")]
+pub(crate) fn pass<S: Storage>(engine: &Engine<S>, standing: &Standing<S>) -> Result<Option<u64>> {
+    let _told = crate::events::at_end();
+    let step = standing.step(&engine.core, Read::Skip, Check::Never, Unseen);
+    if step.crossed {
+        engine.crossed(standing);
+    }
+    step.outcome.map_err(|error| *error)
+}
+
 /// Delivers a number alone.
 struct Unseen;
 

@@ -21,7 +21,7 @@ pub(super) struct View {
     /// The end of what the view shows: a record that ends here or before lies in the window. 0 when
     /// there is none.
     end: u64,
-    source: Source,
+    backing: Backing,
     /// The base of the window for which idle consumers were last asked to let go of theirs.
     asked_at: u64,
     /// The buffer for reading ahead, while the view shows something else.
@@ -30,7 +30,7 @@ pub(super) struct View {
 
 /// Where the bytes of a view come from, and so what may be done with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Source {
+enum Backing {
     Nothing,
     /// A window of the pool that messages may be lent from.
     Lendable,
@@ -54,7 +54,7 @@ impl View {
             window: None,
             base: 0,
             end: 0,
-            source: Source::Nothing,
+            backing: Backing::Nothing,
             asked_at: u64::MAX,
             buffer: None,
         }
@@ -72,12 +72,12 @@ impl View {
 
     #[inline(always)]
     pub(super) fn may_lend(&self) -> bool {
-        self.source == Source::Lendable
+        self.backing == Backing::Lendable
     }
 
     #[cfg(test)]
     pub(super) fn is_ahead(&self) -> bool {
-        self.source == Source::ReadAhead
+        self.backing == Backing::ReadAhead
     }
 
     #[cfg(test)]
@@ -87,7 +87,7 @@ impl View {
 
     /// Whether a lendable window would be better, if one can be had.
     pub(super) fn may_improve(&self) -> bool {
-        matches!(self.source, Source::Nothing | Source::CopyOnly)
+        matches!(self.backing, Backing::Nothing | Backing::CopyOnly)
     }
 
     /// A whole record of `segment` that begins at `spot`, ends at or below `limit`, and lies in the
@@ -145,7 +145,7 @@ impl View {
             base.wrapping_add(valid).min(segment.header.end())
         };
         if let Some(window) = &self.window
-            && self.source != Source::ReadAhead
+            && self.backing != Backing::ReadAhead
             && position.wrapping_sub(self.base) < window.len() as u64
         {
             // The same window, of which more may be allocated by now.
@@ -165,7 +165,7 @@ impl View {
         if let Some(granted) = granted {
             self.base = zero.wrapping_add(granted.start);
             self.end = end(&granted.window, self.base);
-            self.source = if granted.lending { Source::Lendable } else { Source::CopyOnly };
+            self.backing = if granted.lending { Backing::Lendable } else { Backing::CopyOnly };
             self.window = Some(granted.window);
         }
         let base = zero.wrapping_add(arena);
@@ -199,7 +199,7 @@ impl View {
             .map_err(|error| failed("read", state, segment, error))?;
         self.base = position;
         self.end = position + read as u64;
-        self.source = Source::ReadAhead;
+        self.backing = Backing::ReadAhead;
         self.window = Some(buffer);
         Ok(())
     }
@@ -207,10 +207,10 @@ impl View {
     /// Empties the view. The buffer for reading ahead stays for the next time.
     pub(super) fn clear(&mut self) {
         let window = self.window.take();
-        if self.source == Source::ReadAhead {
+        if self.backing == Backing::ReadAhead {
             self.buffer = window;
         }
-        self.source = Source::Nothing;
+        self.backing = Backing::Nothing;
         self.end = 0;
     }
 }

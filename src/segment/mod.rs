@@ -129,12 +129,12 @@ pub(crate) struct Plan {
 
 /// Limits on disk space.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
+pub(crate) struct DiskLimits {
     pub(crate) max_bytes: Option<u64>,
     pub(crate) min_free_bytes: u64,
 }
 
-impl Limits {
+impl DiskLimits {
     /// No limit is set.
     fn are_none(&self) -> bool {
         self.max_bytes.is_none() && self.min_free_bytes == 0
@@ -175,7 +175,7 @@ pub(crate) struct Context<'a, S: Storage> {
     pub(crate) storage: &'a S,
     pub(crate) index: &'a Index<S>,
     pub(crate) pool: &'a Pool,
-    pub(crate) limits: Limits,
+    pub(crate) limits: DiskLimits,
     /// The durable mark: position and sequence number up to which everything is on disk.
     pub(crate) durable: Spot,
     /// Up to which number messages were given up, and why. It is noted before anybody can see that

@@ -51,7 +51,7 @@ use crate::index::{AcksRow, Index};
 use crate::memory::ForkGuard;
 use crate::segment::ages::Ages;
 use crate::segment::pool::Pool;
-use crate::segment::{Context, Limits, Segments};
+use crate::segment::{Context, DiskLimits, Segments};
 use crate::storage::Storage;
 use crate::threads::bell::Bell;
 use crate::threads::padded::Padded;
@@ -93,7 +93,7 @@ pub(crate) struct State<S: Storage> {
     pub(crate) index: Index<S>,
     pub(crate) segments: Segments<S>,
     pub(crate) pool: Pool,
-    pub(crate) limits: Limits,
+    pub(crate) limits: DiskLimits,
     /// Consumers see only durable messages (`flush_every_ops(1)`), not every committed one.
     pub(crate) durable_only: bool,
     /// Fresh space is filled with zeros ahead of its use: no flush comes after every few bytes,
@@ -151,7 +151,7 @@ pub(crate) struct Parts<S: Storage> {
     pub(crate) index: Index<S>,
     pub(crate) segments: Segments<S>,
     pub(crate) pool: Pool,
-    pub(crate) limits: Limits,
+    pub(crate) limits: DiskLimits,
     pub(crate) durable_only: bool,
     pub(crate) fills: bool,
     pub(crate) ages: Option<Ages>,

@@ -108,7 +108,7 @@ pub(crate) struct Filling<'a> {
     filler: &'a AtomicUsize,
     /// Holds events back: the closure may call another queue, and the end of that call must not
     /// tell them under this queue's lock.
-    _untold: events::Held,
+    _untold: events::Holding,
 }
 
 impl Drop for Filling<'_> {

@@ -522,4 +522,64 @@ mutants! {
     /// A sync of the index that fails does not poison the queue (audit B3).
     IndexSyncNotHeeded => "R6: the first sync that fails poisons the queue";
         audit: "B3", WORLD, 692,
+    /// A forwarder goes on after a trouble without asking the far side.
+    ForwardNotAskedAgain => "forward: any trouble ends the session, and the next one asks",
+    /// A forwarder sends a batch again whose fate it does not know.
+    ForwardSentAgain => "forward: nothing is sent twice within a session",
+    /// A forwarder does not compare the far side's last number with the next one here.
+    ForwardAheadNotSeen => "forward: an older copy stops",
+    /// A forwarder does not compare checksums.
+    ForwardSumNotCompared => "forward: an older copy stops",
+    /// A forwarder goes on at its place, though the far side holds more.
+    ForwardFromThePlace => "forward: nothing is there twice",
+    /// A forwarder goes on at its place, though the far side holds less.
+    ForwardLossNotSeen => "forward: what the far side lost is sent again",
+    /// A forwarder sends everything that is kept again when the far side lost something.
+    ForwardSentFromOldest => "forward: nothing is there twice",
+    /// What the far side lost and nobody can send again is not told.
+    ForwardLossNotTold => "forward: each number that is missing is told",
+    /// A far side that has forgotten the queue counts as one that takes up where it was.
+    ForwardForgottenNotSeen => "forward: a far side that forgot is told to the user",
+    /// What is kept is not sent again to a far side that forgot.
+    ForwardKeptNotResent => "forward: what is kept is sent again when asked for",
+    /// More is sent than the far side takes at once.
+    ForwardWindowNotHeld => "forward: the far side says how much is in flight",
+    /// The place moves when messages are sent.
+    ForwardPlaceAtSent => "forward: what is not acknowledged there is not acknowledged here",
+    /// The places are never flushed.
+    ForwardNeverFlushed => "forward: the places are durable within a second or so",
+    /// A session in which nothing is answered goes on for ever.
+    ForwardWaitsForEver => "forward: no answer is a trouble",
+    /// Nothing is kept for a far side that forgets.
+    ForwardKeepsNothing => "forward: what is kept is there when the far side lost it",
+    /// The kept place never moves.
+    ForwardKeepsAll => "forward: no more is kept than asked for",
+    /// Gaps of the queue are not told to the far side.
+    ForwardGapNotTold => "forward: each number that is missing is told",
+    /// A gap's own message has no checksum of the message before it.
+    ForwardGapWithoutSum => "forward: asking for the last finds the last message",
+    /// A message is given up at its first refusal.
+    ForwardRefusedAtOnce => "forward: a message is given up after five refusals",
+    /// A message is never given up.
+    ForwardRefusedForEver => "forward: a message that is refused for good does not block the line",
+    /// A message that was left out is not told to the far side.
+    ForwardRefusedNotTold => "forward: each number that is missing is told",
+    /// A message is left out before it is put away.
+    ForwardLetterForgotten => "forward: a refused message is put away first",
+    /// The pause between sessions stays as short as the first.
+    ForwardBackoffStays => "forward: pauses double",
+    /// An acknowledgement does not shorten the pauses.
+    ForwardBackoffNotReset => "forward: an acknowledgement ends the long pauses",
+    /// A session begins before the pause is over.
+    ForwardNoPause => "forward: a trouble is followed by a pause",
+    /// A message is sent that is longer than the far side takes.
+    ForwardLongSent => "forward: what is too long is not sent",
+    /// The bytes of what is kept are not counted.
+    ForwardKeptUnweighed => "forward: no more is kept than asked for",
+    /// A far side that never had anything counts as one that has forgotten.
+    ForwardNewIsForgotten => "forward: a new far side begins at the oldest message",
+    /// The far side of the tests stores what comes.
+    ForwardFarUnconditional => "forward: a write is stored right behind the one before, or not",
+    /// The far side of the tests knows the message before by its position alone.
+    ForwardFarByPosition => "forward: a late write finds the very message before it",
 }

@@ -15,7 +15,7 @@ use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause};
 use crate::format::ASIDE_SUFFIX;
 use crate::options::Options;
-use crate::segment::{Context, Limits};
+use crate::segment::{Context, DiskLimits};
 use crate::tests::sim::{Rng, SimStorage};
 
 pub(super) type Queue = Arc<Engine<SimStorage>>;
@@ -83,7 +83,7 @@ pub(super) fn open(storage: SimStorage, options: &Options) -> Check<Queue> {
 /// Makes a spare as the keeper does when the tail comes near its segment's end, and nobody counts
 /// the bytes. Here they are counted: segments are 4 MiB long without a limit.
 pub(super) fn prepare_ahead(queue: &Queue) {
-    let unlimited = Limits { max_bytes: None, min_free_bytes: 0 };
+    let unlimited = DiskLimits { max_bytes: None, min_free_bytes: 0 };
     if !queue.core.is_poisoned() {
         let end = queue.core.committed_spot().position;
         let context = Context { limits: unlimited, ..queue.core.context() };

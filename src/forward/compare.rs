@@ -1,0 +1,154 @@
+//! What the far side holds, beside what is here: where to go on.
+
+use crate::forward::destination::{Held, MissingCause, MissingNumbers};
+use crate::forward::rules::IfForgotten;
+
+/// What is here, at the moment of the question.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Here {
+    /// The first number that is not acknowledged.
+    pub(super) place: u64,
+    /// The number that the next message gets.
+    pub(super) next: u64,
+    /// Up to here nothing was ever acknowledged.
+    pub(super) began: u64,
+    /// The oldest number from which on everything is held.
+    pub(super) oldest: u64,
+    /// The checksum here of the far side's last message, if it is held.
+    pub(super) sum: Option<u32>,
+}
+
+/// What follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Go on at this number.
+    GoOn {
+        at: u64,
+        /// The far side has lost these, and nobody can send them again.
+        lost: Option<MissingNumbers>,
+    },
+    /// The queue is an older copy: the next number, when the far side is ahead of it.
+    OlderCopy { seq: u64, next: Option<u64> },
+    /// The far side has forgotten the queue, and nobody has said what to do then.
+    Forgotten,
+}
+
+pub(super) fn compare(held: Held, here: &Here, if_forgotten: Option<IfForgotten>) -> Verdict {
+    let what_if = match held {
+        Held::Until { seq, sum } => return behind(seq, sum, here),
+        // There was never anything, so nothing is forgotten.
+        _ if here.place <= here.began && !planted!(ForwardNewIsForgotten) => IfForgotten::Continue,
+        Held::Nothing => if_forgotten.unwrap_or(IfForgotten::Stop),
+        Held::Forgotten => if_forgotten.unwrap_or(IfForgotten::Continue),
+    };
+    match what_if {
+        IfForgotten::Stop if planted!(ForwardForgottenNotSeen) => go_on(here.place),
+        IfForgotten::Resend if planted!(ForwardKeptNotResent) => go_on(here.place),
+        IfForgotten::Stop => Verdict::Forgotten,
+        IfForgotten::Continue => go_on(here.place),
+        IfForgotten::Resend => again_from(here.began, here),
+    }
+}
+
+/// The far side holds everything up to `seq`.
+fn behind(seq: u64, sum: Option<u32>, here: &Here) -> Verdict {
+    if seq >= here.next && !planted!(ForwardAheadNotSeen) {
+        return Verdict::OlderCopy { seq, next: Some(here.next) };
+    }
+    let differ = sum.zip(here.sum).is_some_and(|(there, here)| there != here);
+    if differ && !planted!(ForwardSumNotCompared) {
+        return Verdict::OlderCopy { seq, next: None };
+    }
+    let at = seq + 1;
+    if at >= here.place {
+        // A place that a power cut took back is put right by this.
+        return go_on(if planted!(ForwardFromThePlace) { here.place } else { at });
+    }
+    if planted!(ForwardLossNotSeen) {
+        return go_on(here.place);
+    }
+    again_from(at, here)
+}
+
+fn go_on(at: u64) -> Verdict {
+    Verdict::GoOn { at, lost: None }
+}
+
+/// The far side has lost what it had acknowledged from `lost` on: go on there, or, where that is
+/// not held any more, at the oldest that is. (What the queue dropped behind the place is told by
+/// the reading.)
+fn again_from(lost: u64, here: &Here) -> Verdict {
+    let oldest = here.oldest.min(here.place);
+    if planted!(ForwardSentFromOldest) {
+        return go_on(oldest);
+    }
+    if lost >= oldest {
+        return go_on(lost);
+    }
+    let told = MissingNumbers { first: lost, last: oldest - 1, cause: MissingCause::LostThere };
+    Verdict::GoOn { at: oldest, lost: Some(told).filter(|_| !planted!(ForwardLossNotTold)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: Here = Here { place: 40, next: 50, began: 0, oldest: 30, sum: Some(7) };
+
+    fn until(seq: u64) -> Held {
+        Held::Until { seq, sum: Some(7) }
+    }
+
+    #[test]
+    fn the_far_sides_last_number_says_where_to_go_on() {
+        assert_eq!(compare(until(39), &HERE, None), go_on(40));
+        assert_eq!(compare(until(45), &HERE, None), go_on(46), "a power cut took the place back");
+        assert_eq!(compare(until(49), &HERE, None), go_on(50));
+        assert_eq!(compare(until(34), &HERE, None), go_on(35), "kept, and sent again");
+        assert_eq!(compare(until(29), &HERE, None), go_on(30));
+        let Verdict::GoOn { at: 30, lost: Some(lost) } = compare(until(9), &HERE, None) else {
+            panic!("the far side has lost more than is kept");
+        };
+        assert_eq!((lost.first, lost.last, lost.cause), (10, 29, MissingCause::LostThere));
+    }
+
+    #[test]
+    fn an_older_copy_is_found_by_the_number_and_by_the_checksum() {
+        let next = Verdict::OlderCopy { seq: 50, next: Some(50) };
+        assert_eq!(compare(until(50), &HERE, Some(IfForgotten::Resend)), next);
+        let other = Held::Until { seq: 45, sum: Some(8) };
+        assert_eq!(compare(other, &HERE, None), Verdict::OlderCopy { seq: 45, next: None });
+        // Nothing to compare with.
+        assert_eq!(compare(Held::Until { seq: 45, sum: None }, &HERE, None), go_on(46));
+        assert_eq!(compare(other, &Here { sum: None, ..HERE }, None), go_on(46));
+    }
+
+    #[test]
+    fn a_far_side_that_holds_nothing_is_new_or_has_forgotten() {
+        let new = Here { place: 12, began: 12, oldest: 12, ..HERE };
+        for held in [Held::Nothing, Held::Forgotten] {
+            assert_eq!(compare(held, &new, Some(IfForgotten::Stop)), go_on(12));
+        }
+        assert_eq!(compare(Held::Nothing, &HERE, None), Verdict::Forgotten);
+        assert_eq!(compare(Held::Forgotten, &HERE, None), go_on(40));
+        assert_eq!(compare(Held::Forgotten, &HERE, Some(IfForgotten::Stop)), Verdict::Forgotten);
+        assert_eq!(compare(Held::Nothing, &HERE, Some(IfForgotten::Continue)), go_on(40));
+        let all = Here { oldest: 0, ..HERE };
+        assert_eq!(compare(Held::Nothing, &all, Some(IfForgotten::Resend)), go_on(0));
+        let Verdict::GoOn { at: 30, lost: Some(lost) } =
+            compare(Held::Forgotten, &HERE, Some(IfForgotten::Resend))
+        else {
+            panic!("what is kept is sent again");
+        };
+        assert_eq!((lost.first, lost.last), (0, 29));
+    }
+
+    #[test]
+    fn what_was_dropped_behind_the_place_is_not_lost_there() {
+        let here = Here { oldest: 45, ..HERE };
+        let Verdict::GoOn { at: 40, lost: Some(lost) } = compare(until(9), &here, None) else {
+            panic!("the reading tells what was dropped");
+        };
+        assert_eq!((lost.first, lost.last), (10, 39));
+    }
+}

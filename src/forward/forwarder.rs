@@ -1,0 +1,364 @@
+//! What a user has of forwarding: what to forward, where to, until when.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::consumer::Consumer;
+use crate::error::{Error, Result};
+use crate::format::Origin;
+use crate::forward::destination::{Destination, Source, SourceLane};
+use crate::forward::driver::{Counts, Driver, PutAway, WhenRefused, Worked};
+use crate::forward::halt::Halt;
+use crate::forward::local::Local;
+use crate::forward::over_queue::QueueLocal;
+use crate::forward::rules::{ForwardOptions, IfForgotten, OnRefused, TellGaps};
+use crate::message::Message;
+use crate::queue::Queue;
+use crate::threads::{Condvar, Mutex, now};
+
+/// The longest wait before it is seen that the forwarder is to stop.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Sends the messages of a queue on: see the [module](super).
+///
+/// It does not keep its queue open: once that is closed, the forwarder ends. Producers and other
+/// consumers go on beside it.
+///
+/// ```no_run
+/// use mmq::forward::{Destination, Forwarder};
+///
+/// fn forward(queue: &mmq::Queue, far: impl Destination) -> Result<(), mmq::forward::Halt> {
+///     let forwarder = Forwarder::new(queue, "forward", far)?.keep(1_000, 16 << 20);
+///     let (stop, watch) = (forwarder.stop(), forwarder.watch());
+///     std::thread::scope(|scope| {
+///         let forwarding = scope.spawn(|| forwarder.run());
+///         // (The program's own work: queue.enqueue(...)?)
+///         println!("{}", watch.progress());
+///         stop.stop();
+///         forwarding.join().unwrap()
+///     })?;
+///     Ok(())
+/// }
+/// ```
+pub struct Forwarder<D> {
+    consumer: Consumer,
+    began: u64,
+    destination: D,
+    source: Source,
+    options: ForwardOptions,
+    stop: Stop,
+    watch: ForwardWatch,
+}
+
+impl<D> fmt::Debug for Forwarder<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Forwarder").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+impl<D: Destination> Forwarder<D> {
+    /// Forwards the messages of `queue` to `destination`, through the queue's consumer of that
+    /// name. It is made at the oldest message, if it is new, and nobody else may use it. What is
+    /// [kept](Self::keep) is held by another one, `NAME.kept`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::consumer`].
+    pub fn new(queue: &Queue, consumer: &str, destination: D) -> Result<Forwarder<D>> {
+        let is_new = !queue.consumers().iter().any(|name| name == consumer);
+        let consumer = queue.consumer(consumer)?;
+        let began = if is_new { consumer.parts().1.seq() } else { 0 };
+        let name = queue.path().file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = name.unwrap_or_else(|| consumer.name().to_owned());
+        Ok(Forwarder {
+            source: Source { queue_id: queue.id(), name, lane: SourceLane::All },
+            consumer,
+            began,
+            destination,
+            options: ForwardOptions::default(),
+            stop: Stop::default(),
+            watch: ForwardWatch::default(),
+        })
+    }
+
+    /// What the far side may call the queue: [`Source::name`]. Without this, the last part of the
+    /// directory's name.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Forwarder<D> {
+        self.source.name = name.into();
+        self
+    }
+
+    /// All choices at once.
+    #[must_use]
+    pub fn options(mut self, options: ForwardOptions) -> Forwarder<D> {
+        self.options = options;
+        self
+    }
+
+    /// How much of what the far side acknowledged is kept, to be sent again if the far side forgets
+    /// it: so many messages, or so many bytes, whichever is less, and at most a quarter of
+    /// [`max_bytes`](crate::Options::max_bytes). Without this 10,000 messages or 64 MiB. 0 messages
+    /// or bytes: nothing is kept.
+    #[must_use]
+    pub fn keep(mut self, messages: u64, bytes: u64) -> Forwarder<D> {
+        (self.options.keep_messages, self.options.keep_bytes) = (messages, bytes);
+        self
+    }
+
+    /// What becomes of messages that the far side refuses.
+    #[must_use]
+    pub fn on_refused(mut self, what: OnRefused) -> Forwarder<D> {
+        self.options.on_refused = what;
+        self
+    }
+
+    /// What to do when the far side has forgotten the queue.
+    #[must_use]
+    pub fn if_forgotten(mut self, what: IfForgotten) -> Forwarder<D> {
+        self.options.if_forgotten = Some(what);
+        self
+    }
+
+    /// How the far side is told of missing messages.
+    #[must_use]
+    pub fn gaps(mut self, how: TellGaps) -> Forwarder<D> {
+        self.options.gaps = how;
+        self
+    }
+
+    /// The handle that stops it.
+    #[must_use]
+    pub fn stop(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    /// The handle that tells how it gets on.
+    #[must_use]
+    pub fn watch(&self) -> ForwardWatch {
+        self.watch.clone()
+    }
+
+    /// Forwards until it is [stopped](Self::stop), or the queue is closed.
+    ///
+    /// # Durability
+    ///
+    /// A place is stored with each acknowledgement of the far side, and flushed each second and at
+    /// the end. What a power cut takes back of it is put right by the far side's own answer.
+    ///
+    /// # Errors
+    ///
+    /// [`Halt`]: somebody has to look. Troubles of the far side that may pass are no errors.
+    pub fn run(self) -> Result<ForwardEnd, Halt> {
+        self.run_until(Until::Stopped)
+    }
+
+    /// Forwards until all that is here is acknowledged there, or it is stopped.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn once(self) -> Result<ForwardEnd, Halt> {
+        self.run_until(Until::Drained)
+    }
+
+    fn run_until(self, until: Until) -> Result<ForwardEnd, Halt> {
+        let (stop, watch) = (self.stop.clone(), self.watch.clone());
+        let outcome = match self.forward(until) {
+            Err(Halt::Queue(Error::Closed)) => Ok(ForwardEnd::Closed),
+            outcome => outcome,
+        };
+        watch.0.lock().state = ForwardState::Ended;
+        stop.0.1.notify_all();
+        outcome
+    }
+
+    fn forward(mut self, until: Until) -> Result<ForwardEnd, Halt> {
+        let (engine, place) = self.consumer.parts();
+        let mut local = QueueLocal::new(engine, place, self.began);
+        if let Some(max) = engine.core.limits.max_bytes {
+            self.options.keep_bytes = self.options.keep_bytes.min(max / 4);
+        }
+        if self.options.keep_bytes == 0 {
+            self.options.keep_messages = 0;
+        }
+        local.keep_anything(self.options.keep_messages)?;
+        let when_refused = match std::mem::take(&mut self.options.on_refused) {
+            OnRefused::Stop => WhenRefused::Stop,
+            OnRefused::Skip => WhenRefused::Skip,
+            OnRefused::DeadLetters(to) => {
+                WhenRefused::PutAway(dead_letters(to, self.source.queue_id))
+            }
+        };
+        let seed = RandomState::new().hash_one(0);
+        let (destination, source) = (self.destination, self.source);
+        let mut driver = Driver::new(local, destination, source, self.options, when_refused, seed);
+        let began = now();
+        loop {
+            if self.stop.is_stopped() {
+                driver.flush()?;
+                return Ok(ForwardEnd::Stopped);
+            }
+            let stepped = driver.step(now().saturating_duration_since(began), TICK)?;
+            self.watch.note(&driver.local, &driver.counts, driver.trouble.as_deref(), &stepped);
+            match stepped {
+                Worked::Busy => {}
+                Worked::Idle if until == Until::Drained => {
+                    driver.flush()?;
+                    return Ok(ForwardEnd::Drained);
+                }
+                Worked::Idle => driver.local.wait(TICK)?,
+                Worked::Pause(left) => self.stop.wait(left.min(TICK)),
+            }
+        }
+    }
+}
+
+/// Puts refused messages into another queue, and makes that durable.
+fn dead_letters(to: Arc<Queue>, queue_id: [u8; 16]) -> PutAway<'static> {
+    Box::new(move |message: &Message, _: &str| {
+        let origin = Origin { queue_id, seq: message.seq(), attempts: super::driver::TRIES };
+        to.engine().enqueue_letter(message, &origin)?;
+        to.flush()
+    })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    Stopped,
+    Drained,
+}
+
+/// How a forwarder ended in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ForwardEnd {
+    /// It was [stopped](Stop::stop).
+    Stopped,
+    /// All that was here is acknowledged there: [`Forwarder::once`].
+    Drained,
+    /// Its queue was closed.
+    Closed,
+}
+
+/// Stops a forwarder: [`Forwarder::stop`].
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<(Mutex<bool>, Condvar)>);
+
+impl Stop {
+    /// The forwarder ends within a moment, in order. It does not wait for messages in flight:
+    /// whether they arrived is asked when it begins again.
+    pub fn stop(&self) {
+        *self.0.0.lock() = true;
+        self.0.1.notify_all();
+    }
+
+    fn is_stopped(&self) -> bool {
+        *self.0.0.lock()
+    }
+
+    fn wait(&self, wait: Duration) {
+        let mut stopped = self.0.0.lock();
+        if !*stopped {
+            self.0.1.wait_until(&mut stopped, now() + wait);
+        }
+    }
+}
+
+/// Tells how a forwarder gets on: [`Forwarder::watch`].
+#[derive(Debug, Clone, Default)]
+pub struct ForwardWatch(Arc<Mutex<ForwardProgress>>);
+
+impl ForwardWatch {
+    /// How it gets on.
+    #[must_use]
+    pub fn progress(&self) -> ForwardProgress {
+        self.0.lock().clone()
+    }
+
+    fn note(&self, local: &QueueLocal, counts: &Counts, trouble: Option<&str>, stepped: &Worked) {
+        let mut progress = self.0.lock();
+        progress.sent = counts.sent;
+        progress.acknowledged = counts.acknowledged;
+        progress.refused = counts.refused;
+        progress.sessions = counts.sessions;
+        progress.place = local.place();
+        progress.lag = local.next_number().saturating_sub(local.place());
+        progress.kept = local.place().saturating_sub(local.kept());
+        progress.state = match stepped {
+            Worked::Busy => ForwardState::Sending,
+            Worked::Idle => ForwardState::Idle,
+            Worked::Pause(_) => ForwardState::Pausing,
+        };
+        if progress.trouble.as_deref() != trouble {
+            progress.trouble = trouble.map(str::to_owned);
+        }
+    }
+}
+
+/// How a forwarder gets on. Counts are of this run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ForwardProgress {
+    /// What it is doing.
+    pub state: ForwardState,
+    /// Messages that were sent, each time counted.
+    pub sent: u64,
+    /// Messages that the far side acknowledged.
+    pub acknowledged: u64,
+    /// Messages that it refuses for good, and that were left out.
+    pub refused: u64,
+    /// Sessions that were begun or tried.
+    pub sessions: u64,
+    /// The first number that is not acknowledged.
+    pub place: u64,
+    /// How many numbers wait.
+    pub lag: u64,
+    /// How many acknowledged numbers are kept.
+    pub kept: u64,
+    /// Why there is no session; `None` when there is one.
+    pub trouble: Option<String>,
+}
+
+/// What a forwarder is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ForwardState {
+    /// It has not asked the far side yet.
+    #[default]
+    Beginning,
+    /// Messages are on their way.
+    Sending,
+    /// All that is here is there.
+    Idle,
+    /// It waits before it asks again.
+    Pausing,
+    /// It has ended.
+    Ended,
+}
+
+impl fmt::Display for ForwardState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ForwardState::Beginning => "beginning",
+            ForwardState::Sending => "sending",
+            ForwardState::Idle => "idle",
+            ForwardState::Pausing => "pausing",
+            ForwardState::Ended => "ended",
+        })
+    }
+}
+
+/// One line for a person.
+impl fmt::Display for ForwardProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ForwardProgress { state, sent, acknowledged, lag, .. } = self;
+        write!(f, "{state}: {sent} sent, {acknowledged} acknowledged, {lag} to go")?;
+        match &self.trouble {
+            Some(trouble) => write!(f, " ({trouble})"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What must hold at the end of a history.
+
+use super::near::{LONGEST, Near, POISON};
+use super::{Far, History};
+use crate::forward::destination::{MissingCause, MissingNumbers, OutgoingKind};
+use crate::forward::halt::Halt;
+use crate::forward::rules::TellGaps;
+
+impl History {
+    pub(super) fn check(&self) {
+        let near = self.near.borrow();
+        let far = self.far.lock();
+        match &self.halt {
+            Some(Halt::OlderCopy { .. }) => {
+                let found = self.is_older_copy(&near, &far);
+                assert!(found, "it is no older copy");
+                return;
+            }
+            Some(Halt::Forgotten { place }) => {
+                // (A late write may have come after the answer.)
+                assert!(self.excused > 0 && *place > 0, "nothing is forgotten");
+            }
+            Some(Halt::Refused { seq, .. }) => {
+                assert_eq!(self.plan.when_refused, 0, "it was to go on");
+                assert!(is_refused(&near, *seq), "message {seq} is not refused for good");
+            }
+            Some(halt) => panic!("{halt}"),
+            None => self.check_complete(&near, &far),
+        }
+        assert!(!self.is_older_copy(&near, &far) || self.halt.is_some(), "an older copy goes on");
+        self.check_log(&near, &far);
+    }
+
+    /// Whether the far side holds what this queue never gave.
+    fn is_older_copy(&self, near: &Near, far: &Far) -> bool {
+        !self.formers.is_empty()
+            && far.log.iter().any(|stored| {
+                let here = near.numbers.get(stored.seq as usize);
+                stored.kind == OutgoingKind::Message
+                    && here.is_none_or(|here| here.bytes != stored.bytes)
+            })
+    }
+
+    /// All that is here is there, but for what is missing at the end.
+    fn check_complete(&self, near: &Near, far: &Far) {
+        let until =
+            far.log.last().map_or(0, |stored| stored.seq + 1).max(self.excused.min(near.place));
+        for seq in until..near.next() {
+            let fine = is_refused(near, seq) || self.may_be_lost_there(near, far, seq);
+            assert!(fine, "message {seq} is not there");
+        }
+        let place = near.place;
+        assert!(place >= until.min(near.next()), "the place is {place}, not {until}");
+        let held = until.min(place).saturating_sub(near.kept);
+        assert!(held <= self.plan.keep, "{held} messages are kept");
+        let bytes = self.kept_bytes();
+        assert!(bytes <= self.plan.keep_bytes, "{bytes} bytes are kept");
+        assert_eq!(near.durable, (place, near.kept), "the places are not flushed");
+    }
+
+    /// In order, nothing twice, and each number that is missing is told and was lost.
+    fn check_log(&self, near: &Near, far: &Far) {
+        let (mut expected, mut last) = (0, None);
+        for stored in far.consumed.iter().chain(&far.log) {
+            let seq = stored.seq;
+            if stored.kind == OutgoingKind::Gap {
+                let known = last == Some((seq, stored.sum));
+                // The one before it may have been purged.
+                assert!(known || last.is_none(), "a gap that stands for message {seq}");
+                for missing in &stored.missing {
+                    assert!(missing.first > seq, "{missing} is told behind message {seq}");
+                    self.check_cause(near, far, *missing);
+                }
+                continue;
+            }
+            assert!(seq >= expected, "message {seq} is there twice, or out of order");
+            self.check_missing(near, far, expected..seq, &stored.missing);
+            if let Some(number) = near.numbers.get(seq as usize)
+                && !self.is_older_copy(near, far)
+            {
+                assert_eq!(number.bytes, stored.bytes, "message {seq}");
+            }
+            (expected, last) = (seq + 1, Some((seq, stored.sum)));
+        }
+    }
+
+    /// These numbers are missing, and the message behind them says so.
+    fn check_missing(
+        &self,
+        near: &Near,
+        far: &Far,
+        range: std::ops::Range<u64>,
+        told: &[MissingNumbers],
+    ) {
+        for missing in told {
+            assert!(range.contains(&missing.first), "{missing} is told, {range:?} is missing");
+            assert!(range.contains(&missing.last), "{missing} is told, {range:?} is missing");
+            self.check_cause(near, far, *missing);
+        }
+        for seq in range.filter(|seq| *seq >= self.excused) {
+            let count = told.iter().filter(|it| (it.first..=it.last).contains(&seq)).count();
+            if self.plan.gaps == TellGaps::None {
+                assert_eq!(count, 0, "nothing was to be told");
+                let fine = self.may_be_missing(near, seq)
+                    || self.may_be_refused(near, seq)
+                    || self.may_be_lost_there(near, far, seq);
+                assert!(fine, "message {seq} is missing");
+            } else {
+                assert_eq!(count, 1, "message {seq} is missing; told: {told:?}");
+            }
+        }
+    }
+
+    fn check_cause(&self, near: &Near, far: &Far, missing: MissingNumbers) {
+        for seq in missing.first..=missing.last {
+            let fine = match missing.cause {
+                MissingCause::Gap(_) => self.may_be_missing(near, seq),
+                MissingCause::Refused => {
+                    let away = self.plan.when_refused != 2 || self.letters.lock().contains(&seq);
+                    away && self.may_be_refused(near, seq)
+                }
+                MissingCause::LostThere => {
+                    seq < self.excused || self.may_be_lost_there(near, far, seq)
+                }
+            };
+            assert!(fine, "{seq} is told to be missing: {missing}");
+        }
+    }
+
+    fn may_be_missing(&self, near: &Near, seq: u64) -> bool {
+        self.formers.iter().any(|former| former.may_be_missing(seq)) || near.may_be_missing(seq)
+    }
+
+    fn may_be_refused(&self, near: &Near, seq: u64) -> bool {
+        self.formers.iter().any(|former| is_refused(former, seq)) || is_refused(near, seq)
+    }
+
+    /// The far side had acknowledged it, and lost more than is kept; or the queue itself has lost
+    /// it meanwhile, so it does not matter who was first.
+    fn may_be_lost_there(&self, near: &Near, far: &Far, seq: u64) -> bool {
+        let lost = far.lost.iter().any(|lost| lost.contains(&seq));
+        !self.plan.loses_little && lost || self.may_be_missing(near, seq)
+    }
+}
+
+/// Whether the far side never takes it.
+fn is_refused(near: &Near, seq: u64) -> bool {
+    near.numbers
+        .get(seq as usize)
+        .is_some_and(|number| number.bytes.first() == Some(&POISON) || number.bytes.len() > LONGEST)
+}

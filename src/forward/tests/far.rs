@@ -1,0 +1,406 @@
+//! A far side in memory: it dies and loses what it had not synced, lets writes of an earlier
+//! session arrive late, refuses, answers late or not at all, and is purged.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::near::{LONGEST, POISON};
+use crate::forward::destination::{
+    Destination, Held, Limits, MissingNumbers, Outgoing, OutgoingKind, Source, Trouble,
+};
+use crate::tests::sim::Rng;
+
+/// How it makes each write conditional on what is before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Chain {
+    /// Each message for itself, by the position and by the number of the one before: many in
+    /// flight.
+    Each,
+    /// A whole call or nothing, by the position: one in flight.
+    Batch,
+    /// A whole call or nothing, by the number of the one before: many in flight.
+    Number,
+}
+
+/// What the last one is known by: its number, and how many gaps were told behind it.
+type Name = Option<(u64, u32)>;
+
+#[derive(Debug, Clone)]
+pub(super) struct Stored {
+    pub(super) seq: u64,
+    pub(super) sum: u32,
+    pub(super) bytes: Vec<u8>,
+    pub(super) missing: Vec<MissingNumbers>,
+    pub(super) kind: OutgoingKind,
+    /// How many gaps were told behind the real message.
+    gaps: u32,
+}
+
+impl Stored {
+    fn of(sent: &Outgoing<'_>, before: Name) -> Stored {
+        let gaps = match (sent.kind, before) {
+            (OutgoingKind::Gap, Some((_, gaps))) => gaps + 1,
+            _ => 0,
+        };
+        Stored {
+            seq: sent.seq,
+            sum: sent.sum,
+            bytes: sent.bytes.to_vec(),
+            missing: sent.missing_before.to_vec(),
+            kind: sent.kind,
+            gaps,
+        }
+    }
+
+    fn name(&self) -> Name {
+        Some((self.seq, self.gaps))
+    }
+}
+
+#[derive(Debug)]
+struct Write {
+    messages: Vec<Stored>,
+    behind: Name,
+    at: u64,
+}
+
+/// One session's connection.
+#[derive(Debug, Default)]
+struct Pipe {
+    writes: VecDeque<Write>,
+    /// What the client takes for the last one, and its position.
+    last: Name,
+    at: u64,
+    stored: u64,
+    told: u64,
+    refused: Option<Trouble>,
+    /// Nothing goes through, and nobody says so.
+    stuck: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Far {
+    pub(super) rng: Rng,
+    pub(super) chain: Chain,
+    pub(super) limits: Limits,
+    pub(super) log: Vec<Stored>,
+    /// What readers took away, in a far side that gives up what is consumed.
+    pub(super) consumed: Vec<Stored>,
+    /// The position of the first one in the log.
+    base: u64,
+    synced: usize,
+    pipe: Option<Pipe>,
+    late: Vec<Pipe>,
+    /// Every number below was acknowledged, or said to be held.
+    pub(super) high: u64,
+    /// Numbers that were acknowledged and lost.
+    pub(super) lost: Vec<Range<u64>>,
+    /// How often it refuses a number before it takes it.
+    moods: BTreeMap<u64, u64>,
+    /// Calls that fail from now on.
+    pub(super) down: u64,
+    /// Nothing goes wrong any more.
+    pub(super) well: bool,
+    /// It says that it gives up what is consumed.
+    pub(super) forgets: bool,
+    /// What it answered last, until somebody takes note.
+    pub(super) answered: Option<Held>,
+}
+
+impl Far {
+    pub(super) fn new(seed: u64, chain: Chain) -> Far {
+        let mut rng = Rng(seed);
+        let limits = Limits {
+            longest: LONGEST as u64,
+            send_messages: 1 + rng.below(4) as usize,
+            send_bytes: 30 + rng.below(60),
+            in_flight_messages: 1 + rng.below(8) as usize,
+            in_flight_bytes: 40 + rng.below(200),
+        };
+        Far {
+            rng,
+            chain,
+            limits,
+            log: Vec::new(),
+            consumed: Vec::new(),
+            base: 0,
+            synced: 0,
+            pipe: None,
+            late: Vec::new(),
+            high: 0,
+            lost: Vec::new(),
+            moods: BTreeMap::new(),
+            down: 0,
+            well: false,
+            forgets: false,
+            answered: None,
+        }
+    }
+
+    fn end(&self) -> u64 {
+        self.base + self.log.len() as u64
+    }
+
+    /// The server deals with one write of a pipe, whoever still listens.
+    fn serve(&mut self, pipe: &mut Pipe) -> bool {
+        let Some(write) = pipe.writes.pop_front() else {
+            return false;
+        };
+        let last = self.log.last().and_then(Stored::name);
+        let by_position = write.at == self.end();
+        let by_name = write.behind == last || planted!(ForwardFarByPosition);
+        let fits = match self.chain {
+            _ if planted!(ForwardFarUnconditional) => true,
+            Chain::Each => by_position && by_name,
+            Chain::Batch => by_position,
+            Chain::Number => write.behind == last,
+        };
+        if !fits {
+            let why = "not behind the one it was sent behind".into();
+            pipe.refused.get_or_insert(Trouble::Again(why, Duration::ZERO));
+            return true;
+        }
+        if let Some(seq) = write.messages.iter().find_map(|message| self.refuses(message)) {
+            let why = "it does not please".to_owned();
+            pipe.refused.get_or_insert(Trouble::Refused { seq, why });
+            return true;
+        }
+        if pipe.refused.is_none() {
+            let last = write.messages.iter().rfind(|it| it.kind == OutgoingKind::Message);
+            pipe.stored = last.map_or(pipe.stored, |message| message.seq + 1);
+        }
+        self.log.extend(write.messages);
+        true
+    }
+
+    fn refuses(&mut self, message: &Stored) -> Option<u64> {
+        if message.kind == OutgoingKind::Gap {
+            return None;
+        }
+        if message.bytes.first() == Some(&POISON) {
+            return Some(message.seq);
+        }
+        let is_new = !self.moods.contains_key(&message.seq);
+        let first = if is_new && !self.well && self.rng.percent(3) { self.rng.below(5) } else { 0 };
+        let mood = self.moods.entry(message.seq).or_insert(first);
+        *mood = if self.well { 0 } else { *mood };
+        let refuses = *mood > 0;
+        *mood = mood.saturating_sub(1);
+        refuses.then_some(message.seq)
+    }
+
+    /// Some writes of earlier sessions arrive.
+    pub(super) fn serve_late(&mut self) {
+        if self.late.is_empty() {
+            return;
+        }
+        let index = self.rng.below(self.late.len() as u64) as usize;
+        let mut pipe = self.late.swap_remove(index);
+        for _ in 0..=self.rng.below(3) {
+            self.serve(&mut pipe);
+        }
+        if !pipe.writes.is_empty() {
+            self.late.push(pipe);
+        }
+    }
+
+    /// The session ends; what is under way arrives now, later or never.
+    pub(super) fn cut(&mut self) {
+        let Some(mut pipe) = self.pipe.take() else {
+            return;
+        };
+        match self.rng.below(3) {
+            0 => {}
+            1 if !pipe.stuck => while self.serve(&mut pipe) {},
+            _ => self.late.push(pipe),
+        }
+    }
+
+    /// No write is under way any more.
+    pub(super) fn silence(&mut self) {
+        (self.pipe, self.late) = (None, Vec::new());
+    }
+
+    /// It dies and comes back with what it had synced, and perhaps some more. `most` is how many
+    /// numbers below those that it has acknowledged it may lose.
+    pub(super) fn die(&mut self, most: u64) {
+        self.silence();
+        let mut left =
+            self.synced + self.rng.below((self.log.len() - self.synced) as u64 + 1) as usize;
+        let least = self.high.saturating_sub(most);
+        let held = self.log.iter().position(|message| message.seq + 1 >= least);
+        if most < u64::MAX && self.high > 0 {
+            // All or nothing: with nothing left it would have forgotten the queue.
+            left = left.max(held.map_or(self.log.len(), |index| index + 1));
+        }
+        self.log.truncate(left);
+        let until = self.log.last().or(self.consumed.last()).map_or(0, |message| message.seq + 1);
+        if until < self.high {
+            self.lost.push(until..self.high);
+        }
+        self.synced = self.log.len();
+    }
+
+    pub(super) fn sync(&mut self) {
+        self.synced = self.log.len();
+    }
+
+    /// Somebody empties the stream. Below which number everything was there once.
+    pub(super) fn purge(&mut self) -> u64 {
+        let until = self.log.last().map_or(0, |message| message.seq + 1).max(self.high);
+        self.base = self.end();
+        self.log.clear();
+        self.consumed.clear();
+        self.lost.clear();
+        self.synced = 0;
+        until
+    }
+
+    /// Readers take messages away, but for the last one that is safe.
+    pub(super) fn consume(&mut self) {
+        let mut safe = self.log[..self.synced].iter();
+        let left = safe.rposition(|it| it.kind == OutgoingKind::Message).unwrap_or(0);
+        let count = self.rng.below(left as u64 + 1) as usize;
+        self.consumed.extend(self.log.drain(..count));
+        self.base += count as u64;
+        self.synced -= count;
+    }
+
+    pub(super) fn get_stuck(&mut self) {
+        if let Some(pipe) = &mut self.pipe {
+            pipe.stuck = true;
+        }
+    }
+
+    fn is_down(&mut self) -> bool {
+        let down = self.down > 0 && !self.well;
+        self.down = self.down.saturating_sub(1);
+        down
+    }
+
+    fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<(), Trouble> {
+        let is_down = self.is_down();
+        // The client does not know how far the server got before the trouble.
+        let reached = match is_down {
+            true if self.rng.percent(50) => 0,
+            true => self.rng.below(messages.len() as u64 + 1) as usize,
+            false => messages.len(),
+        };
+        let Some(mut pipe) = self.pipe.take() else {
+            return Err(again("not connected"));
+        };
+        let at_once = if self.chain == Chain::Each { 1 } else { messages.len() };
+        let reached = if at_once > 1 && reached < messages.len() { 0 } else { reached };
+        let under_way = pipe.writes.iter().flat_map(|write| &write.messages);
+        let in_flight = under_way.filter(|it| it.kind == OutgoingKind::Message).count()
+            + messages.iter().filter(|it| it.kind == OutgoingKind::Message).count();
+        assert!(messages.len() <= self.limits.send_messages, "too many messages at once");
+        let longest = self.limits.longest as usize;
+        assert!(messages.iter().all(|it| it.bytes.len() <= longest), "a message that is too long");
+        assert!(in_flight <= self.limits.in_flight_messages, "too many in flight");
+        for messages in messages[..reached].chunks(at_once) {
+            if self.chain == Chain::Batch {
+                while !pipe.stuck && self.serve(&mut pipe) {}
+                if !pipe.writes.is_empty() || pipe.refused.is_some() {
+                    // One at a time: the client waits for the answer, and gives up.
+                    let trouble = pipe.refused.take();
+                    self.pipe = Some(pipe);
+                    return Err(trouble.unwrap_or_else(|| again("no answer")));
+                }
+            }
+            let (behind, at) = (pipe.last, pipe.at);
+            let mut stored = Vec::new();
+            for message in messages {
+                let message = Stored::of(message, pipe.last);
+                pipe.last = message.name();
+                // (Of a whole call the client will be told: nobody else comes between.)
+                pipe.at += 1;
+                stored.push(message);
+            }
+            pipe.writes.push_back(Write { messages: stored, behind, at });
+        }
+        let refused = pipe.refused.take();
+        self.pipe = Some(pipe);
+        match refused {
+            _ if is_down => Err(again("the connection broke")),
+            Some(trouble) => Err(trouble),
+            None => Ok(()),
+        }
+    }
+
+    fn acknowledged(&mut self) -> Result<u64, Trouble> {
+        if self.is_down() {
+            return Err(again("the connection broke"));
+        }
+        let Some(mut pipe) = self.pipe.take() else {
+            return Err(again("not connected"));
+        };
+        if !pipe.stuck {
+            let most = if self.well { 8 } else { self.rng.below(4) };
+            for _ in 0..most {
+                self.serve(&mut pipe);
+            }
+        }
+        let news = pipe.stored.saturating_sub(pipe.told);
+        pipe.told += if self.well { news } else { self.rng.below(news + 1) };
+        self.high = self.high.max(pipe.told);
+        let told = pipe.told;
+        let refused = pipe.refused.take();
+        self.pipe = Some(pipe);
+        refused.map_or(Ok(told), Err)
+    }
+
+    fn resume(&mut self) -> Result<Held, Trouble> {
+        self.cut();
+        if self.is_down() {
+            return Err(again("no connection"));
+        }
+        let last = self.log.last();
+        let until = last.map_or(0, |message| message.seq + 1);
+        let held = match last {
+            Some(last) => Held::Until { seq: last.seq, sum: Some(last.sum) },
+            None if self.forgets => Held::Forgotten,
+            None => Held::Nothing,
+        };
+        self.answered = Some(held);
+        self.high = self.high.max(until);
+        let (last, at) = (last.and_then(Stored::name), self.end());
+        self.pipe = Some(Pipe { last, at, stored: until, told: until, ..Pipe::default() });
+        if !self.well && self.rng.percent(30) {
+            // After the answer.
+            self.serve_late();
+        }
+        Ok(held)
+    }
+}
+
+fn again(why: &str) -> Trouble {
+    Trouble::Again(why.into(), Duration::ZERO)
+}
+
+/// The driver's end of the line.
+#[derive(Debug, Clone)]
+pub(super) struct FarHandle(pub(super) Arc<Mutex<Far>>);
+
+impl Destination for FarHandle {
+    fn resume(&mut self, source: &Source) -> Result<Held, Trouble> {
+        assert_eq!(source.key(), "near");
+        self.0.lock().resume()
+    }
+
+    fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<(), Trouble> {
+        self.0.lock().send(messages)
+    }
+
+    fn acknowledged(&mut self, _: Duration) -> Result<u64, Trouble> {
+        self.0.lock().acknowledged()
+    }
+
+    fn limits(&self) -> Limits {
+        self.0.lock().limits
+    }
+}

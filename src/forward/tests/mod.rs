@@ -1,0 +1,392 @@
+//! The driver over a queue and a far side in memory. A seed says what happens, in which order; at
+//! the end everything is well again, the rest is sent, and what the far side holds is compared with
+//! the queue: nothing twice, nothing out of order, nothing missing that is not told and was not
+//! lost, and an older copy of the queue stops.
+
+mod end;
+mod far;
+mod near;
+mod real;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::forward::destination::{Held, Source, SourceLane};
+use crate::forward::driver::{Counts, Driver, WhenRefused, Worked};
+use crate::forward::halt::Halt;
+use crate::forward::local::Local;
+use crate::forward::rules::{ForwardOptions, IfForgotten, TellGaps};
+use crate::tests::sim::Rng;
+use far::{Chain, Far, FarHandle};
+use near::{Near, NearHandle};
+
+type Letters = Arc<Mutex<BTreeSet<u64>>>;
+
+/// What is the same all through one history.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    keep: u64,
+    keep_bytes: u64,
+    gaps: TellGaps,
+    if_forgotten: Option<IfForgotten>,
+    /// 0: stop, 1: skip, 2: put away.
+    when_refused: u64,
+    /// The far side loses no more than is kept.
+    loses_little: bool,
+    /// Messages may be dropped or damaged here.
+    gaps_here: bool,
+    may_purge: bool,
+    may_restore: bool,
+}
+
+impl Plan {
+    fn draw(rng: &mut Rng) -> Plan {
+        let keep = [0, 1, 4, 12, 1000][rng.below(5) as usize];
+        let keep_bytes = if rng.percent(25) { 100 } else { u64::MAX };
+        Plan {
+            keep,
+            keep_bytes,
+            gaps: [TellGaps::Header, TellGaps::Header, TellGaps::Message, TellGaps::None]
+                [rng.below(4) as usize],
+            if_forgotten: [
+                None,
+                Some(IfForgotten::Resend),
+                Some(IfForgotten::Continue),
+                Some(IfForgotten::Stop),
+            ][rng.below(4) as usize],
+            when_refused: rng.below(3),
+            loses_little: keep > 0 && keep_bytes == u64::MAX && rng.percent(60),
+            gaps_here: rng.percent(60),
+            may_purge: rng.percent(25),
+            may_restore: rng.percent(25),
+        }
+    }
+}
+
+/// One history.
+struct History {
+    rng: Rng,
+    plan: Plan,
+    near: Rc<RefCell<Near>>,
+    far: Arc<Mutex<Far>>,
+    letters: Letters,
+    driver: Option<Driver<'static, NearHandle, FarHandle>>,
+    now: Duration,
+    /// Troubles of the driver since the far side acknowledged something.
+    troubles: u32,
+    /// The queue as it was, to be restored.
+    copy: Option<Near>,
+    /// Which of the queue's lives gives the next message.
+    life: u8,
+    /// What the queue was before it was set back to an older copy.
+    formers: Vec<Near>,
+    /// Below, the far side is not asked for messages: it held them once, and was emptied.
+    excused: u64,
+    halt: Option<Halt>,
+    /// What happened, for who looks at a seed that fails.
+    told: Vec<String>,
+}
+
+impl History {
+    fn new(seed: u64) -> History {
+        let mut rng = Rng(seed);
+        let plan = Plan::draw(&mut rng);
+        let chain = [Chain::Each, Chain::Batch, Chain::Number][rng.below(3) as usize];
+        let mut far = Far::new(rng.next(), chain);
+        far.forgets = plan.may_purge && rng.percent(30);
+        History {
+            plan,
+            near: Rc::default(),
+            far: Arc::new(Mutex::new(far)),
+            letters: Letters::default(),
+            driver: None,
+            now: Duration::from_secs(1),
+            troubles: 0,
+            copy: None,
+            life: 0,
+            formers: Vec::new(),
+            excused: 0,
+            halt: None,
+            told: Vec::new(),
+            rng,
+        }
+    }
+
+    fn tell(&mut self, what: impl Into<String>) {
+        self.told.push(what.into());
+    }
+
+    /// The process is killed; the next step starts another one.
+    fn kill(&mut self) {
+        self.driver = None;
+        if self.rng.percent(50) {
+            self.far.lock().cut();
+        }
+    }
+
+    fn start(&mut self) -> Driver<'static, NearHandle, FarHandle> {
+        let letters = Arc::clone(&self.letters);
+        let when_refused = match self.plan.when_refused {
+            0 => WhenRefused::Stop,
+            1 => WhenRefused::Skip,
+            _ => WhenRefused::PutAway(Box::new(move |message, _| {
+                letters.lock().insert(message.seq());
+                Ok(())
+            })),
+        };
+        let options = ForwardOptions {
+            keep_messages: self.plan.keep,
+            keep_bytes: self.plan.keep_bytes,
+            gaps: self.plan.gaps,
+            if_forgotten: self.plan.if_forgotten,
+            ..ForwardOptions::default()
+        };
+        let source = Source { queue_id: [7; 16], name: "near".to_owned(), lane: SourceLane::All };
+        let near = NearHandle(Rc::clone(&self.near));
+        let far = FarHandle(Arc::clone(&self.far));
+        Driver::new(near, far, source, options, when_refused, self.rng.next())
+    }
+
+    /// Some steps of the driver.
+    fn drive(&mut self, steps: u64) -> Worked {
+        let mut stepped = Worked::Busy;
+        for _ in 0..steps {
+            if self.halt.is_some() {
+                break;
+            }
+            let mut driver = match self.driver.take() {
+                Some(driver) => driver,
+                None => {
+                    self.troubles = 0;
+                    self.start()
+                }
+            };
+            self.now += Duration::from_millis(self.rng.below(60));
+            let near = NearHandle(Rc::clone(&self.near));
+            let (before, place, oldest) = (driver.counts, near.place(), near.oldest());
+            let outcome = driver.step(self.now, Duration::ZERO);
+            let answered = self.far.lock().answered.take();
+            if place > 0 && matches!(answered, Some(Held::Nothing | Held::Forgotten)) {
+                self.check_forgotten(&outcome, place, oldest);
+            }
+            match outcome {
+                Ok(done) => stepped = done,
+                Err(halt) => {
+                    self.tell(format!("halts: {halt}"));
+                    self.halt = Some(halt);
+                    break;
+                }
+            }
+            if let Worked::Pause(left) = stepped {
+                self.pause(&mut driver, &before, left);
+            }
+            if driver.counts.acknowledged > before.acknowledged {
+                self.troubles = 0;
+            }
+            self.driver = Some(driver);
+        }
+        stepped
+    }
+
+    /// The driver wants a pause.
+    fn pause(
+        &mut self,
+        driver: &mut Driver<'static, NearHandle, FarHandle>,
+        before: &Counts,
+        left: Duration,
+    ) {
+        let options = ForwardOptions::default();
+        if driver.counts.troubles > before.troubles {
+            let doubled = options.first_pause.saturating_mul(1 << self.troubles.min(20));
+            let whole = doubled.min(options.longest_pause);
+            assert!(left >= whole / 2 && left <= whole, "a pause of {left:?}, not of {whole:?}");
+            self.troubles += 1;
+        }
+        if self.rng.percent(30) {
+            // Too early.
+            let sessions = driver.counts.sessions;
+            let waits = driver.step(self.now + left / 2, Duration::ZERO);
+            assert!(matches!(waits, Ok(Worked::Pause(_))), "{waits:?} within a pause");
+            assert_eq!(driver.counts.sessions, sessions, "a session begins within a pause");
+        }
+        self.now += left;
+    }
+
+    /// The far side had acknowledged messages, and holds none.
+    fn check_forgotten(&self, outcome: &Result<Worked, Halt>, place: u64, oldest: u64) {
+        let by_itself = match self.far.lock().forgets {
+            true => IfForgotten::Continue,
+            false => IfForgotten::Stop,
+        };
+        let stops = matches!(outcome, Err(Halt::Forgotten { .. }));
+        let at = self.near.borrow().read_from;
+        match self.plan.if_forgotten.unwrap_or(by_itself) {
+            IfForgotten::Stop => assert!(stops, "a far side that has forgotten is not told"),
+            IfForgotten::Continue => assert!(!stops && at >= place, "it goes on at {at}"),
+            IfForgotten::Resend => {
+                assert!(!stops && at == oldest.min(place), "sent again from {at}, not {oldest}");
+            }
+        }
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        NearHandle(Rc::clone(&self.near)).kept_bytes()
+    }
+
+    /// Something happens.
+    fn event(&mut self) {
+        let what = self.rng.below(100);
+        let few = 1 + self.rng.below(4);
+        match what {
+            0..20 => {
+                for _ in 0..few {
+                    self.near.borrow_mut().enqueue(&mut self.rng, self.life);
+                }
+            }
+            20..60 => drop(self.drive(few)),
+            60..63 => {
+                self.tell("kill");
+                self.kill();
+            }
+            // (A copy that loses the number that the far side holds last cannot be told from a
+            // queue that lost it.)
+            63..66 if self.formers.is_empty() => {
+                self.tell("power cut");
+                self.kill();
+                self.near.borrow_mut().lose_power(&mut self.rng);
+            }
+            66..70 => self.near.borrow_mut().flush_all(),
+            70..73 if self.plan.gaps_here && self.formers.is_empty() => self.lose_here(),
+            73..77 => self.die(),
+            77..81 => self.far.lock().cut(),
+            81..83 => {
+                self.tell("stuck");
+                self.far.lock().get_stuck();
+            }
+            83..86 => self.far.lock().down = few,
+            86..90 => self.far.lock().serve_late(),
+            90..94 => self.far.lock().sync(),
+            94..96 if self.far.lock().forgets => self.far.lock().consume(),
+            96 if self.plan.may_purge && self.rng.percent(30) => {
+                let until = self.far.lock().purge();
+                self.excused = self.excused.max(until).max(self.near.borrow().place);
+                self.tell(format!("purge below {until}"));
+            }
+            97 if self.plan.may_restore && self.copy.is_none() => {
+                self.tell("copy");
+                self.kill();
+                self.near.borrow_mut().flush_all();
+                self.copy = Some(self.near.borrow().clone());
+            }
+            98..100 if self.plan.may_restore => self.restore(few),
+            _ => {}
+        }
+    }
+
+    /// Messages are dropped, or one is damaged.
+    fn lose_here(&mut self) {
+        let mut near = self.near.borrow_mut();
+        let from = near.place.saturating_sub(3);
+        let number = from + self.rng.below(8);
+        if self.rng.percent(50) {
+            near.drop_up_to(number);
+        } else if let Some(number) = near.numbers.get_mut(number as usize) {
+            number.gone.get_or_insert(crate::error::GapCause::Damaged);
+        }
+    }
+
+    fn die(&mut self) {
+        let most = if self.plan.loses_little { self.plan.keep } else { u64::MAX };
+        let mut far = self.far.lock();
+        far.die(most);
+        if far.log.is_empty() {
+            self.excused = self.excused.max(far.high).max(self.near.borrow().place);
+        }
+        let what = format!("the far side dies, and holds {} of {}", far.log.len(), far.high);
+        drop(far);
+        self.tell(what);
+    }
+
+    /// The directory is set back to the copy. Nothing of the former process is under way.
+    fn restore(&mut self, few: u64) {
+        let Some(copy) = self.copy.take() else {
+            return;
+        };
+        self.driver = None;
+        self.far.lock().silence();
+        self.life += 1;
+        let former = self.near.replace(copy);
+        self.formers.push(former);
+        for _ in 0..few * 3 {
+            self.near.borrow_mut().enqueue(&mut self.rng, self.life);
+        }
+        self.tell(format!("restored, next {}", self.near.borrow().next()));
+    }
+
+    /// Everything is well again, and all is sent. Asks once more at the end.
+    fn finish(&mut self) {
+        self.tell("all is well");
+        self.far.lock().well = true;
+        for round in 0..3 {
+            let mut left = 2_000;
+            while self.drive(1) != Worked::Idle && self.halt.is_none() {
+                left -= 1;
+                assert!(left > 0, "round {round}: what is here is not sent");
+            }
+            for _ in 0..3 {
+                self.far.lock().serve_late();
+            }
+            self.kill();
+        }
+        // Time to flush the places, and to move the kept one.
+        for _ in 0..3 {
+            self.drive(20);
+            self.now += Duration::from_secs(2);
+        }
+        self.drive(20);
+    }
+}
+
+fn run(seed: u64) {
+    let mut history = History::new(seed);
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        for _ in 0..20 + history.rng.below(120) {
+            history.event();
+            if history.halt.is_some() {
+                break;
+            }
+        }
+        if history.halt.is_none() {
+            history.finish();
+        }
+        history.check();
+    }));
+    if let Err(panic) = outcome {
+        let chain = history.far.lock().chain;
+        eprintln!("MMQ_SEED={seed}: {chain:?}, {:?}", history.plan);
+        for line in &history.told {
+            eprintln!("  {line}");
+        }
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// A number from the environment.
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn whatever_either_side_goes_through_each_message_is_there_once_in_order() {
+    if let Some(seed) = number("MMQ_SEED") {
+        return run(seed);
+    }
+    let count = number("MMQ_FORWARD_CASES").unwrap_or(4_000);
+    (0..count).for_each(run);
+}

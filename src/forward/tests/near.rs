@@ -1,0 +1,207 @@
+//! A queue in memory, with the places of a forwarder: it is killed, loses power, drops messages,
+//! and is restored from an older copy.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::error::{Gap, GapCause, Result};
+use crate::forward::local::{Local, NextRead, sum_of};
+use crate::message::Message;
+use crate::tests::sim::Rng;
+
+/// The first byte of a message that the far side never takes.
+pub(super) const POISON: u8 = 1;
+/// Longer ones the far side never takes either.
+pub(super) const LONGEST: usize = 40;
+
+#[derive(Debug, Clone)]
+pub(super) struct Numbered {
+    /// What the message was, also when it is gone.
+    pub(super) bytes: Vec<u8>,
+    pub(super) gone: Option<GapCause>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Near {
+    pub(super) numbers: Vec<Numbered>,
+    /// Every number below was dropped.
+    pub(super) dropped: u64,
+    pub(super) place: u64,
+    pub(super) kept: u64,
+    durable_messages: usize,
+    pub(super) durable: (u64, u64),
+    /// Where the next read is.
+    read_at: u64,
+    /// Where the last reading began.
+    pub(super) read_from: u64,
+}
+
+impl Near {
+    pub(super) fn next(&self) -> u64 {
+        self.numbers.len() as u64
+    }
+
+    /// Messages that no queue with another `life` has, but for the empty ones.
+    pub(super) fn enqueue(&mut self, rng: &mut Rng, life: u8) {
+        let first = if rng.percent(3) { POISON } else { 0 };
+        let mut bytes = vec![first, life];
+        bytes.extend((self.next() as u32).to_le_bytes());
+        let len = if rng.percent(3) { LONGEST + 1 } else { bytes.len() + rng.below(20) as usize };
+        bytes.resize(len.max(bytes.len()), 7);
+        self.numbers.push(Numbered { bytes, gone: None });
+    }
+
+    pub(super) fn flush_all(&mut self) {
+        self.durable_messages = self.numbers.len();
+        self.durable = (self.place, self.kept);
+    }
+
+    /// What was not flushed may be lost; its numbers, and some behind, are not given again.
+    pub(super) fn lose_power(&mut self, rng: &mut Rng) {
+        let unflushed = self.numbers.len() - self.durable_messages;
+        let left = self.durable_messages + rng.below(unflushed as u64 + 1) as usize;
+        if left < self.numbers.len() || rng.percent(30) {
+            for number in &mut self.numbers[left..] {
+                number.gone.get_or_insert(GapCause::Unflushed);
+            }
+            for _ in 0..rng.below(4) {
+                let gone = Some(GapCause::Reserved);
+                self.numbers.push(Numbered { bytes: Vec::new(), gone });
+            }
+        }
+        let between = |rng: &mut Rng, durable: u64, now: u64| {
+            if now <= durable {
+                return if rng.percent(50) { durable } else { now };
+            }
+            durable + rng.below(now - durable + 1)
+        };
+        self.place = between(rng, self.durable.0, self.place);
+        self.kept = between(rng, self.durable.1, self.kept);
+        self.durable_messages = self.numbers.len();
+        self.durable = (self.place, self.kept);
+    }
+
+    pub(super) fn drop_up_to(&mut self, number: u64) {
+        self.dropped = self.dropped.max(number.min(self.next()));
+    }
+
+    fn is_missing(&self, number: u64) -> bool {
+        number < self.dropped || self.numbers[number as usize].gone.is_some()
+    }
+
+    /// Whether the number was ever missing, by any cause of the queue's own.
+    pub(super) fn may_be_missing(&self, number: u64) -> bool {
+        number < self.next() && self.is_missing(number)
+    }
+
+    fn gap_at(&self, number: u64) -> Option<Gap> {
+        if number < self.dropped {
+            let cause = GapCause::Dropped;
+            return Some(Gap { first: number, last: self.dropped - 1, cause });
+        }
+        let cause = self.numbers.get(number as usize)?.gone?;
+        let more = self.numbers[number as usize..].iter();
+        let count = more.take_while(|number| number.gone == Some(cause)).count() as u64;
+        Some(Gap { first: number, last: number + count - 1, cause })
+    }
+}
+
+/// The driver's hands on it.
+#[derive(Debug, Clone)]
+pub(super) struct NearHandle(pub(super) Rc<RefCell<Near>>);
+
+impl Local for NearHandle {
+    fn place(&self) -> u64 {
+        self.0.borrow().place
+    }
+
+    fn next_number(&self) -> u64 {
+        self.0.borrow().next()
+    }
+
+    fn began(&self) -> u64 {
+        0
+    }
+
+    fn oldest(&self) -> u64 {
+        let near = self.0.borrow();
+        near.kept.min(near.place).max(near.dropped)
+    }
+
+    fn sum(&mut self, seq: u64) -> Result<Option<u32>> {
+        let held = self.oldest();
+        let near = self.0.borrow();
+        if seq < held || seq >= near.next() || near.is_missing(seq) {
+            return Ok(None);
+        }
+        Ok(Some(sum_of(&near.numbers[seq as usize].bytes)))
+    }
+
+    fn read_from_place(&mut self, from: u64) -> Result<()> {
+        let mut near = self.0.borrow_mut();
+        let passed = (from..near.place).all(|number| near.is_missing(number));
+        assert!(from <= near.place && passed, "reading begins at {from}, not at {}", near.place);
+        (near.read_at, near.read_from) = (from, from);
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<NextRead> {
+        let mut near = self.0.borrow_mut();
+        if near.read_at >= near.next() {
+            return Ok(NextRead::Nothing);
+        }
+        if let Some(gap) = near.gap_at(near.read_at) {
+            near.read_at = gap.last + 1;
+            return Ok(NextRead::Gap(gap));
+        }
+        let seq = near.read_at;
+        near.read_at += 1;
+        let bytes = near.numbers[seq as usize].bytes.clone();
+        Ok(NextRead::Message(Message::owned(seq, bytes)))
+    }
+
+    fn wait(&mut self, _: Duration) -> Result<()> {
+        Ok(())
+    }
+
+    fn move_place(&mut self, to: u64) -> Result<()> {
+        let mut near = self.0.borrow_mut();
+        assert!(to <= near.next(), "a place behind the end");
+        while near.place < to {
+            let place = near.place;
+            near.place = near.gap_at(place).map_or(place + 1, |gap| gap.last + 1);
+        }
+        Ok(())
+    }
+
+    fn move_back(&mut self, to: u64) -> Result<()> {
+        let oldest = self.oldest();
+        let mut near = self.0.borrow_mut();
+        assert!(to >= oldest && to < near.place, "{to} is not between {oldest} and the place");
+        near.place = to;
+        Ok(())
+    }
+
+    fn kept(&self) -> u64 {
+        self.0.borrow().kept
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        let near = self.0.borrow();
+        let held = near.kept.min(near.place) as usize..near.place as usize;
+        near.numbers[held].iter().map(|number| number.bytes.len() as u64).sum()
+    }
+
+    fn move_kept(&mut self, to: u64) -> Result<()> {
+        let mut near = self.0.borrow_mut();
+        assert!(to <= near.place, "the kept place passes the place");
+        near.kept = near.kept.max(to);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.0.borrow_mut().flush_all();
+        Ok(())
+    }
+}

@@ -1,0 +1,217 @@
+//! The driver over a real queue: what the queue in memory of the other tests stands for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::far::{Chain, Far, FarHandle};
+use crate::error::GapCause;
+use crate::forward::destination::{MissingCause, OutgoingKind};
+use crate::forward::local::{Local, NextRead, sum_of};
+use crate::forward::over_queue::QueueLocal;
+use crate::forward::{ForwardEnd, Forwarder, Halt, IfForgotten, Limits, OnRefused, TellGaps};
+use crate::options::{OnFull, Options};
+use crate::queue::Queue;
+
+fn far() -> FarHandle {
+    let mut far = Far::new(7, Chain::Each);
+    far.limits = Limits { longest: 1 << 20, ..Limits::default() };
+    far.well = true;
+    FarHandle(Arc::new(parking_lot::Mutex::new(far)))
+}
+
+fn numbers(far: &FarHandle) -> Vec<u64> {
+    far.0.lock().log.iter().map(|stored| stored.seq).collect()
+}
+
+fn forwarder<'a>(queue: &Queue, far: &'a mut FarHandle) -> Forwarder<&'a mut FarHandle> {
+    Forwarder::new(queue, "forward", far).unwrap().name("near")
+}
+
+fn local(queue: &Queue, keep: u64) -> QueueLocal {
+    let consumer = queue.consumer("forward").unwrap();
+    let (engine, place) = consumer.parts();
+    let mut local = QueueLocal::new(engine, place, 0);
+    local.keep_anything(keep).unwrap();
+    local
+}
+
+#[test]
+fn what_is_forwarded_is_there_in_order_and_acknowledged_here() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut far = far();
+    for round in 1..=3 {
+        // Each round is another process.
+        let queue = Queue::open(dir.path()).unwrap();
+        for number in 0..1000 {
+            queue.enqueue(format!("message {number} of round {round}")).unwrap();
+        }
+        let forwarder = forwarder(&queue, &mut far).keep(100, 1 << 20);
+        let watch = forwarder.watch();
+        assert_eq!(forwarder.once().unwrap(), ForwardEnd::Drained);
+        let progress = watch.progress();
+        assert_eq!((progress.acknowledged, progress.lag), (1000, 0));
+        assert_eq!(numbers(&far), (0..round * 1000).collect::<Vec<_>>());
+        assert!(queue.consumer("forward").unwrap().is_empty());
+        assert!(queue.consumer("forward.kept").unwrap().len() >= 100);
+    }
+}
+
+#[test]
+fn what_the_far_side_lost_is_sent_again_as_far_as_it_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = Queue::open(dir.path()).unwrap();
+    queue.enqueue_batch((0..500).map(|number| number.to_string())).unwrap();
+    let mut far = far();
+    forwarder(&queue, &mut far).keep(50, 1 << 20).once().unwrap();
+    let mut driven = local(&queue, 50);
+    driven.move_kept(450).unwrap();
+    assert_eq!((driven.place(), driven.kept()), (500, 450));
+    far.0.lock().log.truncate(460);
+    forwarder(&queue, &mut far).keep(50, 1 << 20).once().unwrap();
+    assert_eq!(numbers(&far), (0..500).collect::<Vec<_>>());
+    far.0.lock().log.truncate(440);
+    queue.enqueue("500").unwrap();
+    forwarder(&queue, &mut far).keep(50, 1 << 20).once().unwrap();
+    let far = far.0.lock();
+    let stored = &far.log[440];
+    assert_eq!((stored.seq, stored.missing.len(), far.log.len()), (450, 1, 491));
+    let missing = stored.missing[0];
+    let lost = (missing.first, missing.last, missing.cause);
+    assert_eq!(lost, (440, 449, MissingCause::LostThere));
+}
+
+#[test]
+fn an_older_copy_of_the_directory_stops() {
+    let dir = tempfile::tempdir().unwrap();
+    let (original, copy) = (dir.path().join("original"), dir.path().join("copy"));
+    let queue = Queue::open(&original).unwrap();
+    queue.enqueue_batch(["a", "b"]).unwrap();
+    let mut far = far();
+    forwarder(&queue, &mut far).once().unwrap();
+    queue.close().unwrap();
+    std::fs::create_dir(&copy).unwrap();
+    for file in std::fs::read_dir(&original).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+    }
+    let queue = Queue::open(&original).unwrap();
+    queue.enqueue_batch(["c", "d"]).unwrap();
+    forwarder(&queue, &mut far).once().unwrap();
+    queue.close().unwrap();
+    let queue = Queue::open(&copy).unwrap();
+    queue.enqueue("another c").unwrap();
+    let halt = forwarder(&queue, &mut far).once().unwrap_err();
+    assert!(matches!(halt, Halt::OlderCopy { seq: 3, next: Some(3) }), "{halt}");
+    queue.enqueue_batch(["another d", "e"]).unwrap();
+    let halt = forwarder(&queue, &mut far).once().unwrap_err();
+    assert!(matches!(halt, Halt::OlderCopy { seq: 3, next: None }), "{halt}");
+    assert_eq!(numbers(&far), [0, 1, 2, 3]);
+}
+
+#[test]
+fn what_the_queue_dropped_is_told_also_while_it_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().max_bytes(1 << 20).on_full(OnFull::DropOldest);
+    let queue = options.open(dir.path()).unwrap();
+    let bytes = [b'x'; 1000];
+    let mut driven = local(&queue, 0);
+    queue.enqueue(bytes).unwrap();
+    driven.read_from_place(0).unwrap();
+    assert!(matches!(driven.read().unwrap(), NextRead::Message(message) if message.seq() == 0));
+    // What comes behind drops it, and much more, before it is acknowledged.
+    for _ in 0..5000 {
+        queue.enqueue(bytes).unwrap();
+    }
+    driven.move_place(1).unwrap();
+    let NextRead::Gap(gap) = driven.read().unwrap() else {
+        panic!("the place has passed a gap");
+    };
+    assert!(gap.first <= 1 && gap.cause == GapCause::Dropped, "{gap}");
+    let NextRead::Message(message) = driven.read().unwrap() else {
+        panic!("messages are left");
+    };
+    assert_eq!(message.seq(), gap.last + 1);
+    assert_eq!(driven.sum(message.seq()).unwrap(), Some(sum_of(&message)));
+    assert_eq!(driven.sum(1).unwrap(), None);
+
+    let mut far = far();
+    for gaps in [TellGaps::Header, TellGaps::Message] {
+        let forwarder = forwarder(&queue, &mut far).if_forgotten(IfForgotten::Continue);
+        forwarder.keep(0, 0).gaps(gaps).once().unwrap();
+        for _ in 0..5000 {
+            queue.enqueue(bytes).unwrap();
+        }
+    }
+    let far = far.0.lock();
+    let mut expected = far.log[0].seq;
+    for stored in far.log.iter().filter(|stored| stored.kind == OutgoingKind::Message) {
+        let missing: u64 = stored.missing.iter().map(|it| it.last + 1 - it.first).sum();
+        let untold = if expected == far.log[0].seq { missing } else { 0 };
+        assert_eq!(stored.seq, expected + missing - untold);
+        expected = stored.seq + 1;
+    }
+}
+
+#[test]
+fn refused_messages_stop_are_left_out_or_go_to_another_queue() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = Queue::open(dir.path().join("queue")).unwrap();
+    let letters = Arc::new(Queue::open(dir.path().join("letters")).unwrap());
+    queue.enqueue_batch(["fine", "\u{1}poison", "fine, too"]).unwrap();
+    let mut far = far();
+    let short = Duration::from_millis(1);
+    let options = || crate::forward::ForwardOptions {
+        first_pause: short,
+        longest_pause: short,
+        ..Default::default()
+    };
+    let halt = forwarder(&queue, &mut far).options(options()).once().unwrap_err();
+    assert!(matches!(halt, Halt::Refused { seq: 1, .. }), "{halt}");
+    assert_eq!(queue.consumer("forward").unwrap().len(), 2);
+    let to = OnRefused::DeadLetters(Arc::clone(&letters));
+    forwarder(&queue, &mut far).options(options()).on_refused(to).once().unwrap();
+    assert_eq!(numbers(&far), [0, 2]);
+    assert_eq!(far.0.lock().log[1].missing[0].cause, MissingCause::Refused);
+    let letter = letters.dequeue().unwrap().unwrap();
+    assert_eq!(letter.as_str(), Ok("\u{1}poison"));
+    assert_eq!(letter.origin().map(|origin| (origin.queue_id, origin.seq)), Some((queue.id(), 1)));
+}
+
+#[test]
+fn a_forwarder_ends_when_it_is_stopped_and_when_its_queue_is_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = Queue::open(dir.path()).unwrap();
+    queue.enqueue("a message").unwrap();
+    let stopped = forwarder_thread(&queue);
+    stopped.1.stop();
+    assert_eq!(stopped.0.join().unwrap().unwrap(), ForwardEnd::Stopped);
+    let closed = forwarder_thread(&queue);
+    queue.close().unwrap();
+    assert_eq!(closed.0.join().unwrap().unwrap(), ForwardEnd::Closed);
+}
+
+type Forwarding = std::thread::JoinHandle<Result<ForwardEnd, Halt>>;
+
+/// A forwarder that runs, and has sent what there is.
+fn forwarder_thread(queue: &Queue) -> (Forwarding, crate::forward::Stop) {
+    let forwarder = Forwarder::new(queue, "forward", far()).unwrap().name("near");
+    let forwarder = forwarder.if_forgotten(IfForgotten::Continue);
+    let (stop, watch) = (forwarder.stop(), forwarder.watch());
+    let thread = std::thread::spawn(move || forwarder.run());
+    while watch.progress().sessions == 0 {
+        std::thread::yield_now();
+    }
+    (thread, stop)
+}
+
+#[test]
+fn moving_the_places_costs_no_sync() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = Options::new().flush_every_ops(1).open(dir.path()).unwrap();
+    queue.enqueue_batch((0..100).map(|number| number.to_string())).unwrap();
+    let mut driven = local(&queue, 10);
+    let flushes = queue.stats().flushes;
+    driven.move_place(100).unwrap();
+    driven.move_kept(90).unwrap();
+    assert_eq!((driven.place(), driven.kept(), queue.stats().flushes), (100, 90, flushes));
+}
