@@ -5,14 +5,14 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::consumer::Consumer;
+use crate::consumer::{Consumer, check_name};
 use crate::error::{Error, Result};
 use crate::format::Origin;
 use crate::forward::destination::{Destination, Source, SourceLane};
 use crate::forward::driver::{Counts, Driver, PutAway, WhenRefused, Worked};
 use crate::forward::halt::Halt;
 use crate::forward::local::Local;
-use crate::forward::over_queue::QueueLocal;
+use crate::forward::over_queue::{QueueLocal, kept_name};
 use crate::forward::rules::{ForwardOptions, IfForgotten, OnRefused, TellGaps};
 use crate::message::Message;
 use crate::queue::Queue;
@@ -65,8 +65,9 @@ impl<D: Destination> Forwarder<D> {
     ///
     /// # Errors
     ///
-    /// As [`Queue::consumer`].
+    /// As [`Queue::consumer`], of both consumers' names.
     pub fn new(queue: &Queue, consumer: &str, destination: D) -> Result<Forwarder<D>> {
+        check_name(queue.path(), &kept_name(consumer))?;
         let is_new = !queue.consumers().iter().any(|name| name == consumer);
         let consumer = queue.consumer(consumer)?;
         let began = if is_new { consumer.parts().1.seq() } else { 0 };

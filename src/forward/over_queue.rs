@@ -16,8 +16,10 @@ use crate::forward::local::{Local, NextRead, sum_of};
 use crate::storage::FileStorage;
 use crate::threads::now;
 
-/// What the name of the second consumer ends with.
-const KEPT: &str = ".kept";
+/// The name of the second consumer.
+pub(super) fn kept_name(name: &str) -> String {
+    format!("{name}.kept")
+}
 
 type Marker = Arc<Standing<FileStorage>>;
 
@@ -55,7 +57,7 @@ impl QueueLocal {
     /// Makes the second consumer, or removes it when nothing is to be kept. One that was left by a
     /// consumer of this name that was removed begins anew, at the place.
     pub(super) fn keep_anything(&mut self, messages: u64) -> Result<()> {
-        let name = format!("{}{KEPT}", self.place.name());
+        let name = kept_name(self.place.name());
         let is_there = self.engine.consumer_names().contains(&name);
         let is_new = self.place.seq() <= self.began && self.began > 0;
         if is_there && (messages == 0 || is_new) {
