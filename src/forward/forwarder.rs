@@ -61,7 +61,7 @@ impl<D> fmt::Debug for Forwarder<D> {
 impl<D: Destination> Forwarder<D> {
     /// Forwards the messages of `queue` to `destination`, through the queue's consumer of that
     /// name. It is made at the oldest message, if it is new, and nobody else may use it. What is
-    /// [kept](Self::keep) is held by another one, `NAME.kept`.
+    /// [kept](Self::keep) is held by another one, `NAME.kept`: who removes the one removes both.
     ///
     /// # Errors
     ///

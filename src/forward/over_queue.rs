@@ -2,7 +2,9 @@
 //!
 //! The place is the stored place of the forwarder's consumer. It is moved by passing over one
 //! message after the other, as a reader does: a store each, no sync. The messages are read by a
-//! cursor ahead of it. The kept place is that of a second consumer, `NAME.kept`.
+//! cursor ahead of it. The kept place is that of a second consumer, `NAME.kept`, made at the place
+//! before that first moves. So a kill between the two leaves nothing that was to be kept. It is
+//! removed by itself: a user who removes the forwarder's consumer removes both.
 
 use std::sync::Arc;
 use std::time::Duration;
