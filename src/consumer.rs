@@ -254,8 +254,8 @@ impl Consumer {
     /// Reads this consumer in two lanes from now on: fresh messages first, and beside them what is
     /// no longer fresh. See [`Lanes`]. Called again, it changes how, and nothing else.
     ///
-    /// With [`Fresh::Age`](crate::Fresh::Age) each enqueue takes the time from now on, and the queue
-    /// begins a new segment each eighth of that age, until it is closed.
+    /// With [`Fresh::Age`](crate::Fresh::Age) each enqueue takes the time from now on, and the
+    /// queue begins a new segment each eighth of that age, until it is closed.
     ///
     /// # Errors
     ///
