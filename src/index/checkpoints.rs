@@ -5,6 +5,7 @@ use crate::format::{CHECKPOINT_LEN, Checkpoint, Spot, index_at};
 use crate::index::Index;
 use crate::index::image::IndexImage;
 use crate::index::losses::GivenUp;
+use crate::index::run::Next;
 use crate::storage::Storage;
 use crate::threads::Mutex;
 
@@ -56,7 +57,15 @@ impl<S: Storage> Index<S> {
         change(&mut next);
         let run = *self.run.lock();
         if (next.position, next.seq) != (checkpoints.newest.position, checkpoints.newest.seq) {
-            let stated = run.next.filter(|stated| stated.base == next.position).unwrap_or_default();
+            // The spot may lie within the numbers that the next segment is to state: an opening
+            // found less than an earlier run had made durable, and nothing behind it. That segment
+            // may be lost, and others behind it not: then the checkpoint alone states them.
+            let stated = run.next.and_then(|stated| stated.cut_at(next.spot()));
+            let at_its_base = |stated: &Next| {
+                !planted!(StatedAtTheBaseAlone)
+                    || run.next.is_some_and(|next| next.base == stated.base)
+            };
+            let stated = stated.filter(at_its_base).unwrap_or_default();
             (next.gap, next.reserved, next.cause) = (stated.gap, stated.reserved, stated.cause);
         }
         checkpoints.number += 1;

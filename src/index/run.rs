@@ -3,7 +3,7 @@
 
 use byteorder::{ByteOrder, LittleEndian};
 
-use crate::format::{LIMIT, RUN_LEN, is_position, run_at as at};
+use crate::format::{LIMIT, RUN_LEN, Spot, is_position, run_at as at};
 use crate::index::losses::GivenUp;
 use crate::memory::checksum::crc32c;
 
@@ -19,6 +19,22 @@ pub(crate) struct Next {
     pub(crate) reserved: u64,
     /// The `GapCause` number of the other missing numbers.
     pub(crate) cause: u8,
+}
+
+impl Next {
+    /// How a segment at `spot` would begin, where the spot lies at or before this segment's
+    /// beginning and behind some of the missing numbers. `None` where none is missing before it.
+    pub(crate) fn cut_at(self, spot: Spot) -> Option<Next> {
+        let behind = self.seq.checked_sub(spot.seq)?;
+        let is_within = spot.position <= self.base && behind < self.gap;
+        is_within.then(|| Next {
+            base: spot.position,
+            seq: spot.seq,
+            gap: self.gap - behind,
+            reserved: self.reserved.saturating_sub(behind),
+            ..self
+        })
+    }
 }
 
 /// The run record.

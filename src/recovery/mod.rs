@@ -300,10 +300,15 @@ fn mend<S: Storage>(storage: &S, known: &mut Known<S>, end: &mut End) -> Result<
         end.position > durable.position || end.seq > durable.seq || planted!(DamageTakenForTorn)
     });
     for hole in &walked.holes {
+        if planted!(FilledBeforeStated) {
+            repair(storage, &rows.live, hole.start, hole.end)?;
+        }
+        // The headers come first. Where the hole is filled the next opening finds no hole, so it
+        // would not write into a header what this opening, killed between, did not.
+        restate(storage, index, &mut rows.live, behind_given_up(hole.start), hole.end)?;
         if !planted!(HoleLeft) {
             repair(storage, &rows.live, hole.start, hole.end)?;
         }
-        restate(storage, index, &mut rows.live, behind_given_up(hole.start), hole.end)?;
     }
     Ok(())
 }

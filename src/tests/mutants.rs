@@ -227,6 +227,10 @@ mutants! {
     HeaderByCallAlone => "P4: a power cut's loss is told as that",
     /// What only a row of the index states is not written into the header.
     StatedByTheRowAlone => "P4: a power cut's loss is told as that",
+    /// A hole is filled before the header of the segment behind it states what is missing.
+    FilledBeforeStated => "P4: a power cut's loss is told as that",
+    /// A checkpoint within the numbers that the next segment is to state says nothing of them.
+    StatedAtTheBaseAlone => "P4: a power cut's loss is told as that",
     /// Who waits does not ask whether it was interrupted.
     InterruptNotAsked => "an interrupt ends every wait",
     /// An interrupt wakes nobody.
