@@ -163,8 +163,9 @@ impl LaneOptions {
 /// stays before the oldest message that is not acknowledged, and what is acknowledged beyond it is
 /// kept as ranges. After an opening, lanes begin with what lies between those as the backlog. So
 /// each stretch that is not finished costs a range, of which a consumer has 22 at least (114 where
-/// they lie close together): with more outages than that to catch up with, messages of the fresh
-/// lane come again after a crash. How lanes are read is not stored.
+/// they lie close together): with more outages than that to catch up with, what was acknowledged
+/// between the oldest of them comes again after an opening, as the backlog's. How lanes are read is
+/// not stored.
 ///
 /// # Space
 ///

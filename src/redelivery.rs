@@ -30,7 +30,9 @@ use crate::storage::{FileStorage, Storage};
 /// Four consumers of a queue have a row in the index for this. Those of a fifth are not counted
 /// over openings (an event says so). A row holds the counts of 35 messages at least (fewer where
 /// they were tried 128 times and more), and of about a hundred where their numbers lie close
-/// together. When it is full, no new message is handed out until one of those is done.
+/// together. When it is full, no new message is handed out until one of those is done. While a
+/// consumer that is read in [lanes](crate::Lanes) has a backlog, each message in flight takes room
+/// as one that was tried.
 ///
 /// ```
 /// # fn main() -> mmq::Result<()> {

@@ -53,6 +53,12 @@ pub(crate) struct LaneRules {
     pub(crate) youngest_first: bool,
 }
 
+impl LaneRules {
+    fn has_age(&self) -> bool {
+        matches!(self.within, Within::Millis(_))
+    }
+}
+
 /// What a read in lanes came to beside its message.
 #[derive(Debug, Default)]
 pub(crate) struct LaneLook {
@@ -74,8 +80,9 @@ pub(crate) struct TwoLanes<F> {
     backlog_at: Option<Instant>,
     /// Messages below the number were written before the time, in milliseconds.
     begun: (u64, u64),
-    /// All messages in the segment of this life were written before the time.
-    written: Option<(u64, u64)>,
+    /// All messages in the segment of this life were written before the time, as the segments told
+    /// at another time.
+    written: Option<(u64, u64, u64)>,
 }
 
 impl<F: StorageFile> TwoLanes<F> {
@@ -128,9 +135,14 @@ impl<F: StorageFile> TwoLanes<F> {
         if self.rules.youngest_first { stretches - 1 } else { 0 }
     }
 
-    /// Whether the message at `cursor` is not fresh any more.
-    fn is_behind<S: Storage<File = F>>(&mut self, core: &Core<S>, cursor: &Cursor<F>) -> bool {
-        let spot = cursor.spot();
+    /// Whether the message at `spot` is not fresh any more. It lies in the segment of this `life`,
+    /// where that is known.
+    fn is_behind<S: Storage<File = F>>(
+        &mut self,
+        core: &Core<S>,
+        spot: Spot,
+        life: Option<u64>,
+    ) -> bool {
         match self.rules.within {
             Within::Manual => false,
             Within::Last(most) => {
@@ -138,7 +150,7 @@ impl<F: StorageFile> TwoLanes<F> {
             }
             Within::Millis(age) => {
                 spot.position < core.visible.position.load(Ordering::Acquire)
-                    && self.is_too_old(core, cursor, age)
+                    && self.is_too_old(core, spot, life, age)
             }
         }
     }
@@ -146,19 +158,27 @@ impl<F: StorageFile> TwoLanes<F> {
     fn is_too_old<S: Storage<File = F>>(
         &mut self,
         core: &Core<S>,
-        cursor: &Cursor<F>,
+        spot: Spot,
+        life: Option<u64>,
         age: u64,
     ) -> bool {
-        let (spot, now) = (cursor.spot(), core.storage.now());
+        let now = core.storage.now();
         let is_past = |before: u64| before.saturating_add(age) <= now;
         if spot.seq < self.begun.0 && is_past(self.begun.1) {
             return true;
         }
-        match (self.written, cursor.segment_life()) {
-            (Some((life, before)), Some(open)) if life == open && !is_past(before) => false,
+        // Segments that begin meanwhile may tell more, when the clock was set.
+        let is_current = |asked: u64| asked <= now && now - asked <= age / 8;
+        match (self.written, life) {
+            (Some((of, before, asked)), Some(life))
+                if of == life && is_current(asked) && !is_past(before) =>
+            {
+                false
+            }
             _ => {
-                self.written = core.segments.list().written_before(spot.position, now);
-                self.written.is_some_and(|(_, before)| is_past(before))
+                let told = core.segments.list().written_before(spot.position, now);
+                self.written = told.map(|(life, before)| (life, before, now));
+                told.is_some_and(|(_, before)| is_past(before))
             }
         }
     }
@@ -178,13 +198,18 @@ impl<S: Storage> Standing<S> {
         let progress = &mut *progress;
         progress.check(core, self)?;
         self.ledger(progress, &[]);
+        let begun = (core.visible.seq.load(Ordering::Acquire), core.storage.now());
         match &mut progress.lanes {
-            Some(lanes) => (lanes.rules, lanes.turn, lanes.backlog_at) = (rules, 0, None),
+            Some(lanes) => {
+                if !lanes.rules.has_age() {
+                    lanes.begun = begun;
+                }
+                (lanes.rules, lanes.turn, lanes.backlog_at) = (rules, 0, None);
+            }
             None => {
                 if !planted!(StretchesNotTakenUp) {
-                    progress.take_up_stretches(spot_of)?;
+                    progress.take_up_stretches(core, spot_of)?;
                 }
-                let begun = (core.visible.seq.load(Ordering::Acquire), core.storage.now());
                 progress.lanes = Some(Box::new(TwoLanes::new(rules, begun)));
             }
         }
@@ -272,10 +297,36 @@ impl<S: Storage> Progress<S> {
         (at > now()).then_some(at)
     }
 
-    /// True when there is a stretch that was not there before.
+    /// True when something is the backlog's that was not before.
     fn jump_if_behind(&mut self, core: &Core<S>) -> bool {
-        self.lanes.as_mut().is_some_and(|lanes| lanes.is_behind(core, &self.cursor))
-            && !self.jump(core).is_empty()
+        let (Some(lanes), Some(ledger)) = (&mut self.lanes, &mut self.ledger) else {
+            return false;
+        };
+        let mut is_more = false;
+        // What was given back is fresh for no longer than the rest.
+        while let Some((seq, open)) = ledger.first_returned(Lane::Fresh)
+            && lanes.is_behind(core, Spot { position: open.position, seq }, None)
+        {
+            ledger.stretches.raise_fresh_from(seq + 1);
+            is_more = true;
+        }
+        if lanes.is_behind(core, self.cursor.spot(), self.cursor.segment_life()) {
+            is_more |= !self.jump(core).is_empty();
+        }
+        is_more
+    }
+
+    /// Whether a lane has a message that may be handed out, although the oldest one may not.
+    pub(super) fn has_allowed(&self, core: &Core<S>, ledger: &Ledger<S::File>) -> bool {
+        let Some(lanes) = &self.lanes else {
+            return false;
+        };
+        let ahead = self.cursor.spot();
+        let is_ahead = ahead.position < core.visible.position.load(Ordering::Acquire)
+            || ledger.first_returned(Lane::Fresh).is_some();
+        let left = next_stretch(ledger, Lane::Backlog, Some(lanes));
+        is_ahead && ledger.may_hand_out(Lane::Fresh, ahead.seq)
+            || left.is_some_and(|(_, left)| ledger.may_hand_out(Lane::Backlog, left.spot.seq))
     }
 
     /// Moves the cursor to the end of what is visible, and leaves what lies before it behind.
@@ -284,7 +335,7 @@ impl<S: Storage> Progress<S> {
         let Some(ledger) = &mut self.ledger else {
             return spot.seq..spot.seq;
         };
-        let left = LeftBehind { spot, segment_end: self.cursor.segment_end(), end: end.seq };
+        let left = LeftBehind { spot, segment_end: segment_end(core, spot), end: end.seq };
         if left.spot.seq < left.end {
             ledger.stretches.leave(left);
             self.cursor.move_to(end);
@@ -294,7 +345,11 @@ impl<S: Storage> Progress<S> {
 
     /// What an earlier run left behind: the numbers from the cursor to the highest one that is done
     /// which are not. The cursor goes on behind that one.
-    fn take_up_stretches(&mut self, spot_of: impl Fn(u64) -> Result<Option<Spot>>) -> Result<()> {
+    fn take_up_stretches(
+        &mut self,
+        core: &Core<S>,
+        spot_of: impl Fn(u64) -> Result<Option<Spot>>,
+    ) -> Result<()> {
         let at = self.cursor.spot();
         let Some(ledger) = self.ledger.as_deref_mut() else {
             return Ok(());
@@ -313,7 +368,7 @@ impl<S: Storage> Progress<S> {
             (None, Some(before)) => before.end = end,
             (spot, _) => {
                 let spot = spot.unwrap_or(at);
-                left.push(LeftBehind { spot, segment_end: spot.position, end });
+                left.push(LeftBehind { spot, segment_end: segment_end(core, spot), end });
             }
         };
         for NumberRange { first, last } in ledger.done.not_in(at.seq, last) {
@@ -328,6 +383,13 @@ impl<S: Storage> Progress<S> {
         self.cursor.move_to(behind);
         Ok(())
     }
+}
+
+/// The end of the segment that the spot lies in; the spot's position when it is in none.
+fn segment_end<S: Storage>(core: &Core<S>, spot: Spot) -> u64 {
+    let list = core.segments.list();
+    let at = list.live.partition_point(|row| row.header.end() <= spot.position);
+    list.live.get(at).map_or(spot.position, |row| row.header.end())
 }
 
 /// The stretch that a read looks into first, if it looks into any.

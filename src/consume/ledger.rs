@@ -16,7 +16,7 @@ use crate::consume::redelivery::Redeliveries;
 use crate::consume::standing::Handed;
 use crate::consume::stretches::Stretches;
 use crate::error::Gap;
-use crate::format::{NumberRange, Spot};
+use crate::format::{Acks, NumberRange, Spot};
 use crate::index::AcksRow;
 use crate::read::Cursor;
 use crate::storage::StorageFile;
@@ -196,7 +196,11 @@ impl<F: StorageFile> Ledger<F> {
     fn begin_attempt(&mut self, seq: u64, open: &mut Open, now: Option<Instant>) -> Handed {
         open.attempts = open.attempts.saturating_add(1);
         if let Some(redelivery) = &mut self.redelivery {
-            redelivery.note_handed_out(seq, self.out);
+            if self.stretches.is_empty() || planted!(LeftBehindSuspected) {
+                redelivery.note_handed_out(seq, self.out);
+            } else {
+                redelivery.list_handed_out(seq, self.out);
+            }
             open.due = now.and_then(|now| now.checked_add(redelivery.rules.lease?));
             redelivery.set_timer(seq, None, open.due);
         }
@@ -358,7 +362,11 @@ impl<F: StorageFile> Ledger<F> {
         }
         match &mut self.acks_row {
             Some(row) => {
-                row.store(place.seq, self.done.iter());
+                // Of a consumer with a backlog the highest ranges are kept, not the lowest: what
+                // does not fit comes again as the backlog's then, and not as fresh.
+                let all = self.stretches.is_empty() || planted!(FreshRangesLeftOut);
+                let from = if all { 0 } else { Acks::highest_that_fit(self.done.iter().rev()) };
+                row.store(place.seq, self.done.iter_from(from));
                 self.changed = false;
             }
             // The ranges stay in memory alone. Every 1024th change asks for a row again: space may

@@ -13,8 +13,16 @@ impl Ranges {
         self.0.clear();
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = NumberRange> + '_ {
-        self.0.iter().map(|(first, last)| NumberRange { first: *first, last: *last })
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = NumberRange> + '_ {
+        self.iter_from(0)
+    }
+
+    /// The ranges that begin at that number or behind it.
+    pub(super) fn iter_from(
+        &self,
+        first: u64,
+    ) -> impl DoubleEndedIterator<Item = NumberRange> + '_ {
+        self.0.range(first..).map(|(first, last)| NumberRange { first: *first, last: *last })
     }
 
     /// The highest number.

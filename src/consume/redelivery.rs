@@ -5,6 +5,9 @@
 //! and each that was handed out in vain has its count. So the messages between the consumer's place
 //! and the mark that are not done may have ended a process that died. They come again one at a
 //! time, and only a death with one of them alone counts against it.
+//!
+//! While messages are left behind, the mark would pass them, and they would be suspected. It stays
+//! then, and each message beyond it that is handed out is listed among the counts, with none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -82,8 +85,10 @@ pub(crate) struct Redeliveries<F> {
     below: u64,
     /// The message that was handed out while no other was with a worker, as it is stored.
     alone: Option<u64>,
-    /// Messages below this number may have ended a process: each goes out alone.
+    /// Messages below this number may have ended a process, and so may `suspects`: each goes out
+    /// alone.
     suspects_below: u64,
+    suspects: BTreeSet<u64>,
     /// Messages that were rejected and are not counted yet.
     rejections: Vec<u64>,
 }
@@ -100,6 +105,7 @@ impl<F> Default for Redeliveries<F> {
             below: 0,
             alone: None,
             suspects_below: 0,
+            suspects: BTreeSet::new(),
             rejections: Vec::new(),
         }
     }
@@ -122,8 +128,12 @@ impl<F: StorageFile> Redeliveries<F> {
         self.row = Some(row);
         let is_left = |seq: u64| seq >= place && !done.contains(seq);
         self.counts.extend(stored.counts.into_iter().filter(|(seq, _)| is_left(*seq)));
-        if stored.below > place && !planted!(SuspectsTogether) {
-            self.suspects_below = stored.below;
+        if stored.below != 0 && !planted!(SuspectsTogether) {
+            self.suspects.extend(self.counts.keys());
+            // (The lowest mark: there are none but those that are listed.)
+            if stored.below > place.max(1) {
+                self.suspects_below = stored.below;
+            }
         }
         self.below = self.below.max(stored.below);
         self.store();
@@ -145,6 +155,7 @@ impl<F: StorageFile> Redeliveries<F> {
     pub(crate) fn end_run(&mut self) -> Rules {
         if !planted!(SuspectsAfterTheEnd) {
             (self.below, self.alone) = (0, None);
+            self.counts.retain(|_, count| *count != 0);
         }
         self.store();
         // Nothing is stored any more: the files may be another's.
@@ -157,6 +168,7 @@ impl<F: StorageFile> Redeliveries<F> {
         self.timers.clear();
         self.counts.clear();
         (self.below, self.alone, self.suspects_below) = (0, None, 0);
+        self.suspects.clear();
         self.stored_below = u64::MAX;
     }
 
@@ -179,9 +191,12 @@ impl<F: StorageFile> Redeliveries<F> {
 
     /// Whether the message may be handed out while `out` others are with workers.
     pub(crate) fn may_go(&self, seq: u64, out: usize) -> bool {
-        let is_suspect = seq < self.suspects_below;
-        let suspect_is_out = out > 0 && self.alone.is_some_and(|seq| seq < self.suspects_below);
-        out == 0 || !is_suspect && !suspect_is_out
+        let suspect_is_out = out > 0 && self.alone.is_some_and(|seq| self.is_suspect(seq));
+        out == 0 || !self.is_suspect(seq) && !suspect_is_out
+    }
+
+    fn is_suspect(&self, seq: u64) -> bool {
+        seq < self.suspects_below || self.suspects.contains(&seq)
     }
 
     /// Whether the count of a message that comes again is stored.
@@ -192,7 +207,7 @@ impl<F: StorageFile> Redeliveries<F> {
     /// Whether the message at the cursor may be counted: the counts that there are fit into the
     /// row, or an earlier run handed it out, and its own count is stored.
     pub(crate) fn has_room(&self, next: u64) -> bool {
-        let comes_again = next < self.suspects_below || self.counts.contains_key(&next);
+        let comes_again = self.is_suspect(next) || self.counts.contains_key(&next);
         self.stored_below == u64::MAX || comes_again && self.is_stored(next)
     }
 
@@ -201,6 +216,21 @@ impl<F: StorageFile> Redeliveries<F> {
         let is_alone = others == 0 || planted!(InnocentsBlamed);
         let (below, alone) = (self.below.max(seq + 1), is_alone.then_some(seq));
         if (below, alone) != (self.below, self.alone) {
+            (self.below, self.alone) = (below, alone);
+            self.store();
+        }
+    }
+
+    /// As [`note_handed_out`](Self::note_handed_out), while messages below this one are left behind
+    /// that were not.
+    pub(crate) fn list_handed_out(&mut self, seq: u64, others: usize) {
+        let alone = (others == 0).then_some(seq);
+        let below = self.below.max(1);
+        let is_new = seq >= below && !self.counts.contains_key(&seq);
+        if is_new {
+            self.counts.insert(seq, 0);
+        }
+        if is_new || (below, alone) != (self.below, self.alone) {
             (self.below, self.alone) = (below, alone);
             self.store();
         }

@@ -369,7 +369,9 @@ impl<S: Storage> Progress<S> {
     /// Whether every kind of read would, one that needs an allowance too.
     pub(crate) fn has_news(&self, core: &Core<S>) -> bool {
         let is_allowed = |ledger: &Ledger<S::File>| {
-            ledger.has_rejected_to_tell() || ledger.may_hand_out(Lane::Oldest, self.next_spot().seq)
+            ledger.has_rejected_to_tell()
+                || ledger.may_hand_out(Lane::Oldest, self.next_spot().seq)
+                || self.has_allowed(core, ledger)
         };
         self.is_over(core)
             || self.ledger.as_deref().is_none_or(is_allowed) && self.has_waiting(core)

@@ -55,6 +55,11 @@ impl Stretches {
         self.fresh_from
     }
 
+    /// Messages below the number are not fresh any more.
+    pub(super) fn raise_fresh_from(&mut self, seq: u64) {
+        self.fresh_from = self.fresh_from.max(seq);
+    }
+
     /// The cursor moves to the end of `stretch` and leaves it behind.
     pub(super) fn leave(&mut self, stretch: LeftBehind) {
         self.fresh_from = stretch.end;

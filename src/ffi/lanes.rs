@@ -28,8 +28,9 @@ use crate::lanes::{Backlog, Fresh, LaneOptions, Lanes};
 ///
 /// Nothing is stored but what acknowledgements store (mmq_delivery_ack): after an opening, lanes
 /// begin with what lies between acknowledged messages as the backlog. So each stretch that is not
-/// finished costs a range: with more of them than mmq_delivery_ack says, messages of the fresh lane
-/// come again after a crash. The queue holds all messages from the oldest one of the backlog on.
+/// finished costs a range: with more of them than mmq_delivery_ack says, what was acknowledged
+/// between the oldest of them comes again after an opening, as the backlog's. The queue holds all
+/// messages from the oldest one of the backlog on.
 pub struct mmq_lanes {
     _opaque: (),
 }

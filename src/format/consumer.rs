@@ -204,6 +204,25 @@ impl Acks {
         len
     }
 
+    /// The first number of the highest ranges that fit into a row, behind one more range. `ranges`
+    /// come from the highest one down.
+    pub(crate) fn highest_that_fit(ranges: impl Iterator<Item = NumberRange>) -> u64 {
+        let mut room = ACKS_HALF_LEN - acks_at::ACKS_RANGES - 2 * MAX_SHORT_LEN;
+        let mut lowest = u64::MAX;
+        for NumberRange { first, last } in ranges {
+            // The distance of the one above is known only now.
+            let above = if lowest == u64::MAX { 0 } else { lowest - last - 1 };
+            let taken = short_len(above) + short_len(last - first + 1);
+            // (The lowest one's distance may take as much as there is.)
+            if taken + MAX_SHORT_LEN > room {
+                break;
+            }
+            room -= taken;
+            lowest = first;
+        }
+        lowest
+    }
+
     /// The ranges in these bytes, if they validate for the consumer in the row `owner` under its
     /// `seed`.
     pub(crate) fn decode(bytes: &[u8], owner: u32, seed: u32) -> Option<Acks> {
@@ -234,6 +253,14 @@ impl Acks {
     fn crc(bytes: &[u8], len: usize, seed: u32) -> u32 {
         !crc32c(crc32c(seed, &bytes[..acks_at::ACKS_CRC]), &bytes[acks_at::ACKS_RANGES..len])
     }
+}
+
+/// The most bytes that [`put_short`] takes.
+const MAX_SHORT_LEN: usize = 5;
+
+/// How many bytes [`put_short`] takes.
+fn short_len(number: u64) -> usize {
+    (number.max(1).ilog2() / 7 + 1) as usize
 }
 
 /// Writes a number in as few bytes as it takes and returns where they end. `None` when they do not

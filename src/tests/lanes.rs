@@ -101,9 +101,15 @@ impl Model {
             if fresh_first { [Lane::Fresh, Lane::Backlog] } else { [Lane::Backlog, Lane::Fresh] };
         if only != Some(Lane::Backlog)
             && let Within::Last(most) = self.rules.within
-            && self.end - self.next > most
         {
-            self.jump();
+            while let Some(seq) = self.back.range(self.fresh_from..).next().copied()
+                && self.end - seq > most
+            {
+                self.fresh_from = seq + 1;
+            }
+            if self.end - self.next > most {
+                self.jump();
+            }
         }
         for lane in only.map_or(order.to_vec(), |only| vec![only]) {
             if let Some(seq) = self.take(lane) {

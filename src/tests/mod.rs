@@ -11,6 +11,8 @@ mod events;
 mod figures;
 mod flush;
 mod lanes;
+mod lanes_limits;
+mod lanes_storm;
 mod late;
 mod lengths;
 mod letters;

@@ -493,6 +493,10 @@ mutants! {
     GapBeyondTheStretch => "a missing number is told once, in the lane that has it",
     /// After an opening what lies between place and ranges is not the backlog's.
     StretchesNotTakenUp => "after an opening the backlog is what was left behind",
+    /// After a death, messages are suspected that were left behind and never handed out.
+    LeftBehindSuspected => "after a death what was in flight goes out alone, and nothing else",
+    /// Of more acknowledged ranges than fit, those of the fresh lane are not stored.
+    FreshRangesLeftOut => "what comes again after many outages comes as the backlog's",
     /// Who waits for the backlog does not learn that the fresh lane has left messages behind.
     JumpWakesNobody => "P9: no wake-up is lost";
         open: "the directed test is in tests/lanes, which no planted bug reaches",

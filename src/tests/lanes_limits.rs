@@ -1,0 +1,243 @@
+//! Lanes where something is full, set anew, old, or of an earlier run.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::consume::lanes::{Lane, LaneRules, Within};
+use crate::consume::redelivery::Rules;
+use crate::consume::standing::{Handed, Standing};
+use crate::engine::{Engine, reading};
+use crate::options::Options;
+use crate::tests::sim::SimStorage;
+
+type Queue = Arc<Engine<SimStorage>>;
+type Link = Arc<Standing<SimStorage>>;
+
+const OUTAGES: u32 = 150;
+
+fn disk(seed: u64) -> SimStorage {
+    SimStorage::new(seed).with_file_capacity(256 << 10)
+}
+
+fn open(storage: SimStorage, options: &Options) -> Queue {
+    Arc::new(Engine::open_without_keeper(storage, options).unwrap())
+}
+
+fn rules(within: Within, share: (u32, u32)) -> LaneRules {
+    LaneRules { within, share, rate: None, youngest_first: false }
+}
+
+fn put(queue: &Queue, count: u64) {
+    for _ in 0..count {
+        let seq = queue.core.visible_end().seq;
+        queue.enqueue(&seq.to_le_bytes().repeat(20)).unwrap();
+    }
+}
+
+fn try_receive(queue: &Queue, link: &Link, only: Option<Lane>) -> Option<(u64, Handed)> {
+    let received = queue.receive_in_lanes(link, reading::AsMessage, only, &mut None).unwrap();
+    received.map(|(message, handed)| (message.seq(), handed))
+}
+
+fn seq_of(received: Option<(u64, Handed)>) -> Option<u64> {
+    received.map(|(seq, _)| seq)
+}
+
+/// A queue whose process died with one fresh message in flight, while 0..100 was the backlog, of
+/// which none was ever handed out. It is open again.
+fn after_a_death(fresh: u64) -> (Queue, Link) {
+    let options = Options::new().arena_size(64 << 10);
+    let within = rules(Within::Manual, (4, 1));
+    let queue = open(disk(1), &options);
+    let link = queue.consumer("link").unwrap();
+    queue.set_redelivery(&link, Rules { max_attempts: Some(3), ..Rules::default() }).unwrap();
+    queue.set_lanes(&link, within).unwrap();
+    put(&queue, 100);
+    queue.jump(&link).unwrap();
+    put(&queue, 2);
+    let (seq, handed) = try_receive(&queue, &link, Some(Lane::Fresh)).unwrap();
+    assert_eq!(seq, 100);
+    queue.ack(&link, seq, handed).unwrap();
+    assert_eq!(seq_of(try_receive(&queue, &link, Some(Lane::Fresh))), Some(101));
+
+    let queue = open(queue.core.storage.process_kill(), &options);
+    let link = queue.consumer("link").unwrap();
+    queue.set_redelivery(&link, Rules { max_attempts: Some(3), ..Rules::default() }).unwrap();
+    queue.set_lanes(&link, within).unwrap();
+    put(&queue, fresh);
+    assert_eq!(format!("{:?}", link.backlog(&queue.core)), "[0..100]");
+    (queue, link)
+}
+
+#[test]
+fn after_a_death_the_backlog_that_nobody_was_handed_is_not_suspected() {
+    let (queue, link) = after_a_death(0);
+    assert_eq!(seq_of(try_receive(&queue, &link, Some(Lane::Backlog))), Some(0));
+    // 1 was never handed out by any process. Two workers may have it in flight beside 0.
+    assert_eq!(seq_of(try_receive(&queue, &link, Some(Lane::Backlog))), Some(1));
+}
+
+#[test]
+fn after_a_death_the_backlog_gets_its_share_of_a_link_with_two_in_flight() {
+    let (queue, link) = after_a_death(300);
+    let mut out = std::collections::VecDeque::new();
+    let mut late = 0;
+    for _ in 0..200 {
+        while out.len() < 2
+            && let Some((seq, handed)) = try_receive(&queue, &link, None)
+        {
+            late += u64::from(handed.is_backlog);
+            out.push_back((seq, handed));
+        }
+        let (seq, handed) = out.pop_front().unwrap();
+        queue.ack(&link, seq, handed).unwrap();
+    }
+    assert!(late >= 30, "the backlog got {late} of 200 messages; its share is 40");
+}
+
+#[test]
+fn the_descriptor_tells_of_a_message_that_receive_hands_out() {
+    let (queue, link) = after_a_death(3);
+    // 101 was in flight at the death: it goes alone, and is done.
+    let (seq, handed) = try_receive(&queue, &link, Some(Lane::Fresh)).unwrap();
+    queue.ack(&link, seq, handed).unwrap();
+    assert!(seq_of(try_receive(&queue, &link, Some(Lane::Fresh))).is_some());
+    let has_news = link.with_progress(|progress| progress.has_news(&queue.core));
+    let received = seq_of(try_receive(&queue, &link, None));
+    assert!(received.is_none() || has_news, "{received:?} came; the descriptor was not readable");
+}
+
+/// Each stretch costs a range, and a row holds so many. What is left out comes again after an
+/// opening, but not as fresh.
+#[test]
+fn more_outages_than_ranges_fit_make_nothing_fresh_again() {
+    let options = Options::new().arena_size(1 << 20);
+    let lanes = rules(Within::Manual, (1, 0));
+    for (outages, most) in [(20, 0), (OUTAGES, 300 * (OUTAGES - 50))] {
+        let mut queue = open(SimStorage::new(2).with_file_capacity(64 << 20), &options);
+        let mut link = queue.consumer("link").unwrap();
+        queue.set_lanes(&link, lanes).unwrap();
+        let mut done = BTreeSet::new();
+        for _ in 0..outages {
+            put(&queue, 300);
+            queue.jump(&link).unwrap();
+            put(&queue, 300);
+            for _ in 0..300 {
+                let (seq, handed) = try_receive(&queue, &link, Some(Lane::Fresh)).unwrap();
+                queue.ack(&link, seq, handed).unwrap();
+                done.insert(seq);
+            }
+        }
+        queue.close().unwrap();
+        queue = open(queue.core.storage.process_kill(), &options);
+        link = queue.consumer("link").unwrap();
+        queue.set_lanes(&link, lanes).unwrap();
+        let (mut again, mut rest) = (0, 0);
+        while let Some((seq, handed)) = try_receive(&queue, &link, None) {
+            assert!(handed.is_backlog || !done.contains(&seq), "{seq} comes again as fresh");
+            again += u32::from(done.contains(&seq));
+            rest += u32::from(!done.contains(&seq));
+            queue.ack(&link, seq, handed).unwrap();
+        }
+        assert_eq!(rest, 300 * outages);
+        assert!(again <= most, "{again} came again after {outages} outages");
+    }
+}
+
+#[test]
+fn a_clock_that_was_ahead_keeps_nothing_fresh_for_longer_than_the_headers_tell() {
+    let options = Options::new().arena_size(64 << 10);
+    let queue = open(disk(7), &options);
+    let link = queue.consumer("link").unwrap();
+    queue.set_lanes(&link, rules(Within::Millis(8000), (1, 0))).unwrap();
+    // The clock is an hour ahead while these are put in.
+    queue.core.storage.advance_clock(3_600_000);
+    put(&queue, 3);
+    // The program looks: 0 is taken.
+    let (seq, handed) = try_receive(&queue, &link, None).unwrap();
+    queue.ack(&link, seq, handed).unwrap();
+    // The clock is set right. Messages go on coming for 20 s; the link is down.
+    queue.core.storage.set_back_clock(3_600_000);
+    for _ in 0..20 {
+        queue.core.storage.advance_clock(1000);
+        put(&queue, 1);
+    }
+    // What a cursor that has just come here would say.
+    let now = crate::storage::Storage::now(&queue.core.storage);
+    let spot = link.with_progress(|progress| progress.cursor.spot());
+    let before = queue.core.segments.list().written_before(spot.position, now).unwrap().1;
+    assert!(before + 8000 <= now, "the headers tell that 1 is too old");
+    let (seq, handed) = try_receive(&queue, &link, None).unwrap();
+    assert!(handed.is_backlog, "{seq} was put in 20 s ago: fresh for 8 s");
+}
+
+#[test]
+fn lanes_opened_again_with_an_age_leave_behind_what_is_older() {
+    let options = Options::new().arena_size(64 << 10);
+    let queue = open(disk(7), &options);
+    let link = queue.consumer("link").unwrap();
+    queue.set_lanes(&link, rules(Within::Manual, (1, 0))).unwrap();
+    put(&queue, 3);
+    queue.set_lanes(&link, rules(Within::Millis(8000), (1, 0))).unwrap();
+    queue.core.storage.advance_clock(3_600_000);
+    let (seq, handed) = try_receive(&queue, &link, None).unwrap();
+    assert!(handed.is_backlog, "{seq} was put in an hour ago: fresh for 8 s");
+}
+
+#[test]
+fn a_message_given_back_is_fresh_no_longer_than_others() {
+    let options = Options::new().arena_size(64 << 10);
+    let queue = open(disk(7), &options);
+    let link = queue.consumer("link").unwrap();
+    queue.set_lanes(&link, rules(Within::Last(5), (1, 0))).unwrap();
+    put(&queue, 1);
+    let (first, kept) = try_receive(&queue, &link, None).unwrap();
+    for _ in 0..1000 {
+        put(&queue, 1);
+        let (seq, handed) = try_receive(&queue, &link, None).unwrap();
+        queue.ack(&link, seq, handed).unwrap();
+    }
+    queue.nack(&link, first, kept, None);
+    put(&queue, 2);
+    let (seq, handed) = try_receive(&queue, &link, None).unwrap();
+    assert!(
+        seq == 1001 && !handed.is_backlog,
+        "fresh is what is among the last 5 of 1003; {seq} came first, is_backlog {}",
+        handed.is_backlog
+    );
+}
+
+#[test]
+fn an_acknowledgement_in_the_fresh_lane_does_not_look_for_space_each_time() {
+    let options = Options::new().arena_size(64 << 10);
+    let queue = open(disk(3), &options);
+    let link = queue.consumer("link").unwrap();
+    queue.set_lanes(&link, rules(Within::Manual, (1, 0))).unwrap();
+    put(&queue, 10);
+    // The lane jumps before anything is read.
+    queue.jump(&link).unwrap();
+    put(&queue, 20);
+    let mut crossed = 0;
+    for _ in 0..20 {
+        let (seq, handed) = try_receive(&queue, &link, None).unwrap();
+        assert!(seq >= 10);
+        crossed += u32::from(link.acknowledge(&queue.core, seq, handed).unwrap().unwrap());
+    }
+    assert!(crossed <= 1, "{crossed} of 20 acknowledgements left a segment behind, all in one");
+}
+
+#[test]
+fn a_share_of_many_leaves_something_for_the_backlog() {
+    let options = Options::new().arena_size(64 << 10);
+    let queue = open(disk(3), &options);
+    let link = queue.consumer("link").unwrap();
+    queue.set_lanes(&link, rules(Within::Manual, (3, u32::MAX))).unwrap();
+    put(&queue, 10);
+    queue.jump(&link).unwrap();
+    put(&queue, 10);
+    let mut late = 0;
+    for _ in 0..10 {
+        late += u64::from(try_receive(&queue, &link, None).unwrap().1.is_backlog);
+    }
+    assert_eq!(late, 7);
+}
