@@ -7,7 +7,7 @@
 //! time, and only a death with one of them alone counts against it.
 //!
 //! While messages are left behind, the mark would pass them, and they would be suspected. It stays
-//! then, and each message beyond it that is handed out is listed among the counts, with none.
+//! then, and each message beyond it that is handed out is listed among the counts, with a bit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::consume::ranges::Ranges;
 use crate::error::Result;
-use crate::format::{Attempts, Origin, REJECTED};
+use crate::format::{Attempts, LISTED, Origin, REJECTED};
 use crate::index::AttemptsRow;
 use crate::storage::StorageFile;
 
@@ -128,10 +128,10 @@ impl<F: StorageFile> Redeliveries<F> {
         self.row = Some(row);
         let is_left = |seq: u64| seq >= place && !done.contains(seq);
         self.counts.extend(stored.counts.into_iter().filter(|(seq, _)| is_left(*seq)));
-        if stored.below != 0 && !planted!(SuspectsTogether) {
-            self.suspects.extend(self.counts.keys());
-            // (The lowest mark: there are none but those that are listed.)
-            if stored.below > place.max(1) {
+        if !planted!(SuspectsTogether) {
+            let listed = self.counts.iter().filter(|(_, count)| **count & LISTED != 0);
+            self.suspects.extend(listed.map(|(seq, _)| *seq));
+            if stored.below > place {
                 self.suspects_below = stored.below;
             }
         }
@@ -155,7 +155,10 @@ impl<F: StorageFile> Redeliveries<F> {
     pub(crate) fn end_run(&mut self) -> Rules {
         if !planted!(SuspectsAfterTheEnd) {
             (self.below, self.alone) = (0, None);
-            self.counts.retain(|_, count| *count != 0);
+            self.counts.retain(|_, count| {
+                *count &= !LISTED;
+                *count != 0
+            });
         }
         self.store();
         // Nothing is stored any more: the files may be another's.
@@ -178,7 +181,7 @@ impl<F: StorageFile> Redeliveries<F> {
 
     /// How often the message was handed out in vain.
     pub(crate) fn count(&self, seq: u64) -> u32 {
-        self.counts.get(&seq).map_or(0, |count| count & !REJECTED)
+        self.counts.get(&seq).map_or(0, |count| count & !(REJECTED | LISTED))
     }
 
     /// Whether the message is handed out no more.
@@ -186,7 +189,7 @@ impl<F: StorageFile> Redeliveries<F> {
         let Some(count) = self.counts.get(&seq) else {
             return false;
         };
-        count & REJECTED != 0 || self.rules.max_attempts.is_some_and(|most| *count >= most)
+        count & REJECTED != 0 || self.rules.max_attempts.is_some_and(|most| count & !LISTED >= most)
     }
 
     /// Whether the message may be handed out while `out` others are with workers.
@@ -225,20 +228,20 @@ impl<F: StorageFile> Redeliveries<F> {
     /// that were not.
     pub(crate) fn list_handed_out(&mut self, seq: u64, others: usize) {
         let alone = (others == 0).then_some(seq);
-        let below = self.below.max(1);
-        let is_new = seq >= below && !self.counts.contains_key(&seq);
-        if is_new {
-            self.counts.insert(seq, 0);
-        }
-        if is_new || (below, alone) != (self.below, self.alone) {
-            (self.below, self.alone) = (below, alone);
+        let is_new = seq >= self.below && {
+            let count = self.counts.entry(seq).or_default();
+            let before = std::mem::replace(count, *count | LISTED);
+            before != *count
+        };
+        if is_new || alone != self.alone {
+            self.alone = alone;
             self.store();
         }
     }
 
     /// The message was given back: stores how often it was handed out in vain.
     pub(crate) fn note_back(&mut self, seq: u64, attempts: u32) {
-        self.set_count(seq, attempts.min(REJECTED - 1));
+        self.set_count(seq, attempts.min(LISTED - 1));
     }
 
     /// The message is handed out no more: stores that.

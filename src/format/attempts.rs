@@ -12,6 +12,8 @@ pub(crate) const ATTEMPTS_ROW_LEN: usize = 2 * ATTEMPTS_HALF_LEN;
 pub(crate) const ATTEMPTS_ROWS: usize = 4;
 /// Set in the count of a message that is to be handed out no more.
 pub(crate) const REJECTED: u32 = 1 << 31;
+/// Set in the count of a message that was handed out although it is not below the mark.
+pub(crate) const LISTED: u32 = 1 << 30;
 
 /// Offsets in one half of a row of attempts, in bytes.
 pub(crate) mod attempts_at {
