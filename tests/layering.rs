@@ -206,7 +206,7 @@ fn a_folder_imports_only_from_what_stands_lower() {
 /// with other locks, atomics, threads and clocks.
 #[test]
 fn locks_atomics_threads_and_clocks_come_from_threads() {
-    const NAMES: &[&str] = &["Atomic", "Barrier", "Condvar", "Lock", "Mutex", "Once"];
+    const NAMES: &[&str] = &["Atomic", "Barrier", "Condvar", "Lock", "Mutex", "OnceLock<"];
     const CALLS: &[&str] = &[
         "parking_lot::",
         "Instant::now(",
@@ -238,6 +238,33 @@ fn locks_atomics_threads_and_clocks_come_from_threads() {
         assert!(call.is_none(), "{inside}: {call:?} is no step of a schedule");
     }
     assert!(seen > 80, "only {seen} files were looked at");
+}
+
+/// One of the parent's threads may hold it at a fork; in the child nobody releases it.
+#[test]
+fn no_lock_for_the_whole_process_is_held_across_a_fork() {
+    // What a forked child makes anew.
+    const ANEW: &[&str] = &["PerProcess<", "RetiredShared<"];
+    const LOCKS: &[&str] = &["Mutex<", "RwLock<", "OnceLock<", "LazyLock<"];
+    // In `storage/linux.rs`, a value that was read before is stored by one move.
+    const APART: &[&str] = &["bin/", "storage/linux.rs"];
+    let (src, mut seen) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), 0);
+    for (_, path, source) in product() {
+        let inside = path.strip_prefix(&src).unwrap().to_str().unwrap();
+        if APART.iter().any(|apart| inside.starts_with(apart)) {
+            continue;
+        }
+        for line in source.lines().filter(|line| line.contains("static ") && line.contains(": ")) {
+            let is_anew = ANEW.iter().any(|anew| line.contains(anew));
+            seen += usize::from(is_anew);
+            let lock = LOCKS.iter().find(|lock| line.contains(**lock));
+            assert!(
+                lock.is_none() || is_anew,
+                "{inside}: {line}\nput it into a `memory::PerProcess`, which a child makes anew"
+            );
+        }
+    }
+    assert!(seen >= 8, "only {seen} values for the whole process were looked at");
 }
 
 /// Each name of a type, with the folders that have one.

@@ -2,11 +2,17 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::memory::PerProcess;
 
 /// The opening times of the queues that this process has open. A lock holder's pid alone does not
 /// say that it is this process: in another container, another process may have the same pid.
-static OPEN_HERE: Mutex<Vec<SystemTime>> = Mutex::new(Vec::new());
+static OPEN_HERE: PerProcess<Mutex<Vec<SystemTime>>> = PerProcess::new();
+
+fn open_here() -> MutexGuard<'static, Vec<SystemTime>> {
+    OPEN_HERE.get(Mutex::default).lock()
+}
 
 /// An entry in [`OPEN_HERE`], in milliseconds since 1970. Dropping it removes the entry.
 #[derive(Debug)]
@@ -14,20 +20,20 @@ pub(super) struct OpenHere(pub(super) u64);
 
 impl OpenHere {
     pub(super) fn new(since: u64) -> OpenHere {
-        OPEN_HERE.lock().push(UNIX_EPOCH + Duration::from_millis(since));
+        open_here().push(UNIX_EPOCH + Duration::from_millis(since));
         OpenHere(since)
     }
 }
 
 /// Whether this process has a queue open that it opened at `since`.
 pub(super) fn is_open_here(since: SystemTime) -> bool {
-    OPEN_HERE.lock().contains(&since)
+    open_here().contains(&since)
 }
 
 impl Drop for OpenHere {
     fn drop(&mut self) {
         let since = UNIX_EPOCH + Duration::from_millis(self.0);
-        let mut held = OPEN_HERE.lock();
+        let mut held = open_here();
         if let Some(at) = held.iter().position(|held| *held == since) {
             held.swap_remove(at);
         }

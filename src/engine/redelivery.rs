@@ -15,11 +15,12 @@ use crate::engine::reading::message;
 use crate::error::{Error, Result};
 use crate::events;
 use crate::format::Origin;
+use crate::memory::PerProcess;
 use crate::storage::Storage;
 use crate::threads::{Mutex, now};
 
 /// Held while a consumer gets a queue for its dead letters: two threads could make a circle.
-static CIRCLES: Mutex<()> = Mutex::new(());
+static CIRCLES: PerProcess<Mutex<()>> = PerProcess::new();
 
 /// Whether the letters of `from` may come to the queue `id`, over any number of queues. (There is
 /// no circle yet.)
@@ -43,7 +44,7 @@ impl<S: Storage> Engine<S> {
     pub(crate) fn set_redelivery(&self, standing: &Standing<S>, rules: Rules) -> Result<()> {
         let _told = events::at_end();
         self.core.check_may_wait()?;
-        let one_at_a_time = rules.dead_letters.as_ref().map(|_| CIRCLES.lock());
+        let one_at_a_time = rules.dead_letters.as_ref().map(|_| CIRCLES.get(Mutex::default).lock());
         if let Some(dead) = &rules.dead_letters
             && leads_to(&**dead, self.id())
             && !planted!(CircleNotSeen)

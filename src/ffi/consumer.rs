@@ -2,11 +2,9 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 
-use parking_lot::Mutex;
-
 use super::gap::mmq_gap;
 use super::guard::{Answer, guard, guard_or, invalid};
-use super::handle::{Handle, Retired, body, free, give};
+use super::handle::{Handle, Retired, RetiredShared, body, free, give};
 use super::message::mmq_message;
 use super::pointers::{Buffer, out, text};
 use super::queue::mmq_queue;
@@ -29,8 +27,8 @@ impl Handle for mmq_consumer {
     const NAME: &'static str = "consumer";
 
     fn retired<R>(with: impl FnOnce(&mut Retired<Self::Body>) -> R) -> Option<R> {
-        static RETIRED: Mutex<Retired<ReaderBody<Consumer>>> = Mutex::new(Retired::new());
-        Some(with(&mut RETIRED.lock()))
+        static RETIRED: RetiredShared<ReaderBody<Consumer>> = RetiredShared::new();
+        Some(RETIRED.with(with))
     }
 }
 

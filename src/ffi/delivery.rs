@@ -1,9 +1,7 @@
 //! Deliveries: messages handed out for work that may fail.
 
-use parking_lot::Mutex;
-
 use super::guard::{guard, guard_or};
-use super::handle::{Handle, Retired, body, free, give, take};
+use super::handle::{Handle, Retired, RetiredShared, body, free, give, take};
 use super::status::mmq_status;
 use crate::delivery::Delivery;
 use crate::format::Origin;
@@ -36,8 +34,8 @@ impl Handle for mmq_delivery {
     const NAME: &'static str = "delivery";
 
     fn retired<R>(with: impl FnOnce(&mut Retired<DeliveryBody>) -> R) -> Option<R> {
-        static RETIRED: Mutex<Retired<DeliveryBody>> = Mutex::new(Retired::new());
-        Some(with(&mut RETIRED.lock()))
+        static RETIRED: RetiredShared<DeliveryBody> = RetiredShared::new();
+        Some(RETIRED.with(with))
     }
 }
 

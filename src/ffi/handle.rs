@@ -4,8 +4,11 @@ use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
+
 use super::guard::{Answer, Failed, invalid};
 use super::status::mmq_status;
+use crate::memory::PerProcess;
 
 /// The memory behind a handle. The magic word comes first in every kind of handle, so that a handle
 /// of another kind is recognised.
@@ -75,6 +78,19 @@ impl<B> Drop for Retired<B> {
             // SAFETY: the shell came from `Box::into_raw`, and the list owned it.
             drop(unsafe { Box::from_raw(shell) });
         }
+    }
+}
+
+/// A list of retired shells that all threads of a process share.
+pub(super) struct RetiredShared<B: 'static>(PerProcess<Mutex<Retired<B>>>);
+
+impl<B: 'static> RetiredShared<B> {
+    pub(super) const fn new() -> Self {
+        RetiredShared(PerProcess::new())
+    }
+
+    pub(super) fn with<R>(&'static self, with: impl FnOnce(&mut Retired<B>) -> R) -> R {
+        with(&mut self.0.get(|| Mutex::new(Retired::new())).lock())
     }
 }
 

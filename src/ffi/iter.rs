@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 
 use super::gap::{ToldGaps, mmq_gap};
 use super::guard::guard;
-use super::handle::{Handle, Retired, body, free};
+use super::handle::{Handle, Retired, RetiredShared, body, free};
 use super::message::{give_message, mmq_message};
 use super::pointers::out;
 use super::status::mmq_status;
@@ -34,8 +34,8 @@ impl Handle for mmq_iter {
     const NAME: &'static str = "iterator";
 
     fn retired<R>(with: impl FnOnce(&mut Retired<IterBody>) -> R) -> Option<R> {
-        static RETIRED: Mutex<Retired<IterBody>> = Mutex::new(Retired::new());
-        Some(with(&mut RETIRED.lock()))
+        static RETIRED: RetiredShared<IterBody> = RetiredShared::new();
+        Some(RETIRED.with(with))
     }
 }
 

@@ -3,13 +3,11 @@
 use std::ffi::c_int;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use super::consumer::mmq_consumer;
 use super::delivery::{give_delivery, mmq_delivery};
 use super::gap::{ToldGaps, mmq_gap};
 use super::guard::{Answer, guard, invalid};
-use super::handle::{Handle, Retired, body, free, give};
+use super::handle::{Handle, Retired, RetiredShared, body, free, give};
 use super::pointers::{Array, array, out, out_or_null};
 use super::reads::timeout;
 use super::status::mmq_status;
@@ -47,8 +45,8 @@ impl Handle for mmq_lanes {
     const NAME: &'static str = "lanes";
 
     fn retired<R>(with: impl FnOnce(&mut Retired<LanesBody>) -> R) -> Option<R> {
-        static RETIRED: Mutex<Retired<LanesBody>> = Mutex::new(Retired::new());
-        Some(with(&mut RETIRED.lock()))
+        static RETIRED: RetiredShared<LanesBody> = RetiredShared::new();
+        Some(RETIRED.with(with))
     }
 }
 

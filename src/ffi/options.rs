@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::guard::{Answer, guard, guard_or, invalid};
-use super::handle::{Handle, Retired, body, free, give};
+use super::handle::{Handle, Retired, RetiredShared, body, free, give};
 use super::status::mmq_status;
 use crate::options::{OnFull, Options};
 
@@ -22,8 +22,8 @@ impl Handle for mmq_options {
     const NAME: &'static str = "options";
 
     fn retired<R>(with: impl FnOnce(&mut Retired<Self::Body>) -> R) -> Option<R> {
-        static RETIRED: Mutex<Retired<Mutex<Options>>> = Mutex::new(Retired::new());
-        Some(with(&mut RETIRED.lock()))
+        static RETIRED: RetiredShared<Mutex<Options>> = RetiredShared::new();
+        Some(RETIRED.with(with))
     }
 }
 

@@ -4,11 +4,9 @@ use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use parking_lot::Mutex;
-
 use super::gap::mmq_gap;
 use super::guard::{Answer, guard, guard_or};
-use super::handle::{Handle, Retired, body, give, take};
+use super::handle::{Handle, Retired, RetiredShared, body, give, take};
 use super::message::mmq_message;
 use super::options::mmq_options;
 use super::pointers::{bytes, out, out_or_null, text};
@@ -30,8 +28,8 @@ impl Handle for mmq_queue {
     const NAME: &'static str = "queue";
 
     fn retired<R>(with: impl FnOnce(&mut Retired<Self::Body>) -> R) -> Option<R> {
-        static RETIRED: Mutex<Retired<ReaderBody<Queue>>> = Mutex::new(Retired::new());
-        Some(with(&mut RETIRED.lock()))
+        static RETIRED: RetiredShared<ReaderBody<Queue>> = RetiredShared::new();
+        Some(RETIRED.with(with))
     }
 }
 

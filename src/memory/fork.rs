@@ -1,7 +1,8 @@
-//! Whether this process is a forked child of the one that opened the queue.
+//! Whether this process is a forked child of the one that opened the queue, and what such a child
+//! makes anew.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
 
@@ -23,10 +24,10 @@ impl ForkGuard {
     pub(crate) fn new() -> ForkGuard {
         // A child's copy of `NEXT` goes on from its parent's value: their tokens differ.
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        static WORD: OnceLock<Option<&'static AtomicU64>> = OnceLock::new();
-        let Some(word) = *WORD.get_or_init(word_wiped_on_fork) else {
+        let word = the_word();
+        if ptr::eq(word, &NO_WORD) {
             return ForkGuard::by_process_id();
-        };
+        }
         let fresh = NEXT.fetch_add(1, Ordering::Relaxed);
         let token = match word.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => fresh,
@@ -43,14 +44,19 @@ impl ForkGuard {
     /// wipes memory on fork.
     #[inline(always)]
     pub(crate) fn forked(&self) -> bool {
+        self.is_of_parent() || is_unwound()
+    }
+
+    #[inline(always)]
+    fn is_of_parent(&self) -> bool {
         // Relaxed: within one process the word changes once, before there is a guard.
-        (self.word.load(Ordering::Relaxed) != self.token && self.is_other()) || is_unwound()
+        self.word.load(Ordering::Relaxed) != self.token && self.is_other()
     }
 
     /// Whether this is another process, when the word is not the token.
     #[cold]
     fn is_other(&self) -> bool {
-        !std::ptr::eq(self.word, &NO_WORD) || self.token != u64::from(std::process::id())
+        !ptr::eq(self.word, &NO_WORD) || self.token != u64::from(std::process::id())
     }
 }
 
@@ -63,6 +69,22 @@ fn is_unwound() -> bool {
     }
     #[cfg(not(test))]
     false
+}
+
+/// The process's one word that is wiped on fork, or [`NO_WORD`]. Not in a `OnceLock`: a fork while
+/// one of the parent's threads filled it would leave it locked in the child.
+fn the_word() -> &'static AtomicU64 {
+    static WORD: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
+    // Acquire and release: the word's page was made before the pointer to it.
+    let mut word = WORD.load(Ordering::Acquire);
+    if word.is_null() {
+        let fresh = ptr::from_ref(word_wiped_on_fork().unwrap_or(&NO_WORD)).cast_mut();
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        // Another thread may have been faster: this thread's page stays mapped, unused.
+        word = WORD.compare_exchange(word, fresh, success, failure).err().unwrap_or(fresh);
+    }
+    // SAFETY: from a static reference.
+    unsafe { &*word }
 }
 
 #[cold]
@@ -82,4 +104,54 @@ fn word_wiped_on_fork() -> Option<&'static AtomicU64> {
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
     None
+}
+
+/// A value for the whole process, which a forked child makes anew: a lock in it that one of the
+/// parent's threads held at the fork would never be released in the child.
+pub(crate) struct PerProcess<T: 'static> {
+    made: AtomicPtr<Made<T>>,
+}
+
+struct Made<T: 'static> {
+    guard: ForkGuard,
+    value: T,
+    /// What the parent made. It is never freed, as a thread of the parent was perhaps changing it.
+    _of_parent: Option<&'static Made<T>>,
+}
+
+impl<T: Send + Sync + 'static> PerProcess<T> {
+    pub(crate) const fn new() -> PerProcess<T> {
+        PerProcess { made: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// The value. `make` makes it at the first call in this process, perhaps in several threads at
+    /// once, of which one succeeds.
+    pub(crate) fn get(&'static self, make: impl FnOnce() -> T) -> &'static T {
+        // Acquire: the value was written before the pointer to it.
+        let made = self.made.load(Ordering::Acquire);
+        // SAFETY: NULL, or from `Box::into_raw` and never freed once it is in `made`; only shared
+        // references to it are made from then on.
+        match unsafe { made.as_ref() } {
+            Some(made) if !made.guard.is_of_parent() => &made.value,
+            before => self.make(before, make()),
+        }
+    }
+
+    #[cold]
+    fn make(&'static self, before: Option<&'static Made<T>>, value: T) -> &'static T {
+        let expected = before.map_or(ptr::null_mut(), |before| ptr::from_ref(before).cast_mut());
+        let fresh = Made { guard: ForkGuard::new(), value, _of_parent: before };
+        let fresh = Box::into_raw(Box::new(fresh));
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        let made = match self.made.compare_exchange(expected, fresh, success, failure) {
+            Ok(_) => fresh,
+            Err(others) => {
+                // SAFETY: from `Box::into_raw` above, and no one else knows it.
+                drop(unsafe { Box::from_raw(fresh) });
+                others
+            }
+        };
+        // SAFETY: as in `get`. Not NULL: the pointer changes only to a box.
+        unsafe { &(*made).value }
+    }
 }

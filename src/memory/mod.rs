@@ -37,7 +37,7 @@ mod window;
 pub(crate) use backwards::before_zeros;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use extents::shares_extents;
-pub(crate) use fork::ForkGuard;
+pub(crate) use fork::{ForkGuard, PerProcess};
 #[cfg(test)]
 pub(crate) use heap::HeapMemory;
 pub(crate) use window::{CAN_DETACH, Window};

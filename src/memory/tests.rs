@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ptr;
 use std::sync::Arc;
 
 use super::window::BULK;
@@ -267,6 +268,34 @@ fn a_mapped_file_shows_what_is_stored_and_is_unmapped_by_the_last_reference() {
 #[test]
 fn in_the_process_that_asks_nothing_was_forked() {
     assert!(!ForkGuard::new().forked());
+    static VALUE: PerProcess<String> = PerProcess::new();
+    let address = || ptr::from_ref(VALUE.get(|| "one for all".to_owned())).addr();
+    let other = thread::spawn(address);
+    assert_eq!(address(), other.join().unwrap());
+}
+
+#[test]
+#[cfg(unix)]
+#[cfg_attr(miri, ignore = "forks")]
+fn a_lock_that_is_held_at_a_fork_is_free_in_the_child() {
+    use parking_lot::Mutex;
+    use std::os::unix::process::CommandExt;
+    static LIST: PerProcess<Mutex<u32>> = PerProcess::new();
+    let list = || LIST.get(Mutex::default);
+    let held = list().lock();
+    let in_child = move || {
+        let free =
+            list().try_lock().is_some_and(|fresh| *fresh == 0) && list().try_lock().is_some();
+        Err(io::Error::from_raw_os_error(if free { 77 } else { 78 }))
+    };
+    let mut command = std::process::Command::new("/nonexistent");
+    // SAFETY: the closure allocates, which glibc allows in a forked child, and takes a lock of the
+    // child's own.
+    unsafe { command.pre_exec(in_child) };
+    assert_eq!(command.spawn().unwrap_err().raw_os_error(), Some(77));
+    assert!(list().try_lock().is_none());
+    drop(held);
+    assert!(list().try_lock().is_some());
 }
 
 #[test]
