@@ -89,7 +89,7 @@ impl Delivery {
     /// out before the last jump.
     #[must_use]
     pub fn is_backlog(&self) -> bool {
-        self.handed.is_backlog
+        self.handed.is_backlog()
     }
 
     /// Where the message comes from, if it is a dead letter: [`Message::origin`].

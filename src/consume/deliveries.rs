@@ -89,7 +89,7 @@ impl<S: Storage> Standing<S> {
             && ledger.check_lease(seq, handed).is_ok()
             && ledger.give_back(seq, delay);
         // One that comes too late may have found that its lease has ended.
-        if is_given_back || handed.is_leased {
+        if is_given_back || handed.is_leased() {
             self.note_change(progress, core);
         }
         is_given_back
@@ -148,7 +148,7 @@ impl<S: Storage> Standing<S> {
             return Ok(());
         };
         let checked = ledger.check_lease(seq, handed);
-        if handed.is_leased {
+        if handed.is_leased() {
             if checked.is_ok() {
                 // A time that overflows the clock is for ever.
                 ledger.extend(seq, now().checked_add(by));
@@ -257,7 +257,7 @@ impl<S: Storage> Standing<S> {
     /// A letter is durable in the other queue: its message is done. True when the place left a
     /// segment behind.
     pub(crate) fn finish_letter(&self, core: &Core<S>, seq: u64, epoch: u64) -> bool {
-        let handed = Handed { epoch, ..Handed::default() };
+        let handed = Handed::new(0, epoch, 0);
         matches!(self.acknowledge(core, seq, handed), Ok(Some(true)))
     }
 

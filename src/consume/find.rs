@@ -70,23 +70,24 @@ pub(super) fn find_in_lane<S: Storage>(
                 None => {}
             }
         }
-        let (at, looked) = match (stretch, lanes.as_deref_mut(), ledger.as_deref_mut()) {
-            (Some((at, stretch)), Some(lanes), Some(ledger)) => {
+        let (at, cursor, end) = match (stretch, lanes.as_deref_mut()) {
+            (Some((at, stretch)), Some(lanes)) => {
                 if lanes.cursor.spot() != stretch.spot {
                     lanes.cursor.move_to(stretch.spot);
                 }
-                let looked = look_at(&mut lanes.cursor, Some(ledger), core, what, stretch.end);
-                let (spot, segment_end) = (lanes.cursor.spot(), lanes.cursor.segment_end());
-                if ledger.stretches.advance(at, spot, segment_end) {
-                    looked?;
-                    continue;
-                }
-                (FoundAt::Behind(at), looked?)
+                (FoundAt::Behind(at), &mut lanes.cursor, stretch.end)
             }
             _ if lane == Lane::Backlog => return Ok(None),
-            _ => (FoundAt::Ahead, look_at(cursor, ledger, core, what, u64::MAX)?),
+            _ => (FoundAt::Ahead, &mut *cursor, u64::MAX),
         };
-        match looked {
+        let looked = look_at(cursor, ledger.as_deref_mut(), core, what, end);
+        if let (FoundAt::Behind(at), Some(ledger)) = (at, ledger)
+            && ledger.stretches.advance(at, cursor.spot(), cursor.segment_end())
+        {
+            looked?;
+            continue;
+        }
+        match looked? {
             LookedAt::Found(record) => return Ok(Some((at, record))),
             LookedAt::Passed => {}
             LookedAt::Nothing => return Ok(None),

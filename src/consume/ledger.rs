@@ -7,6 +7,7 @@
 //! messages and the stretches between them bound. After a reopening, ranges may lie beyond the
 //! cursor, which steps over the messages in them. (What is handed out in vain: `returns.rs`.)
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -204,12 +205,9 @@ impl<F: StorageFile> Ledger<F> {
             open.due = now.and_then(|now| now.checked_add(redelivery.rules.lease?));
             redelivery.set_timer(seq, None, open.due);
         }
-        Handed {
-            attempts: open.attempts,
-            epoch: self.epoch,
-            is_leased: open.due.is_some(),
-            is_backlog: self.stretches.is_backlog(seq),
-        }
+        let leased = if open.due.is_some() { Handed::LEASED } else { 0 };
+        let backlog = if self.stretches.is_backlog(seq) { Handed::BACKLOG } else { 0 };
+        Handed::new(open.attempts, self.epoch, leased | backlog)
     }
 
     /// Opens the message at the cursor as rejected, if it is to be handed out no more. False when
@@ -266,12 +264,14 @@ impl<F: StorageFile> Ledger<F> {
 
     /// Makes an open message done. False when it is not open.
     pub(crate) fn finish(&mut self, seq: u64) -> bool {
-        let Some(open) = self.open.remove(&seq) else {
+        let Entry::Occupied(open) = self.open.entry(seq) else {
             return false;
         };
-        self.leave(seq, open.state);
+        let (state, due) = (open.get().state, open.get().due);
+        open.remove();
+        self.leave(seq, state);
         if let Some(redelivery) = &mut self.redelivery {
-            redelivery.set_timer(seq, open.due, None);
+            redelivery.set_timer(seq, due, None);
         }
         self.note_done(seq, seq);
         true

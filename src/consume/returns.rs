@@ -108,7 +108,7 @@ impl<F: StorageFile> Ledger<F> {
     /// An error when the lease of the delivery has ended: the message is another worker's, or was,
     /// or will be.
     pub(crate) fn check_lease(&mut self, seq: u64, handed: Handed) -> Result<()> {
-        if !handed.is_leased || planted!(LeaseNotChecked) {
+        if !handed.is_leased() || planted!(LeaseNotChecked) {
             return Ok(());
         }
         self.tick(now());

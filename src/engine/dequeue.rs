@@ -75,6 +75,7 @@ impl<S: Storage> Engine<S> {
     }
 
     /// What follows a read that hands a message out.
+    #[inline(always)]
     pub(super) fn received<R>(
         &self,
         standing: &Standing<S>,

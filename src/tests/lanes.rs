@@ -166,7 +166,7 @@ impl Run {
         assert_eq!(received.as_ref().map(|(message, _)| message.seq()), expected, "{only:?}");
         if let Some((message, handed)) = received {
             assert_eq!(message[..], message.seq().to_le_bytes().repeat(20), "{}", message.seq());
-            assert_eq!(handed.is_backlog, message.seq() < self.model.fresh_from);
+            assert_eq!(handed.is_backlog(), message.seq() < self.model.fresh_from);
             self.model.out.insert(message.seq(), handed);
         }
     }
@@ -323,7 +323,7 @@ fn receive(
             let seq = message.seq();
             assert_eq!(message[..], seq.to_le_bytes().repeat(60));
             assert!(came.insert(seq), "{seq} comes again");
-            let last = &mut last[usize::from(handed.is_backlog)];
+            let last = &mut last[usize::from(handed.is_backlog())];
             assert!(last.replace(seq).is_none_or(|last| last < seq), "{seq} is out of order");
             drop(message);
             queue.ack(consumer, seq, handed).unwrap();
@@ -357,7 +357,7 @@ fn what_is_too_old_is_left_behind() {
             let seq = message.seq();
             drop(message);
             queue.ack(consumer, seq, handed).unwrap();
-            (seq, handed.is_backlog)
+            (seq, handed.is_backlog())
         })
     };
     assert_eq!(next(&queue, &consumer), Some((0, false)), "young enough");

@@ -86,7 +86,7 @@ fn after_a_death_the_backlog_gets_its_share_of_a_link_with_two_in_flight() {
         while out.len() < 2
             && let Some((seq, handed)) = try_receive(&queue, &link, None)
         {
-            late += u64::from(handed.is_backlog);
+            late += u64::from(handed.is_backlog());
             out.push_back((seq, handed));
         }
         let (seq, handed) = out.pop_front().unwrap();
@@ -134,7 +134,7 @@ fn more_outages_than_ranges_fit_make_nothing_fresh_again() {
         queue.set_lanes(&link, lanes).unwrap();
         let (mut again, mut rest) = (0, 0);
         while let Some((seq, handed)) = try_receive(&queue, &link, None) {
-            assert!(handed.is_backlog || !done.contains(&seq), "{seq} comes again as fresh");
+            assert!(handed.is_backlog() || !done.contains(&seq), "{seq} comes again as fresh");
             again += u32::from(done.contains(&seq));
             rest += u32::from(!done.contains(&seq));
             queue.ack(&link, seq, handed).unwrap();
@@ -168,7 +168,7 @@ fn a_clock_that_was_ahead_keeps_nothing_fresh_for_longer_than_the_headers_tell()
     let before = queue.core.segments.list().written_before(spot.position, now).unwrap().1;
     assert!(before + 8000 <= now, "the headers tell that 1 is too old");
     let (seq, handed) = try_receive(&queue, &link, None).unwrap();
-    assert!(handed.is_backlog, "{seq} was put in 20 s ago: fresh for 8 s");
+    assert!(handed.is_backlog(), "{seq} was put in 20 s ago: fresh for 8 s");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn lanes_opened_again_with_an_age_leave_behind_what_is_older() {
     queue.set_lanes(&link, rules(Within::Millis(8000), (1, 0))).unwrap();
     queue.core.storage.advance_clock(3_600_000);
     let (seq, handed) = try_receive(&queue, &link, None).unwrap();
-    assert!(handed.is_backlog, "{seq} was put in an hour ago: fresh for 8 s");
+    assert!(handed.is_backlog(), "{seq} was put in an hour ago: fresh for 8 s");
 }
 
 #[test]
@@ -201,9 +201,9 @@ fn a_message_given_back_is_fresh_no_longer_than_others() {
     put(&queue, 2);
     let (seq, handed) = try_receive(&queue, &link, None).unwrap();
     assert!(
-        seq == 1001 && !handed.is_backlog,
+        seq == 1001 && !handed.is_backlog(),
         "fresh is what is among the last 5 of 1003; {seq} came first, is_backlog {}",
-        handed.is_backlog
+        handed.is_backlog()
     );
 }
 
@@ -237,7 +237,7 @@ fn a_share_of_many_leaves_something_for_the_backlog() {
     put(&queue, 10);
     let mut late = 0;
     for _ in 0..10 {
-        late += u64::from(try_receive(&queue, &link, None).unwrap().1.is_backlog);
+        late += u64::from(try_receive(&queue, &link, None).unwrap().1.is_backlog());
     }
     assert_eq!(late, 7);
 }

@@ -102,7 +102,7 @@ impl Storm {
     fn receive(&mut self, only: Option<Lane>) {
         let outcome = received(&self.queue, &self.link, only);
         if let Some((seq, handed)) = self.got(outcome).flatten() {
-            assert!(only.is_none_or(|lane| (lane == Lane::Backlog) == handed.is_backlog));
+            assert!(only.is_none_or(|lane| (lane == Lane::Backlog) == handed.is_backlog()));
             assert!(!self.done.contains(&seq), "seed {}: {seq} comes again", self.seed);
             assert!(self.out.insert(seq, handed).is_none(), "seed {}: {seq} twice", self.seed);
         }

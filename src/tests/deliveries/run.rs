@@ -218,7 +218,7 @@ impl Run {
         let is_ok = found.is_ok();
         same(found, given)?;
         if let (Some(handed), Some(ticket)) = (handed, ticket) {
-            let told = (handed.attempts, handed.is_leased);
+            let told = (handed.attempts, handed.is_leased());
             let expected = (ticket.attempts, ticket.is_leased);
             ensure!(told == expected, "{}: attempts {told:?}, not {expected:?}", ticket.seq);
             side.tickets.push((ticket, handed));
