@@ -162,7 +162,7 @@ pub enum SourceLane {
 }
 
 impl SourceLane {
-    fn suffix(self) -> &'static str {
+    pub(super) fn suffix(self) -> &'static str {
         match self {
             SourceLane::All => "",
             SourceLane::Fresh => ".live",

@@ -45,6 +45,8 @@ mod halt;
 mod keeping;
 mod local;
 mod over_queue;
+#[cfg(feature = "forward-redis")]
+mod redis;
 mod rules;
 mod session;
 
@@ -57,4 +59,6 @@ pub use destination::{
 };
 pub use forwarder::{ForwardEnd, ForwardProgress, ForwardState, ForwardWatch, Forwarder, Stop};
 pub use halt::Halt;
+#[cfg(feature = "forward-redis")]
+pub use redis::RedisStream;
 pub use rules::{ForwardOptions, IfForgotten, OnRefused, TellGaps};

@@ -1,0 +1,40 @@
+//! Stores at the edge, forwards to Redis when there is a link, and gives the space back when the
+//! far side has the messages.
+//!
+//! `cargo run --release --features forward-redis --example edge -- DIR redis://host:6379/ COUNT`.
+//! Kill it, or the server, at any moment and start it again: each reading is in the stream `edge`
+//! once, in order.
+
+use std::time::{Duration, Instant};
+
+use mmq::Queue;
+use mmq::forward::{Forwarder, RedisStream};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<_> = std::env::args().skip(1).collect();
+    let [dir, url, count] = &args[..] else {
+        return Err(
+            "three arguments: a directory, redis://host:6379/, and how many readings".into()
+        );
+    };
+    let queue = Queue::open(dir)?;
+    let forwarder = Forwarder::new(&queue, "forward", RedisStream::new(url, "edge")?)?;
+    let (stop, watch, began) = (forwarder.stop(), forwarder.watch(), Instant::now());
+    std::thread::scope(|scope| {
+        let forwarding = scope.spawn(|| forwarder.run());
+        for number in 0..count.parse::<u64>()? {
+            let reading = format!("{:>93} mV {:>3}", queue.stats().next_seq, number % 997);
+            queue.enqueue(reading)?;
+        }
+        // (A service would go on; this one waits until all of it is there.)
+        while !queue.consumer("forward")?.is_empty() && !forwarding.is_finished() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        println!("{}; {:.2?}", watch.progress(), began.elapsed());
+        stop.stop();
+        forwarding.join().unwrap()?;
+        Ok::<_, Box<dyn std::error::Error>>(())
+    })?;
+    queue.close()?;
+    Ok(())
+}
