@@ -1,13 +1,12 @@
 //! Redis and Valkey: a stream that takes each message once.
 //!
-//! A message's id there is `<number + 1>-0`. One script stores a whole send: it compares the last id
-//! of the stream with the one that the send follows, and only then adds. The server runs one script
-//! at a time and logs it as one, so a send is there as a whole or not at all, and the last id
-//! outlives XTRIM, XDEL and restarts.
+//! A message's id there is `<number + 1>-0`. One script stores a whole send: it compares the last
+//! id of the stream with the one that the send follows, and only then adds. The server runs one
+//! script at a time and logs it as one, so a send is there as a whole or not at all, and the last
+//! id outlives XTRIM, XDEL and restarts.
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use ::redis::{Client, Connection, ErrorKind, RedisError, Script};
@@ -56,9 +55,6 @@ for at = 3, #ARGV, 5 do
 end
 return last";
 
-static ASKING: LazyLock<Script> = LazyLock::new(|| Script::new(ASK));
-static ADDING: LazyLock<Script> = LazyLock::new(|| Script::new(ADD));
-
 /// A stream of Redis (6.2 or later) or Valkey.
 ///
 /// Each entry has the fields `queue` (32 hexadecimal digits), `sum` (the CRC32C of the message, in
@@ -88,6 +84,8 @@ static ADDING: LazyLock<Script> = LazyLock::new(|| Script::new(ADD));
 pub struct RedisStream {
     client: Client,
     key: String,
+    ask: Script,
+    add: Script,
     session: Option<RedisSession>,
 }
 
@@ -144,7 +142,8 @@ impl RedisStream {
         let client = Client::open(url).map_err(|error| {
             lost(format!("not a URL of Redis ({error}): it looks like redis://host:6379/0"))
         })?;
-        Ok(RedisStream { client, key: key.to_owned(), session: None })
+        let (ask, add) = (Script::new(ASK), Script::new(ADD));
+        Ok(RedisStream { client, key: key.to_owned(), ask, add, session: None })
     }
 
     fn begin(&self, source: &Source) -> Result<(RedisSession, Held), Trouble> {
@@ -153,7 +152,7 @@ impl RedisStream {
         let mut connection = self.client.get_connection_with_timeout(PATIENCE).map_err(trouble)?;
         connection.set_read_timeout(Some(PATIENCE)).map_err(trouble)?;
         connection.set_write_timeout(Some(PATIENCE)).map_err(trouble)?;
-        let answer: Vec<Vec<u8>> = ASKING.key(&key).invoke(&mut connection).map_err(trouble)?;
+        let answer: Vec<Vec<u8>> = self.ask.key(&key).invoke(&mut connection).map_err(trouble)?;
         let answer: Vec<_> = answer.iter().map(|it| String::from_utf8_lossy(it)).collect();
         let queue = source.queue_hex();
         let (last, held) = held_by(&answer, &queue)
@@ -195,7 +194,7 @@ impl Destination for RedisStream {
 
     fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<(), Trouble> {
         let session = self.session.as_mut().ok_or_else(no_session)?;
-        let mut call = ADDING.key(&session.key);
+        let mut call = self.add.key(&session.key);
         call.arg(session.last.to_string()).arg(&session.queue);
         let mut id = session.last;
         for message in messages {

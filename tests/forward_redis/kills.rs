@@ -14,7 +14,7 @@ use super::{KEY, check, put};
 fn the_forwarder_that_is_killed() {
     let Ok(dir) = std::env::var("MMQ_TEST_DIR") else { return };
     let queue = Queue::open(dir).unwrap();
-    let far = RedisStream::new(&std::env::var("MMQ_TEST_URL").unwrap(), KEY).unwrap();
+    let far = RedisStream::new(&std::env::var("MMQ_CHILD_URL").unwrap(), KEY).unwrap();
     let forwarder = Forwarder::new(&queue, "forward", far).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -30,13 +30,13 @@ fn the_forwarder_that_is_killed() {
 fn child(dir: &std::path::Path, server: &Server) -> Child {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "kills::the_forwarder_that_is_killed", "--nocapture"]);
-    child.env("MMQ_TEST_DIR", dir).env("MMQ_TEST_URL", server.url());
+    child.env("MMQ_TEST_DIR", dir).env("MMQ_CHILD_URL", server.url());
     child.stdout(Stdio::null()).spawn().unwrap()
 }
 
-/// Rounds in turn: the server is killed, the session is cut, the forwarder is killed, all three, the
-/// server is set back to what it held two rounds before (keeping more than that is what `keep` is
-/// for). The process that forwards goes on where it is not killed itself.
+/// Rounds in turn: the server is killed, the session is cut, the forwarder is killed, all three,
+/// the server is set back to what it held two rounds before (keeping more than that is what `keep`
+/// is for). The process that forwards goes on where it is not killed itself.
 #[test]
 fn nothing_is_doubled_missing_or_out_of_order() {
     let rounds = std::env::var("MMQ_FORWARD_KILLS").map_or(25, |text| text.parse().unwrap());
