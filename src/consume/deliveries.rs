@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::commit::Core;
-use crate::consume::ledger::Ledger;
 use crate::consume::redelivery::{DeadLetters, Rules};
 use crate::consume::slow::Done;
 use crate::consume::standing::{Handed, Progress, Standing};
@@ -114,7 +113,6 @@ impl<S: Storage> Standing<S> {
         let mut progress = self.progress.lock();
         let progress = &mut *progress;
         progress.check(core, self)?;
-        let place = progress.stored;
         let Some(ledger) = progress.ledger.as_mut().filter(|it| it.epoch == handed.epoch) else {
             return Ok(false);
         };
@@ -122,11 +120,8 @@ impl<S: Storage> Standing<S> {
             self.note_change(progress, core);
             return Err(expired);
         }
-        if !ledger.redelivery().has_row() {
-            self.take_up_attempts(core, ledger, place);
-            self.has_redelivery.store(true, Ordering::Release);
-        }
-        let is_rejected = ledger.reject(seq);
+        self.take_up_attempts(core, progress)?;
+        let is_rejected = progress.ledger.as_mut().is_some_and(|ledger| ledger.reject(seq));
         self.note_change(progress, core);
         Ok(is_rejected)
     }
@@ -166,24 +161,27 @@ impl<S: Storage> Standing<S> {
         let mut progress = self.progress.lock();
         let progress = &mut *progress;
         progress.check(core, self)?;
-        let place = progress.stored;
+        self.take_up_attempts(core, progress)?;
         let ledger = self.ledger(progress, &[]);
         let before = std::mem::replace(&mut ledger.redelivery().rules, rules);
-        if !ledger.redelivery().has_row() {
-            self.take_up_attempts(core, ledger, place);
-        }
         ledger.reject_spent();
-        self.has_redelivery.store(true, Ordering::Release);
         self.note_change(progress, core);
         Ok(before)
     }
 
-    /// Takes over the row of attempts, if there is one for this consumer.
-    fn take_up_attempts(&self, core: &Core<S>, ledger: &mut Ledger<S::File>, place: Spot) {
-        match core.index.attempts_row(self.row, self.name()) {
-            Some(row) => ledger.take_up(row, place.seq),
-            None => events::not_counted(core.storage.path(), self.name()),
+    /// Takes over the row of attempts, if there is one for this consumer that is not taken over.
+    fn take_up_attempts(&self, core: &Core<S>, progress: &mut Progress<S>) -> Result<()> {
+        let place = progress.stored.seq;
+        let ledger = self.ledger(progress, &[]);
+        if !ledger.redelivery().has_row() {
+            self.has_redelivery.store(true, Ordering::Release);
+            match core.index.attempts_row(self.row, self.name()) {
+                Some(row) => ledger.take_up(row, place),
+                None => events::not_counted(core.storage.path(), self.name()),
+            }
+            progress.take_back_counted(core)?;
         }
+        Ok(())
     }
 
     /// Does what is due: the keeper calls it.

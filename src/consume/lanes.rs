@@ -13,7 +13,7 @@ use crate::commit::Core;
 use crate::consume::ledger::Ledger;
 use crate::consume::standing::{Deliver, Handed, Progress, Read, Standing, Step};
 use crate::consume::stretches::LeftBehind;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::{NumberRange, Spot};
 use crate::read::Cursor;
 use crate::storage::{Storage, StorageFile};
@@ -185,14 +185,8 @@ impl<F: StorageFile> TwoLanes<F> {
 }
 
 impl<S: Storage> Standing<S> {
-    /// The consumer is read in lanes from now on, by `rules`. `spot_of` finds the spot of a number;
-    /// `None` for one that is no longer held.
-    pub(crate) fn set_lanes(
-        &self,
-        core: &Core<S>,
-        rules: LaneRules,
-        spot_of: impl Fn(u64) -> Result<Option<Spot>>,
-    ) -> Result<()> {
+    /// The consumer is read in lanes from now on, by `rules`.
+    pub(crate) fn set_lanes(&self, core: &Core<S>, rules: LaneRules) -> Result<()> {
         core.check_readable()?;
         let mut progress = self.progress.lock();
         let progress = &mut *progress;
@@ -208,11 +202,12 @@ impl<S: Storage> Standing<S> {
             }
             None => {
                 if !planted!(StretchesNotTakenUp) {
-                    progress.take_up_stretches(core, spot_of)?;
+                    progress.take_up_stretches(core)?;
                 }
                 progress.lanes = Some(Box::new(TwoLanes::new(rules, begun)));
             }
         }
+        progress.take_back_counted(core)?;
         progress.note_ready(core);
         Ok(())
     }
@@ -345,11 +340,7 @@ impl<S: Storage> Progress<S> {
 
     /// What an earlier run left behind: the numbers from the cursor to the highest one that is done
     /// which are not. The cursor goes on behind that one.
-    fn take_up_stretches(
-        &mut self,
-        core: &Core<S>,
-        spot_of: impl Fn(u64) -> Result<Option<Spot>>,
-    ) -> Result<()> {
+    fn take_up_stretches(&mut self, core: &Core<S>) -> Result<()> {
         let at = self.cursor.spot();
         let Some(ledger) = self.ledger.as_deref_mut() else {
             return Ok(());
@@ -359,7 +350,7 @@ impl<S: Storage> Progress<S> {
             return Ok(());
         };
         // Messages may have been given up since: the cursor meets that gap, and what is done in it.
-        let Some(behind) = spot_of(last + 1)? else {
+        let Some(behind) = spot_of(core, last + 1)? else {
             ledger.stretches.set(Vec::new(), at.seq);
             return Ok(());
         };
@@ -373,7 +364,7 @@ impl<S: Storage> Progress<S> {
         };
         for NumberRange { first, last } in ledger.done.not_in(at.seq, last) {
             // One that lies in a gap: the stretch before it leads there.
-            let found = if first == at.seq { Some(at) } else { spot_of(first)? };
+            let found = if first == at.seq { Some(at) } else { spot_of(core, first)? };
             add(found.filter(|spot| spot.seq == first), last + 1);
         }
         if behind.seq > last + 1 {
@@ -382,6 +373,32 @@ impl<S: Storage> Progress<S> {
         ledger.stretches.set(left, behind.seq);
         self.cursor.move_to(behind);
         Ok(())
+    }
+
+    /// What an earlier run counted comes again first, as what is given back does. While the row of
+    /// counts is full nothing else may be handed out, so it must not lie behind something else.
+    pub(super) fn take_back_counted(&mut self, core: &Core<S>) -> Result<()> {
+        let (Some(ledger), Some(_)) = (&mut self.ledger, &self.lanes) else {
+            return Ok(());
+        };
+        for seq in ledger.counted().into_iter().filter(|_| !planted!(CountedLeftBehind)) {
+            match spot_of(core, seq)? {
+                Some(spot) if spot.seq == seq => ledger.take_back(spot, segment_end(core, spot)),
+                // It is lost: the read that meets the gap tells it.
+                _ => ledger.forget_count(seq),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the message begins; `None` for one that is no longer held. The consumer's place keeps the
+/// segments: the caller holds its lock.
+fn spot_of<S: Storage>(core: &Core<S>, seq: u64) -> Result<Option<Spot>> {
+    match Cursor::spot_of(core, seq, core.visible_end()) {
+        Ok(spot) => Ok(Some(spot)),
+        Err(Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

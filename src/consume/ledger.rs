@@ -66,6 +66,9 @@ pub(crate) struct Ledger<F> {
     pub(super) done: Ranges,
     /// The messages that were left behind.
     pub(super) stretches: Stretches,
+    /// Messages below this number may be open although they were not read: an earlier run was
+    /// handed them. Whoever reads them passes over them, also when they are done.
+    pub(super) taken_back_below: u64,
     /// Reads the messages that were given back.
     pub(crate) again: Cursor<F>,
     /// Where `done` is stored.
@@ -95,6 +98,7 @@ impl<F: StorageFile> Ledger<F> {
             delayed: 0,
             done: ranges,
             stretches: Stretches::default(),
+            taken_back_below: 0,
             again: Cursor::new(Spot::default()),
             acks_row,
             refused: 0,
@@ -174,7 +178,7 @@ impl<F: StorageFile> Ledger<F> {
     }
 
     /// A message as it is before this run has handed it out.
-    fn opened(&self, seq: u64, position: u64, segment_end: u64) -> Open {
+    pub(super) fn opened(&self, seq: u64, position: u64, segment_end: u64) -> Open {
         let attempts = self.redelivery.as_ref().map_or(0, |redelivery| redelivery.count(seq));
         Open { position, segment_end, attempts, state: Whereabouts::Out, due: None }
     }
@@ -283,7 +287,8 @@ impl<F: StorageFile> Ledger<F> {
         if let Some(redelivery) = &mut self.redelivery {
             redelivery.note_done(first, last);
         }
-        if self.lowest().is_some_and(|lowest| lowest.seq < first) {
+        let is_to_be_passed = first < self.taken_back_below && !planted!(TakenBackMetAgain);
+        if is_to_be_passed || self.lowest().is_some_and(|lowest| lowest.seq < first) {
             self.done.insert(first, last);
             self.changed = true;
         }
@@ -307,9 +312,13 @@ impl<F: StorageFile> Ledger<F> {
         Gap { last, ..*gap }
     }
 
-    /// The pieces of a gap that are not done, so not told yet.
+    /// The pieces of a gap that are not done, so not told yet, nor open.
     pub(crate) fn untold_of(&self, gap: Gap) -> Vec<Gap> {
-        let pieces = self.done.not_in(gap.first, gap.last).into_iter();
+        let mut passed = self.done.clone();
+        for (seq, _) in self.open.range(gap.first..=gap.last) {
+            passed.insert(*seq, *seq);
+        }
+        let pieces = passed.not_in(gap.first, gap.last).into_iter();
         pieces.map(|NumberRange { first, last }| Gap { first, last, cause: gap.cause }).collect()
     }
 
@@ -338,6 +347,7 @@ impl<F: StorageFile> Ledger<F> {
         (self.out, self.delayed) = (0, 0);
         self.done.clear();
         self.stretches.set(Vec::new(), to);
+        self.taken_back_below = 0;
         if let Some(redelivery) = &mut self.redelivery {
             redelivery.clear();
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::format::NumberRange;
 
 /// Ranges of numbers, first to last. No two overlap or touch.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {

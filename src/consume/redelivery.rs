@@ -179,6 +179,11 @@ impl<F: StorageFile> Redeliveries<F> {
         self.rules.dead_letters.is_some()
     }
 
+    /// The messages with a count.
+    pub(crate) fn counted(&self) -> impl Iterator<Item = u64> + '_ {
+        self.counts.keys().copied()
+    }
+
     /// How often the message was handed out in vain.
     pub(crate) fn count(&self, seq: u64) -> u32 {
         self.counts.get(&seq).map_or(0, |count| count & !(REJECTED | LISTED))

@@ -7,7 +7,7 @@ use crate::consume::ledger::{Ledger, Open, Whereabouts};
 use crate::consume::redelivery::Redeliveries;
 use crate::consume::standing::Handed;
 use crate::error::{Error, Gap, GapCause, Result};
-use crate::format::Attempts;
+use crate::format::{Attempts, Spot};
 use crate::index::AttemptsRow;
 use crate::storage::StorageFile;
 use crate::threads::now;
@@ -21,6 +21,30 @@ impl<F: StorageFile> Ledger<F> {
     /// Takes over what an earlier run stored in the row of attempts.
     pub(crate) fn take_up(&mut self, (row, stored): (AttemptsRow<F>, Attempts), place: u64) {
         self.redelivery.get_or_insert_with(Box::default).take_up(row, stored, place, &self.done);
+    }
+
+    /// The numbers with a count that this run has not handed out.
+    pub(crate) fn counted(&self) -> Vec<u64> {
+        let counted = self.redelivery.iter().flat_map(|redelivery| redelivery.counted());
+        counted.filter(|seq| !self.is_passed(*seq)).collect()
+    }
+
+    /// A message that an earlier run handed out comes again, or is rejected as it was.
+    pub(crate) fn take_back(&mut self, spot: Spot, segment_end: u64) {
+        self.taken_back_below = self.taken_back_below.max(spot.seq + 1);
+        if !self.keep_rejected(spot.seq, spot.position, segment_end) {
+            let mut open = self.opened(spot.seq, spot.position, segment_end);
+            open.state = Whereabouts::Back;
+            self.open.insert(spot.seq, open);
+            self.returned.insert(spot.seq);
+        }
+    }
+
+    /// The message is lost: its count is not needed.
+    pub(crate) fn forget_count(&mut self, seq: u64) {
+        if let Some(redelivery) = &mut self.redelivery {
+            redelivery.note_done(seq, seq);
+        }
     }
 
     /// Whether a read needs the time.

@@ -6,7 +6,7 @@
 
 use crate::format::Spot;
 
-/// Messages that wait and were passed by. None of them is open.
+/// Messages that wait and were passed by. None of them is open, but what an earlier run was handed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeftBehind {
     /// The next message to hand out, or a gap before it.

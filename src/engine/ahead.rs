@@ -55,7 +55,7 @@ impl<S: Storage> Ahead<S> {
         let mut ahead = Ahead::new(engine, standing)?;
         let end = engine.core.visible_end();
         let _nothing_goes = engine.core.places.giving_back.write();
-        ahead.cursor.move_to(engine.spot_of(seq, end)?);
+        ahead.cursor.move_to(Cursor::spot_of(&engine.core, seq, end)?);
         Ok(ahead)
     }
 

@@ -129,9 +129,9 @@ impl<S: Storage> Engine<S> {
                     let unread = self.core.places.unread.lock().take();
                     unread.unwrap_or_else(|| self.core.oldest(end))
                 }
-                Begins::Start(Start::End) => self.spot_of(end.seq, end)?,
+                Begins::Start(Start::End) => Cursor::spot_of(&self.core, end.seq, end)?,
                 Begins::Start(Start::Seq(seq)) => {
-                    self.spot_of(seq.max(self.core.oldest(end).seq), end)?
+                    Cursor::spot_of(&self.core, seq.max(self.core.oldest(end).seq), end)?
                 }
             };
             stand_in.position.store(spot.position, Ordering::Release);
@@ -188,7 +188,7 @@ impl<S: Storage> Engine<S> {
         {
             // No segment is given back until the consumer stands at its new place.
             let _nothing_goes = core.places.giving_back.write();
-            standing.move_to(core, self.spot_of(seq, end)?)?;
+            standing.move_to(core, Cursor::spot_of(core, seq, end)?)?;
         }
         drop(one_at_a_time);
         self.give_space_back();
@@ -196,24 +196,6 @@ impl<S: Storage> Engine<S> {
             core.wake_readers(u64::MAX);
         }
         Ok(())
-    }
-
-    /// Where the message `seq` begins, or `end`, which was visible a moment ago. The caller keeps
-    /// segments from being given back.
-    pub(super) fn spot_of(&self, seq: u64, end: Spot) -> Result<Spot> {
-        let core = &*self.core;
-        let oldest = core.oldest(end);
-        let not_found = || Error::no_message(core.storage.path(), seq, oldest.seq..end.seq);
-        match seq.cmp(&end.seq) {
-            // Since `end` was read, messages may have come and been dropped.
-            std::cmp::Ordering::Equal => Ok(Spot::max(end, oldest)),
-            // A message whose first pieces are gone is not held.
-            std::cmp::Ordering::Less if seq >= oldest.seq => {
-                let rows: Vec<_> = core.segments.list().live.iter().copied().collect();
-                Cursor::seek(core, &rows, seq)?.ok_or_else(not_found)
-            }
-            _ => Err(not_found()),
-        }
     }
 
     /// The names of all consumers but the default one, in order.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::Engine;
 use crate::consume::lanes::{Lane, LaneLook, LaneRules, Within};
 use crate::consume::standing::{Deliver, Handed, Standing};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::events;
 use crate::storage::Storage;
 use crate::threads::now;
@@ -17,13 +17,7 @@ impl<S: Storage> Engine<S> {
         let _told = events::at_end();
         // No other thread moves or removes the consumer meanwhile.
         let one_at_a_time = self.registry()?;
-        let end = self.core.visible_end();
-        // The consumer's place keeps the segments: its lock is held.
-        standing.set_lanes(&self.core, rules, |seq| match self.spot_of(seq, end) {
-            Ok(spot) => Ok(Some(spot)),
-            Err(Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
-        })?;
+        standing.set_lanes(&self.core, rules)?;
         drop(one_at_a_time);
         if let Within::Millis(age) = rules.within {
             self.core.writer.lock().date_segments(Duration::from_millis(age));

@@ -185,6 +185,31 @@ impl<F: StorageFile> Cursor<F> {
         pass_to_end(&mut self.spot, &core.gaps, tail)
     }
 
+    /// Where the message `seq` begins, or `end`, which was visible a moment ago. The caller keeps
+    /// segments from being given back.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] when the queue does not hold it.
+    pub(crate) fn spot_of<S: Storage<File = F>>(
+        core: &Core<S>,
+        seq: u64,
+        end: Spot,
+    ) -> Result<Spot> {
+        let oldest = core.oldest(end);
+        let not_found = || Error::no_message(core.storage.path(), seq, oldest.seq..end.seq);
+        match seq.cmp(&end.seq) {
+            // Since `end` was read, messages may have come and been dropped.
+            std::cmp::Ordering::Equal => Ok(Spot::max(end, oldest)),
+            // A message whose first pieces are gone is not held.
+            std::cmp::Ordering::Less if seq >= oldest.seq => {
+                let rows: Vec<_> = core.segments.list().live.iter().copied().collect();
+                Cursor::seek(core, &rows, seq)?.ok_or_else(not_found)
+            }
+            _ => Err(not_found()),
+        }
+    }
+
     /// The spot of the message `seq`, if it is still held. Walks over the headers from the
     /// beginning of its segment.
     pub(crate) fn seek<S: Storage<File = F>>(

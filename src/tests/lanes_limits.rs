@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::consume::lanes::{Lane, LaneRules, Within};
 use crate::consume::redelivery::Rules;
@@ -240,4 +241,58 @@ fn a_share_of_many_leaves_something_for_the_backlog() {
         late += u64::from(try_receive(&queue, &link, None).unwrap().1.is_backlog());
     }
     assert_eq!(late, 7);
+}
+
+/// An earlier run handed out as many messages in vain as are counted, of one stretch. They lie
+/// behind those of the other.
+#[test]
+fn what_an_earlier_run_counted_does_not_stand_behind_what_may_not_go_out() {
+    let options = Options::new().arena_size(64 << 10);
+    for (youngest_first, lanes_come_first) in [(true, false), (true, true), (false, false)] {
+        let lanes = LaneRules { youngest_first, ..rules(Within::Manual, (1, 1)) };
+        let queue = open(disk(5), &options);
+        let link = queue.consumer("link").unwrap();
+        queue.set_redelivery(&link, Rules::default()).unwrap();
+        queue.set_lanes(&link, LaneRules { youngest_first: !youngest_first, ..lanes }).unwrap();
+        for _ in 0..2 {
+            put(&queue, 200);
+            queue.jump(&link).unwrap();
+            put(&queue, 1);
+            let (seq, handed) = try_receive(&queue, &link, Some(Lane::Fresh)).unwrap();
+            queue.ack(&link, seq, handed).unwrap();
+        }
+        let mut counted = 0;
+        while let Some((seq, handed)) = try_receive(&queue, &link, None) {
+            queue.nack(&link, seq, handed, Some(Duration::from_secs(3600)));
+            counted += 1;
+        }
+        assert!(counted < 200, "the row of counts is not full: {counted}");
+        queue.close().unwrap();
+
+        let queue = open(queue.core.storage.process_kill(), &options);
+        let link = queue.consumer("link").unwrap();
+        if lanes_come_first {
+            queue.set_lanes(&link, lanes).unwrap();
+        }
+        queue.set_redelivery(&link, Rules::default()).unwrap();
+        if !lanes_come_first {
+            queue.set_lanes(&link, lanes).unwrap();
+        }
+        put(&queue, 50);
+        drain_each_once_in_vain(&queue, &link, 450);
+    }
+}
+
+/// Each message comes once in vain, and is done when it comes again.
+fn drain_each_once_in_vain(queue: &Queue, link: &Link, messages: usize) {
+    let (mut back, mut done) = (BTreeSet::new(), BTreeSet::new());
+    while let Some((seq, handed)) = try_receive(queue, link, None) {
+        if back.insert(seq) {
+            queue.nack(link, seq, handed, None);
+        } else {
+            queue.ack(link, seq, handed).unwrap();
+            assert!(done.insert(seq), "{seq} was done");
+        }
+    }
+    assert_eq!(done.len(), messages, "nothing more comes; {} wait", link.len(&queue.core));
 }

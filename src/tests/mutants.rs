@@ -497,6 +497,10 @@ mutants! {
     LeftBehindSuspected => "after a death what was in flight goes out alone, and nothing else",
     /// Of more acknowledged ranges than fit, those of the fresh lane are not stored.
     FreshRangesLeftOut => "what comes again after many outages comes as the backlog's",
+    /// What an earlier run counted is reached only where it lies.
+    CountedLeftBehind => "P9: what is there is handed out",
+    /// What an earlier run counted comes where it lies, too.
+    TakenBackMetAgain => "nothing comes again that was acknowledged, unless a crash took that back",
     /// Who waits for the backlog does not learn that the fresh lane has left messages behind.
     JumpWakesNobody => "P9: no wake-up is lost";
         open: "the directed test is in tests/lanes, which no planted bug reaches",
