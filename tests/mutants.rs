@@ -53,7 +53,7 @@ enum End {
 fn program() -> String {
     let built = Command::new(env!("CARGO"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(["test", "--release", "--features", "forward", "--lib", "--no-run"])
+        .args(["test", "--release", "--features", "forward,async", "--lib", "--no-run"])
         .arg("--message-format=json")
         .stderr(Stdio::inherit())
         .output()

@@ -208,11 +208,15 @@ enum TaskWork {
 }
 
 /// What is to be done for futures now. `next_look` is when those that wait for room look again.
-fn asked_by_tasks(wishes: &mut Wishes, next_look: &mut Option<Instant>) -> Option<TaskWork> {
+fn asked_by_tasks<S: Storage>(
+    core: &Core<S>,
+    wishes: &mut Wishes,
+    next_look: &mut Option<Instant>,
+) -> Option<TaskWork> {
     if std::mem::take(&mut wishes.flush_for_tasks) {
         return Some(TaskWork::Flush);
     }
-    if std::mem::take(&mut wishes.tell_tasks_later) {
+    if std::mem::take(&mut wishes.tell_tasks_later) && core.space.is_looked_for() {
         next_look.get_or_insert_with(|| now() + LOOK_FOR_ROOM);
     }
     if std::mem::take(&mut wishes.tell_tasks) || next_look.is_some_and(|due| now() >= due) {
@@ -229,7 +233,10 @@ fn serve_tasks<S: Storage>(core: &Core<S>, work: TaskWork) {
             tell(core);
             call_out(core, || core.tasks.for_flush.wake(u64::MAX));
         }
-        TaskWork::Look => call_out(core, || core.tasks.for_room.wake(u64::MAX)),
+        TaskWork::Look => {
+            let most = if planted!(OneFutureToldOfRoom) { 1 } else { u64::MAX };
+            call_out(core, || core.tasks.for_room.wake(most));
+        }
     }
 }
 
@@ -270,7 +277,7 @@ fn keep<S: Storage>(core: &Core<S>, period: Option<Duration>, look: &Look<S>) {
             wishes = bell.wishes.lock();
             continue;
         }
-        if let Some(work) = asked_by_tasks(&mut wishes, &mut next_tasks) {
+        if let Some(work) = asked_by_tasks(core, &mut wishes, &mut next_tasks) {
             drop(wishes);
             serve_tasks(core, work);
             wishes = bell.wishes.lock();

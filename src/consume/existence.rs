@@ -71,8 +71,12 @@ impl<S: Storage> Standing<S> {
             redelivery.map(|redelivery| redelivery.rules)
         };
         let cleared = core.index.clear_acks(self.row, AcksRowIs::Free);
-        core.index.remove_consumer(self.row, self.name());
-        core.places.remove(&self.cell);
+        if !planted!(RemovalNotStored) {
+            core.index.remove_consumer(self.row, self.name());
+        }
+        if !(planted!(RemovedKeepsItsPlace) && self.is_default()) {
+            core.places.remove(&self.cell);
+        }
         (cleared, rules)
     }
 }

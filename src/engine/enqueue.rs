@@ -205,6 +205,9 @@ impl<S: Storage> Engine<S> {
                 push(&mut writer, core).and_then(|result| writer.commit(core).map(|_| result));
             let error = match pushed {
                 Ok(result) => {
+                    if planted!(InterruptedThoughDone) {
+                        core.check_uninterrupted(call_began)?;
+                    }
                     let waiters = core.message_waiters.load(Ordering::Relaxed);
                     let end = writer.committed();
                     return Ok((first, end, waiters, result));

@@ -108,6 +108,9 @@ impl<S: Storage> Engine<S> {
         let _leave = InLine { engine: self, standing, ticket };
         loop {
             self.core.waiters.rearm(ticket, signal());
+            if planted!(InterruptedHavingTaken) && self.core.is_interrupted(began) {
+                attempt(&mut None)?;
+            }
             self.core.check_uninterrupted(began)?;
             let mut again = None;
             if let Some(result) = attempt(&mut again)? {

@@ -3,6 +3,8 @@
 
 mod writing;
 
+#[cfg(test)]
+pub(crate) use writing::Enqueuing;
 pub use writing::{Enqueue, Flush};
 
 use std::fmt;

@@ -22,18 +22,35 @@ const LINE: u32 = 0;
 ///
 /// Dropped before it is ready it changes nothing for others: the flush may come all the same.
 #[must_use = "futures do nothing unless polled"]
-pub struct Flush {
-    engine: Arc<Engine<FileStorage>>,
+pub struct Flush(Flushing<FileStorage>);
+
+impl Flush {
+    pub(crate) fn new(engine: &Arc<Engine<FileStorage>>) -> Flush {
+        Flush(Flushing::new(engine))
+    }
+}
+
+impl Future for Flush {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        self.0.poll_flushed(context)
+    }
+}
+
+/// A [`Flush`] on any storage.
+pub(crate) struct Flushing<S: Storage> {
+    engine: Arc<Engine<S>>,
     began: Began,
     waits: Option<(Ticket, u64)>,
 }
 
-impl Flush {
-    pub(crate) fn new(engine: &Arc<Engine<FileStorage>>) -> Flush {
-        Flush { engine: Arc::clone(engine), began: engine.core.began(), waits: None }
+impl<S: Storage> Flushing<S> {
+    pub(crate) fn new(engine: &Arc<Engine<S>>) -> Flushing<S> {
+        Flushing { engine: Arc::clone(engine), began: engine.core.began(), waits: None }
     }
 
-    fn poll_flushed(&mut self, context: &Context<'_>) -> Poll<Result<()>> {
+    pub(crate) fn poll_flushed(&mut self, context: &Context<'_>) -> Poll<Result<()>> {
         let core = &*self.engine.core;
         let signal = Signal::Task(context.waker().clone());
         let Some((ticket, round)) = self.waits else {
@@ -88,15 +105,7 @@ impl Flush {
     }
 }
 
-impl Future for Flush {
-    type Output = Result<()>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        self.poll_flushed(context)
-    }
-}
-
-impl Drop for Flush {
+impl<S: Storage> Drop for Flushing<S> {
     fn drop(&mut self) {
         self.leave();
     }
@@ -109,8 +118,29 @@ impl Drop for Flush {
 /// [`flush_every_ops`](crate::Options::flush_every_ops) has it wait for a flush, it is, and may not
 /// be durable yet.
 #[must_use = "futures do nothing unless polled"]
-pub struct Enqueue<M> {
-    engine: Arc<Engine<FileStorage>>,
+pub struct Enqueue<M>(Enqueuing<M, FileStorage>);
+
+impl<M: AsRef<[u8]>> Enqueue<M> {
+    pub(crate) fn new(
+        engine: &Arc<Engine<FileStorage>>,
+        message: M,
+        too_long: Option<Error>,
+    ) -> Enqueue<M> {
+        Enqueue(Enqueuing::new(engine, message, too_long))
+    }
+}
+
+impl<M: AsRef<[u8]> + Unpin> Future for Enqueue<M> {
+    type Output = Result<u64>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<u64>> {
+        self.0.poll_enqueued(context)
+    }
+}
+
+/// An [`Enqueue`] on any storage.
+pub(crate) struct Enqueuing<M, S: Storage> {
+    engine: Arc<Engine<S>>,
     message: M,
     began: Began,
     /// When it gives up; the first refusal sets it. `Some(None)`: never.
@@ -119,16 +149,16 @@ pub struct Enqueue<M> {
     /// The message is too long for any queue.
     too_long: Option<Error>,
     /// The message is in the queue, with that number, and is being flushed.
-    flushes: Option<(u64, Flush)>,
+    flushes: Option<(u64, Flushing<S>)>,
 }
 
-impl<M: AsRef<[u8]>> Enqueue<M> {
+impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
     pub(crate) fn new(
-        engine: &Arc<Engine<FileStorage>>,
+        engine: &Arc<Engine<S>>,
         message: M,
         too_long: Option<Error>,
-    ) -> Enqueue<M> {
-        Enqueue {
+    ) -> Enqueuing<M, S> {
+        Enqueuing {
             engine: Arc::clone(engine),
             message,
             began: engine.core.began(),
@@ -139,7 +169,7 @@ impl<M: AsRef<[u8]>> Enqueue<M> {
         }
     }
 
-    fn poll_enqueued(&mut self, context: &Context<'_>) -> Poll<Result<u64>> {
+    pub(crate) fn poll_enqueued(&mut self, context: &Context<'_>) -> Poll<Result<u64>> {
         if let Some(error) = self.too_long.take() {
             return Poll::Ready(Err(error));
         }
@@ -147,12 +177,16 @@ impl<M: AsRef<[u8]>> Enqueue<M> {
             return self.poll_flushes(context);
         }
         let signal = || Signal::Task(context.waker().clone());
+        let is_first = self.ticket.is_none();
         match self.ticket {
             Some(ticket) => {
-                self.engine.core.tasks.for_room.rearm(ticket, signal());
-                if let Err(error) = self.engine.core.check_uninterrupted(self.began) {
-                    return self.ends(Err(error));
+                if planted!(RearmedAfterTheLook) {
+                    let offered = self.offer(context);
+                    self.engine.core.tasks.for_room.rearm(ticket, signal());
+                    self.engine.core.bell.ring(|wishes| wishes.tell_tasks_later = true);
+                    return offered;
                 }
+                self.engine.core.tasks.for_room.rearm(ticket, signal());
             }
             None => {
                 let offered = self.offer(context);
@@ -160,9 +194,19 @@ impl<M: AsRef<[u8]>> Enqueue<M> {
                     return offered;
                 }
                 self.ticket = Some(self.engine.core.tasks.for_room.join(LINE, signal()));
+                if planted!(RoomLookedForOnce) {
+                    self.engine.core.bell.ring(|wishes| wishes.tell_tasks_later = true);
+                    return Poll::Pending;
+                }
             }
         }
-        // Space that is given back later wakes the task; what was given back before is found here.
+        // Space that is given back later, and an interrupt, wake the task; what came before is
+        // found here.
+        let is_first = planted!(InterruptedBeforeTheLine) && is_first;
+        if let (false, Err(error)) = (is_first, self.engine.core.check_uninterrupted(self.began)) {
+            return self.ends(Err(error));
+        }
+        let seen = *self.engine.core.space.gate.lock();
         let offered = self.offer(context);
         let core = &*self.engine.core;
         if offered.is_pending()
@@ -170,7 +214,7 @@ impl<M: AsRef<[u8]>> Enqueue<M> {
             && !core.bell.ring(|wishes| wishes.tell_tasks_later = true)
         {
             // There is no keeper to wake it: a moment's wait, and the task is polled again.
-            let seen = *core.space.gate.lock();
+            let seen = if planted!(RoomCountedLate) { *core.space.gate.lock() } else { seen };
             let _ = core.wait_for_space(seen, None, self.began);
             context.waker().wake_by_ref();
         }
@@ -183,7 +227,7 @@ impl<M: AsRef<[u8]>> Enqueue<M> {
             Ok((seq, false)) => return self.ends(Ok(seq)),
             Ok((seq, true)) => {
                 self.leave();
-                self.flushes = Some((seq, Flush::new(&self.engine)));
+                self.flushes = Some((seq, Flushing::new(&self.engine)));
                 return self.poll_flushes(context);
             }
             Err(error) => error,
@@ -218,7 +262,7 @@ impl<M: AsRef<[u8]>> Enqueue<M> {
     }
 }
 
-impl<M> Enqueue<M> {
+impl<M, S: Storage> Enqueuing<M, S> {
     fn leave(&mut self) {
         if let Some(ticket) = self.ticket.take()
             && !self.engine.core.forked()
@@ -228,29 +272,23 @@ impl<M> Enqueue<M> {
     }
 }
 
-impl<M: AsRef<[u8]> + Unpin> Future for Enqueue<M> {
-    type Output = Result<u64>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<u64>> {
-        self.poll_enqueued(context)
-    }
-}
-
-impl<M> Drop for Enqueue<M> {
+impl<M, S: Storage> Drop for Enqueuing<M, S> {
     fn drop(&mut self) {
-        self.leave();
+        if !planted!(DroppedFutureStays) {
+            self.leave();
+        }
     }
 }
 
 impl fmt::Debug for Flush {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flush").field("waits", &self.waits.is_some()).finish()
+        f.debug_struct("Flush").field("waits", &self.0.waits.is_some()).finish()
     }
 }
 
 /// Shows no bytes of the message: they may be secret or long.
 impl<M> fmt::Debug for Enqueue<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Enqueue").field("waits", &self.ticket.is_some()).finish()
+        f.debug_struct("Enqueue").field("waits", &self.0.ticket.is_some()).finish()
     }
 }

@@ -231,6 +231,32 @@ mutants! {
     FilledBeforeStated => "P4: a power cut's loss is told as that",
     /// A checkpoint within the numbers that the next segment is to state says nothing of them.
     StatedAtTheBaseAlone => "P4: a power cut's loss is told as that",
+    /// A future that waits for room has its waker put in after it looked.
+    RearmedAfterTheLook => "P9: no wake-up is lost",
+    /// A future does not look for room again once it is in line.
+    RoomLookedForOnce => "P9: no wake-up is lost",
+    /// Room wakes one future, which may be dropped.
+    OneFutureToldOfRoom => "P9: no wake-up is lost",
+    /// Futures that wait for room are not told when there is some.
+    RoomNotToldToFutures => "P9: no wake-up is lost",
+    /// A close, an interrupt and the keeper's end wake no future.
+    FuturesLeftAsleep => "P9: no wake-up is lost",
+    /// A future that is dropped while it waits for room stays in line.
+    DroppedFutureStays => "a future that is dropped leaves nothing behind",
+    /// A future that joins the line does not ask whether it was interrupted before.
+    InterruptedBeforeTheLine => "an interrupt ends every wait",
+    /// Without a keeper, a future notes how much room came only after it looked for some.
+    RoomCountedLate => "P9: no wake-up is lost",
+    /// An enqueue that was interrupted has put its message in.
+    InterruptedThoughDone => "an interrupt changes nothing",
+    /// A reader that is interrupted has taken a message.
+    InterruptedHavingTaken => "an interrupt changes nothing",
+    /// The index is not told that a consumer was removed.
+    RemovalNotStored => "a removed consumer stays removed",
+    /// The default consumer's place keeps segments after it was removed.
+    RemovedKeepsItsPlace => "P5: what a removed consumer kept is given back",
+    /// Who waits for a consumer that is removed is not told.
+    RemovalWakesNobody => "P9: no wake-up is lost",
     /// Who waits does not ask whether it was interrupted.
     InterruptNotAsked => "an interrupt ends every wait",
     /// An interrupt wakes nobody.

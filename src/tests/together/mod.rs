@@ -9,6 +9,8 @@ mod cuts;
 mod interrupts;
 mod keeper;
 mod places;
+#[cfg(feature = "async")]
+mod tasks;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};

@@ -15,6 +15,7 @@ use crate::engine::reading;
 use crate::error::{Error, Result};
 use crate::message::Message;
 use crate::segment::overhead;
+use crate::stats::Stats;
 use crate::tests::schedule;
 use crate::tests::sim::SimStorage;
 use crate::threads;
@@ -36,6 +37,7 @@ pub(super) fn play(storage: SimStorage, script: Script, told: &Told) {
                 seq: None,
                 began: 0,
                 ended: schedule::steps(),
+                waits: None,
                 answer: Answer::Failed(format!("does not open: {error}")),
             });
             return;
@@ -67,18 +69,23 @@ pub(super) fn play(storage: SimStorage, script: Script, told: &Told) {
     let most_mapped =
         options.max_mapped_arenas.map_or(u64::MAX, |arenas| u64::from(arenas) * options.arena_size);
     let closes = casts.iter().position(|cast| cast.name == CLOSER);
+    let removes = casts.iter().any(|cast| cast.acts.contains(&Act::Remove));
     let mut handles: Vec<_> = casts
         .into_iter()
         .enumerate()
         .map(|(number, cast)| {
             let (queue, told) = (Arc::clone(&queue), Arc::clone(told));
-            let actor = Actor { number: number as u64, queue, told, may_fail, most_mapped };
+            let actor =
+                Actor { number: number as u64, queue, told, may_fail, removes, most_mapped };
             threads::spawn(&cast.name.clone(), move || actor.play(&cast)).expect("a thread")
         })
         .collect();
     schedule::wait_until_quiet();
     schedule::note(|| "(nobody has anything to do any more)".to_owned());
     let figures = queue.stats();
+    if removes && !may_fail && closes.is_none() && queue.existing_default().is_none() {
+        check_without_default(&queue, &figures);
+    }
     {
         let mut told = told.lock();
         told.quiet_at = Some(schedule::steps());
@@ -101,6 +108,22 @@ pub(super) fn play(storage: SimStorage, script: Script, told: &Told) {
         let then = told.lock().contents.take().unwrap_or(contents);
         check_unchanged(&then, &storage.contents());
     }
+}
+
+/// What the default consumer alone kept is given back, and the figures are of the others.
+fn check_without_default(queue: &Queue, figures: &Stats) {
+    let others: Vec<_> = queue
+        .consumer_names()
+        .iter()
+        .map(|name| queue.consumer(name).expect("a consumer of that name"))
+        .collect();
+    let lowest = others.iter().map(|other| other.cell.spot()).min().expect("a named consumer");
+    assert_eq!(queue.core.places.lowest(), Some(lowest.position), "a place that nobody has");
+    assert!(!queue.core.reclaim(), "space is kept that nobody needs");
+    let most = others.iter().map(|other| other.len(&queue.core)).max().unwrap_or(0);
+    let (len, span) = (queue.len(), queue.core.committed_spot().seq - lowest.seq);
+    assert_eq!(figures.messages, len);
+    assert!((most..=span).contains(&len), "{len} messages: not in {most}..={span}");
 }
 
 /// Nothing is written after a close.
@@ -136,6 +159,8 @@ pub(super) fn identity_of(seq: u64, bytes: &[u8]) -> u64 {
 pub(super) struct Held {
     /// Which of its acts the thread is at.
     pub(super) number: usize,
+    /// Which event of the story that is.
+    event: usize,
     /// Consumer, number and ticket of each delivery that is not answered.
     deliveries: Vec<(usize, u64, Handed)>,
     /// The last messages with their identities: their bytes stay as they are.
@@ -174,6 +199,8 @@ pub(super) struct Actor {
     pub(super) queue: Queue,
     told: Told,
     pub(super) may_fail: bool,
+    /// Somebody removes the default consumer.
+    removes: bool,
     /// The most bytes that may be mapped, but for the index.
     most_mapped: u64,
 }
@@ -186,6 +213,7 @@ impl Actor {
             let ids = ids_of(schedule::seed(), self.number, number as u64, *act);
             let oldest = held.deliveries.first().map(|(_, seq, _)| *seq);
             let at = self.begin(&cast.name, *act, &ids, oldest);
+            held.event = at;
             let answer = self.act(*act, &ids, &mut held);
             self.end(at, *act, answer);
             held.check();
@@ -200,6 +228,8 @@ impl Actor {
                 Answer::Refused
             }
             Error::MessageTooLarge { .. } => Answer::Refused,
+            Error::Interrupted => Answer::Interrupted,
+            Error::NotFound { .. } if self.removes => Answer::Gone,
             error => Answer::Failed(error.to_string()),
         });
         schedule::note(|| format!("  = {}", answer.in_words()));
@@ -239,6 +269,7 @@ impl Actor {
             seq: delivery,
             began: schedule::steps(),
             ended: u64::MAX,
+            waits: None,
             answer: Answer::Pending,
         });
         told.events.len() - 1
@@ -290,6 +321,14 @@ impl Actor {
         Ok(Answer::Numbers(seq..seq + 1))
     }
 
+    /// Called at each look of a wait without an end.
+    pub(super) fn notes_wait(&self, held: &Held) -> impl Fn() + use<'_> {
+        let at = held.event;
+        move || {
+            self.told.lock().events[at].waits.get_or_insert(schedule::steps());
+        }
+    }
+
     fn call_from_within(&self) {
         let queue = &*self.queue;
         let is_refused = queue.enqueue(b"from within").is_err() && queue.core.flush().is_err();
@@ -313,7 +352,11 @@ impl Actor {
                 let received = if act == Act::Receive(which) {
                     receive()?
                 } else {
-                    queue.wait(&standing, None, receive)?
+                    let waits = self.notes_wait(held);
+                    queue.wait(&standing, None, || {
+                        waits();
+                        receive()
+                    })?
                 };
                 let message = received.map(|(message, handed)| {
                     held.deliveries.push((which, message.seq(), handed));
@@ -345,6 +388,16 @@ impl Actor {
                 queue.core.flush_to(tail)?;
                 return Ok(Answer::Numbers(0..tail.seq));
             }
+            Act::Durably => {
+                let (began, tail) = (queue.core.began(), queue.core.committed_spot());
+                queue.core.flush_or_wait(tail, Some(began))?;
+                return Ok(Answer::Numbers(0..tail.seq));
+            }
+            Act::Interrupt => queue.core.interrupt(),
+            Act::Remove => match queue.remove_consumer(NAMES[0]) {
+                Err(Error::NotFound { .. }) => return Ok(Answer::Nothing),
+                removed => removed?,
+            },
             Act::Look => queue.expire(),
             Act::Guest(seed) => return self.guest(seed),
             Act::Figures => drop(queue.stats()),

@@ -61,6 +61,12 @@ pub(super) enum Act {
     Figures,
     Sleep(u64),
     Close,
+    /// Ends all waits that have begun.
+    Interrupt,
+    /// As `WaitDurable`, and may be interrupted.
+    Durably,
+    /// Removes the default consumer.
+    Remove,
     /// The kernel writes the pages of some file by itself, and the disk refuses.
     WriteBack(u64),
 }
@@ -90,6 +96,10 @@ pub(super) enum Answer {
     Done,
     /// Nothing has changed: no room.
     Refused,
+    /// Nothing has changed: somebody ended the wait.
+    Interrupted,
+    /// Nothing has changed: the consumer was removed.
+    Gone,
     Failed(String),
 }
 
@@ -104,6 +114,8 @@ pub(super) struct Event {
     pub(super) seq: Option<u64>,
     pub(super) began: u64,
     pub(super) ended: u64,
+    /// It had begun a wait without an end by that step: who stops such waits later means it, too.
+    pub(super) waits: Option<u64>,
     pub(super) answer: Answer,
 }
 

@@ -8,6 +8,7 @@ use super::known::{Known, Sent};
 use super::promised::{check_cause, holds};
 use super::script::Script;
 use super::told::{Check, ensure};
+use super::visitors::{is_removed, is_removed_between};
 use crate::error::Gap;
 
 /// What one consumer was told in a life.
@@ -39,6 +40,8 @@ struct Listener<'a> {
     script: &'a Script,
     /// What is given back comes again, before or behind others.
     gives_back: bool,
+    /// It was removed in this life.
+    is_removed: bool,
     heard: Heard,
     /// The end of each act that took something, with the number.
     taken: Vec<(u64, u64)>,
@@ -64,6 +67,7 @@ pub(super) fn heard(
         sent,
         script,
         gives_back,
+        is_removed: name.is_empty() && is_removed(events, 0),
         heard: Heard::default(),
         taken: Vec::new(),
         told_at: Vec::new(),
@@ -111,7 +115,7 @@ impl Listener<'_> {
             }
             Answer::Skipped(seq) => {
                 let before = self.heard.taken.insert(*seq, at);
-                ensure!(before.is_none(), "{name:?} skipped {seq}, which it got");
+                ensure!(!self.is_again(before, event), "{name:?} skipped {seq}, which it got");
             }
             Answer::Gap(gap) => {
                 check_cause(gap, self.script, self.known.losses)?;
@@ -120,9 +124,10 @@ impl Listener<'_> {
                     .gaps
                     .iter()
                     .find(|other| other.first <= gap.last && gap.first <= other.last);
-                ensure!(again.is_none(), "{name:?} is told {gap:?} after {again:?}");
+                let is_removed = self.is_removed;
+                ensure!(again.is_none() || is_removed, "{name:?} is told {gap:?} after {again:?}");
                 let came = self.heard.taken.range(gap.first..=gap.last).next();
-                ensure!(came.is_none(), "{name:?} is told {gap:?} and got {came:?}");
+                ensure!(came.is_none() || is_removed, "{name:?} is told {gap:?} and got {came:?}");
                 self.heard.gaps.push(*gap);
                 self.told_at.push(event.ended);
             }
@@ -137,24 +142,36 @@ impl Listener<'_> {
         let mut gaps = self.heard.gaps.iter().zip(&self.told_at);
         let told = gaps.find(|(gap, _)| holds(gap, seq));
         ensure!(
-            told.is_none_or(|(_, ended)| *ended >= event.began),
+            self.is_removed || told.is_none_or(|(_, ended)| *ended >= event.began),
             "{seq} was told to be missing and came"
         );
         if !takes(event) {
             let before = self.heard.taken.get(&seq);
-            let before = before.is_some_and(|at| self.events[*at].ended < event.began);
-            ensure!(!before, "{name:?} got {seq} again after it was taken");
+            let before = before.filter(|at| self.events[**at].ended < event.began);
+            ensure!(
+                !self.is_again(before.copied(), event),
+                "{name:?} got {seq} again after it was taken"
+            );
             self.heard.open.insert(seq);
             return Ok(());
         }
         let before = self.heard.taken.insert(seq, at);
-        ensure!(before.is_none(), "{name:?} got {seq} twice");
-        if !self.gives_back {
+        ensure!(!self.is_again(before, event), "{name:?} got {seq} twice");
+        if !self.gives_back && !self.is_removed {
             let before =
                 self.taken.iter().find(|(ended, before)| *ended < event.began && *before > seq);
             ensure!(before.is_none(), "{name:?} got {seq} after {before:?}");
         }
         Ok(())
+    }
+
+    /// Whether an act before got what this one gets, and the consumer was not removed between.
+    fn is_again(&self, before: Option<usize>, event: &Event) -> bool {
+        before.map(|at| &self.events[at]).is_some_and(|before| {
+            let began = before.began.min(event.began);
+            let ended = before.ended.max(event.ended);
+            !(self.is_removed && is_removed_between(self.events, began, ended))
+        })
     }
 
     fn keep_durable(&mut self, event: &Event, flushed: u64) {
@@ -184,7 +201,7 @@ impl Listener<'_> {
                 Answer::Done => {
                     self.heard.open.remove(&seq);
                     let before = self.heard.taken.insert(seq, at);
-                    ensure!(before.is_none(), "{seq} was acknowledged twice");
+                    ensure!(!self.is_again(before, event), "{seq} was acknowledged twice");
                     if event.ended < flushed {
                         self.heard.durable.insert(seq);
                     }

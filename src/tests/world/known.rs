@@ -10,6 +10,7 @@ use super::script::Script;
 use super::shown::{Next, Shown, show};
 use super::story::in_words;
 use super::told::{Check, Death, ensure};
+use super::visitors::{check_visits, check_woken, is_gone_for_good, is_removed};
 use crate::error::GapCause;
 use crate::stats::Stats;
 use crate::tests::sim::SimStorage;
@@ -31,6 +32,8 @@ pub(super) struct Known {
     on_disk: u64,
     /// A power cut leaves the consumers there.
     has_durable_consumers: bool,
+    /// But perhaps not the default one, which was removed.
+    may_lack_default: bool,
     /// By identity: batches of which all or nothing is there.
     batches: BTreeMap<u64, Vec<u64>>,
     /// By consumer: numbers that it has dealt with, durably.
@@ -50,6 +53,7 @@ impl Known {
         let story = told.lock();
         let events = &story.events;
         self.losses.allow(&script.options);
+        check_visits(events)?;
         let shown = show(left, script)?;
         let shown_next = shown.next;
         let is_remount = matches!(death, Death::Remount(_));
@@ -60,20 +64,31 @@ impl Known {
         self.next = self.next.max(told_below(events, &sent));
         for (which, name) in NAMES.into_iter().enumerate() {
             let upcoming = self.upcoming.get(name).cloned().unwrap_or_default();
-            check_nothing(events, which, &upcoming)?;
+            let is_removed = is_removed(events, which);
+            let is_anew = is_removed || name.is_empty() && self.may_lack_default;
             let mut heard = heard(self, name, &story, &sent, script)?;
-            heard.durable.extend(self.dealt.get(name).into_iter().flatten());
+            if is_removed {
+                heard.durable.clear();
+                self.dealt.remove(name);
+            } else {
+                check_nothing(events, which, &upcoming)?;
+                heard.durable.extend(self.dealt.get(name).into_iter().flatten());
+            }
             let Some(shown) = shown.consumers.get(name) else {
                 let was_there = if is_cut {
-                    self.has_durable_consumers
+                    self.has_durable_consumers && !is_anew
                 } else {
                     self.upcoming.contains_key(name)
                 };
                 let came =
                     story.flushed || !is_cut && !script.may_fail() && !story.events.is_empty();
-                ensure!(!was_there && !came, "consumer {name:?} is gone");
+                ensure!(is_removed || !was_there && !came, "consumer {name:?} is gone");
                 continue;
             };
+            ensure!(
+                script.may_fail() || which > 0 || !is_gone_for_good(events, is_cut, story.closed),
+                "the default consumer was removed and is there"
+            );
             let promised = Promised {
                 sent: &sent,
                 upcoming: &upcoming,
@@ -87,6 +102,8 @@ impl Known {
                 script,
                 ids: &self.ids,
                 losses: self.losses,
+                is_removed,
+                is_anew,
             };
             promised.check(shown).map_err(|broken| {
                 format!(
@@ -113,6 +130,7 @@ impl Known {
         }
         if !is_cut && story.quiet_at.is_some() {
             check_quiet(events, story.quiet_at.unwrap_or(0))?;
+            check_woken(events, story.quiet_at.unwrap_or(0))?;
         }
         if is_remount && shown.next < self.next {
             // The one case in which numbers are given out again (`recovery`).
@@ -121,6 +139,7 @@ impl Known {
         ensure!(shown.next >= self.next, "next is {}, and {} was given out", shown.next, self.next);
         self.has_durable_consumers |=
             story.flushed || is_cut && shown.consumers.len() == NAMES.len() || closed_well;
+        self.may_lack_default = is_removed(events, 0) || self.may_lack_default && !story.flushed;
         self.take_up(shown, events, &sent, durable, is_cut, closed_well);
         Ok(())
     }
@@ -144,7 +163,7 @@ impl Known {
             let said = match (&event.act, &event.answer) {
                 (_, Answer::Numbers(range)) if story.closed => range.end,
                 (Act::Flush, Answer::Done) => acknowledged_before(&story.events, event.began),
-                (Act::WaitDurable, Answer::Numbers(range)) => range.end,
+                (Act::WaitDurable | Act::Durably, Answer::Numbers(range)) => range.end,
                 (_, Answer::Numbers(range)) if script.options.flush_every_ops == Some(1) => {
                     range.end
                 }
@@ -221,7 +240,7 @@ impl Known {
                     }
                     puts.push(event);
                 }
-                Answer::Refused => sent.refused.extend(&event.ids),
+                Answer::Refused | Answer::Interrupted => sent.refused.extend(&event.ids),
                 _ => sent.open.extend(&event.ids),
             }
         }

@@ -25,8 +25,9 @@ mod shown;
 mod shrink;
 mod story;
 mod told;
+mod visitors;
 
-use std::ops::AddAssign;
+use std::ops::{AddAssign, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -37,6 +38,7 @@ use self::acts::Told;
 use self::known::Known;
 use self::script::Script;
 use self::shrink::Failing;
+use self::visitors::VISITED;
 use crate::engine::Engine;
 use crate::format::segment_slot;
 use crate::tests::schedule::{self, Log, Plan};
@@ -77,7 +79,10 @@ impl World {
     fn draw(seed: u64) -> World {
         let mut rng = Rng(seed);
         let disk = rng.next();
-        let lives = (0..1 + rng.below(3)).map(|_| Script::draw(&mut rng)).collect();
+        let mut lives: Vec<_> = (0..1 + rng.below(3)).map(|_| Script::draw(&mut rng)).collect();
+        if seed >= VISITED {
+            lives.iter_mut().for_each(|script| visitors::join(script, &mut rng));
+        }
         World { disk, lives, most_steps: schedule::MOST_STEPS }
     }
 
@@ -322,11 +327,24 @@ fn stay_on_processor(number: usize) {
 
 #[test]
 fn whatever_threads_disk_and_death_do_the_promises_hold() {
+    run_worlds(0..VISITED);
+}
+
+#[test]
+fn whatever_interrupts_and_removals_do_the_promises_hold() {
+    run_worlds(VISITED..u64::MAX);
+}
+
+/// Runs the worlds that are asked for, by their numbers in that range of seeds.
+fn run_worlds(seeds: Range<u64>) {
     if let Some(seed) = number_from("MMQ_SEED") {
-        return run_alone(seed);
+        if seeds.contains(&seed) {
+            run_alone(seed);
+        }
+        return;
     }
-    let (worlds, first) =
-        (number_from("MMQ_WORLDS").unwrap_or(300), number_from("MMQ_FIRST_SEED").unwrap_or(0));
+    let worlds = number_from("MMQ_WORLDS").unwrap_or(300);
+    let first = seeds.start + number_from("MMQ_FIRST_SEED").unwrap_or(0) % VISITED;
     let (next, began) = (AtomicU64::new(0), Instant::now());
     let all = Mutex::new(Played::default());
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(16));

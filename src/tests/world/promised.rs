@@ -33,6 +33,10 @@ pub(super) struct Promised<'a> {
     /// Who has that number, of all that were ever seen.
     pub(super) ids: &'a BTreeMap<u64, u64>,
     pub(super) losses: Losses,
+    /// It was removed in this life, and perhaps made again at the oldest message held.
+    pub(super) is_removed: bool,
+    /// It was removed in this life or before: it may begin before what came next for it.
+    pub(super) is_anew: bool,
 }
 
 /// What the options of any life so far allow to be given up.
@@ -66,7 +70,8 @@ impl Promised<'_> {
     fn check_messages(&self, came: &BTreeMap<u64, u64>, expected: &BTreeMap<u64, u64>) -> Check {
         for (seq, id) in came {
             // A power cut takes places back.
-            let known = expected.get(seq).or(if self.is_cut { self.ids.get(seq) } else { None });
+            let goes_back = self.is_cut || self.is_anew;
+            let known = expected.get(seq).or(if goes_back { self.ids.get(seq) } else { None });
             ensure!(
                 known.is_none_or(|known| known == id),
                 "{seq} is {known:x?} and comes as {id:x}"
@@ -76,7 +81,7 @@ impl Promised<'_> {
                 known.is_some() || self.sent.open.contains(id),
                 "{id:x} comes as {seq}, and nobody put it in"
             );
-            if !self.is_cut && !self.script.may_be_late() {
+            if !self.is_cut && !self.script.may_be_late() && !self.is_removed {
                 ensure!(!self.heard.taken.contains_key(seq), "{seq} comes again");
             }
             ensure!(
@@ -101,7 +106,7 @@ impl Promised<'_> {
                     "{seq} was acknowledged and is in {gap:?}"
                 );
             }
-            if !self.is_cut {
+            if !self.is_cut && !self.is_anew {
                 let is_old = |seq| {
                     let mut gaps = self.upcoming.iter().filter_map(Next::gap);
                     gaps.any(|other| holds(&other, seq))
@@ -134,7 +139,9 @@ impl Promised<'_> {
                     || gaps.iter().chain(&self.heard.gaps).any(|told| holds(told, seq))
             };
             ensure!(
-                is_told(gap.first) && is_told(gap.last) || self.heard.unended > 0,
+                is_told(gap.first) && is_told(gap.last)
+                    || self.heard.unended > 0
+                    || self.is_removed,
                 "{gap:?} was to be told and is not"
             );
         }
@@ -180,7 +187,10 @@ impl Promised<'_> {
             let is_known = self.is_cut || seq < self.given_up || seq < first;
             drops && heard.unended > 0 && is_known
         };
-        let missing = expected.keys().filter(|seq| is_missing(seq) && !may_be_told(**seq));
+        let is_before = |seq: u64| self.is_removed && seq < first;
+        let missing = expected
+            .keys()
+            .filter(|seq| is_missing(seq) && !may_be_told(**seq) && !is_before(**seq));
         for (nth, seq) in missing.enumerate() {
             ensure!(
                 (*seq < first || may_be_out_of_order) && nth < heard.pending,

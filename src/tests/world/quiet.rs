@@ -7,6 +7,7 @@ use super::heard::{consumer_of, numbers_of, reader_of};
 use super::promised::holds;
 use super::shown::Next;
 use super::told::{Check, ensure};
+use super::visitors::is_removed;
 
 /// Holds what waited when the world was quiet, at step `quiet`, against what was there.
 pub(super) fn check_quiet(events: &[Event], quiet: u64) -> Check {
@@ -22,6 +23,10 @@ pub(super) fn check_quiet(events: &[Event], quiet: u64) -> Check {
         let mut puts = ended.iter().filter(|other| !other.ids.is_empty());
         let waiting = puts.find_map(|other| {
             let Answer::Numbers(range) = &other.answer else { return None };
+            // What came while there was no consumer may be gone.
+            if is_removed(events, which) && event.waits.is_none_or(|waits| other.began <= waits) {
+                return None;
+            }
             let is_there = |seq: &u64| came.get(seq).is_none_or(|times| *times <= 0);
             range.clone().find(|seq| is_there(seq) && !is_told(&ended, which, *seq))
         });

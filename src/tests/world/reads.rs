@@ -48,7 +48,11 @@ impl Actor {
             }
             Act::WaitForever(which) => {
                 let standing = self.standing(which)?;
-                queue.wait(&standing, None, || reading::next(queue, &standing, Read::Take))?
+                let waits = self.notes_wait(held);
+                queue.wait(&standing, None, || {
+                    waits();
+                    reading::next(queue, &standing, Read::Take)
+                })?
             }
             Act::Task(which) => self.task(which)?,
             Act::TakeBatch(which, most) => {

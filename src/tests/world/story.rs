@@ -188,6 +188,9 @@ impl Act {
             Act::Figures => "stats".to_owned(),
             Act::Sleep(millis) => format!("sleep for {millis} ms"),
             Act::Close => "close".to_owned(),
+            Act::Interrupt => "interrupt".to_owned(),
+            Act::Durably => "wait until the newest message is durable".to_owned(),
+            Act::Remove => format!("remove_consumer({:?})", NAMES[0]),
             Act::WriteBack(_) => "write some file's pages back, which fails".to_owned(),
         }
     }
@@ -210,6 +213,8 @@ impl Answer {
             Answer::Nothing => "nothing".to_owned(),
             Answer::Done => "done".to_owned(),
             Answer::Refused => "refused: there is no room".to_owned(),
+            Answer::Interrupted => "interrupted".to_owned(),
+            Answer::Gone => "the consumer was removed".to_owned(),
             Answer::Failed(text) => format!("error: {text}"),
         }
     }
