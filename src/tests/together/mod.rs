@@ -20,6 +20,7 @@ use crate::commit::keeper::Leaving;
 use crate::consume::standing::{Handed, Read, Standing};
 use crate::engine::reading::{self, AsMessage};
 use crate::engine::{Background, Engine};
+use crate::error::Error;
 use crate::options::{OnFull, Options};
 use crate::segment::MOST_UNSYNCED_HERE;
 use crate::tests::schedule::{self, Plan};
@@ -184,6 +185,28 @@ fn a_seek_wakes_who_waits() {
         schedule::wait_until_quiet();
         queue.seek(&consumer, 0).unwrap();
         taker.join();
+    });
+}
+
+/// Whoever waits for the default consumer learns that it was removed; others wait on.
+#[test]
+fn a_removal_wakes_who_waits() {
+    under(40, || {
+        let queue = open(&small(4), Background::Calls);
+        let other = taker("other", &queue, "c");
+        let waiter = {
+            let (queue, consumer) = (Arc::clone(&queue), queue.consumer("").unwrap());
+            go("waiter", move || {
+                let take = || reading::next(&queue, &consumer, Read::Take);
+                let outcome = queue.wait(&consumer, None, take);
+                assert!(matches!(outcome, Err(Error::NotFound { .. })), "{outcome:?}");
+            })
+        };
+        queue.remove_consumer("").unwrap();
+        waiter.join();
+        assert!(queue.existing_default().is_none());
+        queue.enqueue(b"one").unwrap();
+        other.join();
     });
 }
 

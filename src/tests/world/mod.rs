@@ -9,6 +9,9 @@
 //! A world that breaks a promise is shrunk (`shrink`): threads, acts, faults and deaths that it
 //! does not need for that go, and what is left is told as a story (`story`).
 //!
+//! Worlds from seed 2^40 on have visitors besides (`visitors`): one interrupts whoever waits, one
+//! removes the default consumer.
+//!
 //! `MMQ_WORLDS` says how many worlds, `MMQ_FIRST_SEED` from which on, `MMQ_SEED` which one alone,
 //! with its story, and `MMQ_SHRINK` how many steps may be taken to shrink one.
 

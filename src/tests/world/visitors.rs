@@ -39,7 +39,12 @@ pub(super) fn join(script: &mut Script, rng: &mut Rng) {
     }
     if rng.percent(50) {
         let acts = (0..1 + rng.below(3)).flat_map(|_| [Act::Sleep(rng.below(12)), Act::Remove]);
-        casts.push(Cast { name: "remover".into(), acts: acts.collect() });
+        let mut acts: Vec<Act> = acts.collect();
+        if rng.percent(50) {
+            // When most of the others have ended, or wait.
+            acts.extend([Act::Sleep(60 + rng.below(100)), Act::Remove]);
+        }
+        casts.push(Cast { name: "remover".into(), acts });
     }
 }
 
