@@ -99,3 +99,21 @@ fn who_waits_for_room_is_interrupted() {
         assert_eq!(queue.len(), committed);
     });
 }
+
+#[test]
+fn a_removal_ends_the_waits_for_the_consumer() {
+    under(50, || {
+        let queue = open(&small(4), Background::Calls);
+        let consumer = queue.consumer("c").unwrap();
+        let taker = {
+            let queue = Arc::clone(&queue);
+            go("taker", move || {
+                let take = || reading::next(&queue, &consumer, Read::Take);
+                let took = queue.wait(&consumer, None, take);
+                assert!(took.is_err(), "{took:?}");
+            })
+        };
+        queue.remove_consumer("c").unwrap();
+        taker.join();
+    });
+}

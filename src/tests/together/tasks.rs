@@ -106,6 +106,16 @@ fn full(background: Background) -> Queue {
     queue
 }
 
+/// A queue in which the next message that is taken makes room.
+fn full_until_a_take(background: Background) -> Queue {
+    let queue = full(background);
+    while queue.offer(&MESSAGE).is_err() {
+        take(&queue).unwrap();
+    }
+    while queue.offer(&MESSAGE).is_ok() {}
+    queue
+}
+
 /// Takes the next message, and says which it was.
 fn take(queue: &Queue) -> Option<u64> {
     let consumer = queue.consumer("c").unwrap();
@@ -113,9 +123,9 @@ fn take(queue: &Queue) -> Option<u64> {
 }
 
 fn room_comes(background: Background) {
-    let queue = full(background);
+    let queue = full_until_a_take(background);
     let putter = putter("putter", &queue);
-    while take(&queue).is_some() {}
+    take(&queue).unwrap();
     outcome(putter).unwrap();
     assert!(queue.core.tasks.for_room.is_empty());
 }
@@ -133,17 +143,10 @@ fn room_comes_for_three(background: Background) {
 
 /// Space that is too little for it wakes a future, too.
 fn news_come_before_room(background: Background) {
-    let queue = full(background);
-    while queue.offer(&MESSAGE).is_err() {
-        take(&queue).unwrap();
-    }
-    while queue.offer(&MESSAGE).is_ok() {}
+    let queue = full_until_a_take(background);
     let putter = putter("putter", &queue);
-    for _ in 0..schedule::seed() % 5 {
-        queue.core.wake_writers();
-    }
-    // Each leaves a segment behind, and one of them is enough.
-    take(&queue).unwrap();
+    schedule::wait_until_quiet();
+    queue.core.wake_writers();
     take(&queue).unwrap();
     outcome(putter).unwrap();
 }
@@ -162,6 +165,11 @@ fn it_is_interrupted(background: Background) {
     let queue = full(background);
     let (len, future) = (queue.len(), Enqueuing::new(&queue, MESSAGE, None));
     let putter = go_until_it_ends("putter", move || Task::of(future));
+    if (schedule::seed() / 20).is_multiple_of(2) {
+        // It looks once more meanwhile.
+        schedule::wait_until_quiet();
+        queue.core.wake_writers();
+    }
     queue.core.interrupt();
     let outcome = outcome(putter);
     assert!(matches!(outcome, Err(Error::Interrupted)), "{outcome:?}");
@@ -175,7 +183,7 @@ fn one_of_two_is_dropped(background: Background) {
         let queue = Arc::clone(&queue);
         go("dropper", move || {
             let mut task = Task::new(&queue);
-            if task.poll().is_pending() && schedule::seed() % 2 == 0 {
+            if task.poll().is_pending() && schedule::seed().is_multiple_of(2) {
                 task.wait();
             }
         })
@@ -265,24 +273,27 @@ fn futures_wait_for_flushes_and_are_woken() {
 #[test]
 fn bugs_that_are_planted_in_futures_are_found() {
     use Background::{Calls, Keeper};
-    let bugs: [(Mutant, Background, Program); 9] = [
-        (Mutant::RearmedAfterTheLook, Keeper, news_come_before_room),
-        (Mutant::RoomLookedForOnce, Keeper, room_comes),
+    let bugs: [(Mutant, Background, Program); 8] = [
+        (Mutant::RearmedAfterTheLook, Keeper, it_is_interrupted),
+        (Mutant::RoomLookedForOnce, Keeper, it_is_interrupted),
         (Mutant::OneFutureToldOfRoom, Keeper, one_of_two_is_dropped),
         (Mutant::RoomNotToldToFutures, Keeper, room_comes),
-        (Mutant::FuturesLeftAsleep, Keeper, it_is_interrupted),
         (Mutant::FuturesLeftAsleep, Keeper, the_queue_is_closed),
         (Mutant::DroppedFutureStays, Keeper, one_of_two_is_dropped),
         (Mutant::InterruptedBeforeTheLine, Keeper, it_is_interrupted),
         (Mutant::RoomCountedLate, Calls, room_comes),
     ];
+    let mut missed = Vec::new();
     for (mutant, background, program) in bugs {
         Mutant::plant(Some(mutant));
         let mut outcomes =
-            (0..2000).map(|seed| schedule::run(plan(seed), move || program(background)));
+            (0..30000).map(|seed| schedule::run(plan(seed), move || program(background)));
         let at = outcomes.position(|outcome| outcome.failure.is_some());
         Mutant::plant(None);
-        assert!(at.is_some(), "{mutant:?} is not found");
         println!("{mutant:?} is found by schedule {at:?}");
+        if at.is_none() {
+            missed.push(mutant);
+        }
     }
+    assert!(missed.is_empty(), "not found: {missed:?}");
 }

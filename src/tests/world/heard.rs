@@ -174,6 +174,22 @@ impl Listener<'_> {
         })
     }
 
+    /// Whether the consumer may have been removed since the thread received what it acknowledges.
+    /// That answers then as one that is done already does, and does nothing.
+    fn is_called_off(&self, acknowledged: &Event, seq: u64) -> bool {
+        let has_it = |messages: &[(u64, _)]| messages.iter().any(|(other, _)| *other == seq);
+        let received = self.events.iter().rev().find(|event| {
+            event.thread == acknowledged.thread
+                && event.ended <= acknowledged.began
+                && !takes(event)
+                && matches!(&event.answer, Answer::Messages(messages) if has_it(messages))
+        });
+        self.is_removed
+            && received.is_some_and(|received| {
+                is_removed_between(self.events, received.began, acknowledged.ended)
+            })
+    }
+
     fn keep_durable(&mut self, event: &Event, flushed: u64) {
         if event.ended >= flushed {
             return;
@@ -198,6 +214,9 @@ impl Listener<'_> {
                 continue;
             }
             match &event.answer {
+                Answer::Done if self.is_called_off(event, seq) => {
+                    self.heard.answered.insert(seq);
+                }
                 Answer::Done => {
                     self.heard.open.remove(&seq);
                     let before = self.heard.taken.insert(seq, at);

@@ -75,14 +75,9 @@ impl Known {
                 heard.durable.extend(self.dealt.get(name).into_iter().flatten());
             }
             let Some(shown) = shown.consumers.get(name) else {
-                let was_there = if is_cut {
-                    self.has_durable_consumers && !is_anew
-                } else {
-                    self.upcoming.contains_key(name)
-                };
-                let came =
-                    story.flushed || !is_cut && !script.may_fail() && !story.events.is_empty();
-                ensure!(is_removed || !was_there && !came, "consumer {name:?} is gone");
+                let has_come = has_come(&story, script, is_cut);
+                let may_be_gone = !has_come && !self.was_there(name, is_cut, is_anew);
+                ensure!(is_removed || may_be_gone, "consumer {name:?} is gone");
                 continue;
             };
             ensure!(
@@ -106,12 +101,11 @@ impl Known {
                 is_anew,
             };
             promised.check(shown).map_err(|broken| {
+                let (shown, before) = (in_words(shown), in_words(&upcoming));
                 format!(
-                    "{name:?}: {broken}\n  \
-                     what an opening shows to it: {}\n  what came next before: {}\n  \
-                     what it was told: {heard:?}\n  durable below {durable}",
-                    in_words(shown),
-                    in_words(&upcoming)
+                    "{name:?}: {broken}\n  what an opening shows to it: {shown}\n  \
+                     what came next before: {before}\n  what it was told: {heard:?}\n  \
+                     durable below {durable}"
                 )
             })?;
             // Told numbers of which nobody has a message are many.
@@ -120,28 +114,40 @@ impl Known {
                 .retain(|seq| self.ids.contains_key(seq) || sent.acknowledged.contains_key(seq));
             self.dealt.insert(name, heard.durable);
             let is_out = heard.receiving > 0 || !heard.open.is_empty();
-            if let Some(figures) =
-                story.figures.as_ref().filter(|_| story.closed && name.is_empty())
-            {
-                let may_change = is_out || script.may_fail() || script.options.max_age.is_some();
-                check_figures(figures, shown, shown_next, is_cut)
-                    .or_else(|broken| if may_change { Ok(()) } else { Err(broken) })?;
+            let may_change = is_out || script.may_fail() || script.options.max_age.is_some();
+            let of_default = story.figures.as_ref().filter(|_| story.closed && name.is_empty());
+            if let Some(figures) = of_default.filter(|_| !may_change) {
+                check_figures(figures, shown, shown_next, is_cut)?;
             }
         }
-        if !is_cut && story.quiet_at.is_some() {
-            check_quiet(events, story.quiet_at.unwrap_or(0))?;
-            check_woken(events, story.quiet_at.unwrap_or(0))?;
+        if let Some(quiet_at) = story.quiet_at.filter(|_| !is_cut) {
+            check_quiet(events, quiet_at)?;
+            check_woken(events, quiet_at)?;
         }
-        if is_remount && shown.next < self.next {
-            // The one case in which numbers are given out again (`recovery`).
-            self.forget_from(shown.next);
-        }
-        ensure!(shown.next >= self.next, "next is {}, and {} was given out", shown.next, self.next);
+        self.check_next(shown.next, is_remount)?;
         self.has_durable_consumers |=
             story.flushed || is_cut && shown.consumers.len() == NAMES.len() || closed_well;
         self.may_lack_default = is_removed(events, 0) || self.may_lack_default && !story.flushed;
         self.take_up(shown, events, &sent, durable, is_cut, closed_well);
         Ok(())
+    }
+
+    fn check_next(&mut self, next: u64, is_remount: bool) -> Check {
+        if is_remount && next < self.next {
+            // The one case in which numbers are given out again (`recovery`).
+            self.forget_from(next);
+        }
+        ensure!(next >= self.next, "next is {next}, and {} was given out", self.next);
+        Ok(())
+    }
+
+    /// Whether the consumer was there when the life began, and a death leaves it.
+    fn was_there(&self, name: &str, is_cut: bool, is_anew: bool) -> bool {
+        if is_cut {
+            self.has_durable_consumers && !is_anew
+        } else {
+            self.upcoming.contains_key(name)
+        }
     }
 
     /// Nobody knows of that number any more, nor of any above it.
@@ -323,4 +329,9 @@ fn acknowledged_before(events: &[Event], step: u64) -> u64 {
         _ => None,
     });
     ends.max().unwrap_or(0)
+}
+
+/// Whether the life has made its consumers, as far as its death lets one say.
+fn has_come(story: &Story, script: &Script, is_cut: bool) -> bool {
+    story.flushed || !is_cut && !script.may_fail() && !story.events.is_empty()
 }

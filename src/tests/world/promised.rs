@@ -187,7 +187,8 @@ impl Promised<'_> {
             let is_known = self.is_cut || seq < self.given_up || seq < first;
             drops && heard.unended > 0 && is_known
         };
-        let is_before = |seq: u64| self.is_removed && seq < first;
+        let is_begun_anew = self.is_removed || self.is_cut && self.is_anew;
+        let is_before = |seq: u64| is_begun_anew && seq < first;
         let missing = expected
             .keys()
             .filter(|seq| is_missing(seq) && !may_be_told(**seq) && !is_before(**seq));
