@@ -44,6 +44,8 @@ mod forwarder;
 mod halt;
 mod keeping;
 mod local;
+#[cfg(feature = "forward-nats")]
+mod nats;
 mod over_queue;
 #[cfg(feature = "forward-redis")]
 mod redis;
@@ -59,6 +61,8 @@ pub use destination::{
 };
 pub use forwarder::{ForwardEnd, ForwardProgress, ForwardState, ForwardWatch, Forwarder, Stop};
 pub use halt::Halt;
+#[cfg(feature = "forward-nats")]
+pub use nats::{NatsMode, NatsStream};
 #[cfg(feature = "forward-redis")]
 pub use redis::RedisStream;
 pub use rules::{ForwardOptions, IfForgotten, OnRefused, TellGaps};
