@@ -69,8 +69,9 @@ async fn call(
     let subject = format!("$JS.{domain}API.STREAM.{what}.{}", order.stream);
     let answer = client.request(subject, request.to_string().into()).await;
     let answer = answer.map_err(|error| match error.kind() {
-        RequestErrorKind::NoResponders if !client.server_info().jetstream => letterhead
-            .lost("the server has no JetStream: start it with `-js`, or name another one"),
+        RequestErrorKind::NoResponders if !client.server_info().jetstream => {
+            letterhead.lost("the server has no JetStream: start it with `-js`, or name another one")
+        }
         RequestErrorKind::NoResponders => {
             Trouble::Again(letterhead.error("JetStream does not answer yet"), Duration::ZERO)
         }

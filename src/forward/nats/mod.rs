@@ -181,7 +181,8 @@ impl NatsStream {
     ///
     /// [`Halt::Lost`] for what is no subject, or one with wildcards.
     pub fn subject(mut self, subject: &str) -> Result<NatsStream, Halt> {
-        let is_token = |it: &str| !it.is_empty() && !it.contains(|c| "*>".contains(c) || !is_word(c));
+        let is_token =
+            |it: &str| !it.is_empty() && !it.contains(|c| "*>".contains(c) || !is_word(c));
         if !subject.split('.').all(is_token) {
             return Err(lost(format!("not a subject: {subject:?}; it looks like mmq.orders")));
         }

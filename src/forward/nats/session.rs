@@ -18,9 +18,7 @@ use serde_json::Value;
 
 use super::ask::{Answer, ask};
 use super::link::{Shared, Unit};
-use super::words::{
-    BATCH_ID, BATCH_SEQ, COMMIT, ID, LAST, LAST_ID, LAST_OF_SUBJECT, Letterhead,
-};
+use super::words::{BATCH_ID, BATCH_SEQ, COMMIT, ID, LAST, LAST_ID, LAST_OF_SUBJECT, Letterhead};
 use super::{Access, NatsMode, Order};
 use crate::forward::destination::{OutgoingKind, Trouble};
 use crate::threads::{AtomicBool, Mutex};
@@ -378,7 +376,7 @@ async fn connect(
         options = options.add_client_certificate(certificate, key);
     }
     let client = options.connect(order.servers.clone()).await.map_err(|error| {
-        let told = Chain(&error).to_string();
+        let told = with_causes(&error);
         match error.kind() {
             ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
                 letterhead.lost(format!(
@@ -395,17 +393,16 @@ async fn connect(
     Ok(client)
 }
 
-/// An error with its causes.
-struct Chain<'a>(&'a dyn std::error::Error);
-
-impl std::fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut cause = self.0.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
+/// An error with its causes. (The client's own texts have some of them in it.)
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut told = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !told.contains(&more) {
+            told = format!("{told}: {more}");
         }
-        Ok(())
+        cause = error.source();
     }
+    told
 }

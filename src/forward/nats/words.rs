@@ -88,10 +88,9 @@ impl Letterhead {
             (10_035 | 10_039 | 10_076, _) => {
                 self.lost(format!("{told}; give the account JetStream, or name another one"))
             }
-            (10_060, _) => self.lost(format!(
-                "{told}: the subject {} belongs to another stream",
-                self.subject
-            )),
+            (10_060, _) => {
+                self.lost(format!("{told}: the subject {} belongs to another stream", self.subject))
+            }
             (10_109, _) => self.lost(format!("{told}: it takes no messages any more")),
             (10_070 | 10_071 | 10_164, _) => {
                 // A write of an earlier session arrived late, or the stream has another writer.

@@ -1,0 +1,254 @@
+//! A NATS server of the test's own, on a port and in a directory of its own; and the little of its
+//! protocol that a test needs, so that the stream is not read back by the client that wrote it.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+pub(super) struct Server {
+    dir: tempfile::TempDir,
+    port: u16,
+    child: Child,
+}
+
+/// One message of a stream.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) headers: BTreeMap<String, String>,
+    pub(super) data: Vec<u8>,
+}
+
+impl Entry {
+    pub(super) fn seq(&self) -> u64 {
+        self.headers["Mmq-Seq"].parse().unwrap()
+    }
+
+    pub(super) fn text(&self, header: &str) -> &str {
+        self.headers.get(header).map_or("", String::as_str)
+    }
+}
+
+impl Server {
+    /// Starts one with these lines in its configuration.
+    pub(super) fn start(more: &str) -> Server {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let dir = tempfile::tempdir().unwrap();
+        let jetstream = if more.contains("jetstream:") { "" } else { "jetstream: enabled" };
+        let store = dir.path().join("store");
+        let text = format!("{jetstream}\nstore_dir: {store:?}\n{more}\n");
+        std::fs::write(dir.path().join("server.conf"), text).unwrap();
+        let child = run(dir.path(), port);
+        Server { dir, port, child }
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    pub(super) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub(super) fn restart(&mut self) {
+        self.child = run(self.dir.path(), self.port);
+    }
+
+    fn store(&self) -> PathBuf {
+        self.dir.path().join("store")
+    }
+
+    /// A copy of what is stored, of a server that does not run.
+    pub(super) fn copy_to(&self, copy: &Path) {
+        let _ = std::fs::remove_dir_all(copy);
+        copy_files(&self.store(), copy);
+    }
+
+    /// Sets a server that does not run back to a copy.
+    pub(super) fn set_back_to(&self, copy: &Path) {
+        std::fs::remove_dir_all(self.store()).unwrap();
+        copy_files(copy, &self.store());
+    }
+
+    pub(super) fn wire(&self) -> Wire {
+        Wire::new(self.port, json!({}))
+    }
+
+    /// A question to JetStream; an error is one.
+    pub(super) fn api(&self, what: &str, request: Value) -> Value {
+        let answer = self.wire().request(&format!("$JS.API.{what}"), &request.to_string());
+        assert!(answer["error"].is_null(), "{what}: {answer}");
+        answer
+    }
+
+    pub(super) fn make_stream(&self, config: Value) {
+        self.api(&format!("STREAM.CREATE.{}", config["name"].as_str().unwrap()), config);
+    }
+
+    /// All messages of a subject, in order.
+    pub(super) fn entries(&self, stream: &str, subject: &str) -> Vec<Entry> {
+        self.wire().entries(stream, subject)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for file in std::fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        let there = to.join(file.file_name());
+        if file.file_type().unwrap().is_dir() {
+            copy_files(&file.path(), &there);
+        } else {
+            std::fs::copy(file.path(), there).unwrap();
+        }
+    }
+}
+
+fn program() -> PathBuf {
+    if let Some(program) = std::env::var_os("MMQ_NATS_SERVER") {
+        return program.into();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let home = std::env::var_os("HOME").unwrap_or_default();
+    let mut folders: Vec<_> = std::env::split_paths(&path).collect();
+    folders.push(Path::new(&home).join("go/bin"));
+    let programs = folders.iter().map(|folder| folder.join("nats-server"));
+    programs.into_iter().find(|it| it.is_file()).unwrap_or_else(|| "nats-server".into())
+}
+
+/// Starts the program, and waits until it answers.
+fn run(dir: &Path, port: u16) -> Child {
+    let program = program();
+    let mut command = Command::new(&program);
+    command.args(["-a", "127.0.0.1", "-p", &port.to_string(), "-c"]);
+    command.arg(dir.join("server.conf")).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap_or_else(|error| {
+        panic!(
+            "{}: {error}. Install it (go install github.com/nats-io/nats-server/v2@v2.15.2), or set \
+             MMQ_NATS_SERVER.",
+            program.display()
+        )
+    });
+    let mut told = Vec::new();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let is_ready = lines.by_ref().map_while(Result::ok).any(|line| {
+        told.push(line);
+        told.last().unwrap().contains("Server is ready")
+    });
+    assert!(is_ready, "{} ended at once: {told:#?}", program.display());
+    // It would stop at a full pipe.
+    std::thread::spawn(move || lines.for_each(drop));
+    let began = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{program:?} takes no connection");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child
+}
+
+/// One connection.
+pub(super) struct Wire {
+    stream: BufReader<TcpStream>,
+    /// Where answers go: nobody else's box.
+    inbox: String,
+}
+
+/// A message as it came.
+struct Came {
+    headers: String,
+    data: Vec<u8>,
+}
+
+impl Wire {
+    pub(super) fn new(port: u16, access: Value) -> Wire {
+        let stream = BufReader::new(TcpStream::connect(("127.0.0.1", port)).unwrap());
+        let inbox = format!("in.box{}", stream.get_ref().local_addr().unwrap().port());
+        let mut wire = Wire { stream, inbox };
+        let mut hello = json!({ "verbose": false, "headers": true, "no_responders": true });
+        for (key, value) in access.as_object().unwrap() {
+            hello[key] = value.clone();
+        }
+        wire.line();
+        let hello = format!("CONNECT {hello}\r\nSUB {} 1\r\n", wire.inbox);
+        wire.say(hello.as_bytes());
+        wire
+    }
+
+    fn say(&mut self, bytes: &[u8]) {
+        self.stream.get_mut().write_all(bytes).unwrap();
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).unwrap();
+        assert!(!line.is_empty(), "the server has closed the connection");
+        line
+    }
+
+    fn next(&mut self) -> Came {
+        loop {
+            let line = self.line();
+            let words: Vec<_> = line.split_whitespace().collect();
+            let number = |at: usize| words[words.len() - at].parse::<usize>().unwrap();
+            let (before, all) = match words[0] {
+                "MSG" => (0, number(1)),
+                "HMSG" => (number(2), number(1)),
+                "PING" => {
+                    self.say(b"PONG\r\n");
+                    continue;
+                }
+                "INFO" | "PONG" | "+OK" => continue,
+                _ => panic!("the server said {line}"),
+            };
+            let mut headers = vec![0; before];
+            let mut data = vec![0; all - before + 2];
+            self.stream.read_exact(&mut headers).unwrap();
+            self.stream.read_exact(&mut data).unwrap();
+            data.truncate(all - before);
+            return Came { headers: String::from_utf8(headers).unwrap(), data };
+        }
+    }
+
+    pub(super) fn request(&mut self, subject: &str, request: &str) -> Value {
+        let (inbox, length) = (&self.inbox, request.len());
+        let line = format!("PUB {subject} {inbox} {length}\r\n{request}\r\n");
+        self.say(line.as_bytes());
+        let came = self.next();
+        serde_json::from_slice(&came.data).unwrap_or_else(|_| panic!("{subject}: {}", came.headers))
+    }
+
+    fn entries(&mut self, stream: &str, subject: &str) -> Vec<Entry> {
+        let there = format!("{}.stream", self.inbox);
+        let config = json!({
+            "deliver_subject": there, "deliver_policy": "all", "ack_policy": "none",
+            "replay_policy": "instant", "filter_subject": subject,
+        });
+        let request = json!({ "stream_name": stream, "config": config }).to_string();
+        let answer = self.request(&format!("$JS.API.CONSUMER.CREATE.{stream}"), &request);
+        assert!(answer["error"].is_null(), "{answer}");
+        self.say(format!("SUB {there} 2\r\n").as_bytes());
+        let count = answer["num_pending"].as_u64().unwrap();
+        let entry = |came: Came| {
+            let lines = came.headers.lines().filter_map(|line| line.split_once(':'));
+            let owned = |(name, value): (&str, &str)| (name.to_owned(), value.trim().to_owned());
+            Entry { headers: lines.map(owned).collect(), data: came.data }
+        };
+        (0..count).map(|_| entry(self.next())).collect()
+    }
+}
