@@ -1,24 +1,37 @@
-//! Stores at the edge, forwards to Redis when there is a link, and gives the space back when the
-//! far side has the messages.
+//! Stores at the edge, forwards when there is a link, and gives the space back when the far side has
+//! the messages.
 //!
-//! `cargo run --release --features forward-redis --example edge -- DIR redis://host:6379/ COUNT`.
-//! Kill it, or the server, at any moment and start it again: each reading is in the stream `edge`
-//! once, in order.
+//! `cargo run --release --features forward-redis --example edge -- DIR redis://host:6379/ COUNT`, or
+//! `--features forward-nats` and `nats://host:4222`. Kill it, or the server, at any moment and start
+//! it again: each reading is in the stream `edge` once, in order.
 
 use std::time::{Duration, Instant};
 
 use mmq::Queue;
-use mmq::forward::{Forwarder, RedisStream};
+use mmq::forward::{Destination, Forwarder};
+
+/// What this build has a client for.
+fn far_side(url: &str) -> Result<Box<dyn Destination>, Box<dyn std::error::Error>> {
+    #[cfg(feature = "forward-nats")]
+    if url.starts_with("nats:") || url.starts_with("tls:") {
+        return Ok(Box::new(mmq::forward::NatsStream::new(url, "edge")?.subject("edge.readings")?));
+    }
+    #[cfg(feature = "forward-redis")]
+    if url.starts_with("redis:") {
+        return Ok(Box::new(mmq::forward::RedisStream::new(url, "edge")?));
+    }
+    Err(format!("no client for {url}: build with the feature forward-redis or forward-nats").into())
+}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<_> = std::env::args().skip(1).collect();
     let [dir, url, count] = &args[..] else {
         return Err(
-            "three arguments: a directory, redis://host:6379/, and how many readings".into()
+            "three arguments: a directory, nats:// or redis://host, and how many readings".into()
         );
     };
     let queue = Queue::open(dir)?;
-    let forwarder = Forwarder::new(&queue, "forward", RedisStream::new(url, "edge")?)?;
+    let forwarder = Forwarder::new(&queue, "forward", far_side(url)?)?;
     let (stop, watch, began) = (forwarder.stop(), forwarder.watch(), Instant::now());
     std::thread::scope(|scope| {
         let forwarding = scope.spawn(|| forwarder.run());

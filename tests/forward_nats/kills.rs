@@ -79,7 +79,8 @@ fn rounds(mode: NatsMode, kinds: &[u32], between: &dyn Fn(&Server)) {
         std::thread::sleep(Duration::from_millis(100 + (random >> 33) % 300));
         let kind = kinds[round % kinds.len()];
         if matches!(kind, 1 | 3) {
-            let late = if round / kinds.len() % 2 == 0 { 0 } else { (random >> 45) % 250 };
+            let late =
+                if (round / kinds.len()).is_multiple_of(2) { 0 } else { (random >> 45) % 250 };
             proxy.cut(Duration::from_millis(late));
             done.cut += 1;
         }

@@ -192,9 +192,10 @@ impl Link {
                 }
                 return Err(self.trouble(&mut heard));
             }
-            if wait == ZERO || self.shared.changed.wait_until(&mut heard, deadline).timed_out() {
+            if wait == ZERO || now() >= deadline {
                 break;
             }
+            self.shared.changed.wait_until(&mut heard, deadline);
         }
         heard.awaited = u64::MAX;
         Ok(heard.until)

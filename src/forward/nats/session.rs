@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::future::{pending, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -22,7 +23,6 @@ use super::words::{BATCH_ID, BATCH_SEQ, COMMIT, ID, LAST, LAST_ID, LAST_OF_SUBJE
 use super::{Access, NatsMode, Order};
 use crate::forward::destination::{OutgoingKind, Trouble};
 use crate::threads::{AtomicBool, Mutex};
-use std::sync::atomic::Ordering;
 
 /// The longest wait for a connection, and for each answer to a question.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -122,7 +122,7 @@ impl Alarm {
     }
 
     fn trouble(&self, letterhead: &Letterhead) -> Trouble {
-        let why = self.why.lock();
+        let why = self.why.lock().clone();
         if !self.is_denied.load(Ordering::Relaxed) {
             return letterhead.again(why);
         }
