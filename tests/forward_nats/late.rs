@@ -7,6 +7,8 @@ use mmq::forward::{
     SourceLane,
 };
 
+use serde_json::json;
+
 use super::proxy::Proxy;
 use super::server::{Entry, Server};
 use super::{MODES, STREAM, SUBJECT, far_of, server_for};
@@ -41,6 +43,9 @@ fn a_late_message_finds_the_very_message_that_it_was_sent_behind() {
     let missing = [MissingNumbers { first: 11, last: 11, cause: MissingCause::LostThere }];
     for mode in MODES {
         let server = server_for(mode);
+        let mut info = server.api(&format!("STREAM.INFO.{STREAM}"), json!({}));
+        info["config"]["duplicate_window"] = json!(100_000_000);
+        server.api(&format!("STREAM.UPDATE.{STREAM}"), info["config"].take());
         let proxy = Proxy::start(server.port());
         let through = NatsStream::new(&proxy.url(), STREAM).unwrap().subject(SUBJECT).unwrap();
         let (mut earlier, mut this) = (through.mode(mode), far_of(&server, mode));
@@ -62,6 +67,8 @@ fn a_late_message_finds_the_very_message_that_it_was_sent_behind() {
                 break;
             }
         }
+        // Behind the window of duplicates, which would hide what the conditions let through.
+        std::thread::sleep(Duration::from_millis(500));
         proxy.let_all_pass();
         while let Ok(until) = earlier.acknowledged(WAIT) {
             if until == 13 {
