@@ -1,9 +1,9 @@
-//! Stores at the edge, forwards when there is a link, and gives the space back when the far side has
-//! the messages.
+//! Stores at the edge, forwards when there is a link, and gives the space back when the far side
+//! has the messages.
 //!
-//! `cargo run --release --features forward-redis --example edge -- DIR redis://host:6379/ COUNT`, or
-//! `--features forward-nats` and `nats://host:4222`. Kill it, or the server, at any moment and start
-//! it again: each reading is in the stream `edge` once, in order.
+//! `cargo run --release --features forward-redis --example edge -- DIR redis://host:6379/ COUNT`,
+//! or `--features forward-nats` and `nats://host:4222`. Kill it, or the server, at any moment and
+//! start it again: each reading is in the stream `edge` once, in order.
 
 use std::time::{Duration, Instant};
 

@@ -8,12 +8,12 @@ use base64::Engine;
 use serde_json::{Value, json};
 
 use super::words::Letterhead;
-use super::{NatsMode, Order};
+use super::{NatsMode, NatsOrder};
 use crate::forward::destination::{Held, Trouble};
 
 /// What a session begins with.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Answer {
+pub(super) struct StreamAnswer {
     pub(super) held: Held,
     pub(super) mode: NatsMode,
     /// The position that the first message is conditional on.
@@ -22,13 +22,13 @@ pub(super) struct Answer {
     pub(super) longest: u64,
 }
 
-/// Asks the stream what it is, and then for the last message of the subject. (In this order: what is
-/// stored between the two has a position above the one that the first answer names.)
+/// Asks the stream what it is, and then for the last message of the subject. (In this order: what
+/// is stored between the two has a position above the one that the first answer names.)
 pub(super) async fn ask(
     client: &Client,
-    order: &Order,
+    order: &NatsOrder,
     letterhead: &Letterhead,
-) -> Result<Answer, Trouble> {
+) -> Result<StreamAnswer, Trouble> {
     let info = call(client, order, letterhead, "INFO", json!({})).await?;
     let info = info.map_err(|error| letterhead.trouble(&error, None))?;
     let mode = mode(order.mode, &info["config"], letterhead)?;
@@ -54,13 +54,13 @@ pub(super) async fn ask(
     let tail = if mode == NatsMode::Chain { of_stream.max(of_subject) } else { of_subject };
     let of_server = client.max_payload() as u64;
     let longest = info["config"]["max_msg_size"].as_u64().unwrap_or(u64::MAX).min(of_server);
-    Ok(Answer { held, mode, tail, longest })
+    Ok(StreamAnswer { held, mode, tail, longest })
 }
 
 /// One request to JetStream's own subjects: the answer, or the error that it is.
 async fn call(
     client: &Client,
-    order: &Order,
+    order: &NatsOrder,
     letterhead: &Letterhead,
     what: &str,
     request: Value,

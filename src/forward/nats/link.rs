@@ -7,10 +7,10 @@ use std::time::Duration;
 use ::async_nats::HeaderMap;
 use ::tokio::sync::{mpsc, oneshot};
 
-use super::ask::Answer;
+use super::ask::StreamAnswer;
 use super::session;
 use super::words::Letterhead;
-use super::{NatsMode, Order, ZERO};
+use super::{NatsMode, NatsOrder, ZERO};
 use crate::forward::destination::{Outgoing, OutgoingKind, Trouble};
 use crate::threads::{Condvar, JoinHandle, Mutex, now, spawn};
 
@@ -18,7 +18,7 @@ use crate::threads::{Condvar, JoinHandle, Mutex, now, spawn};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A message that is ready but for its conditions.
-pub(super) struct Ready {
+pub(super) struct ReadyMessage {
     pub(super) seq: u64,
     pub(super) kind: OutgoingKind,
     pub(super) headers: HeaderMap,
@@ -26,15 +26,15 @@ pub(super) struct Ready {
 }
 
 /// What is acknowledged as one: a message, or a batch.
-pub(super) type Unit = Vec<Ready>;
+pub(super) type SendUnit = Vec<ReadyMessage>;
 
 /// One session, as the forwarder's thread has it. Dropping it ends the session, and the connection.
 pub(super) struct Link {
-    units: mpsc::UnboundedSender<Vec<Unit>>,
+    units: mpsc::UnboundedSender<Vec<SendUnit>>,
     /// Its end is the session's.
     quit: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle>,
-    shared: Arc<Shared>,
+    shared: Arc<LinkState>,
     letterhead: Arc<Letterhead>,
     mode: NatsMode,
     /// How many units were handed over.
@@ -55,14 +55,14 @@ pub(super) enum CameTo {
 
 /// What the two threads share.
 #[derive(Default)]
-pub(super) struct Shared {
+pub(super) struct LinkState {
     heard: Mutex<Heard>,
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct Heard {
-    answer: Option<Answer>,
+    answer: Option<StreamAnswer>,
     trouble: Option<Trouble>,
     is_over: bool,
     /// How many units are acknowledged.
@@ -73,8 +73,8 @@ struct Heard {
     awaited: u64,
 }
 
-impl Shared {
-    pub(super) fn answer(&self, answer: Answer) {
+impl LinkState {
+    pub(super) fn answer(&self, answer: StreamAnswer) {
         self.heard.lock().answer = Some(answer);
         self.changed.notify_all();
     }
@@ -98,7 +98,7 @@ impl Shared {
 }
 
 /// Says that the session is over, also when its thread ends by a panic of the client.
-struct Over(Arc<Shared>, Option<Trouble>);
+struct Over(Arc<LinkState>, Option<Trouble>);
 
 impl Drop for Over {
     fn drop(&mut self) {
@@ -109,12 +109,12 @@ impl Drop for Over {
 impl Link {
     /// Begins a session: connects, and asks.
     pub(super) fn begin(
-        order: Order,
+        order: NatsOrder,
         letterhead: Arc<Letterhead>,
-    ) -> Result<(Link, Answer), Trouble> {
+    ) -> Result<(Link, StreamAnswer), Trouble> {
         let (units, commands) = mpsc::unbounded_channel();
         let (quit, until_quit) = oneshot::channel();
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(LinkState::default());
         let (inside, said) = (shared.clone(), letterhead.clone());
         let thread = spawn("mmq-nats", move || {
             let mut over = Over(inside.clone(), None);
@@ -131,7 +131,7 @@ impl Link {
     }
 
     /// (The other side has time-outs for all it does.)
-    fn wait_for_answer(&self) -> Result<Answer, Trouble> {
+    fn wait_for_answer(&self) -> Result<StreamAnswer, Trouble> {
         let mut heard = self.shared.heard.lock();
         loop {
             if let Some(answer) = heard.answer {
@@ -157,14 +157,14 @@ impl Link {
     }
 
     pub(super) fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<(), Trouble> {
-        let ready = |message: &Outgoing<'_>| Ready {
+        let ready = |message: &Outgoing<'_>| ReadyMessage {
             seq: message.seq,
             kind: message.kind,
             headers: self.letterhead.headers(message),
             bytes: message.bytes.to_vec(),
         };
         let ready = messages.iter().map(ready);
-        let units: Vec<Unit> = match self.mode {
+        let units: Vec<SendUnit> = match self.mode {
             NatsMode::Batch => vec![ready.collect()],
             NatsMode::Chain | NatsMode::Window => ready.map(|it| vec![it]).collect(),
         };

@@ -21,9 +21,9 @@
 //! one that it was sent behind, or not at all:
 //!
 //! - **The first of a session** is conditional on the position that the answer to the question
-//!   named. That position has the message of which the answer told, for ever, so the condition names
-//!   the message as well. When a late write got there first, the position is not the last any more:
-//!   the message is refused, and the question is asked again.
+//!   named. That position has the message of which the answer told, for ever, so the condition
+//!   names the message as well. When a late write got there first, the position is not the last any
+//!   more: the message is refused, and the question is asked again.
 //! - **`batch`**: the server stores a batch as a whole or not at all, and the next one is sent when
 //!   the one before is acknowledged. Its condition is the position of the last message of the
 //!   subject, from the answer or from that acknowledgement: as for the first of a session.
@@ -38,8 +38,8 @@
 //!
 //! So each message that is stored has a higher number than the one before, and between the two are
 //! only numbers that the sender knew to be missing. This holds while positions do not come again.
-//! They do when the server's store is set back, but the connections of earlier sessions, and what is
-//! on its way in them, have ended with that server's process.
+//! They do when the server's store is set back, but the connections of earlier sessions, and what
+//! is on its way in them, have ended with that server's process.
 
 mod ask;
 mod link;
@@ -69,8 +69,9 @@ const BATCH: usize = 1_000;
 /// `Mmq-Missing` (`7-9 damaged, 12-12 dropped`). A message with `Mmq-Gap` instead says only what is
 /// missing: it has no bytes, and number and checksum of the message before it.
 ///
-/// The stream must exist, with the retention `limits`. What anybody else writes to the *subject* ends
-/// the forwarding; other subjects of the stream are free in the mode [`Batch`](NatsMode::Batch).
+/// The stream must exist, with the retention `limits`. What anybody else writes to the *subject*
+/// ends the forwarding; other subjects of the stream are free in the mode
+/// [`Batch`](NatsMode::Batch).
 ///
 /// # Durability
 ///
@@ -89,7 +90,7 @@ const BATCH: usize = 1_000;
 /// # }
 /// ```
 pub struct NatsStream {
-    order: Order,
+    order: NatsOrder,
     /// How many messages a batch may have, as far as is known.
     most: usize,
     limits: Limits,
@@ -114,7 +115,7 @@ pub enum NatsMode {
 
 /// What it takes to begin a session.
 #[derive(Clone)]
-struct Order {
+struct NatsOrder {
     servers: Vec<ServerAddr>,
     stream: String,
     subject: Option<String>,
@@ -171,7 +172,7 @@ impl NatsStream {
             }
         }
         let stream = stream.to_owned();
-        let order = Order { servers, stream, subject: None, mode: None, domain: None, access };
+        let order = NatsOrder { servers, stream, subject: None, mode: None, domain: None, access };
         Ok(NatsStream { order, most: BATCH, limits: Limits::default(), link: None })
     }
 
@@ -274,7 +275,7 @@ fn lost(why: String) -> Halt {
 }
 
 /// The subject of a source, unless one is named.
-fn subject_of(order: &Order, source: &Source) -> String {
+fn subject_of(order: &NatsOrder, source: &Source) -> String {
     let subject = order.subject.clone().unwrap_or_else(|| {
         let word = |c: char| if is_word(c) && !".*>".contains(c) { c } else { '_' };
         format!("mmq.{}", source.name.chars().map(word).collect::<String>())

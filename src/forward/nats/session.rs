@@ -17,10 +17,10 @@ use ::tokio::sync::{Notify, mpsc, oneshot};
 use futures_core::Stream;
 use serde_json::Value;
 
-use super::ask::{Answer, ask};
-use super::link::{Shared, Unit};
+use super::ask::{StreamAnswer, ask};
+use super::link::{LinkState, SendUnit};
 use super::words::{BATCH_ID, BATCH_SEQ, COMMIT, ID, LAST, LAST_ID, LAST_OF_SUBJECT, Letterhead};
-use super::{Access, NatsMode, Order};
+use super::{Access, NatsMode, NatsOrder};
 use crate::forward::destination::{OutgoingKind, Trouble};
 use crate::threads::{AtomicBool, Mutex};
 
@@ -31,11 +31,11 @@ const HEARD: usize = 8_192;
 
 /// One session, to its end: why it ended, unless it was told to.
 pub(super) fn run(
-    order: &Order,
+    order: &NatsOrder,
     letterhead: &Letterhead,
-    commands: mpsc::UnboundedReceiver<Vec<Unit>>,
+    commands: mpsc::UnboundedReceiver<Vec<SendUnit>>,
     quit: oneshot::Receiver<()>,
-    shared: &Shared,
+    shared: &LinkState,
 ) -> Option<Trouble> {
     let runtime = match ::tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -53,10 +53,10 @@ pub(super) fn run(
 }
 
 async fn work(
-    order: &Order,
+    order: &NatsOrder,
     letterhead: &Letterhead,
-    mut commands: mpsc::UnboundedReceiver<Vec<Unit>>,
-    shared: &Shared,
+    mut commands: mpsc::UnboundedReceiver<Vec<SendUnit>>,
+    shared: &LinkState,
 ) -> Trouble {
     let alarm = Arc::new(Alarm::default());
     let began = ::tokio::select! {
@@ -146,7 +146,7 @@ struct Session<'a> {
     tail: u64,
     /// The id of the message that was sent last.
     last_id: Option<String>,
-    waiting: VecDeque<Unit>,
+    waiting: VecDeque<SendUnit>,
     in_flight: VecDeque<InFlight>,
     /// How many units were published, and how many are acknowledged.
     published: u64,
@@ -165,16 +165,16 @@ struct InFlight {
 
 impl<'a> Session<'a> {
     async fn begin(
-        order: &Order,
+        order: &NatsOrder,
         letterhead: &'a Letterhead,
         alarm: &Arc<Alarm>,
-    ) -> Result<(Session<'a>, Answer), Trouble> {
+    ) -> Result<(Session<'a>, StreamAnswer), Trouble> {
         let client = connect(order, letterhead, alarm).await?;
         let inbox = format!("{}.", client.new_inbox());
         let answers = client.subscribe(format!("{inbox}*")).await;
         let answers = answers.map_err(|error| letterhead.again(error))?;
         let answer = ask(&client, order, letterhead).await?;
-        let Answer { mode, tail, .. } = answer;
+        let StreamAnswer { mode, tail, .. } = answer;
         let session = Session {
             client,
             letterhead,
@@ -201,7 +201,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    async fn publish_unit(&mut self, unit: Unit) -> Result<(), Trouble> {
+    async fn publish_unit(&mut self, unit: SendUnit) -> Result<(), Trouble> {
         let (Some(first), Some(last)) = (unit.first(), unit.last()) else { return Ok(()) };
         let (first, last, count) = (first.seq, last.seq, unit.len());
         self.published += 1;
@@ -332,7 +332,7 @@ async fn next(answers: &mut Subscriber) -> Option<Message> {
 
 /// Connects. The client does not connect a second time.
 async fn connect(
-    order: &Order,
+    order: &NatsOrder,
     letterhead: &Letterhead,
     alarm: &Arc<Alarm>,
 ) -> Result<Client, Trouble> {

@@ -76,7 +76,7 @@ impl Letterhead {
         let told = format!("{text} ({code})");
         match (code, first) {
             (10_054 | 10_097, Some(seq)) => Trouble::Refused { seq, why: told },
-            // Full: of messages, bytes, or messages of the subject; or the account or the server is.
+            // Full: the stream, of messages or bytes; or the account or the server.
             (10_077 | 10_002 | 10_023 | 10_028 | 10_047, _) => {
                 let advice = "the stream is full: purge it, or raise its limits";
                 Trouble::Again(self.error(format!("{told}; {advice}")), FULL)
