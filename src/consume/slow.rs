@@ -134,7 +134,10 @@ impl<S: Storage> Standing<S> {
     ) -> bool {
         let cursor = progress.cursor.spot();
         let spot = match &progress.ledger {
-            Some(ledger) if !planted!(HandedOutIsDone) => ledger.lowest().unwrap_or(cursor),
+            // (One that was taken back lies at the cursor or beyond it.)
+            Some(ledger) if !planted!(HandedOutIsDone) => {
+                ledger.lowest().map_or(cursor, |lowest| lowest.min(cursor))
+            }
             _ => cursor,
         };
         let moves = spot != progress.stored;

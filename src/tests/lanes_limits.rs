@@ -283,6 +283,46 @@ fn what_an_earlier_run_counted_does_not_stand_behind_what_may_not_go_out() {
     }
 }
 
+/// Here they lie at the cursor: nothing was left behind.
+#[test]
+fn what_an_earlier_run_counted_is_done_before_the_cursor_reads_it() {
+    let options = Options::new().arena_size(64 << 10);
+    let lanes = rules(Within::Manual, (1, 1));
+    let queue = open(disk(5), &options);
+    let link = queue.consumer("link").unwrap();
+    queue.set_redelivery(&link, Rules::default()).unwrap();
+    queue.set_lanes(&link, lanes).unwrap();
+    put(&queue, 4);
+    let out = [0; 2].map(|_| try_receive(&queue, &link, None).unwrap());
+    for (seq, handed) in out {
+        queue.nack(&link, seq, handed, None);
+    }
+    queue.close().unwrap();
+
+    let mut queue = open(queue.core.storage.process_kill(), &options);
+    let mut done = Vec::new();
+    for _ in 0..3 {
+        let link = queue.consumer("link").unwrap();
+        queue.set_redelivery(&link, Rules::default()).unwrap();
+        queue.set_lanes(&link, lanes).unwrap();
+        let (seq, handed) = try_receive(&queue, &link, None).unwrap();
+        queue.ack(&link, seq, handed).unwrap();
+        done.push(seq);
+        if done.len() != 2 {
+            let (seq, handed) = try_receive(&queue, &link, None).unwrap();
+            assert_eq!(seq, done.len() as u64);
+            queue.nack(&link, seq, handed, None);
+        }
+        assert_eq!(link.len(&queue.core), 4 - done.len() as u64);
+        // The one that is done does not come again, in this run or the next.
+        if done.len() % 2 == 0 {
+            queue.close().unwrap();
+        }
+        queue = open(queue.core.storage.process_kill(), &options);
+    }
+    assert_eq!(done, [0, 1, 2]);
+}
+
 /// Each message comes once in vain, and is done when it comes again.
 fn drain_each_once_in_vain(queue: &Queue, link: &Link, messages: usize) {
     let (mut back, mut done) = (BTreeSet::new(), BTreeSet::new());
