@@ -22,6 +22,10 @@ impl<S: Storage> Engine<S> {
         if let Within::Millis(age) = rules.within {
             self.core.writer.lock().date_segments(Duration::from_millis(age));
         }
+        // What an earlier run rejected may go to its letters now.
+        if !planted!(LettersNotTold) {
+            self.arm(standing);
+        }
         self.core.wake_readers(u64::MAX);
         Ok(())
     }

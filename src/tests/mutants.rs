@@ -525,6 +525,8 @@ mutants! {
     FreshRangesLeftOut => "what comes again after many outages comes as the backlog's",
     /// What an earlier run counted is reached only where it lies.
     CountedLeftBehind => "P9: what is there is handed out",
+    /// Who reads in lanes does not say that an earlier run rejected messages.
+    LettersNotTold => "a dead letter comes to rest",
     /// What an earlier run counted comes where it lies, too.
     TakenBackMetAgain => "nothing comes again that was acknowledged, unless a crash took that back",
     /// Who waits for the backlog does not learn that the fresh lane has left messages behind.

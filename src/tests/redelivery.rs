@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::consume::lanes::{LaneRules, Within};
 use crate::consume::redelivery::{DeadLetters, Rules};
 use crate::consume::standing::{Handed, Standing};
 use crate::engine::{Engine, reading};
@@ -306,4 +307,33 @@ fn a_late_acknowledgement_says_so_and_letters_do_not_go_round() {
     assert!(matches!(back, Err(Error::InvalidArgument { .. })));
     let own = a.set_redelivery(crate::Redelivery::new().dead_letters(Arc::clone(&a)));
     assert!(matches!(own, Err(Error::InvalidArgument { .. })));
+}
+
+/// Nobody reads: the letter goes when the run says where to, and that it reads in lanes.
+#[test]
+fn what_an_earlier_run_rejected_goes_to_its_letters_before_it_is_read_again() {
+    let dead = open(disk(12));
+    let letters = Arc::new(Letters { queue: dead, is_full: crate::threads::AtomicBool::new(true) });
+    let lanes =
+        LaneRules { within: Within::Manual, share: (1, 1), rate: None, youngest_first: false };
+    let begin = |queue: &Queue| {
+        let link = queue.consumer("link").unwrap();
+        let to: Arc<dyn DeadLetters> = Arc::clone(&letters) as _;
+        let rules = Rules { dead_letters: Some(to), ..Rules::default() };
+        queue.set_redelivery(&link, rules).unwrap();
+        queue.set_lanes(&link, lanes).unwrap();
+        link
+    };
+    let queue = open(disk(11));
+    let link = begin(&queue);
+    queue.enqueue(b"to be rejected").unwrap();
+    let received = queue.receive_in_lanes(&link, reading::AsMessage, None, &mut None).unwrap();
+    let (message, handed) = received.unwrap();
+    queue.reject(&link, message.seq(), handed).unwrap();
+    assert_eq!((link.len(&queue.core), letters.queue.len()), (1, 0));
+
+    let queue = open(queue.core.storage.process_kill());
+    letters.is_full.store(false, std::sync::atomic::Ordering::Relaxed);
+    let link = begin(&queue);
+    assert_eq!((link.len(&queue.core), letters.queue.len()), (0, 1));
 }
