@@ -38,6 +38,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('put', 'put', [CompletionResultType]::ParameterValue, 'Put messages in, from standard input or files; status 0: a power cut takes none of them')
             [CompletionResult]::new('take', 'take', [CompletionResultType]::ParameterValue, 'Remove messages and print them, the oldest first')
             [CompletionResult]::new('each', 'each', [CompletionResultType]::ParameterValue, 'Run a command for each message, until it succeeds')
+            [CompletionResult]::new('forward', 'forward', [CompletionResultType]::ParameterValue, 'Send messages on to NATS JetStream or a Redis stream, each once')
             [CompletionResult]::new('consumers', 'consumers', [CompletionResultType]::ParameterValue, 'Consumers: each has a place of its own and sees every message')
             [CompletionResult]::new('purge', 'purge', [CompletionResultType]::ParameterValue, 'Give up messages: every consumer goes on behind them')
             [CompletionResult]::new('copy', 'copy', [CompletionResultType]::ParameterValue, 'Make a second queue with the same messages, numbers and consumers')
@@ -213,6 +214,34 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'Wait for the first message, so long or for ever; status 3 when none came')
             [CompletionResult]::new('-f', '-f', [CompletionResultType]::ParameterName, 'Go on for ever. While nothing is there, others can open the queue')
             [CompletionResult]::new('--follow', '--follow', [CompletionResultType]::ParameterName, 'Go on for ever. While nothing is there, others can open the queue')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'mmq;forward' {
+            [CompletionResult]::new('--consumer', '--consumer', [CompletionResultType]::ParameterName, 'The consumer that it reads through [default: forward]')
+            [CompletionResult]::new('--name', '--name', [CompletionResultType]::ParameterName, 'What the far side calls the queue [default: its directory''s]')
+            [CompletionResult]::new('--keep', '--keep', [CompletionResultType]::ParameterName, 'Keep so many messages that are there [default: 10000]')
+            [CompletionResult]::new('--keep-bytes', '--keep-bytes', [CompletionResultType]::ParameterName, 'Keep so many bytes of them [default: 64M]')
+            [CompletionResult]::new('--on-refused', '--on-refused', [CompletionResultType]::ParameterName, 'What becomes of a message that the far side refuses [default: stop]')
+            [CompletionResult]::new('--dead', '--dead', [CompletionResultType]::ParameterName, 'The queue for refused messages; it is made when it is missing')
+            [CompletionResult]::new('--if-forgotten', '--if-forgotten', [CompletionResultType]::ParameterName, 'When the far side has forgotten the queue: send what is kept, or go on')
+            [CompletionResult]::new('--gaps', '--gaps', [CompletionResultType]::ParameterName, 'How the far side is told of missing messages [default: header]')
+            [CompletionResult]::new('--metrics', '--metrics', [CompletionResultType]::ParameterName, 'Keep figures for Prometheus in this file')
+            [CompletionResult]::new('--key', '--key', [CompletionResultType]::ParameterName, 'The stream''s key')
+            [CompletionResult]::new('--stream', '--stream', [CompletionResultType]::ParameterName, 'The stream')
+            [CompletionResult]::new('--subject', '--subject', [CompletionResultType]::ParameterName, 'The subject [default: mmq.NAME]')
+            [CompletionResult]::new('--mode', '--mode', [CompletionResultType]::ParameterName, 'How messages are sent [default: as the stream allows]')
+            [CompletionResult]::new('--creds', '--creds', [CompletionResultType]::ParameterName, 'The credentials file')
+            [CompletionResult]::new('--nkey', '--nkey', [CompletionResultType]::ParameterName, 'The file with the seed of an nkey')
+            [CompletionResult]::new('--ca', '--ca', [CompletionResultType]::ParameterName, 'The certificates of authorities to trust')
+            [CompletionResult]::new('--cert', '--cert', [CompletionResultType]::ParameterName, 'The client''s certificate')
+            [CompletionResult]::new('--cert-key', '--cert-key', [CompletionResultType]::ParameterName, 'The client''s private key')
+            [CompletionResult]::new('--once', '--once', [CompletionResultType]::ParameterName, 'End when all that is here is there, and not at a signal alone')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
             [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
             [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
@@ -427,6 +456,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('put', 'put', [CompletionResultType]::ParameterValue, 'Put messages in, from standard input or files; status 0: a power cut takes none of them')
             [CompletionResult]::new('take', 'take', [CompletionResultType]::ParameterValue, 'Remove messages and print them, the oldest first')
             [CompletionResult]::new('each', 'each', [CompletionResultType]::ParameterValue, 'Run a command for each message, until it succeeds')
+            [CompletionResult]::new('forward', 'forward', [CompletionResultType]::ParameterValue, 'Send messages on to NATS JetStream or a Redis stream, each once')
             [CompletionResult]::new('consumers', 'consumers', [CompletionResultType]::ParameterValue, 'Consumers: each has a place of its own and sees every message')
             [CompletionResult]::new('purge', 'purge', [CompletionResultType]::ParameterValue, 'Give up messages: every consumer goes on behind them')
             [CompletionResult]::new('copy', 'copy', [CompletionResultType]::ParameterValue, 'Make a second queue with the same messages, numbers and consumers')
@@ -463,6 +493,9 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             break
         }
         'mmq;help;each' {
+            break
+        }
+        'mmq;help;forward' {
             break
         }
         'mmq;help;consumers' {

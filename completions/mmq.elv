@@ -35,6 +35,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand put 'Put messages in, from standard input or files; status 0: a power cut takes none of them'
             cand take 'Remove messages and print them, the oldest first'
             cand each 'Run a command for each message, until it succeeds'
+            cand forward 'Send messages on to NATS JetStream or a Redis stream, each once'
             cand consumers 'Consumers: each has a place of its own and sees every message'
             cand purge 'Give up messages: every consumer goes on behind them'
             cand copy 'Make a second queue with the same messages, numbers and consumers'
@@ -201,6 +202,33 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand --wait 'Wait for the first message, so long or for ever; status 3 when none came'
             cand -f 'Go on for ever. While nothing is there, others can open the queue'
             cand --follow 'Go on for ever. While nothing is there, others can open the queue'
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'mmq;forward'= {
+            cand --consumer 'The consumer that it reads through [default: forward]'
+            cand --name 'What the far side calls the queue [default: its directory''s]'
+            cand --keep 'Keep so many messages that are there [default: 10000]'
+            cand --keep-bytes 'Keep so many bytes of them [default: 64M]'
+            cand --on-refused 'What becomes of a message that the far side refuses [default: stop]'
+            cand --dead 'The queue for refused messages; it is made when it is missing'
+            cand --if-forgotten 'When the far side has forgotten the queue: send what is kept, or go on'
+            cand --gaps 'How the far side is told of missing messages [default: header]'
+            cand --metrics 'Keep figures for Prometheus in this file'
+            cand --key 'The stream''s key'
+            cand --stream 'The stream'
+            cand --subject 'The subject [default: mmq.NAME]'
+            cand --mode 'How messages are sent [default: as the stream allows]'
+            cand --creds 'The credentials file'
+            cand --nkey 'The file with the seed of an nkey'
+            cand --ca 'The certificates of authorities to trust'
+            cand --cert 'The client''s certificate'
+            cand --cert-key 'The client''s private key'
+            cand --once 'End when all that is here is there, and not at a signal alone'
             cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
             cand -q 'Say nothing on standard error but failures'
             cand --quiet 'Say nothing on standard error but failures'
@@ -393,6 +421,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand put 'Put messages in, from standard input or files; status 0: a power cut takes none of them'
             cand take 'Remove messages and print them, the oldest first'
             cand each 'Run a command for each message, until it succeeds'
+            cand forward 'Send messages on to NATS JetStream or a Redis stream, each once'
             cand consumers 'Consumers: each has a place of its own and sees every message'
             cand purge 'Give up messages: every consumer goes on behind them'
             cand copy 'Make a second queue with the same messages, numbers and consumers'
@@ -421,6 +450,8 @@ set edit:completion:arg-completer[mmq] = {|@words|
         &'mmq;help;take'= {
         }
         &'mmq;help;each'= {
+        }
+        &'mmq;help;forward'= {
         }
         &'mmq;help;consumers'= {
             cand add 'Make a consumer'

@@ -38,6 +38,7 @@ complete -c mmq -n "__fish_mmq_needs_command" -f -a "verify" -d 'Check every hea
 complete -c mmq -n "__fish_mmq_needs_command" -f -a "put" -d 'Put messages in, from standard input or files; status 0: a power cut takes none of them'
 complete -c mmq -n "__fish_mmq_needs_command" -f -a "take" -d 'Remove messages and print them, the oldest first'
 complete -c mmq -n "__fish_mmq_needs_command" -f -a "each" -d 'Run a command for each message, until it succeeds'
+complete -c mmq -n "__fish_mmq_needs_command" -f -a "forward" -d 'Send messages on to NATS JetStream or a Redis stream, each once'
 complete -c mmq -n "__fish_mmq_needs_command" -f -a "consumers" -d 'Consumers: each has a place of its own and sees every message'
 complete -c mmq -n "__fish_mmq_needs_command" -f -a "purge" -d 'Give up messages: every consumer goes on behind them'
 complete -c mmq -n "__fish_mmq_needs_command" -f -a "copy" -d 'Make a second queue with the same messages, numbers and consumers'
@@ -190,6 +191,37 @@ complete -c mmq -n "__fish_mmq_using_subcommand each" -l json -d 'For programs: 
 complete -c mmq -n "__fish_mmq_using_subcommand each" -s q -l quiet -d 'Say nothing on standard error but failures'
 complete -c mmq -n "__fish_mmq_using_subcommand each" -l no-progress -d 'Draw no line of progress'
 complete -c mmq -n "__fish_mmq_using_subcommand each" -s h -l help -d 'Print help'
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l consumer -d 'The consumer that it reads through [default: forward]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l name -d 'What the far side calls the queue [default: its directory\'s]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l keep -d 'Keep so many messages that are there [default: 10000]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l keep-bytes -d 'Keep so many bytes of them [default: 64M]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l on-refused -d 'What becomes of a message that the far side refuses [default: stop]' -r -f -a "stop\t''
+skip\t''
+dead\t''"
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l dead -d 'The queue for refused messages; it is made when it is missing' -r -F
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l if-forgotten -d 'When the far side has forgotten the queue: send what is kept, or go on' -r -f -a "resend\t''
+continue\t''
+stop\t''"
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l gaps -d 'How the far side is told of missing messages [default: header]' -r -f -a "header\t''
+message\t''
+none\t''"
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l metrics -d 'Keep figures for Prometheus in this file' -r -F
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l key -d 'The stream\'s key' -r
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l stream -d 'The stream' -r
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l subject -d 'The subject [default: mmq.NAME]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l mode -d 'How messages are sent [default: as the stream allows]' -r -f -a "batch\t''
+chain\t''
+window\t''"
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l creds -d 'The credentials file' -r -F
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l nkey -d 'The file with the seed of an nkey' -r -F
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l ca -d 'The certificates of authorities to trust' -r -F
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l cert -d 'The client\'s certificate' -r -F
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l cert-key -d 'The client\'s private key' -r -F
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l once -d 'End when all that is here is there, and not at a signal alone'
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -s q -l quiet -d 'Say nothing on standard error but failures'
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l no-progress -d 'Draw no line of progress'
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -s h -l help -d 'Print help'
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and not __fish_seen_subcommand_from add seek rm fork help" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and not __fish_seen_subcommand_from add seek rm fork help" -s q -l quiet -d 'Say nothing on standard error but failures'
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and not __fish_seen_subcommand_from add seek rm fork help" -l no-progress -d 'Draw no line of progress'
@@ -300,26 +332,27 @@ complete -c mmq -n "__fish_mmq_using_subcommand man" -l json -d 'For programs: J
 complete -c mmq -n "__fish_mmq_using_subcommand man" -s q -l quiet -d 'Say nothing on standard error but failures'
 complete -c mmq -n "__fish_mmq_using_subcommand man" -l no-progress -d 'Draw no line of progress'
 complete -c mmq -n "__fish_mmq_using_subcommand man" -s h -l help -d 'Print help'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each consumers purge copy dump load salvage import spool bench completions man help" -f -a "stat" -d 'Figures of queues: how many messages wait, how old, who has it'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each consumers purge copy dump load salvage import spool bench completions man help" -f -a "cat" -d 'Show the messages that wait for a consumer, the oldest first, and leave them there'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each consumers purge copy dump load salvage import spool bench completions man help" -f -a "tail" -d 'Show the newest messages, and follow'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each consumers purge copy dump load salvage import spool bench completions man help" -f -a "gaps" -d 'Show which messages will never come, and why'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each consumers purge copy dump load salvage import spool bench completions man help" -f -a "verify" -d 'Check every header, checksum, number, seal and place, and say what is damaged'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each consumers purge copy dump load salvage import spool bench completions man help" -f -a "put" -d 'Put messages in, from standard input or files; status 0: a power cut takes none of them'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each consumers purge copy dump load salvage import spool bench completions man help" -f -a "take" -d 'Remove messages and print them, the oldest first'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each consumers purge copy dump load salvage import spool bench completions man help" -f -a "each" -d 'Run a command for each message, until it succeeds'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each consumers purge copy dump load salvage import spool bench completions man help" -f -a "consumers" -d 'Consumers: each has a place of its own and sees every message'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each consumers purge copy dump load salvage import spool bench completions man help" -f -a "purge" -d 'Give up messages: every consumer goes on behind them'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each consumers purge copy dump load salvage import spool bench completions man help" -f -a "copy" -d 'Make a second queue with the same messages, numbers and consumers'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each consumers purge copy dump load salvage import spool bench completions man help" -f -a "dump" -d 'Print all of a queue as JSON lines, for `mmq load`'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each consumers purge copy dump load salvage import spool bench completions man help" -f -a "load" -d 'Make a queue out of what `mmq dump` printed'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each consumers purge copy dump load salvage import spool bench completions man help" -f -a "salvage" -d 'Get messages out of segment files: damaged, set aside, drained, or without their queue'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each consumers purge copy dump load salvage import spool bench completions man help" -f -a "import" -d 'Make a queue of a directory of bigqueue or pqueue, which is only read; status 1: something of it was torn or is lost'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each consumers purge copy dump load salvage import spool bench completions man help" -f -a "spool" -d 'Send a file through a queue, line by line, and check that it comes out unchanged'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each consumers purge copy dump load salvage import spool bench completions man help" -f -a "bench" -d 'Measure what the disk of a directory gives, in a queue that is removed at the end'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each consumers purge copy dump load salvage import spool bench completions man help" -f -a "completions" -d 'Print what a shell needs to complete this tool\'s command line'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each consumers purge copy dump load salvage import spool bench completions man help" -f -a "man" -d 'Print this tool\'s page of the manual, or write those of all commands into a directory'
-complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each consumers purge copy dump load salvage import spool bench completions man help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help" -f -a "stat" -d 'Figures of queues: how many messages wait, how old, who has it'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help" -f -a "cat" -d 'Show the messages that wait for a consumer, the oldest first, and leave them there'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help" -f -a "tail" -d 'Show the newest messages, and follow'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help" -f -a "gaps" -d 'Show which messages will never come, and why'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help" -f -a "verify" -d 'Check every header, checksum, number, seal and place, and say what is damaged'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help" -f -a "put" -d 'Put messages in, from standard input or files; status 0: a power cut takes none of them'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help" -f -a "take" -d 'Remove messages and print them, the oldest first'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help" -f -a "each" -d 'Run a command for each message, until it succeeds'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help" -f -a "forward" -d 'Send messages on to NATS JetStream or a Redis stream, each once'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help" -f -a "consumers" -d 'Consumers: each has a place of its own and sees every message'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help" -f -a "purge" -d 'Give up messages: every consumer goes on behind them'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help" -f -a "copy" -d 'Make a second queue with the same messages, numbers and consumers'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help" -f -a "dump" -d 'Print all of a queue as JSON lines, for `mmq load`'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help" -f -a "load" -d 'Make a queue out of what `mmq dump` printed'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help" -f -a "salvage" -d 'Get messages out of segment files: damaged, set aside, drained, or without their queue'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help" -f -a "import" -d 'Make a queue of a directory of bigqueue or pqueue, which is only read; status 1: something of it was torn or is lost'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help" -f -a "spool" -d 'Send a file through a queue, line by line, and check that it comes out unchanged'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help" -f -a "bench" -d 'Measure what the disk of a directory gives, in a queue that is removed at the end'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help" -f -a "completions" -d 'Print what a shell needs to complete this tool\'s command line'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help" -f -a "man" -d 'Print this tool\'s page of the manual, or write those of all commands into a directory'
+complete -c mmq -n "__fish_mmq_using_subcommand help; and not __fish_seen_subcommand_from stat cat tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c mmq -n "__fish_mmq_using_subcommand help; and __fish_seen_subcommand_from consumers" -f -a "add" -d 'Make a consumer'
 complete -c mmq -n "__fish_mmq_using_subcommand help; and __fish_seen_subcommand_from consumers" -f -a "seek" -d 'Move a consumer'
 complete -c mmq -n "__fish_mmq_using_subcommand help; and __fish_seen_subcommand_from consumers" -f -a "rm" -d 'Remove a consumer'

@@ -2,6 +2,8 @@
 
 mod kills;
 mod server;
+#[cfg(feature = "cli")]
+mod tool;
 
 use std::ops::ControlFlow;
 use std::time::Duration;

@@ -30,6 +30,8 @@ mod input;
 mod json;
 #[path = "../../src/bin/mmq/look.rs"]
 mod look;
+#[path = "../../src/bin/mmq/metrics.rs"]
+mod metrics;
 #[path = "../../src/bin/mmq/opening.rs"]
 mod opening;
 #[path = "../../src/bin/mmq/output.rs"]
@@ -57,6 +59,7 @@ mod flipped;
 mod copying;
 mod dumping;
 mod each;
+mod forwarding;
 mod framings;
 mod import_bigqueue;
 mod import_killed;

@@ -30,6 +30,7 @@ pub(crate) const PAGES: &[(&str, &str)] = &[
     page!("mmq-copy"),
     page!("mmq-dump"),
     page!("mmq-each"),
+    page!("mmq-forward"),
     page!("mmq-gaps"),
     page!("mmq-import"),
     page!("mmq-load"),

@@ -7,6 +7,7 @@ mod consumers;
 mod copy;
 mod dump;
 mod each;
+mod forward;
 mod gaps;
 mod import;
 mod load;
@@ -46,7 +47,7 @@ struct Entry {
 }
 
 /// In the order of the help.
-const COMMANDS: [Entry; 19] = [
+const COMMANDS: [Entry; 20] = [
     Entry { command: stat::command, run: stat::run },
     Entry { command: cat::command, run: cat::run },
     Entry { command: tail::command, run: tail::run },
@@ -55,6 +56,7 @@ const COMMANDS: [Entry; 19] = [
     Entry { command: put::command, run: put::run },
     Entry { command: take::command, run: take::run },
     Entry { command: each::command, run: each::run },
+    Entry { command: forward::command, run: forward::run },
     Entry { command: consumers::command, run: consumers::run },
     Entry { command: purge::command, run: purge::run },
     Entry { command: copy::command, run: copy::run },

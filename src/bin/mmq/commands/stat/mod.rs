@@ -20,6 +20,7 @@ use crate::failure::{Failure, Tried};
 use crate::figures;
 use crate::human::{self, Sizes};
 use crate::look::Looked;
+use crate::metrics;
 use crate::output::{Out, Output};
 use crate::paint::{self, Paint};
 use crate::signals::{For, Woken};
@@ -177,7 +178,7 @@ fn turn(call: &Call<'_>, shape: Shape, output: &mut Output<'_>, asked: &[Polled]
         let text = prometheus::text(asked);
         match arguments::path_of(call.matches, "output") {
             None => output.push(text.as_bytes())?,
-            Some(file) => prometheus::replace(file, &text)?,
+            Some(file) => metrics::replace(file, &text)?,
         }
     } else {
         for (at, snapshot) in asked.iter().filter_map(Polled::snapshot).enumerate() {

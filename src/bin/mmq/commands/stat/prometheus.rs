@@ -1,14 +1,12 @@
 //! Figures in the text format of Prometheus, version 0.0.4.
 
-use std::fs;
-use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use mmq::{ConsumerSnapshot, OwnerFigures, QueueState, Snapshot};
 
 use super::Polled;
-use crate::failure::{Failure, Tried};
 use crate::figures;
+use crate::metrics;
 
 /// The value of a figure of a queue.
 type OfQueue = fn(&Snapshot) -> f64;
@@ -167,22 +165,9 @@ fn family(text: &mut String, name: &str, kind: &str, help: &str) {
 }
 
 fn sample(text: &mut String, name: &str, labels: &[(&str, &str)], value: f64) {
-    let labels: Vec<String> =
-        labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+    let labels: Vec<String> = labels
+        .iter()
+        .map(|(name, value)| format!("{name}=\"{}\"", metrics::escaped(value)))
+        .collect();
     *text += &format!("{name}{{{}}} {value}\n", labels.join(","));
-}
-
-fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
-/// Puts the text in that file's place. Who reads the file sees all of the old or all of the new.
-pub(super) fn replace(file: &Path, text: &str) -> Tried<()> {
-    let mut beside = file.as_os_str().to_owned();
-    beside.push(format!(".tmp.{}", std::process::id()));
-    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, file));
-    written.map_err(|error| {
-        let _ = fs::remove_file(&beside);
-        Failure::io(file.display(), &error)
-    })
 }

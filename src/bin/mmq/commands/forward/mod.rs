@@ -1,0 +1,246 @@
+//! `forward`: sends a queue's messages on to another engine.
+
+mod far;
+mod report;
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgMatches, Command, value_parser};
+use mmq::forward::{
+    Destination, ForwardEnd, ForwardOptions, Forwarder, Halt, IfForgotten, OnRefused, TellGaps,
+};
+use mmq::{Options, Queue};
+
+use self::report::Report;
+use super::Call;
+use crate::arguments::{self, flag, text_of};
+use crate::ending::Ending;
+use crate::failure::{Failure, Tried};
+use crate::opening;
+use crate::signals::{For, Woken};
+
+/// How often it is looked how the forwarder gets on.
+const LOOK: Duration = Duration::from_secs(1);
+/// `--once` ends without a session for so long.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The consumer, where nobody says another.
+const CONSUMER: &str = "forward";
+
+const AFTER: &str = "\
+Each message is there once, in order, whatever dies in between and however often: this program, the
+server, both. The queue gives a message's space back when the far side has it; the last ones are
+kept, to be sent again if the far side forgets them. Each session begins by asking what it holds.
+
+The queue is this program's meanwhile: nobody else can put messages in. A program that goes on
+producing runs a `Forwarder` beside itself (docs/forward.md).
+
+An address is nats://HOST, tls://HOST (with --stream), or redis://HOST (with --key). The stream must
+be there. Once a minute it says how it gets on.
+
+Status 6: the far side refuses a message, or the directory is an older copy of the queue. Status 7:
+the far side failed, or has forgotten the queue; with --once, there was no session for 10 s.";
+
+pub(crate) fn command() -> Command {
+    let forward = arguments::command(
+        "forward",
+        "Send messages on to NATS JetStream or a Redis stream, each once",
+        "Examples:\n  \
+         mmq forward q nats://localhost --stream EVENTS\n  \
+         mmq forward q redis://localhost --key events --once\n  \
+         mmq forward q tls://broker --stream EVENTS --creds edge.creds --metrics mmq.prom",
+    );
+    let of_nats = |arg: Arg| arg.help_heading("Options of NATS");
+    let forward = forward
+        .arg(arguments::dir())
+        .arg(Arg::new("url").value_name("URL").required(true).help("Where to: nats:// or redis://"))
+        .arg(flag("once", "End when all that is here is there, and not at a signal alone"))
+        .arg(text("consumer", "NAME", "The consumer that it reads through [default: forward]"))
+        .arg(text("name", "NAME", "What the far side calls the queue [default: its directory's]"))
+        .arg(
+            arguments::at_most("keep", "Keep so many messages that are there [default: 10000]")
+                .value_parser(value_parser!(u64)),
+        )
+        .arg(arguments::size("keep-bytes", "Keep so many bytes of them [default: 64M]"))
+        .arg(
+            choice("on-refused", &["stop", "skip", "dead"])
+                .help("What becomes of a message that the far side refuses [default: stop]"),
+        )
+        .arg(
+            arguments::path("dead", "DIR2")
+                .long("dead")
+                .help("The queue for refused messages; it is made when it is missing"),
+        )
+        .arg(
+            choice("if-forgotten", &["resend", "continue", "stop"])
+                .help("When the far side has forgotten the queue: send what is kept, or go on"),
+        )
+        .arg(
+            choice("gaps", &["header", "message", "none"])
+                .help("How the far side is told of missing messages [default: header]"),
+        )
+        .arg(
+            arguments::path("metrics", "FILE")
+                .long("metrics")
+                .help("Keep figures for Prometheus in this file"),
+        )
+        .arg(text("key", "KEY", "The stream's key").help_heading("Options of Redis"))
+        .arg(of_nats(text("stream", "STREAM", "The stream")))
+        .arg(of_nats(text("subject", "SUBJECT", "The subject [default: mmq.NAME]")))
+        .arg(of_nats(
+            choice("mode", &["batch", "chain", "window"])
+                .help("How messages are sent [default: as the stream allows]"),
+        ))
+        .arg(of_nats(file("creds", "The credentials file")))
+        .arg(of_nats(file("nkey", "The file with the seed of an nkey")))
+        .arg(of_nats(file("ca", "The certificates of authorities to trust")))
+        .arg(of_nats(file("cert", "The client's certificate").requires("cert-key")))
+        .arg(of_nats(file("cert-key", "The client's private key").requires("cert")));
+    forward.after_help(AFTER)
+}
+
+fn text(id: &'static str, name: &'static str, help: &'static str) -> Arg {
+    Arg::new(id).long(id).value_name(name).help(help)
+}
+
+fn file(id: &'static str, help: &'static str) -> Arg {
+    arguments::path(id, "FILE").long(id).help(help)
+}
+
+fn choice(id: &'static str, among: &[&'static str]) -> Arg {
+    Arg::new(id).long(id).value_name("WHAT").value_parser(PossibleValuesParser::new(among.to_vec()))
+}
+
+pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+    let matches = call.matches;
+    let dir = arguments::dir_of(matches);
+    let url = text_of(matches, "url").unwrap_or_default();
+    let destination = far::destination(url, matches)?;
+    let dead = dead_letters(matches, dir)?;
+    let queue = opening::open_existing(dir)?;
+    let consumer = text_of(matches, "consumer").unwrap_or(CONSUMER);
+    let mut forwarder = Forwarder::new(&queue, consumer, destination)?;
+    forwarder = forwarder.options(options(matches, dead.as_ref()));
+    if let Some(name) = text_of(matches, "name") {
+        forwarder = forwarder.name(name);
+    }
+    let report = Report::new(call, &forwarder, queue.consumer(consumer)?)?;
+    let outcome = forward(call, forwarder, report);
+    let closed = queue.close();
+    // Nobody else holds it: the forwarder is gone. Each letter was flushed, and dropping closes it.
+    drop(dead);
+    let ending = outcome?;
+    closed?;
+    Ok(ending)
+}
+
+fn dead_letters(matches: &ArgMatches, dir: &Path) -> Tried<Option<Arc<Queue>>> {
+    let is_wanted = text_of(matches, "on-refused") == Some("dead");
+    match arguments::path_of(matches, "dead") {
+        Some(dead) if is_wanted => {
+            arguments::is_outside(dead, dir)?;
+            Ok(Some(Arc::new(opening::open(dead, &Options::new())?)))
+        }
+        None if is_wanted => Err(Failure::usage("--on-refused dead needs --dead DIR2")),
+        Some(_) => Err(Failure::usage("--dead goes with --on-refused dead")),
+        None => Ok(None),
+    }
+}
+
+fn options(matches: &ArgMatches, dead: Option<&Arc<Queue>>) -> ForwardOptions {
+    let mut options = ForwardOptions::default();
+    if let Some(keep) = matches.get_one::<u64>("keep") {
+        options.keep_messages = *keep;
+    }
+    if let Some(bytes) = matches.get_one::<u64>("keep-bytes") {
+        options.keep_bytes = *bytes;
+    }
+    options.on_refused = match (text_of(matches, "on-refused"), dead) {
+        (_, Some(dead)) => OnRefused::DeadLetters(Arc::clone(dead)),
+        (Some("skip"), _) => OnRefused::Skip,
+        _ => OnRefused::Stop,
+    };
+    options.if_forgotten = match text_of(matches, "if-forgotten") {
+        Some("resend") => Some(IfForgotten::Resend),
+        Some("continue") => Some(IfForgotten::Continue),
+        Some(_) => Some(IfForgotten::Stop),
+        None => None,
+    };
+    options.gaps = match text_of(matches, "gaps") {
+        Some("message") => TellGaps::Message,
+        Some("none") => TellGaps::None,
+        _ => TellGaps::Header,
+    };
+    options
+}
+
+/// Runs the forwarder on a thread of its own until it ends, a signal comes, or `--once` has waited
+/// long enough.
+fn forward(
+    call: &Call<'_>,
+    forwarder: Forwarder<Box<dyn Destination>>,
+    mut report: Report<'_>,
+) -> Tried<Ending> {
+    let once = call.matches.get_flag("once");
+    let stop = forwarder.stop();
+    let (ended, ends) = io::pipe().map_err(|error| Failure::io("a pipe", &error))?;
+    let mut gave_up = None;
+    let outcome = thread::scope(|scope| {
+        let forwarding = scope.spawn(move || {
+            let _ends = ends;
+            if once { forwarder.once() } else { forwarder.run() }
+        });
+        let looked = loop {
+            match call.signals.wait(&[ended.as_fd()], For::Reading, Some(Instant::now() + LOOK)) {
+                Ok(Woken::TimedOut) => {}
+                woken => break woken.map(drop),
+            }
+            if let Err(failure) = report.look() {
+                break Err(failure);
+            }
+            if once && report.silence() > PATIENCE {
+                gave_up = report.trouble();
+                break Ok(());
+            }
+        };
+        stop.stop();
+        let outcome = forwarding.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        looked.map(|()| outcome)
+    })?;
+    let ended = outcome.map_err(halted)?;
+    report.end()?;
+    match (call.signals.stop(), ended) {
+        (_, ForwardEnd::Drained) => Ok(Ending::Done),
+        (Some(ending), _) => Ok(ending),
+        (None, _) => {
+            let why = gave_up.unwrap_or_else(|| "it does not answer".to_owned());
+            let message = format!("the far side did not take all messages: {why}; they wait here");
+            Err(Failure::new(Ending::Failed, "far_side", message))
+        }
+    }
+}
+
+/// What the tool says of a forwarder that has stopped for good.
+fn halted(halt: Halt) -> Failure {
+    let said = halt.to_string();
+    match halt {
+        Halt::OlderCopy { .. } => Failure::new(Ending::Refused, "older_copy", said),
+        Halt::Refused { .. } => Failure::new(
+            Ending::Refused,
+            "refused",
+            format!("{said}; --on-refused skip leaves it out, --on-refused dead keeps it"),
+        ),
+        Halt::Forgotten { .. } => Failure::new(
+            Ending::Failed,
+            "forgotten",
+            format!("{said}: --if-forgotten resend, or continue"),
+        ),
+        Halt::Queue(error) => error.into(),
+        _ => Failure::new(Ending::Failed, "far_side", said),
+    }
+}
