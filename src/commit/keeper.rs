@@ -176,7 +176,9 @@ fn run<S: Storage>(core: &Core<S>, look: &Look<S>, errand: Errand) -> Result<()>
         }
         Errand::Room => (look.0)(core, LookFor::Room),
         Errand::Lease(lease) => core.lease(lease),
-        Errand::Deliveries => (look.0)(core, LookFor::Deliveries),
+        // It takes consumers' locks. Their holders may wait for the producers' lock, and the
+        // holder of that for the keeper.
+        Errand::Deliveries => call_out(core, || (look.0)(core, LookFor::Deliveries)),
     }
 }
 
@@ -190,13 +192,17 @@ fn tell<S: Storage>(core: &Core<S>) {
     }
 }
 
-/// Runs what may wait for others: while it runs the keeper is away.
-pub(crate) fn call_out<S: Storage>(core: &Core<S>, code: impl FnOnce()) {
-    core.bell.set_presence(Presence::Away);
-    drop(core.durable.lock());
-    core.segment_synced.notify_all();
-    code();
-    core.bell.set_presence(Presence::Here);
+/// Runs what may wait for others: while it runs the keeper is away. A call within such a call
+/// leaves it away at its end, for the code around it may still wait.
+pub(crate) fn call_out<S: Storage, T>(core: &Core<S>, code: impl FnOnce() -> T) -> T {
+    let before = core.bell.set_presence(Presence::Away);
+    if before == Presence::Here {
+        drop(core.durable.lock());
+        core.segment_synced.notify_all();
+    }
+    let result = code();
+    core.bell.set_presence(before);
+    result
 }
 
 /// What futures have the keeper do.

@@ -55,7 +55,8 @@ pub(crate) struct Wishes {
     /// Reserve the numbers below this one.
     pub(crate) lease: Option<u64>,
     pub(crate) asked: Awaited,
-    /// The keeper reports events, to code that may call the queue and wait for a producer.
+    /// The keeper looks at deliveries or runs code of the caller's: both may wait for a lock whose
+    /// holder waits for a producer.
     pub(crate) away: bool,
     /// Make the next segment ready.
     pub(crate) ahead: bool,
@@ -250,11 +251,13 @@ impl Bell {
         }
     }
 
-    /// The keeper is away, or back. A producer that waits for it does its errand itself.
-    pub(crate) fn set_presence(&self, presence: Presence) {
+    /// The keeper is away, or back: returns where it was. A producer that waits for it does its
+    /// errand itself.
+    pub(crate) fn set_presence(&self, presence: Presence) -> Presence {
         let mut wishes = self.wishes.lock();
-        wishes.away = presence == Presence::Away;
+        let was_away = std::mem::replace(&mut wishes.away, presence == Presence::Away);
         Bell::wake_producer(wishes);
+        if was_away { Presence::Away } else { Presence::Here }
     }
 
     /// The keeper's thread ends, and does no more of what it was asked for.

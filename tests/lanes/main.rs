@@ -3,6 +3,7 @@
 #![cfg(unix)]
 
 mod outages;
+mod standstill;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -44,6 +44,14 @@ pub(crate) fn count(variable: &str, default: u64) -> u64 {
     }
 }
 
+/// How much the random tests do: `MMQ_EFFORT`, 1 without it, multiplies their counts.
+pub(crate) fn effort() -> u64 {
+    match std::env::var("MMQ_EFFORT") {
+        Ok(text) => text.trim().parse().expect("MMQ_EFFORT is a decimal number"),
+        Err(_) => 1,
+    }
+}
+
 /// splitmix64's finaliser: every bit of the input reaches every bit of the output.
 pub(crate) fn mix(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
