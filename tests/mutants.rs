@@ -10,18 +10,21 @@
 //! Faults of the first audit have a seed each in the table, of a test that draws schedules. First
 //! of all it is seen that each seed still finds its fault. Any change of the queue or of the worlds
 //! may move a seed; then another one must be among those that CI tries each day, and is printed.
-//! `MMQ_MUTANT_SEEDS=new` prints all as they are now.
 //!
-//! `MMQ_MUTANTS` names the bugs, with commas between, or says how many are drawn; without it all of
-//! them run. `MMQ_SEED` is the seed of the draw; without it, the day is. `MMQ_MUTANT_GROUPS` names
-//! the groups in their order, with commas between. `MMQ_WORLDS` is the number of simulated worlds.
+//! `MMQ_MUTANT` names the bugs, with commas between. Without it six times `MMQ_EFFORT` are drawn,
+//! from `MMQ_SEED=N..` on, or all of them from an effort of 100 on.
 
 use std::env;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
+
+#[path = "support/effort.rs"]
+mod effort;
+
+use effort::{effort, first};
 
 const GROUPS: &[&str] = &["unit", "crash", "whole", "world"];
 
@@ -71,13 +74,11 @@ fn output(program: &str, arguments: &[&str]) -> String {
     String::from_utf8(ran.stdout).expect("test names are UTF-8")
 }
 
-/// The names of the tests, in their groups and in the order that `MMQ_MUTANT_GROUPS` asks for.
+/// The names of the tests, in their groups.
 fn groups(program: &str) -> Vec<Group> {
     let listed = output(program, &["--list"]);
     let tests: Vec<&str> = listed.lines().filter_map(|line| line.strip_suffix(": test")).collect();
-    let asked = env::var("MMQ_MUTANT_GROUPS").unwrap_or_else(|_| GROUPS.join(","));
-    let groups = asked.split(',').map(|name| {
-        let name = *GROUPS.iter().find(|known| **known == name).expect("a group: see GROUPS");
+    let groups = GROUPS.iter().map(|&name| {
         // Those that plant bugs of their own to see them found cannot fail by another one.
         let tests = tests.iter().filter(|test| !test.contains("planted"));
         let tests = tests.filter(|test| group_of(test) == name);
@@ -89,13 +90,10 @@ fn groups(program: &str) -> Vec<Group> {
 /// Runs a group with a bug, or without one, until its first test fails.
 fn run(program: &str, group: &Group, mutant: Option<&str>) -> End {
     let mut command = Command::new(program);
-    command.args(&group.tests).arg("--exact").env_remove("MMQ_SEED").env_remove("MMQ_FIRST_SEED");
+    command.args(&group.tests).arg("--exact").env_remove("MMQ_SEED");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    // It is enough that a world fails.
-    command.env("MMQ_SHRINK", "0");
-    if env::var_os("MMQ_WORLDS").is_none() {
-        command.env("MMQ_WORLDS", "3000");
-    }
+    let worlds = group.name == "world";
+    command.env("MMQ_EFFORT", if worlds { "10" } else { "1" });
     match mutant {
         Some(name) => command.env("MMQ_MUTANT", name),
         None => command.env_remove("MMQ_MUTANT"),
@@ -133,8 +131,8 @@ impl Audited {
     /// Its test, with the bug or without.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
-        command.args([&self.test, "--exact", "--nocapture"]).env("MMQ_SHRINK", "0");
-        command.env_remove("MMQ_SEED").env_remove("MMQ_FIRST_SEED").stderr(Stdio::null());
+        command.args([&self.test, "--exact", "--nocapture"]);
+        command.env_remove("MMQ_SEED").env_remove("MMQ_EFFORT").stderr(Stdio::null());
         command
     }
 
@@ -148,11 +146,11 @@ impl Audited {
         run(None) && !run(Some(&self.mutant))
     }
 
-    /// A seed that finds it among those that `.ci/run worlds` tries each day.
+    /// A seed that finds it among the first 24,000.
     fn look(&self, program: &str) -> Option<u64> {
         let mut command = self.command(program);
         command.env("MMQ_MUTANT", &self.mutant);
-        command.env("MMQ_WORLDS", "24000").env("MMQ_SCHEDULES", "8");
+        command.env("MMQ_EFFORT", "80");
         let ran = command.stderr(Stdio::piped()).output().expect("the test program runs");
         let said = [ran.stdout, ran.stderr].concat();
         let said = String::from_utf8_lossy(&said);
@@ -166,11 +164,10 @@ impl Audited {
 fn check_seeds(program: &str, said: &str) -> Vec<String> {
     let audited: Vec<Audited> = said.lines().filter_map(Audited::parse).collect();
     assert!(!audited.is_empty(), "the table has no faults of the audit");
-    let anew = env::var("MMQ_MUTANT_SEEDS").is_ok_and(|seeds| seeds == "new");
     let mut missed = Vec::new();
     for one in &audited {
         let (mutant, known) = (&one.mutant, &one.seed);
-        if !anew && one.is_found(program) {
+        if one.is_found(program) {
             println!("{mutant:<28} {:<8} by seed {known}", one.fault);
             continue;
         }
@@ -206,20 +203,17 @@ fn watch(child: &mut Child, limit: Duration) -> Option<End> {
 /// The bugs that are asked for. Those that are `open` are not drawn: it is known that nobody
 /// catches them.
 fn chosen(all: Vec<String>, open: &[String]) -> Vec<String> {
-    let Ok(asked) = env::var("MMQ_MUTANTS") else {
-        return all;
-    };
-    let Ok(count) = asked.parse::<usize>() else {
+    if let Ok(asked) = env::var("MMQ_MUTANT") {
         let names: Vec<String> = asked.split(',').map(str::to_owned).collect();
         let unknown: Vec<_> = names.iter().filter(|name| !all.contains(name)).collect();
         assert!(unknown.is_empty(), "there is no {unknown:?}");
         return names;
-    };
-    let day =
-        || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
-    let seed = env::var("MMQ_SEED").map_or_else(|_| day(), |seed| seed.parse().expect("a number"));
-    println!("{count} of {} bugs, drawn with MMQ_SEED={seed}", all.len());
-    let mut state = seed;
+    }
+    if effort() >= 100 {
+        return all;
+    }
+    let (count, mut state) = (6 * effort() as usize, first().unwrap_or(0));
+    println!("{count} of {} bugs, drawn with MMQ_SEED={state}..", all.len());
     let mut drawn: Vec<(u64, String)> =
         all.into_iter().map(|name| (next(&mut state), name)).collect();
     drawn.retain(|(_, name)| !open.contains(name));

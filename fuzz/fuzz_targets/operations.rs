@@ -1,5 +1,5 @@
 //! `cargo +nightly fuzz run operations`: the body is an ordinary test as well, in
-//! tests/fuzz_corpus.rs.
+//! tests/faults/fuzz_corpus.rs.
 #![no_main]
 
 #[allow(dead_code, reason = "the other targets' bodies")]

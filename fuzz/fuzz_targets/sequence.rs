@@ -1,5 +1,5 @@
 //! `cargo +nightly fuzz run sequence`: the body is an ordinary test as well, in
-//! tests/fuzz_corpus.rs.
+//! tests/faults/fuzz_corpus.rs.
 #![no_main]
 
 #[path = "../../tests/support/fuzz_sequence.rs"]

@@ -5,6 +5,8 @@ mod ages;
 mod consumers;
 pub(crate) mod crash;
 mod deliveries;
+#[path = "../../tests/support/effort.rs"]
+pub(crate) mod effort;
 mod engine;
 #[cfg(feature = "tracing")]
 mod events;

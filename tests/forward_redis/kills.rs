@@ -39,7 +39,7 @@ fn child(dir: &std::path::Path, server: &Server) -> Child {
 /// is for). The process that forwards goes on where it is not killed itself.
 #[test]
 fn nothing_is_doubled_missing_or_out_of_order() {
-    let rounds = std::env::var("MMQ_FORWARD_KILLS").map_or(25, |text| text.parse().unwrap());
+    let rounds = 20 * crate::effort::effort();
     let (dir, mut server) = (tempfile::tempdir().unwrap(), Server::start(&[]));
     let copies = tempfile::tempdir().unwrap();
     let copy = copies.path().join("copy");

@@ -1,5 +1,7 @@
 //! Forwarding to a real Redis server: `cargo test --features forward-redis --test forward_redis`.
 
+#[path = "../support/effort.rs"]
+mod effort;
 mod kills;
 mod server;
 #[cfg(feature = "cli")]

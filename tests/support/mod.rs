@@ -3,9 +3,7 @@
 
 #![allow(dead_code, reason = "every test binary compiles this file and uses its own part of it")]
 
-use std::collections::hash_map::RandomState;
 use std::fs;
-use std::hash::{BuildHasher, Hasher};
 use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::MetadataExt;
@@ -17,38 +15,33 @@ use std::time::{Duration, Instant};
 
 use mmq::{Error, Gap, Message, Queue};
 
+mod effort;
+
+#[allow(unused_imports, reason = "as above")]
+pub(crate) use effort::{alone, effort, first};
+
 pub(crate) const KIB: usize = 1 << 10;
 pub(crate) const MIB: usize = 1 << 20;
 
-/// The seed of a test: `MMQ_SEED` when it is set, with `MMQ_SEED=new` a new one, else the test's
-/// own, so that a run that passed passes again. Printed, so that a failure can be replayed.
+/// The seed of a test: `MMQ_SEED` when it is set, with `MMQ_SEED=N..` one of its own that follows
+/// from N, else a fixed one, so that a run that passed passes again. Printed, so that a failure can
+/// be replayed.
 pub(crate) fn seed(test: &str) -> u64 {
-    let seed = match std::env::var("MMQ_SEED") {
-        Ok(text) if text.trim() == "new" => RandomState::new().build_hasher().finish(),
-        Ok(text) => text.trim().parse().expect("MMQ_SEED is a decimal number, or new"),
-        Err(_) => test.bytes().fold(0x004d_4d51, |seed: u64, byte| {
-            (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        }),
-    };
+    let own = test.bytes().fold(0x004d_4d51, |seed: u64, byte| {
+        (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let seed = alone().unwrap_or_else(|| first().map_or(own, |first| mix(own ^ first)));
     println!("{test}: replay with MMQ_SEED={seed}");
     seed
 }
 
-/// A number from the environment, for counts of cases and rounds.
+/// A number from the environment: what a test says to its own child.
 pub(crate) fn count(variable: &str, default: u64) -> u64 {
     match std::env::var(variable) {
         Ok(text) => {
             text.trim().parse().unwrap_or_else(|_| panic!("{variable} is a decimal number"))
         }
         Err(_) => default,
-    }
-}
-
-/// How much the random tests do: `MMQ_EFFORT`, 1 without it, multiplies their counts.
-pub(crate) fn effort() -> u64 {
-    match std::env::var("MMQ_EFFORT") {
-        Ok(text) => text.trim().parse().expect("MMQ_EFFORT is a decimal number"),
-        Err(_) => 1,
     }
 }
 

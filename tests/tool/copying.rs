@@ -9,7 +9,7 @@ use mmq::{ConsumerSnapshot, Inspector, Options, Queue, QueueState, Seen, Snapsho
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::run::{Running, ends, on, said};
-use crate::support::{Random, count, eventually, mix, seed, segments};
+use crate::support::{Random, effort, eventually, mix, seed, segments};
 
 /// A queue of several segments, with consumers here and there, and one message damaged.
 fn filled(dir: &Path) {
@@ -206,7 +206,7 @@ fn a_copy_that_is_killed_is_no_queue_and_its_rest_is_named() {
     let shown = told(&old);
     let mut random = Random::new(seed("copying killed"));
     let mut killed = 0;
-    for _ in 0..count("MMQ_KILL_ROUNDS", 6) {
+    for _ in 0..6 * effort() {
         let mut child = Running(on("copy", &old, &[new.to_str().unwrap()]).spawn().unwrap());
         eventually("it begins or ends", || rest.exists() || new.exists());
         std::thread::sleep(Duration::from_micros(random.below(100_000)));

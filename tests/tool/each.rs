@@ -9,7 +9,7 @@ use mmq::Queue;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::run::{Running, check, ends, given, on, said};
-use crate::support::{Random, count, eventually, seed, within};
+use crate::support::{Random, effort, eventually, seed, within};
 
 fn jobs(dir: &Path, messages: impl IntoIterator<Item = String>) {
     let queue = Queue::open(dir).unwrap();
@@ -156,7 +156,7 @@ fn each_follows_a_queue_that_others_put_into() {
 #[test]
 fn sigkill_of_each_loses_nothing() {
     let mut random = Random::new(seed("sigkill of each"));
-    for _ in 0..count("MMQ_KILL_ROUNDS", 6) {
+    for _ in 0..6 * effort() {
         let dir = tempfile::tempdir().unwrap();
         let queue = dir.path().join("q");
         let (messages, dead) = (60, dir.path().join("dead"));

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::run::{ends, said};
 use crate::salvaging::{HEADER, change, framed, lines, report, salvage, small, zero_headers};
-use crate::support::{Messages, Random, copy_directory, count, seed, segments};
+use crate::support::{Messages, Random, copy_directory, effort, seed, segments};
 
 /// A fragment that holds a message in one piece: its message, and where it lies.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +51,7 @@ fn random_damage_costs_what_it_touches() {
     let layout = layout(&q, &messages, END);
     assert!(layout.len() > 2 && layout.values().map(Vec::len).sum::<usize>() > 40);
     let mut random = Random::new(seed);
-    for case in 0..count("MMQ_DAMAGE_CASES", 100) {
+    for case in 0..50 * effort() {
         copy_directory(&q, &copy);
         let has_index = random.chance(2);
         if !has_index {

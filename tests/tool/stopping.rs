@@ -10,7 +10,7 @@ use mmq::Queue;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::run::{Running, check, ends, given, on, said};
-use crate::support::{Random, count, eventually, seed, within};
+use crate::support::{Random, effort, eventually, seed, within};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -170,7 +170,7 @@ fn a_signal_ends_a_put_that_waits_for_room() {
 #[test]
 fn sigkill_of_put_loses_nothing_acknowledged_and_makes_nothing_up() {
     let mut random = Random::new(seed("sigkill of put"));
-    let rounds = count("MMQ_KILL_ROUNDS", 6);
+    let rounds = 6 * effort();
     let dir = tempfile::tempdir().unwrap();
     let mut expected = 0;
     for _ in 0..rounds {

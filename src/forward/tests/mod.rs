@@ -22,6 +22,7 @@ use crate::forward::driver::{Counts, Driver, WhenRefused, Worked};
 use crate::forward::halt::Halt;
 use crate::forward::local::Local;
 use crate::forward::rules::{ForwardOptions, IfForgotten, TellGaps};
+use crate::tests::effort::{alone, effort, first};
 use crate::tests::sim::Rng;
 use far::{Chain, Far, FarHandle};
 use near::{Near, NearHandle};
@@ -377,16 +378,11 @@ fn run(seed: u64) {
     }
 }
 
-/// A number from the environment.
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 #[test]
 fn whatever_either_side_goes_through_each_message_is_there_once_in_order() {
-    if let Some(seed) = number("MMQ_SEED") {
+    if let Some(seed) = alone() {
         return run(seed);
     }
-    let count = number("MMQ_FORWARD_CASES").unwrap_or(4_000);
-    (0..count).for_each(run);
+    let first = first().unwrap_or(0);
+    (first..first + 2_000 * effort()).for_each(run);
 }

@@ -19,6 +19,7 @@ mod tests {
     use std::path::Path;
 
     use super::history;
+    use crate::tests::effort::{effort, first};
     use crate::tests::sim::{Mutant, Rng};
 
     fn bytes(seed: u64) -> Vec<u8> {
@@ -37,8 +38,8 @@ mod tests {
             seeds += 1;
         }
         println!("{seeds} seeds");
-        let rounds = std::env::var("MMQ_FUZZ_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
-        for round in 0..rounds.unwrap_or(20) {
+        let first = first().unwrap_or(0);
+        for round in first..first + 10 * effort() {
             history(&bytes(round)).unwrap_or_else(|broken| panic!("round {round}: {broken}"));
         }
     }

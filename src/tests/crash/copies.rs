@@ -15,6 +15,7 @@ use crate::inspect::{Condition, Depth, Picture, VerifyStep, verify};
 use crate::options::Options;
 use crate::recovery::Ended;
 use crate::storage::Storage;
+use crate::tests::effort::{alone, effort, first};
 use crate::tests::sim::{Call, Rng, SimStorage};
 
 /// How the queue is opened that is copied: nothing is given up.
@@ -217,10 +218,8 @@ fn run(seed: u64) -> Check {
 
 #[test]
 fn a_copy_shows_what_the_queue_shows() {
-    let seed = std::env::var("MMQ_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
-    let images = std::env::var("MMQ_CRASH_IMAGES").ok().and_then(|images| images.parse().ok());
-    let histories = images.unwrap_or(600) / 100;
-    for seed in seed.map_or(0..histories, |seed| seed..seed + 1) {
+    let first = first().unwrap_or(0);
+    for seed in alone().map_or(first..first + 6 * effort(), |seed| seed..seed + 1) {
         if let Err(broken) = run(seed) {
             panic!("{broken}");
         }

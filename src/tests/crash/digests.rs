@@ -2,7 +2,7 @@
 //! not change its behaviour.
 //!
 //! `MMQ_DIGESTS=FILE cargo test --release --lib what_openings_do -- --ignored` writes a line for
-//! each of the first `MMQ_CRASH_IMAGES` images of the histories from `MMQ_FIRST_SEED` on. Run it
+//! each of the first 600 (times `MMQ_EFFORT`) images of the histories from 0 (`MMQ_SEED=N..`: N) on. Run it
 //! before and after the change, and compare the files. A line has one digest for each state in
 //! which the image is opened: as it is, seen from another mount, copied, mounted again after a
 //! failure, without its index, with damage, and with a refused call. A digest sums up everything
@@ -16,15 +16,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
+use super::EACH;
 use super::examine::{names_of, next_of, standing_of};
 use super::history::{History, Work};
-use super::{EACH, number_from};
 use crate::engine::Engine;
 use crate::engine::ahead::Ahead;
 use crate::error::Error;
 use crate::format::{INDEX_NAME, index_at, live_at};
 use crate::options::Options;
 use crate::recovery::recover;
+use crate::tests::effort::{effort, first};
 use crate::tests::sim::{Call, Rng, SimStorage};
 
 #[test]
@@ -33,8 +34,8 @@ fn what_openings_do() {
     let Ok(path) = std::env::var("MMQ_DIGESTS") else {
         panic!("MMQ_DIGESTS names the file they are written to")
     };
-    let images = number_from("MMQ_CRASH_IMAGES").unwrap_or(600);
-    let first = number_from("MMQ_FIRST_SEED").unwrap_or(0);
+    let images = 600 * effort();
+    let first = first().unwrap_or(0);
     let next = AtomicU64::new(first);
     let last = first + images.div_ceil(EACH);
     let work = || {

@@ -20,7 +20,7 @@
 //!   exactly at its last place;
 //! - no number is used twice; the queue goes on working; opening it twice gives the same.
 //!
-//! `MMQ_CRASH_IMAGES` sets the number of images, `MMQ_FIRST_SEED` the first history; `MMQ_SEED`
+//! `MMQ_EFFORT` multiplies the number of images, `MMQ_SEED=N..` sets the first history; `MMQ_SEED`
 //! runs one history alone. Histories made for one danger each are in `directed`.
 
 mod acks;
@@ -43,6 +43,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use crate::tests::effort::{alone, effort, first};
 use crate::tests::sim::Mutant;
 pub(crate) use directed::holds_but_for;
 use history::{History, Work};
@@ -83,11 +84,7 @@ fn explore_with(work: Work, seed: u64, images: u64) -> Result<u64, Violation> {
     match done.unwrap_or_else(|panic| Err(words_of(&*panic))) {
         Ok(()) => Ok(seen),
         Err(broken) => {
-            let last = trace.len().saturating_sub(if std::env::var_os("MMQ_SEED").is_some() {
-                1000
-            } else {
-                12
-            });
+            let last = trace.len().saturating_sub(if alone().is_some() { 1000 } else { 12 });
             Err(Violation {
                 seed,
                 images: seen,
@@ -107,26 +104,22 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
     )
 }
 
-fn number_from(variable: &str) -> Option<u64> {
-    std::env::var(variable)
-        .ok()
-        .map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} must be a number")))
-}
+/// From this effort on the slow searches run too.
+const MANY: u64 = 30;
 
-/// The long run.
 fn asked_for_many() -> bool {
-    number_from("MMQ_CRASH_IMAGES").is_some_and(|images| images >= 20_000)
+    effort() >= MANY
 }
 
 #[test]
 fn whatever_a_crash_leaves_keeps_the_promises() {
-    if let Some(seed) = number_from("MMQ_SEED") {
+    if let Some(seed) = alone() {
         return explore(seed, EACH).map(|_| ()).unwrap_or_else(|broken| panic!("{}", broken.text));
     }
-    let images = number_from("MMQ_CRASH_IMAGES").unwrap_or(600);
+    let images = 600 * effort();
     let (next, done, began) = (AtomicU64::new(0), AtomicU64::new(0), Instant::now());
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(16));
-    let first = number_from("MMQ_FIRST_SEED").unwrap_or(0);
+    let first = first().unwrap_or(0);
     let broken: Vec<Violation> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|_| {

@@ -5,7 +5,7 @@
 //! with which attempts, what is told as a gap, which letters went, and which answers came too late.
 //! A difference is shrunk: steps go for as long as there is one.
 //!
-//! `MMQ_MODEL_CASES` says how many sequences, `MMQ_SEED` which one alone.
+//! `MMQ_EFFORT` multiplies the number of sequences, `MMQ_SEED` says which one alone.
 
 mod oracle;
 mod run;
@@ -13,6 +13,7 @@ mod steps;
 
 use self::run::{Check, Run};
 use self::steps::Step;
+use crate::tests::effort::{alone, effort, first};
 use crate::tests::sim::Mutant;
 
 /// A planted bug that so many sequences do not find counts as overlooked.
@@ -52,17 +53,10 @@ fn agrees(seed: u64) -> Check {
     play(&steps).map_err(|(taken, text)| format!("step {taken}: {text}"))
 }
 
-fn number_from(variable: &str) -> Option<u64> {
-    std::env::var(variable)
-        .ok()
-        .map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} must be a number")))
-}
-
 #[test]
 fn deliveries_are_what_a_naive_model_says() {
-    let alone = number_from("MMQ_SEED");
-    let cases = number_from("MMQ_MODEL_CASES").unwrap_or(600);
-    let seeds = alone.map_or(0..cases, |seed| seed..seed + 1);
+    let first = first().unwrap_or(0);
+    let seeds = alone().map_or(first..first + 300 * effort(), |seed| seed..seed + 1);
     for seed in seeds {
         if let Err(text) = agrees(seed) {
             let left = shrink(steps::draw(seed));

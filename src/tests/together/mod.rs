@@ -2,7 +2,7 @@
 //!
 //! Each program is run by as many schedules as a test says. A schedule in which nobody can go on,
 //! or in which a thread panics, is a failure. `MMQ_SEED` is the schedule that runs alone, and
-//! `MMQ_SCHEDULES` how many times as many run. (`world` draws whole lives; here the program is
+//! `MMQ_EFFORT` how many times as many run. (`world` draws whole lives; here the program is
 //! given, and the order of its steps is drawn.)
 
 mod cuts;
@@ -23,6 +23,7 @@ use crate::engine::{Background, Engine};
 use crate::error::Error;
 use crate::options::{OnFull, Options};
 use crate::segment::MOST_UNSYNCED_HERE;
+use crate::tests::effort::{alone, effort, first};
 use crate::tests::schedule::{self, Plan};
 use crate::tests::sim::SimStorage;
 use crate::threads::{self, JoinHandle};
@@ -32,9 +33,10 @@ type Consumer = Arc<Standing<SimStorage>>;
 
 /// The seeds of that many schedules.
 fn seeds(schedules: u64) -> Range<u64> {
-    let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
-    let schedules = schedules * number("MMQ_SCHEDULES").unwrap_or(1);
-    number("MMQ_SEED").map_or(0..schedules, |seed: u64| seed..seed + 1)
+    // An effort of 10 is 8 times as many.
+    let schedules = schedules * (effort() * 4).div_ceil(5);
+    let first = first().unwrap_or(0);
+    alone().map_or(first..first + schedules, |seed| seed..seed + 1)
 }
 
 fn plan(seed: u64) -> Plan {

@@ -12,8 +12,8 @@
 //! Worlds from seed 2^40 on have visitors besides (`visitors`): one interrupts whoever waits, one
 //! removes the default consumer.
 //!
-//! `MMQ_WORLDS` says how many worlds, `MMQ_FIRST_SEED` from which on, `MMQ_SEED` which one alone,
-//! with its story, and `MMQ_SHRINK` how many steps may be taken to shrink one.
+//! There are 300 worlds times `MMQ_EFFORT`. `MMQ_SEED=N..` says from which on, `MMQ_SEED=N` which
+//! one alone, with its story.
 
 mod actor;
 mod acts;
@@ -44,6 +44,7 @@ use self::shrink::Failing;
 use self::visitors::VISITED;
 use crate::engine::Engine;
 use crate::format::segment_slot;
+use crate::tests::effort::{alone, effort, first};
 use crate::tests::schedule::{self, Log, Plan};
 use crate::tests::sim::{Mutant, Rng, SimStorage};
 
@@ -253,28 +254,23 @@ fn make_unreadable(storage: &SimStorage, which: u64) {
     }
 }
 
-fn number_from(variable: &str) -> Option<u64> {
-    std::env::var(variable)
-        .ok()
-        .map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} must be a number")))
-}
-
-/// Without a number for `MMQ_SHRINK`: steps that are taken to shrink a failing world.
+/// Steps that are taken to shrink a failing world.
 const MOST_TO_SHRINK: u64 = 3_000_000;
 
 /// The command that runs a world alone.
 fn replay(seed: u64) -> String {
     let set = |name| std::env::var(name).map_or(String::new(), |value| format!("{name}={value} "));
-    let (mutant, shrink) = (set("MMQ_MUTANT"), set("MMQ_SHRINK"));
-    format!("{mutant}{shrink}MMQ_SEED={seed} cargo test --release --lib world:: -- --nocapture")
+    let mutant = set("MMQ_MUTANT");
+    format!("{mutant}MMQ_SEED={seed} cargo test --release --lib world:: -- --nocapture")
 }
 
 /// Shrinks a failing world and tells its story.
 fn report(seed: u64, world: World, broken: Broken) -> String {
     let before = story::size(&world);
     let began = Instant::now();
-    let mut failing =
-        Failing::new(world, broken, number_from("MMQ_SHRINK").unwrap_or(MOST_TO_SHRINK));
+    // With a planted bug it is enough that a world fails, unless it is the one asked for.
+    let shrinks = Mutant::planted().is_none() || alone().is_some();
+    let mut failing = Failing::new(world, broken, if shrinks { MOST_TO_SHRINK } else { 0 });
     failing.shrink();
     let text = story::rename(&failing.world, &failing.broken.text);
     if failing.broken.never_ends() {
@@ -340,14 +336,14 @@ fn whatever_interrupts_and_removals_do_the_promises_hold() {
 
 /// Runs the worlds that are asked for, by their numbers in that range of seeds.
 fn run_worlds(seeds: Range<u64>) {
-    if let Some(seed) = number_from("MMQ_SEED") {
+    if let Some(seed) = alone() {
         if seeds.contains(&seed) {
             run_alone(seed);
         }
         return;
     }
-    let worlds = number_from("MMQ_WORLDS").unwrap_or(300);
-    let first = seeds.start + number_from("MMQ_FIRST_SEED").unwrap_or(0) % VISITED;
+    let worlds = 300 * effort();
+    let first = seeds.start + first().unwrap_or(0) % VISITED;
     let (next, began) = (AtomicU64::new(0), Instant::now());
     let all = Mutex::new(Played::default());
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(16));

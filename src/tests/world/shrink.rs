@@ -2,7 +2,7 @@
 //!
 //! A smaller world runs differently, so each one is tried with the same seeds first, then with
 //! others. It counts if it fails in the same way, which is judged by the words of the failure. All
-//! of it follows from the seed and from `MMQ_SHRINK`, so it comes to the same end each time.
+//! of it follows from the seed, so it comes to the same end each time.
 
 use super::acts::{Act, Cast};
 use super::script::{Opening, Script};

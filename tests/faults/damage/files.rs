@@ -1,0 +1,286 @@
+//! Files that are removed, swapped, replaced, or in the company of others.
+
+use super::*;
+
+#[test]
+fn a_removed_segment_costs_its_own_messages() {
+    for base in bases() {
+        for (number, segment) in base.live.iter().enumerate() {
+            case(&base, &format!("{} removed", segment.name), |dir| {
+                fs::remove_file(dir.join(&segment.name)).unwrap();
+                damaged_segment(base.whole(number))
+            });
+        }
+    }
+}
+
+#[test]
+fn two_segments_that_changed_names_cost_nothing() {
+    for base in bases() {
+        for (one, other) in base.live.iter().zip(&base.live[1..]) {
+            case(&base, &format!("{} and {} swapped", one.name, other.name), |dir| {
+                fs::rename(dir.join(&one.name), dir.join("between")).unwrap();
+                fs::rename(dir.join(&other.name), dir.join(&one.name)).unwrap();
+                fs::rename(dir.join("between"), dir.join(&other.name)).unwrap();
+                damaged_segment(NOTHING)
+            });
+        }
+    }
+}
+
+#[test]
+fn a_segment_of_another_queue_costs_what_it_replaced_or_nothing_if_that_has_another_name() {
+    let messages = Messages::new(8, &[0..=400, 0..=4000]);
+    let aside = tempfile::tempdir().unwrap();
+    let options = Options::new().arena_size(4096).max_bytes(4 << 20);
+    // Made alike, so that their segments differ by the queue's id alone.
+    let [dir, other] = ["queue", "other"].map(|name| aside.path().join(name));
+    for dir in [&dir, &other] {
+        let queue = options.clone().open(dir).unwrap();
+        crate::support::fill_queue(&queue, &messages, 0, 1000);
+        // Whoever never read begins with what is held.
+        assert!(queue.peek().unwrap().is_some());
+        queue.close().unwrap();
+    }
+    let live = crate::support::segments(&dir).len();
+    assert!(live > 2, "{live} segments");
+    for (number, elsewhere) in (0..live).flat_map(|number| [(number, false), (number, true)]) {
+        let case = aside.path().join(format!("{number} {elsewhere}"));
+        copy_directory(&dir, &case);
+        let place = &crate::support::segments(&case)[number];
+        if elsewhere {
+            fs::rename(place, case.join("segment-00000070")).unwrap();
+        }
+        fs::copy(other.join(place.file_name().unwrap()), place).unwrap();
+        let (options, messages) = (options.clone(), messages.clone());
+        within(Duration::from_secs(60), move || {
+            let queue = options.open(&case).unwrap();
+            let drained = drain(&queue, 1010, |seq, bytes| messages.check(seq, bytes));
+            assert_eq!(drained.span(), Some((0, 1000)), "each number is told of once");
+            let gaps = drained.gaps();
+            assert_eq!(gaps.len(), usize::from(!elsewhere), "{gaps:?}");
+            assert!(
+                gaps.iter().all(|gap| gap.cause == GapCause::Damaged && gap.count() < 500),
+                "{gaps:?}"
+            );
+            assert_eq!(queue.enqueue("after").unwrap(), 1000);
+            assert_eq!(next_message(&queue), Some((1000, b"after".to_vec())));
+            queue.close().unwrap();
+        });
+    }
+}
+
+#[test]
+fn an_old_copy_of_a_segment_put_back_costs_what_it_lacks_and_delivers_nothing_stale() {
+    for base in bases() {
+        for (number, segment) in base.live.iter().enumerate() {
+            for old in ["before recycling", "half way"] {
+                let copy = base.dir.path().join(old).join(&segment.name);
+                if copy.exists() {
+                    case(&base, &format!("{} from {old}", segment.name), |dir| {
+                        fs::copy(&copy, dir.join(&segment.name)).unwrap();
+                        damaged_segment(base.whole(number))
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_index_removed_replaced_or_overwritten_costs_nothing() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let another = Options::new().arena_size(4096).open(elsewhere.path()).unwrap();
+    another.enqueue_batch([[1; 100]; 50]).unwrap();
+    another.dequeue().unwrap().unwrap();
+    another.close().unwrap();
+    let mut random = Random::new(seed("index"));
+    for base in bases() {
+        let length = fs::metadata(base.files().join("index")).unwrap().len() as usize;
+        let mut garbage = vec![0; length];
+        garbage.fill_with(|| random.next() as u8);
+        let replacements = [
+            ("empty", Vec::new()),
+            ("zeros", vec![0; length]),
+            ("ones", vec![0xff; length]),
+            ("garbage", garbage),
+            ("of another queue", fs::read(elsewhere.path().join("index")).unwrap()),
+            ("from half way", fs::read(base.dir.path().join("half way/index")).unwrap()),
+            (
+                "from before recycling",
+                fs::read(base.dir.path().join("before recycling/index")).unwrap(),
+            ),
+        ];
+        case(&base, "index removed", |dir| {
+            fs::remove_file(dir.join("index")).unwrap();
+            damaged_index()
+        });
+        for (what, bytes) in replacements {
+            case(&base, &format!("index {what}"), |dir| {
+                fs::write(dir.join("index"), &bytes).unwrap();
+                damaged_index()
+            });
+        }
+    }
+}
+
+#[test]
+fn what_is_damaged_is_kept_under_another_name() {
+    let [base, ..] = bases();
+    let copy = tempfile::tempdir().unwrap();
+    let dir = copy.path().join("queue");
+    copy_directory(&base.files(), &dir);
+    let segment = &base.live[1].name;
+    fs::write(dir.join("index"), "not an index").unwrap();
+    fs::write(dir.join(segment), "not a segment").unwrap();
+    drain(&base.options.clone().open(&dir).unwrap(), 100_000, |seq, bytes| base.check(seq, bytes));
+    let kept: Vec<Vec<u8>> = names(&dir)
+        .iter()
+        .filter(|name| name.contains(".damaged"))
+        .map(|name| fs::read(dir.join(name)).unwrap())
+        .collect();
+    for wanted in ["not an index", "not a segment"] {
+        assert!(kept.iter().any(|bytes| bytes == wanted.as_bytes()), "{wanted}: {:?}", names(&dir));
+    }
+}
+
+#[test]
+fn a_directory_or_a_symbolic_link_in_place_of_a_segment_costs_that_segment() {
+    for base in bases() {
+        for (number, segment) in base.live.iter().enumerate() {
+            case(&base, &format!("directory in place of {}", segment.name), |dir| {
+                fs::remove_file(dir.join(&segment.name)).unwrap();
+                fs::create_dir(dir.join(&segment.name)).unwrap();
+                damaged_segment(base.whole(number))
+            });
+            let aside = tempfile::tempdir().unwrap();
+            let target = aside.path().join("target");
+            case(&base, &format!("symbolic link in place of {}", segment.name), |dir| {
+                fs::rename(dir.join(&segment.name), &target).unwrap();
+                symlink(&target, dir.join(&segment.name)).unwrap();
+                damaged_segment(base.whole(number))
+            });
+            let untouched = fs::read(base.files().join(&segment.name)).unwrap();
+            assert!(
+                fs::read(&target).unwrap() == untouched,
+                "the link was followed and its target written"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_directory_or_a_symbolic_link_in_place_of_the_index_costs_nothing_or_is_named() {
+    let [base, ..] = bases();
+    for link in [false, true] {
+        let copy = tempfile::tempdir().unwrap();
+        let (dir, target) = (copy.path().join("queue"), copy.path().join("target"));
+        copy_directory(&base.files(), &dir);
+        fs::rename(dir.join("index"), &target).unwrap();
+        if link {
+            symlink(&target, dir.join("index")).unwrap();
+        } else {
+            fs::create_dir(dir.join("index")).unwrap();
+        }
+        if let Err(error) = base.options.clone().open(&dir) {
+            assert!(error.to_string().contains("index"), "{error}");
+        } else {
+            judge(&base, &dir, &damaged_index(), true);
+        }
+        let untouched = fs::read(base.files().join("index")).unwrap();
+        assert!(
+            fs::read(&target).unwrap() == untouched,
+            "the link was followed and its target written"
+        );
+    }
+}
+
+#[test]
+fn hard_links_of_the_files_are_an_error_that_says_so_and_cost_nothing() {
+    let messages = Messages::new(9, &[0..=400, 0..=4000]);
+    let aside = tempfile::tempdir().unwrap();
+    let (dir, backup) = (aside.path().join("queue"), aside.path().join("backup"));
+    let options = Options::new().arena_size(4096).max_bytes(4 << 20);
+    let queue = options.clone().open(&dir).unwrap();
+    crate::support::fill_queue(&queue, &messages, 0, 1000);
+    queue.close().unwrap();
+    let before = names(&dir);
+    let link = |name: &String| fs::hard_link(dir.join(name), backup.join(name)).unwrap();
+    // All of them, as `cp -al` makes a backup; then one segment alone.
+    fs::create_dir(&backup).unwrap();
+    before.iter().for_each(link);
+    let error =
+        options.clone().open(&dir).expect_err("what a store reaches is not known").to_string();
+    assert!(error.contains("index") && error.contains("hard link"), "{error}");
+    assert_eq!(names(&dir), before, "nothing is set aside");
+    fs::remove_dir_all(&backup).unwrap();
+    fs::create_dir(&backup).unwrap();
+    link(&before[2]);
+    let queue = options.open(&dir).unwrap();
+    let mut read = 0;
+    let error = loop {
+        match queue.dequeue() {
+            Ok(message) => assert_eq!(message.map(|message| message.seq()), Some(read)),
+            Err(error) => break error.to_string(),
+        }
+        read += 1;
+    };
+    assert!(error.contains(&before[2]) && error.contains("hard link"), "{error}");
+    fs::remove_dir_all(&backup).unwrap();
+    drain_exactly(&queue, &messages, read, 1000);
+}
+
+#[test]
+fn foreign_files_beside_the_segments_cost_nothing() {
+    for base in bases() {
+        let stranger = "a file of somebody else ".repeat(5000);
+        let foreign = [
+            "notes.txt",
+            "segment-99999999",
+            "segment-00000000.tmp",
+            "segment-99999999999999999999",
+            "index2",
+        ];
+        case(&base, "foreign files", |dir| {
+            for name in foreign {
+                fs::write(dir.join(name), &stranger).unwrap();
+            }
+            // A true copy of a segment under a name of its own.
+            fs::copy(dir.join(&base.live[0].name), dir.join("segment-88888888")).unwrap();
+            fs::create_dir(dir.join("segment-77777777")).unwrap();
+            damaged_segment(NOTHING)
+        });
+    }
+}
+
+/// One file is left, cut where no file of mmq's ends, and its first sector is damaged: still a
+/// queue's.
+#[test]
+fn what_is_left_of_one_file_is_still_a_queue() {
+    let made = tempfile::tempdir().unwrap();
+    Queue::open(made.path()).unwrap().enqueue("a message").unwrap();
+    for name in ["index", "segment-00000000"] {
+        let whole = fs::read(made.path().join(name)).unwrap();
+        for cut in [1, 2, 7, 8, 9, 47, 100, 511, 513, 700, 1025, 1100, 5000] {
+            let opens = |what: &str, damage: &dyn Fn(&mut [u8])| {
+                let dir = tempfile::tempdir().unwrap();
+                let mut bytes = whole[..cut].to_vec();
+                damage(&mut bytes);
+                fs::write(dir.path().join(name), &bytes).unwrap();
+                let queue = Queue::open(dir.path())
+                    .unwrap_or_else(|error| panic!("{name} cut at {cut}, {what}: {error}"));
+                queue.enqueue("after").unwrap();
+            };
+            opens("undamaged", &|_| ());
+            // Of fewer than eight bytes the magic number's own are needed.
+            for at in (0..8).filter(|_| cut >= 8) {
+                opens("one byte", &|bytes| bytes[at] ^= 0x55);
+                opens("two bytes", &|bytes| {
+                    bytes[at] ^= 0x55;
+                    bytes[(at + 3) % 8] ^= 0x55;
+                });
+                opens("a sector", &|bytes| bytes[at..cut.min(at + 512)].fill(0));
+            }
+        }
+    }
+}

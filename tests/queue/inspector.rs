@@ -1,0 +1,441 @@
+//! A look from outside, by [`Inspector`]: it says what is there, whoever has the queue, and changes
+//! nothing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use crate::support::{effort, itself, mix};
+use mmq::{
+    Error, Finding, Gap, GapCause, Inspector, OnFull, Options, Queue, QueueState, Seen, Snapshot,
+    Start, Verified, VerifyStep,
+};
+
+/// The message with this number: its length and its bytes follow from the number.
+fn message(seq: u64) -> Vec<u8> {
+    let len = (mix(seq) % 300) as usize;
+    (0..len as u64).map(|at| mix(seq ^ at << 32) as u8).collect()
+}
+
+fn fill(queue: &Queue, count: u64) {
+    for _ in 0..count {
+        let next = queue.stats().next_seq;
+        assert_eq!(queue.enqueue(message(next)).unwrap(), next);
+    }
+}
+
+fn look(dir: &Path) -> Snapshot {
+    Inspector::open(dir).unwrap().snapshot().unwrap()
+}
+
+/// The numbers of the messages from `from` on, each of which is checked.
+fn numbers(dir: &Path, from: Start) -> Vec<u64> {
+    let inspector = Inspector::open(dir).unwrap();
+    let seen = inspector.messages(from).filter_map(|seen| match seen.unwrap() {
+        Seen::Message { message: found, .. } => {
+            assert_eq!(found[..], message(found.seq()), "{}", found.seq());
+            Some(found.seq())
+        }
+        Seen::Gap(gap) if gap.cause == GapCause::Reserved => None,
+        other => panic!("{other:?}"),
+    });
+    seen.collect()
+}
+
+/// Bytes, length and times of every file.
+fn files(dir: &Path) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
+    let listed = fs::read_dir(dir).unwrap().map(Result::unwrap);
+    let listed = listed.map(|file| {
+        let name = file.file_name().into_string().unwrap();
+        (name, (fs::read(file.path()).unwrap(), file.metadata().unwrap().modified().unwrap()))
+    });
+    listed.collect()
+}
+
+#[test]
+fn the_figures_of_a_queue_in_use_are_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().arena_size(64 << 10);
+    let queue = options.open(dir.path()).unwrap();
+    let before = SystemTime::now();
+    fill(&queue, 1000);
+    let (default, slow) = (queue.consumer("fast").unwrap(), queue.consumer("slow").unwrap());
+    for _ in 0..300 {
+        default.dequeue().unwrap().unwrap();
+    }
+    let first = slow.receive().unwrap().unwrap();
+    slow.receive().unwrap().unwrap().ack().unwrap();
+    slow.receive().unwrap().unwrap().ack().unwrap();
+    queue.flush().unwrap();
+    fill(&queue, 50);
+
+    let (seen, stats) = (look(dir.path()), queue.stats());
+    assert_eq!(seen.state, QueueState::Owned);
+    assert_eq!(seen.owner_pid, Some(std::process::id()));
+    assert!(seen.owned_since.unwrap() <= before && seen.created.unwrap() <= before);
+    assert_eq!(
+        (seen.messages, seen.bytes, seen.next_seq, seen.oldest_seq, seen.durable_seq),
+        (stats.messages, stats.bytes, stats.next_seq, stats.oldest_seq, stats.durable_seq)
+    );
+    assert_eq!(
+        (seen.segments, seen.spare_segments, seen.consumers.len() as u64),
+        (stats.segments, stats.spare_segments, stats.consumers)
+    );
+    assert_eq!(seen.gaps, []);
+    let owner = seen.owner.unwrap();
+    assert!(!seen.poisoned && owner.last_flush_error.is_none());
+    assert_eq!((owner.arena_size, owner.flushes, owner.refused), (64 << 10, stats.flushes, 0));
+    assert_eq!((owner.enqueued, owner.opened_at), (1000, seen.owned_since));
+    let by_name = |name: &str| seen.consumers.iter().find(|one| one.name == name).unwrap();
+    let (fast, waiting) = (by_name("fast"), by_name("slow"));
+    assert_eq!((fast.next_seq, fast.messages, fast.acknowledged_ahead), (300, 750, 0));
+    assert_eq!((waiting.next_seq, waiting.messages, waiting.acknowledged_ahead), (0, 1048, 2));
+    assert_eq!(waiting.done_ahead, [(1, 2)]);
+    assert!(waiting.oldest_age.unwrap() >= fast.oldest_age.unwrap());
+    assert_eq!(numbers(dir.path(), Start::Oldest), (0..1050).collect::<Vec<_>>());
+    assert_eq!(numbers(dir.path(), Start::Seq(700)), (700..1050).collect::<Vec<_>>());
+    assert_eq!(numbers(dir.path(), Start::End), [0u64; 0]);
+    drop(first);
+}
+
+#[test]
+fn a_queue_that_nobody_has_is_what_its_next_opening_finds() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = dir.path().join("queue");
+    let none = Inspector::open(&queue).unwrap_err();
+    assert!(matches!(none, Error::NotFound { what: "queue", .. }), "{none}");
+    fs::create_dir(&queue).unwrap();
+    let none = Inspector::open(&queue).unwrap().snapshot().unwrap_err();
+    assert!(matches!(none, Error::NotFound { what: "queue", .. }), "{none}");
+
+    Queue::open(&queue).unwrap().close().unwrap();
+    let seen = look(&queue);
+    assert_eq!((seen.state, seen.next_seq, seen.owner_pid), (QueueState::Closed, 0, None));
+    let open = Queue::open(&queue).unwrap();
+    fill(&open, 500);
+    open.dequeue().unwrap().unwrap();
+    let stats = open.stats();
+    open.close().unwrap();
+    let before = files(&queue);
+    let seen = look(&queue);
+    assert_eq!((seen.state, seen.owner_pid, seen.owned_since), (QueueState::Closed, None, None));
+    assert_eq!(
+        (seen.messages, seen.next_seq, seen.oldest_seq),
+        (stats.messages, stats.next_seq, stats.oldest_seq)
+    );
+    assert_eq!(numbers(&queue, Start::Seq(1)), (1..500).collect::<Vec<_>>());
+    assert!(files(&queue) == before, "a look changed a file");
+
+    // In another directory no byte is known to be whole: as behind a power cut.
+    let copy = dir.path().join("copy");
+    fs::create_dir(&copy).unwrap();
+    let open = Queue::open(&queue).unwrap();
+    fill(&open, 20);
+    for (name, (bytes, _)) in files(&queue) {
+        fs::write(copy.join(name), bytes).unwrap();
+    }
+    open.close().unwrap();
+    let before = files(&copy);
+    let seen = look(&copy);
+    assert_eq!((seen.state, seen.found_behind), (QueueState::Cut, Some(20)));
+    assert_eq!(numbers(&copy, Start::Seq(1)), (1..520).collect::<Vec<_>>());
+    assert!(files(&copy) == before, "a look changed a file");
+    let found = Queue::open(&copy).unwrap().stats();
+    assert_eq!((seen.messages, seen.next_seq), (found.messages, found.next_seq));
+}
+
+#[test]
+fn a_directory_of_other_files_is_no_queue() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("letter.txt"), "dear").unwrap();
+    let refused = Inspector::open(dir.path()).unwrap().snapshot().unwrap_err();
+    assert!(matches!(refused, Error::NotAQueue { .. }), "{refused}");
+    let refused = Inspector::open(dir.path()).unwrap().messages(Start::Oldest).next();
+    assert!(matches!(refused, Some(Err(Error::NotAQueue { .. }))));
+}
+
+/// Not a test: the process that [`a_queue_whose_process_died_was_left`] kills.
+#[test]
+#[ignore = "started by another test"]
+fn the_child_that_holds_a_queue() {
+    let queue = Queue::open(std::env::var("MMQ_TEST_DIR").unwrap()).unwrap();
+    fill(&queue, 321);
+    queue.dequeue().unwrap().unwrap();
+    println!("holds it");
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+fn a_queue_whose_process_died_was_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = itself("inspector::the_child_that_holds_a_queue")
+        .env("MMQ_TEST_DIR", dir.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.contains("holds it")));
+    let seen = look(dir.path());
+    assert_eq!((seen.state, seen.owner_pid), (QueueState::Owned, Some(child.id())));
+    assert_eq!((seen.next_seq, seen.messages), (321, 320));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let seen = look(dir.path());
+    assert_eq!((seen.state, seen.owner_pid), (QueueState::Left, None));
+    assert_eq!((seen.next_seq, seen.messages), (321, 320));
+    assert_eq!(numbers(dir.path(), Start::Seq(1)), (1..321).collect::<Vec<_>>());
+}
+
+fn verify(dir: &Path) -> (Verified, Vec<Finding>) {
+    let mut findings = Vec::new();
+    let verified = Inspector::open(dir).unwrap().verify(|finding| findings.push(finding)).unwrap();
+    assert_eq!(verified.findings, findings.len() as u64);
+    (verified, findings)
+}
+
+#[test]
+fn who_verifies_sees_how_far_it_is_and_may_end_it() {
+    let dir = tempfile::tempdir().unwrap();
+    with_all_parts(dir.path()).close().unwrap();
+    let inspector = Inspector::open(dir.path()).unwrap();
+    let mut seen = Vec::new();
+    let whole = inspector.verify_while(|step| {
+        let VerifyStep::Read { bytes, total } = step else { panic!("{step:?}") };
+        seen.push((bytes, total));
+        ControlFlow::Continue(())
+    });
+    let whole = whole.unwrap();
+    assert_eq!(seen.len() as u64, whole.messages);
+    assert!(seen.is_sorted() && seen.iter().all(|(bytes, total)| bytes <= total), "{seen:?}");
+    let (bytes, total) = *seen.last().unwrap();
+    assert!(bytes == total && total >= whole.bytes, "{bytes} of {total}, {whole:?}");
+    let mut steps = 0;
+    let part = inspector.verify_while(|_| {
+        steps += 1;
+        if steps < 7 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    let part = part.unwrap();
+    assert_eq!((part.messages, part.segments, steps), (7, whole.segments, 7));
+    // A finding may end it too.
+    let mut bytes = fs::read(dir.path().join("index")).unwrap();
+    bytes[8192 + 160] ^= 1;
+    bytes[5120 + 100] ^= 1;
+    fs::write(dir.path().join("index"), bytes).unwrap();
+    let part = inspector.verify_while(|_| ControlFlow::Break(())).unwrap();
+    assert_eq!((part.findings, part.messages), (1, 0));
+}
+
+#[test]
+fn what_an_opening_would_make_of_a_queue_is_told_of_one_that_nobody_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = with_all_parts(dir.path());
+    let inspector = Inspector::open(dir.path()).unwrap();
+    match inspector.as_opened() {
+        Err(Error::Locked { pid, here: true, since: Some(_), .. }) => {
+            assert_eq!(pid, std::process::id());
+        }
+        other => panic!("{other:?}"),
+    }
+    queue.close().unwrap();
+    let opened = inspector.as_opened().unwrap();
+    let seen = look(dir.path());
+    assert_eq!((opened.snapshot.messages, opened.snapshot.state), (seen.messages, seen.state));
+    assert_eq!(opened.snapshot.consumers.len(), 2);
+    assert_eq!((opened.set_aside, opened.created, opened.removed), (vec![], vec![], vec![]));
+    fs::rename(dir.path().join("index"), dir.path().join("index.damaged")).unwrap();
+    fs::create_dir(dir.path().join("index")).unwrap();
+    let before = crate::support::names(dir.path());
+    let opened = inspector.as_opened().unwrap();
+    assert_eq!(opened.set_aside, [("index".into(), "index.1.damaged".into())]);
+    assert_eq!((opened.created, opened.snapshot.next_seq), (vec!["index".into()], seen.next_seq));
+    assert_eq!(crate::support::names(dir.path()), before);
+    Queue::open(dir.path()).unwrap();
+    assert!(dir.path().join("index.1.damaged").is_dir());
+}
+
+/// A queue with batches, two consumers, acknowledgements out of order, two segments and a spare.
+fn with_all_parts(dir: &Path) -> Queue {
+    let queue = Options::new().arena_size(64 << 10).open(dir).unwrap();
+    for first in (0..16_000).step_by(500) {
+        let batch: Vec<_> = (first..first + 500).map(message).collect();
+        assert_eq!(queue.enqueue_batch(&batch).unwrap(), first..first + 500);
+    }
+    let (fast, slow) = (queue.consumer("fast").unwrap(), queue.consumer("slow").unwrap());
+    for _ in 0..15_400 {
+        fast.dequeue().unwrap().unwrap();
+        slow.dequeue().unwrap().unwrap();
+    }
+    let first = slow.receive().unwrap().unwrap();
+    slow.receive().unwrap().unwrap().ack().unwrap();
+    first.nack();
+    let batch: Vec<_> = (16_000..16_010).map(message).collect();
+    queue.enqueue_batch(&batch).unwrap();
+    queue.flush().unwrap();
+    queue
+}
+
+#[test]
+fn a_sound_queue_is_found_sound_whoever_has_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let queue = with_all_parts(dir.path());
+    let (verified, findings) = verify(dir.path());
+    assert_eq!(findings, []);
+    assert!(verified.messages >= 610 && verified.segments > 1, "{verified:?}");
+    assert_eq!((verified.missing, verified.overtaken), (0, 0));
+    queue.close().unwrap();
+    let before = files(dir.path());
+    let (closed, findings) = verify(dir.path());
+    // (A segment that both consumers have passed may be given back meanwhile.)
+    assert_eq!(findings, []);
+    assert!((610..=verified.messages).contains(&closed.messages), "{closed:?}");
+    let headers =
+        Inspector::open(dir.path()).unwrap().verify_headers(|finding| panic!("{finding}"));
+    assert_eq!((headers.unwrap().messages, closed.bytes > 0), (0, true));
+    assert!(files(dir.path()) == before, "a look changed a file");
+}
+
+#[test]
+fn every_byte_of_the_index_that_matters_and_every_message_is_looked_at() {
+    let dir = tempfile::tempdir().unwrap();
+    with_all_parts(dir.path()).close().unwrap();
+    let index = dir.path().join("index");
+    let bytes = fs::read(&index).unwrap();
+    // Header, checkpoint, run record, a segment's row, a name, a place, acknowledgements.
+    let mut unseen = Vec::new();
+    let used: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] != 0).collect();
+    for at in used.iter().copied().step_by(3) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x55;
+        fs::write(&index, &damaged).unwrap();
+        let inspector = Inspector::open(dir.path()).unwrap();
+        let verified = inspector.verify_headers(|finding| assert_eq!(finding.lost, None, "{at}"));
+        if verified.unwrap().findings == 0 {
+            unseen.push(at);
+        }
+    }
+    fs::write(&index, &bytes).unwrap();
+    // Only the words of the live part that have no check of their own: tokens, nonce, time.
+    assert!(unseen.iter().all(|at| (8192..8256).contains(at)), "{unseen:?}");
+
+    let segment = (0..).map(|slot| dir.path().join(format!("segment-{slot:08}")));
+    let live = segment.take_while(|path| path.exists()).find_map(|path| {
+        let text = fs::read(&path).unwrap();
+        let wanted = message(15_700);
+        let at = text.windows(wanted.len()).position(|found| found == wanted)?;
+        Some((path, text, at))
+    });
+    let (path, text, at) = live.expect("the message is in a file");
+    let mut damaged = text.clone();
+    damaged[at] ^= 1;
+    fs::write(&path, &damaged).unwrap();
+    let (_, findings) = verify(dir.path());
+    let [finding] = &findings[..] else { panic!("{findings:?}") };
+    let lost = Gap { first: 15_700, last: 15_700, cause: GapCause::Damaged };
+    assert_eq!((finding.lost, finding.offset), (Some(lost), Some(at as u64 - 16)), "{finding}");
+    assert!(path.ends_with(&finding.file));
+
+    // The seal of the batch: no message is lost by it.
+    let wanted = message(16_009);
+    let at = text.windows(wanted.len()).rposition(|found| found == wanted).unwrap();
+    let mut damaged = text.clone();
+    damaged[at + wanted.len().next_multiple_of(8)] ^= 1;
+    fs::write(&path, &damaged).unwrap();
+    let (_, findings) = verify(dir.path());
+    assert!(findings.len() == 1 && findings[0].what.contains("seal"), "{findings:?}");
+    assert_eq!(findings[0].lost, None);
+}
+
+/// A producer at full speed over its limit, whose segments are used again all the time, and a
+/// consumer that takes some: every look is of one moment, and every message is what was put in.
+#[test]
+fn looks_at_a_queue_at_full_speed_are_never_wrong() {
+    let looks = 200 * effort();
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().arena_size(64 << 10).max_bytes(512 << 10);
+    let queue = options.on_full(OnFull::DropOldest).open(dir.path()).unwrap();
+    let consumer = queue.consumer("some").unwrap();
+    let stop = AtomicBool::new(false);
+    let (mut busy, mut read, mut overtaken) = (0, 0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let next = queue.stats().next_seq;
+                assert_eq!(queue.enqueue(message(next)).unwrap(), next);
+            }
+        });
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let taken = mmq::past_gaps(|| consumer.dequeue(), |_| {}).unwrap();
+                taken.inspect(|found| assert_eq!(found[..], message(found.seq())));
+            }
+        });
+        // Whatever happens, the threads are to end.
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            while queue.stats().next_seq < 100 {
+                std::thread::yield_now();
+            }
+            let inspector = Inspector::open(dir.path()).unwrap();
+            let mut before = (0, 0);
+            for number in 0..looks {
+                let least = queue.stats().next_seq;
+                let seen = match inspector.snapshot() {
+                    Ok(seen) => seen,
+                    Err(Error::Io { source, .. })
+                        if source.kind() == std::io::ErrorKind::WouldBlock =>
+                    {
+                        busy += 1;
+                        continue;
+                    }
+                    Err(error) => panic!("look {number}: {error}"),
+                };
+                let most = queue.stats().next_seq;
+                // (A message stands in the index before the queue's own threads see it.)
+                assert!((least..=most + 1).contains(&seen.next_seq), "{least} {most} {seen:?}");
+                assert_eq!(seen.state, QueueState::Owned);
+                assert!(seen.durable_seq <= seen.next_seq && seen.oldest_seq <= seen.next_seq);
+                assert!(seen.messages <= seen.next_seq - seen.oldest_seq, "{seen:?}");
+                let [consumer] = &seen.consumers[..] else { panic!("{seen:?}") };
+                let now = (seen.next_seq, consumer.next_seq);
+                assert!(now.0 >= before.0 && now.1 >= before.1, "{before:?} {seen:?}");
+                assert!(consumer.next_seq <= seen.next_seq, "{seen:?}");
+                before = now;
+                if number % 100 == 50 {
+                    let verified = inspector.verify(|finding| panic!("look {number}: {finding}"));
+                    let verified = verified.unwrap();
+                    overtaken += verified.overtaken;
+                }
+                if number % 10 == 0 {
+                    let mut next = None;
+                    for seen in inspector.messages(Start::Oldest) {
+                        let (first, last) = match seen.unwrap() {
+                            Seen::Message { message: found, .. } => {
+                                assert_eq!(found[..], message(found.seq()), "{}", found.seq());
+                                read += 1;
+                                (found.seq(), found.seq())
+                            }
+                            Seen::Overtaken { first, last } => {
+                                overtaken += last - first + 1;
+                                (first, last)
+                            }
+                            other => panic!("{other:?}"),
+                        };
+                        assert!(next.is_none_or(|next| next == first), "{next:?} {first}");
+                        next = Some(last + 1);
+                    }
+                }
+            }
+        }));
+        stop.store(true, Ordering::Relaxed);
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+    println!("{looks} looks, {busy} too quick; {read} messages read, {overtaken} overtaken");
+    assert!(busy <= looks / 20, "{busy} of {looks} looks found the queue changing too quickly");
+    assert!(read > 0);
+}

@@ -1,0 +1,26 @@
+//! The two variables that say how much the random tests do: `MMQ_EFFORT` multiplies their counts,
+//! `MMQ_SEED` says with which seeds.
+
+#![allow(dead_code, reason = "every test program compiles this file and uses its own part of it")]
+
+/// What `MMQ_EFFORT` says, 1 without it.
+pub(crate) fn effort() -> u64 {
+    match std::env::var("MMQ_EFFORT") {
+        Ok(text) => text.trim().parse().expect("MMQ_EFFORT is a decimal number"),
+        Err(_) => 1,
+    }
+}
+
+/// The one seed that `MMQ_SEED=17` asks for.
+pub(crate) fn alone() -> Option<u64> {
+    let text = std::env::var("MMQ_SEED").ok()?;
+    let is_first = text.trim().ends_with("..");
+    (!is_first).then(|| text.trim().parse().expect("MMQ_SEED is a number, or a number and `..`"))
+}
+
+/// The seed from which on `MMQ_SEED=17..` asks for others than the fixed ones.
+pub(crate) fn first() -> Option<u64> {
+    let text = std::env::var("MMQ_SEED").ok()?;
+    let number = text.trim().strip_suffix("..")?;
+    Some(number.parse().expect("MMQ_SEED is a number, or a number and `..`"))
+}
