@@ -570,6 +570,12 @@ typedef struct mmq_stats {
   uint64_t rejected;
   /** Lost messages that were given up because they were rejected. */
   uint64_t lost_rejected;
+  /**
+   * Messages given up since the queue was opened because the first consumer was made behind
+   * them, and no consumer had claimed them (mmq_consumer_open_at). They count when that consumer
+   * is made; they go when their segments do.
+   */
+  uint64_t unclaimed;
 } mmq_stats;
 
 /**
@@ -1088,6 +1094,10 @@ void mmq_message_free(struct mmq_message *message);
  * message still held; its name and place are stored. The queue gives space back when every
  * consumer has passed it.
  *
+ * A queue keeps what no consumer has claimed, and the first consumer claims it: open all consumers
+ * before the first one reads. (The queue's own consumer, which its first read makes, is one of
+ * them.)
+ *
  * @param queue Not NULL.
  * @param name 1 to 255 bytes of UTF-8. Not NULL.
  * @param out Where the handle goes; free it with mmq_consumer_free. Not NULL.
@@ -1100,6 +1110,10 @@ mmq_status mmq_consumer_open(struct mmq_queue *queue, const char *name, struct m
  * As mmq_consumer_open, but a consumer that does not exist yet is made where start says, in one
  * step: no message that comes meanwhile is missed or read twice. One that exists stays where it
  * is.
+ *
+ * A queue keeps what no consumer has claimed, and the first consumer claims it: open all consumers
+ * before the first one reads. Made behind the oldest message, the first one gives up the messages
+ * before it; mmq_stats.unclaimed counts them.
  *
  * @param queue Not NULL.
  * @param name 1 to 255 bytes of UTF-8. Not NULL.

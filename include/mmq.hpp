@@ -1221,7 +1221,7 @@ class Queue : public detail::Reader<detail::QueueCalls> {
     detail::report(mmq_queue_id(handle(), id.data()), ec);
     return id;
   }
-  /** Opens the consumer of that name; the first call with a name makes the consumer. */
+  /** Opens the consumer of that name; the first call with a name makes the consumer. Open all before the first one reads. */
   Consumer consumer(const std::string &name, std::error_code &ec) const noexcept {
     mmq_consumer *consumer = nullptr;
     detail::report(mmq_consumer_open(handle(), detail::c_text(name), &consumer), ec);

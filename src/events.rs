@@ -222,6 +222,17 @@ pub(crate) fn given_up(path: &Path, gap: &Gap) {
     let _ = (path, gap);
 }
 
+/// The first consumer was made behind messages that no consumer had claimed.
+#[inline]
+pub(crate) fn unclaimed(path: &Path, consumer: &str, first: u64, last: u64) {
+    #[cfg(feature = "tracing")]
+    {
+        let consumer = consumer.to_owned();
+        note!(WARN, path, consumer, first, last, "unclaimed messages were given up");
+    }
+    let _ = (path, consumer, first, last);
+}
+
 /// The messages that the consumer is handed are not counted: other consumers have all rows of the
 /// index for that.
 #[inline]

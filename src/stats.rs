@@ -89,6 +89,10 @@ pub struct Stats {
     /// [`Delivery::reject`](crate::Delivery::reject) or because they were handed out in vain as
     /// often as they may be: for the dead letters, or given up. Each counts when it happens.
     pub rejected: u64,
+    /// Messages given up since the queue was opened because the first consumer was made behind
+    /// them, and no consumer had claimed them ([`Queue::consumer_at`](crate::Queue::consumer_at)).
+    /// They count when that consumer is made; they go when their segments do.
+    pub unclaimed: u64,
     /// The error of the flush that failed; writing has been refused since. `None` when none has
     /// failed.
     pub last_flush_error: Option<String>,

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use listener::Listener;
-use mmq::{Error, OnFull, Options, Queue};
+use mmq::{Error, OnFull, Options, Queue, Start};
 
 /// The events during `call`.
 fn told(call: impl FnOnce()) -> Vec<String> {
@@ -148,5 +148,30 @@ fn a_subscriber_may_call_the_queue_that_tells_it_something() {
         ] {
             assert!(told.contains_key(kind), "{kind} was not told: {told:?}");
         }
+    });
+}
+
+#[test]
+fn what_the_first_consumer_is_made_behind_is_told_once() {
+    support::within(Duration::from_secs(60), || {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = Arc::new(Queue::open(dir.path()).unwrap());
+        queue.enqueue_batch(["a", "b", "c"]).unwrap();
+        let (called, heard) = (Arc::clone(&queue), Arc::<Mutex<Vec<_>>>::default());
+        let hears = Arc::clone(&heard);
+        // It waits for ever if the queue holds the lock of whoever makes a consumer.
+        let listener = Listener(move |line: String| {
+            called.consumer(&format!("event {}", called.consumers().len())).unwrap();
+            hears.lock().unwrap().push(line);
+        });
+        tracing::subscriber::with_default(listener, || {
+            queue.consumer_at("late", Start::Seq(2)).unwrap();
+            queue.consumer_at("later", Start::End).unwrap();
+        });
+        assert_eq!(queue.consumers(), ["event 1", "late", "later"]);
+        let lines = heard.lock().unwrap();
+        let [line] = &lines[..] else { panic!("{lines:#?}") };
+        assert!(line.starts_with("WARN message=unclaimed messages were given up"), "{line}");
+        assert!(line.contains("consumer=\"late\" first=0 last=1"), "{line}");
     });
 }

@@ -1,6 +1,7 @@
 //! Makes, moves and removes consumers.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -120,7 +121,7 @@ impl<S: Storage> Engine<S> {
         // The stand-in's cell keeps the segments from `spot` on until the consumer's own cell does.
         let stand_in = Arc::new(PlaceCell::default());
         let end = self.core.visible_end();
-        let spot = {
+        let (spot, unclaimed) = {
             let _nothing_goes = self.core.places.giving_back.write();
             let spot = match at {
                 Begins::Spot(spot) => spot,
@@ -134,17 +135,34 @@ impl<S: Storage> Engine<S> {
                     Cursor::spot_of(&self.core, seq.max(self.core.oldest(end).seq), end)?
                 }
             };
-            stand_in.position.store(spot.position, Ordering::Release);
+            let unclaimed = self.unclaimed_before(at, spot, end);
+            // What nobody has claimed stays until the consumer is made, and that is counted.
+            let keeps = if unclaimed.is_empty() { spot.position } else { 0 };
+            stand_in.position.store(keeps, Ordering::Release);
             if !planted!(NoStandIn) {
                 self.core.places.cells.write().push(Arc::clone(&stand_in));
             }
-            spot
+            (spot, unclaimed)
         };
         reached!("before a consumer has its place");
         let place = Place { number: 0, position: spot.position, seq: spot.seq };
         let taken = self.take_up(None, name, place, &[], 0);
+        if taken.is_ok() && !unclaimed.is_empty() {
+            self.core.count_unclaimed(name, unclaimed);
+        }
         self.core.places.cells.write().retain(|place| !Arc::ptr_eq(place, &stand_in));
         taken
+    }
+
+    /// The numbers held before `spot`, if it is where the first consumer is to begin: nobody else
+    /// has claimed them. The caller holds the registry's lock, and `giving_back`.
+    fn unclaimed_before(&self, at: Begins, spot: Spot, end: Spot) -> Range<u64> {
+        let is_behind = matches!(at, Begins::Start(Start::End | Start::Seq(_)));
+        if !is_behind || !self.core.places.cells.read().is_empty() {
+            return 0..0;
+        }
+        let oldest = self.core.oldest_seq.load(Ordering::Acquire);
+        oldest.max(self.core.oldest(end).seq)..spot.seq
     }
 
     /// Makes the consumer `name` at the place of `from`, with the same messages done.

@@ -128,6 +128,7 @@ impl<S: Storage> Engine<S> {
             dropped: core.gaps.dropped.load(Ordering::Relaxed),
             expired: core.gaps.expired.load(Ordering::Relaxed),
             rejected: core.gaps.rejected.load(Ordering::Relaxed),
+            unclaimed: core.gaps.unclaimed.load(Ordering::Relaxed),
             last_flush_error: core.index.poison.reason(),
             ..Stats::default()
         };

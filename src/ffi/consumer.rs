@@ -66,6 +66,10 @@ fn give_consumer(consumer: Consumer) -> *mut mmq_consumer {
 /// message still held; its name and place are stored. The queue gives space back when every
 /// consumer has passed it.
 ///
+/// A queue keeps what no consumer has claimed, and the first consumer claims it: open all consumers
+/// before the first one reads. (The queue's own consumer, which its first read makes, is one of
+/// them.)
+///
 /// @param queue Not NULL.
 /// @param name 1 to 255 bytes of UTF-8. Not NULL.
 /// @param out Where the handle goes; free it with mmq_consumer_free. Not NULL.
@@ -89,6 +93,10 @@ pub unsafe extern "C" fn mmq_consumer_open(
 /// As mmq_consumer_open, but a consumer that does not exist yet is made where start says, in one
 /// step: no message that comes meanwhile is missed or read twice. One that exists stays where it
 /// is.
+///
+/// A queue keeps what no consumer has claimed, and the first consumer claims it: open all consumers
+/// before the first one reads. Made behind the oldest message, the first one gives up the messages
+/// before it; mmq_stats.unclaimed counts them.
 ///
 /// @param queue Not NULL.
 /// @param name 1 to 255 bytes of UTF-8. Not NULL.

@@ -93,6 +93,10 @@ pub struct mmq_stats {
     pub rejected: u64,
     /// Lost messages that were given up because they were rejected.
     pub lost_rejected: u64,
+    /// Messages given up since the queue was opened because the first consumer was made behind
+    /// them, and no consumer had claimed them (mmq_consumer_open_at). They count when that consumer
+    /// is made; they go when their segments do.
+    pub unclaimed: u64,
 }
 
 impl From<Stats> for mmq_stats {
@@ -127,6 +131,7 @@ impl From<Stats> for mmq_stats {
             expired: stats.expired,
             rejected: stats.rejected,
             lost_rejected: stats.lost_rejected,
+            unclaimed: stats.unclaimed,
             poisoned: u64::from(stats.last_flush_error.is_some()),
             reserved_numbers: stats.reserved_numbers,
             oldest_age_ms: milliseconds(stats.oldest_age),

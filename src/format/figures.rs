@@ -44,6 +44,7 @@ pub(crate) mod figures_at {
     pub(crate) const EXPIRED: usize = 328;
     pub(crate) const REJECTED_MESSAGES: usize = 336;
     pub(crate) const LOST_REJECTED: usize = 344;
+    pub(crate) const UNCLAIMED: usize = 352;
     pub(crate) const FIGURES_CRC: usize = 508;
 }
 /// Length of one of the two copies in bytes: a sector.
@@ -150,6 +151,8 @@ figures! {
     /// Messages that were rejected, counted when it happened.
     rejected: REJECTED_MESSAGES,
     lost_rejected: LOST_REJECTED,
+    /// Messages that no consumer had claimed when the first one was made behind them.
+    unclaimed: UNCLAIMED,
 }
 
 impl Figures {

@@ -70,6 +70,8 @@ pub struct OwnerFigures {
     /// Messages that were [rejected](crate::GapCause::Rejected), counted when it happened: for the
     /// dead letters, or given up.
     pub rejected: u64,
+    /// Messages that no consumer had claimed when the first one was made behind them.
+    pub unclaimed: u64,
     /// Numbers in the gaps that were only reserved before a power cut.
     pub reserved_numbers: u64,
     /// Calls that were refused because the queue or the disk was full.
@@ -131,6 +133,7 @@ impl From<&Figures> for OwnerFigures {
             dropped: figures.dropped,
             expired: figures.expired,
             rejected: figures.rejected,
+            unclaimed: figures.unclaimed,
             reserved_numbers: figures.reserved_numbers,
             refused: figures.refused,
             wait_time: Duration::from_nanos(figures.wait_time),

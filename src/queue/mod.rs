@@ -202,6 +202,10 @@ impl Queue {
     /// call with a name makes the consumer, at the oldest message still held; its name and place
     /// are stored.
     ///
+    /// A queue keeps what no consumer has claimed, and the first consumer claims it: open all
+    /// consumers before the first one reads. (The queue's own consumer, which its first read makes,
+    /// is one of them.)
+    ///
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] for a bad name, [`Error::Io`] when there is no room for another
@@ -222,6 +226,10 @@ impl Queue {
     /// The consumer called `name`, as [`consumer`](Self::consumer) returns it; but one that does
     /// not exist yet is made at `start`, in one step: no message that comes meanwhile is missed or
     /// read twice. One that exists stays where it is.
+    ///
+    /// A queue keeps what no consumer has claimed, and the first consumer claims it: open all
+    /// consumers before the first one reads. Made behind the oldest message, the first one gives up
+    /// the messages before it; [`Stats::unclaimed`](crate::Stats::unclaimed) counts them.
     ///
     /// ```
     /// # fn main() -> mmq::Result<()> {

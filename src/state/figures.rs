@@ -5,6 +5,7 @@
 //! told, a segment begins or a call is refused, and after each work of the keeper. A store that the
 //! disk refuses is left out, and nothing else changes.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -57,6 +58,13 @@ impl<S: Storage> State<S> {
     #[cold]
     pub(crate) fn count_rejected(&self, gap: &Gap) {
         self.gaps.count_rejected(self.storage.path(), gap);
+    }
+
+    /// Counts messages that the first consumer was made behind.
+    #[cold]
+    pub(crate) fn count_unclaimed(&self, consumer: &str, unclaimed: Range<u64>) {
+        self.gaps.count_unclaimed(self.storage.path(), consumer, unclaimed);
+        self.store_figures();
     }
 
     /// Counts a call that is refused because the queue or the disk is full.
@@ -116,6 +124,7 @@ impl<S: Storage> State<S> {
             dropped: load(&self.gaps.dropped),
             expired: load(&self.gaps.expired),
             rejected: load(&self.gaps.rejected),
+            unclaimed: load(&self.gaps.unclaimed),
             refused: load(&self.full_totals.refused),
             wait_time: load(&self.full_totals.waited_nanos),
             mapped_bytes: self.pool.mapped_bytes(),

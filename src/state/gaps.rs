@@ -1,5 +1,6 @@
 //! Missing numbers: which ones are known, why they are missing, and how many gaps were told.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -29,6 +30,8 @@ pub(crate) struct Gaps {
     pub(crate) expired: AtomicU64,
     /// Messages that were rejected in this run.
     pub(crate) rejected: AtomicU64,
+    /// Messages that no consumer had claimed when the first one was made behind them in this run.
+    pub(crate) unclaimed: AtomicU64,
 }
 
 impl Gaps {
@@ -43,6 +46,7 @@ impl Gaps {
             dropped: AtomicU64::new(0),
             expired: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
+            unclaimed: AtomicU64::new(0),
         }
     }
 
@@ -108,6 +112,28 @@ impl Gaps {
             events::given_up(path, &Gap { first: *counted, last: end - 1, cause });
             *counted = end;
         }
+    }
+
+    /// Counts the messages with the numbers `unclaimed`, which the first consumer was made behind.
+    /// Each message counts once, as unclaimed or as given up: threads may drop some of them
+    /// meanwhile.
+    #[cold]
+    pub(crate) fn count_unclaimed(&self, path: &Path, consumer: &str, unclaimed: Range<u64>) {
+        let Range { start, end } = unclaimed;
+        let mut counted = self.counted.lock();
+        let given_up = self.given_up.lock().end();
+        let from = start.max(*counted).max(given_up);
+        // A thread that has dropped some, and not counted them yet, goes on from `counted`.
+        if given_up <= *counted {
+            *counted = end.max(*counted);
+        }
+        drop(counted);
+        if from >= end {
+            return;
+        }
+        let count = end - from - self.known_missing(from, end);
+        self.unclaimed.fetch_add(count, Ordering::Relaxed);
+        events::unclaimed(path, consumer, from, end - 1);
     }
 
     /// Counts messages that a consumer of the queue in `path` is handed no more.

@@ -52,6 +52,7 @@ fn same(storage: &SimStorage, queue: &Queue) -> Figures {
         lost_expired: stats.lost_expired,
         dropped: stats.dropped,
         expired: stats.expired,
+        unclaimed: stats.unclaimed,
         reserved_numbers: stats.reserved_numbers,
         refused: stats.refused,
         wait_time: stats.wait_time.as_nanos() as u64,

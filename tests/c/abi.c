@@ -84,6 +84,7 @@ int main(void) {
   FIELD(mmq_stats, expired);
   FIELD(mmq_stats, rejected);
   FIELD(mmq_stats, lost_rejected);
+  FIELD(mmq_stats, unclaimed);
   SIZE(mmq_consumer_stats);
   FIELD(mmq_consumer_stats, struct_size);
   FIELD(mmq_consumer_stats, next_seq);

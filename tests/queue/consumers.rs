@@ -382,3 +382,49 @@ fn a_consumer_begins_where_it_is_told() {
     let late = named("late", Start::Seq(5)).unwrap();
     assert_eq!(late.dequeue().unwrap().unwrap().seq(), oldest);
 }
+
+#[test]
+fn what_the_first_consumer_is_made_behind_is_counted_once() {
+    let (_dir, queue) = filled_of_short_segments(100);
+    assert!(queue.consumer_at("beyond", Start::Seq(101)).is_err());
+    assert_eq!(queue.stats().unclaimed, 0, "no consumer was made");
+    queue.consumer_at("first", Start::Seq(40)).unwrap();
+    queue.consumer_at("first", Start::End).unwrap();
+    queue.consumer_at("second", Start::End).unwrap();
+    assert_eq!(queue.stats().unclaimed, 40, "the first consumer has claimed the others");
+    queue.remove_consumer("first").unwrap();
+    queue.remove_consumer("second").unwrap();
+    queue.consumer_at("again", Start::Seq(70)).unwrap();
+    assert_eq!(queue.stats().unclaimed, 70, "those before 40 count once");
+
+    let (dir, queue) = filled_of_short_segments(100);
+    queue.consumer("first").unwrap();
+    queue.consumer_at("second", Start::End).unwrap();
+    assert_eq!(queue.stats().unclaimed, 0, "the first consumer has claimed all");
+    queue.close().unwrap();
+    let queue = short_segments().open(dir.path()).unwrap();
+    queue.consumer_at("third", Start::End).unwrap();
+    assert_eq!(queue.stats().unclaimed, 0, "after a reopening too");
+}
+
+#[test]
+fn threads_that_make_the_first_consumer_at_once_count_what_it_gives_up_once() {
+    for _ in 0..20 {
+        let (_dir, queue) = filled_of_short_segments(20);
+        let starts = [Start::End, Start::Seq(15), Start::Seq(5), Start::End];
+        let barrier = std::sync::Barrier::new(starts.len());
+        let places: Vec<u64> = std::thread::scope(|scope| {
+            let threads = starts.into_iter().zip(["a", "b", "c", "d"]).map(|(start, name)| {
+                let (queue, barrier) = (&queue, &barrier);
+                scope.spawn(move || {
+                    barrier.wait();
+                    queue.consumer_at(name, start).unwrap().stats().next_seq
+                })
+            });
+            let threads: Vec<_> = threads.collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let unclaimed = queue.stats().unclaimed;
+        assert!(places.contains(&unclaimed), "{unclaimed} is the place of none of {places:?}");
+    }
+}

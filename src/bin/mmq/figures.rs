@@ -110,6 +110,7 @@ fn counted_of(counted: &OwnerFigures) -> Object {
         .with("dropped", counted.dropped)
         .with("expired", counted.expired)
         .with("rejected", counted.rejected)
+        .with("unclaimed", counted.unclaimed)
         .with("last_flush_error", counted.last_flush_error.as_deref())
 }
 

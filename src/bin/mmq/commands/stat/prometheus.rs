@@ -74,10 +74,12 @@ const OWNERS: [(&str, &str, &str, &[Sample]); 7] = [
     (
         "mmq_given_up_messages_total",
         "counter",
-        "Messages given up since the owner opened the queue that a consumer had yet to read",
+        "Messages given up since the owner opened the queue that a consumer had yet to read, \
+         or none had claimed",
         &[
             (Some(("cause", "dropped")), |of| Some(of.dropped as f64)),
             (Some(("cause", "expired")), |of| Some(of.expired as f64)),
+            (Some(("cause", "unclaimed")), |of| Some(of.unclaimed as f64)),
         ],
     ),
     (
