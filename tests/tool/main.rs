@@ -56,6 +56,7 @@ mod units;
 #[path = "../support/flipped.rs"]
 mod flipped;
 
+mod claiming;
 mod copying;
 mod dumping;
 mod each;

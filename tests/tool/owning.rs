@@ -213,11 +213,6 @@ fn a_time_is_the_first_segment_that_was_begun_then_or_later() {
     ends(on("consumers", dir.path(), &["add", "all", "--at", "1d"]), 0);
     ends(on("consumers", dir.path(), &["add", "late", "--at", &text]), 0);
     ends(on("consumers", dir.path(), &["add", "none", "--at", "2999-01-01"]), 0);
-    // A first consumer keeps only what is behind it, and the operator is told.
-    let other = tempfile::tempdir().unwrap();
-    check(given(on("put", other.path(), &[]), b"old\nnews\n"), 0);
-    let added = ends(on("consumers", other.path(), &["add", "late", "--at", "last"]), 0);
-    assert!(said(&added).contains("2 messages before it are kept for nobody"), "{}", said(&added));
     let queue = Queue::open(dir.path()).unwrap();
     let place = |name| queue.consumer(name).unwrap().iter().next().map(|next| next.unwrap().seq());
     assert_eq!((place("all"), place("none")), (Some(0), None));

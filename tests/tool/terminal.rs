@@ -101,16 +101,22 @@ fn put_without_input_gives_help() {
 
 #[test]
 fn a_person_is_asked_before_messages_are_given_up() {
+    asks("purge", &[]);
+    asks("consumers", &["add", "late", "--at", "last"]);
+}
+
+/// Asserts that the command asks before it gives up three messages.
+fn asks(command: &str, words: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     queue.enqueue_batch(["a", "b", "c"]).unwrap();
     queue.close().unwrap();
     for (answer, status, left) in [("n\n", 6, 3), ("\n", 6, 3), ("y\n", 0, 0)] {
         let (mut person, program) = terminal();
-        let mut purge: Command = on("purge", dir.path(), &[]);
-        purge.stdin(program.try_clone().unwrap()).stderr(program);
-        let mut child = purge.spawn().unwrap();
-        drop(purge);
+        let mut asking: Command = on(command, dir.path(), words);
+        asking.stdin(program.try_clone().unwrap()).stderr(program);
+        let mut child = asking.spawn().unwrap();
+        drop(asking);
         person.write_all(answer.as_bytes()).unwrap();
         let shown = screen(person);
         let mut seen = String::new();

@@ -23,7 +23,9 @@ const ABOUT: &str = "Consumers: each has a place of its own and sees every messa
 
 const ADDED_AT: &str = "\
 WHERE is a sequence number (1042); -N, the newest N; +N, behind the oldest N; first; last (the end);
-a time (2026-11-22T03:00Z) or how long ago (15m): the first segment that was begun then or later.";
+a time (2026-11-22T03:00Z) or how long ago (15m): the first segment that was begun then or later.
+A queue keeps what no consumer has claimed; the first consumer claims it. Made behind the oldest
+message, it gives up those before it: without a terminal to ask on, only with --yes.";
 
 pub(crate) fn command() -> Command {
     arguments::command(
@@ -31,7 +33,7 @@ pub(crate) fn command() -> Command {
         ABOUT,
         "Examples:\n  \
          mmq consumers q\n  \
-         mmq consumers q add audit --at last\n  \
+         mmq consumers q add audit\n  \
          mmq consumers q seek audit -100\n  \
          mmq consumers q fork audit second\n  \
          mmq consumers q rm audit --yes",
@@ -41,7 +43,7 @@ pub(crate) fn command() -> Command {
         arguments::command(
             "add",
             "Make a consumer",
-            "Examples:\n  mmq consumers q add audit --at last",
+            "Examples:\n  mmq consumers q add audit\n  mmq consumers q add audit --at last --yes",
         )
         .arg(name("name", "Its name: 1 to 255 bytes"))
         .arg(place::argument("at").long("at").help("Where it begins [default: first]"))
@@ -148,11 +150,17 @@ fn work(queue: &Queue, verb: &str, matches: &ArgMatches, console: Console) -> Tr
                     at.resolve(place::Bounds { dir, oldest, next, place: oldest })?
                 }
             };
-            queue.consumer_at(name, Start::Seq(seq))?;
-            if stats.consumers == 0 && seq > oldest {
+            if stats.consumers == 0 {
                 // Before the first consumer everything is kept; from then on, what is behind one.
-                let before = count(seq - oldest, "message");
-                console.note(format!("{before} before it are kept for nobody"));
+                let unclaimed = seq.saturating_sub(oldest).min(stats.messages);
+                let (dir, which) = (queue.path(), ", which no consumer has claimed");
+                ask_of(console, matches, unclaimed, dir, which)?;
+            }
+            queue.consumer_at(name, Start::Seq(seq))?;
+            let unclaimed = queue.stats().unclaimed;
+            if unclaimed > 0 {
+                let unclaimed = count(unclaimed, "message");
+                console.note(format!("{unclaimed} given up that no consumer had claimed"));
             }
             Ok(())
         }
@@ -190,10 +198,22 @@ fn is_free(queue: &Queue, name: &str) -> Tried<()> {
 
 /// Asks before messages are given up.
 pub(super) fn ask(console: Console, matches: &ArgMatches, messages: u64, dir: &Path) -> Tried<()> {
+    ask_of(console, matches, messages, dir, "")
+}
+
+/// As [`ask`]; `which` says more of the messages.
+fn ask_of(
+    console: Console,
+    matches: &ArgMatches,
+    messages: u64,
+    dir: &Path,
+    which: &str,
+) -> Tried<()> {
     if messages == 0 || matches.get_flag("yes") {
         return Ok(());
     }
-    let what = format!("this gives up {} of queue {}", count(messages, "message"), dir.display());
+    let (messages, dir) = (count(messages, "message"), dir.display());
+    let what = format!("this gives up {messages} of queue {dir}{which}");
     match console.asks(&format!("{what}. Go on?")) {
         Some(Consent::Yes) => Ok(()),
         Some(Consent::No) => {
