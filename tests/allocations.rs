@@ -3,6 +3,8 @@
 
 #![expect(unsafe_code, reason = "an allocator")]
 
+mod support;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -59,7 +61,7 @@ fn the_allocator_counts() {
 fn pairs_of_enqueue_and_dequeue_allocate_only_where_a_segment_ends() {
     const SEGMENT: u64 = 4 << 20;
     for len in [0_u64, 16, 128, 1024, 16_384] {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue = Queue::options().arena_size(SEGMENT).open(dir.path().join("queue")).unwrap();
         let (message, mut buffer) = (vec![7; len as usize], Vec::with_capacity(len as usize));
         let mut pair = |way: u64| {

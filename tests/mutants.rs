@@ -14,6 +14,8 @@
 //! `MMQ_MUTANT` names the bugs, with commas between. Without it six times `MMQ_EFFORT` are drawn,
 //! from `MMQ_SEED=N..` on, or all of them from an effort of 100 on.
 
+mod support;
+
 use std::env;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -54,7 +56,7 @@ enum End {
 
 /// The library's test program, built as this command would build it.
 fn program() -> String {
-    let built = Command::new(env!("CARGO"))
+    let built = crate::support::command(env!("CARGO"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .args(["test", "--release", "--features", "forward,async", "--lib", "--no-run"])
         .arg("--message-format=json")
@@ -69,7 +71,8 @@ fn program() -> String {
 }
 
 fn output(program: &str, arguments: &[&str]) -> String {
-    let ran = Command::new(program).args(arguments).output().expect("the test program runs");
+    let ran =
+        crate::support::command(program).args(arguments).output().expect("the test program runs");
     assert!(ran.status.success(), "{arguments:?} fails");
     String::from_utf8(ran.stdout).expect("test names are UTF-8")
 }
@@ -89,7 +92,7 @@ fn groups(program: &str) -> Vec<Group> {
 
 /// Runs a group with a bug, or without one, until its first test fails.
 fn run(program: &str, group: &Group, mutant: Option<&str>) -> End {
-    let mut command = Command::new(program);
+    let mut command = crate::support::command(program);
     command.args(&group.tests).arg("--exact").env_remove("MMQ_SEED");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let worlds = group.name == "world";
@@ -130,7 +133,7 @@ impl Audited {
 
     /// Its test, with the bug or without.
     fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
+        let mut command = crate::support::command(program);
         command.args([&self.test, "--exact", "--nocapture"]);
         command.env_remove("MMQ_SEED").env_remove("MMQ_EFFORT").stderr(Stdio::null());
         command

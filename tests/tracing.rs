@@ -24,7 +24,7 @@ fn told(call: impl FnOnce()) -> Vec<String> {
 
 #[test]
 fn opening_segments_gaps_and_a_full_queue_are_told() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let lines = told(|| {
         let queue = Options::new()
             .arena_size(4096)
@@ -62,7 +62,7 @@ fn opening_segments_gaps_and_a_full_queue_are_told() {
 
 #[test]
 fn a_segment_in_the_space_of_a_drained_one_is_said_to_be_reused() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let lines = told(|| {
         let queue = Options::new().arena_size(4096).open(dir.path()).unwrap();
         let mut buffer = Vec::new();
@@ -82,7 +82,7 @@ fn a_subscriber_may_call_the_queue_that_tells_it_something() {
     support::within(Duration::from_secs(60), || {
         let spool: Arc<OnceLock<Queue>> = Arc::default();
         let told: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let (called, counted) = (Arc::clone(&spool), Arc::clone(&told));
         // It waits for ever if the queue holds a lock of its own while it tells something.
         let listener = Listener(move |line: String| {
@@ -106,7 +106,7 @@ fn a_subscriber_may_call_the_queue_that_tells_it_something() {
                     // The end of a call on another queue is in the middle of the one on this.
                     _ => queue
                         .enqueue_with(1000, |_| {
-                            let dir = tempfile::tempdir().unwrap();
+                            let dir = crate::support::tempdir().unwrap();
                             Queue::open(dir.path()).unwrap().enqueue("elsewhere").unwrap();
                         })
                         .map(drop),

@@ -5,5 +5,7 @@
 #[allow(dead_code, reason = "the other targets' bodies")]
 #[path = "../../tests/support/fuzz_bodies.rs"]
 mod fuzz_bodies;
+#[path = "../../tests/support/guard.rs"]
+mod guard;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz_bodies::index_bytes(data));

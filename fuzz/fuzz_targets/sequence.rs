@@ -4,5 +4,7 @@
 
 #[path = "../../tests/support/fuzz_sequence.rs"]
 mod fuzz_sequence;
+#[path = "../../tests/support/guard.rs"]
+mod guard;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz_sequence::sequence(data));

@@ -63,7 +63,7 @@ fn a_bug_that_is_no_panic_prints_its_line_as_a_panic_does() {
         return;
     }
     let name = "ffi::tests::a_bug_that_is_no_panic_prints_its_line_as_a_panic_does";
-    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    let mut again = crate::tests::guard::command(std::env::current_exe().unwrap());
     let output = again.args([name, "--exact", "--nocapture"]).env(AGAIN, "1").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
@@ -188,7 +188,7 @@ fn damage_is_told_before_more_room_is_asked_for_it() {
     use super::queue::{mmq_close, mmq_dequeue_into, mmq_open, mmq_queue};
     use std::os::unix::fs::FileExt;
 
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::tests::guard::tempdir().unwrap();
     let path = dir.path().join("queue");
     let queue = crate::Queue::open(&path).unwrap();
     for byte in 0..3 {
@@ -231,7 +231,7 @@ fn damage_is_told_before_more_room_is_asked_for_it() {
 
 #[test]
 fn a_message_gathered_from_parts_finds_room_for_all_of_it_where_the_oldest_are_dropped() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::tests::guard::tempdir().unwrap();
     let options = crate::Options::new()
         .arena_size(4096)
         .max_bytes(1 << 20)

@@ -240,7 +240,7 @@ fn heap_memory_reads_and_writes_like_a_file_that_cannot_grow() {
 #[test]
 #[cfg_attr(miri, ignore = "maps a file")]
 fn a_mapped_file_shows_what_is_stored_and_is_unmapped_by_the_last_reference() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::tests::guard::tempdir().unwrap();
     let path = directory.path().join("window-test");
     let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
     file.set_len(3 * 65_536).unwrap();

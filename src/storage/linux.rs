@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn who_has_ended_has_nothing_open() {
-        let directory = tempfile::tempdir().expect("a temporary directory");
+        let directory = crate::tests::guard::tempdir().expect("a temporary directory");
         let open = std::fs::File::open(directory.path()).expect("it is there");
         let stat = rustix::fs::fstat(&open).expect("a descriptor");
         assert_eq!(has_open(std::process::id(), &stat), Some(true));

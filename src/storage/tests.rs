@@ -4,15 +4,15 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::process::Command;
 
 use rustix::fs::{FileType, Mode};
 
 use super::file::write_zeros;
 use super::{FileStorage, Storage, StorageFile, Stores, system};
+use crate::tests::guard::{command, tempdir, unmount_at_end};
 
 fn storage() -> (tempfile::TempDir, FileStorage) {
-    let directory = tempfile::tempdir().expect("a temporary directory");
+    let directory = tempdir().expect("a temporary directory");
     let storage =
         FileStorage::create(&directory.path().join("deep/queue")).expect("creates missing parents");
     (directory, storage)
@@ -24,17 +24,15 @@ struct Mounted(tempfile::TempDir);
 
 impl Mounted {
     fn new(kind: &str, options: &str, image: Option<u64>) -> Option<Mounted> {
-        let run = |program: &str, arguments: &[&str]| match Command::new(program)
-            .args(arguments)
-            .output()
-        {
-            Ok(output) if output.status.success() => Some(()),
-            other => {
-                println!("skipped: {program} {arguments:?}: {other:?}");
-                None
-            }
-        };
-        let directory = tempfile::tempdir().expect("a temporary directory");
+        let run =
+            |program: &str, arguments: &[&str]| match command(program).args(arguments).output() {
+                Ok(output) if output.status.success() => Some(()),
+                other => {
+                    println!("skipped: {program} {arguments:?}: {other:?}");
+                    None
+                }
+            };
+        let directory = tempdir().expect("a temporary directory");
         std::fs::create_dir(directory.path().join("mounted")).expect("a mount point");
         let source = directory.path().join("image");
         if let Some(image) = image {
@@ -42,6 +40,7 @@ impl Mounted {
             run(&format!("mkfs.{kind}"), &["-q", source.to_str()?])?;
         }
         let target = directory.path().join("mounted");
+        unmount_at_end(&target, &source);
         run("mount", &["-t", kind, "-o", options, source.to_str()?, target.to_str()?])?;
         Some(Mounted(directory))
     }
@@ -53,7 +52,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path().join("mounted")).status();
+        let _ = command("umount").arg("-l").arg(self.0.path().join("mounted")).status();
     }
 }
 
@@ -201,7 +200,7 @@ fn on_xfs_a_file_that_shares_its_extents_is_changed_by_calls_until_it_has_its_ow
     assert_eq!(file.find_stores(0), Stores::ByMap);
     let path = |name: &str| storage.path().join(name);
     assert!(
-        Command::new("cp")
+        command("cp")
             .arg("--reflink=always")
             .args([path("a"), path("b")])
             .status()

@@ -35,7 +35,7 @@ fn next(
 #[test]
 fn a_consumer_that_only_stands_there_lets_go_of_its_window() {
     for (arena, each) in [(4 << 20, 100_000), (64 << 10, 3000)] {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::tests::guard::tempdir().unwrap();
         let engine = open(&dir, &Options::new().arena_size(arena).max_mapped_arenas(3));
         let (idle, busy) = (engine.consumer("idle").unwrap(), engine.consumer("busy").unwrap());
         let put = |count: u64| (0..count).for_each(|_| _ = engine.enqueue(&vec![7; each]).unwrap());
@@ -63,7 +63,7 @@ fn a_consumer_that_only_stands_there_lets_go_of_its_window() {
 /// Two consumers that both read keep their windows: neither counts as idle.
 #[test]
 fn consumers_that_read_in_turn_keep_their_windows() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::tests::guard::tempdir().unwrap();
     let engine = open(&dir, &Options::new().arena_size(4 << 20).max_mapped_arenas(5));
     let (one, other) = (engine.consumer("one").unwrap(), engine.consumer("other").unwrap());
     for _ in 0..400 {
@@ -130,7 +130,7 @@ fn a_descriptor_of_either_kind_is_readable_exactly_when_told() {
 #[test]
 fn a_poll_loop_on_a_descriptor_of_either_kind_misses_nothing() {
     with_both_kinds(|| {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::tests::guard::tempdir().unwrap();
         let engine = open(&dir, &Options::new().arena_size(64 << 10));
         let standing = engine.consumer("").unwrap();
         let ready = engine.ready_fd(&standing).unwrap();
@@ -229,7 +229,7 @@ fn turn_clock(milliseconds: i64) {
 fn a_clock_that_is_turned_back_makes_no_message_expire_early() {
     const AGE: i64 = 60_000;
     LENGTH_HERE.set(Some(32 << 10));
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::tests::guard::tempdir().unwrap();
     let options = Options::new()
         .arena_size(4096)
         .max_bytes(256 << 10)
@@ -297,7 +297,7 @@ fn a_clock_that_is_turned_back_makes_no_message_expire_early() {
 #[test]
 fn a_message_wakes_one_waiter_of_each_consumer_the_one_that_came_first() {
     use crate::threads::waiting::Signal;
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::tests::guard::tempdir().unwrap();
     let engine = open(&dir, &Options::new().arena_size(64 << 10));
     let standings = [engine.consumer("a").unwrap(), engine.consumer("b").unwrap()];
     struct Counting(AtomicU64);
@@ -402,7 +402,7 @@ fn killed_while_the_oldest_are_dropped_the_figures_are_right() {
 /// The end of a run copies what is lent, as far as the pool knows the file to reach.
 #[test]
 fn what_is_lent_from_space_that_a_file_grew_by_stays_after_the_close() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::tests::guard::tempdir().unwrap();
     let engine = open(&dir, &Options::new().arena_size(4 << 20));
     let standing = engine.consumer("").unwrap();
     let mut held = Vec::new();

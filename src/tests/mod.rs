@@ -12,6 +12,8 @@ mod engine;
 mod events;
 mod figures;
 mod flush;
+#[path = "../../tests/support/guard.rs"]
+pub(crate) mod guard;
 mod lanes;
 mod lanes_limits;
 mod lanes_storm;

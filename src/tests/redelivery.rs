@@ -294,7 +294,7 @@ fn a_letter_is_on_the_disk_before_its_message_is_done() {
 
 #[test]
 fn a_late_acknowledgement_says_so_and_letters_do_not_go_round() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::tests::guard::tempdir().unwrap();
     let [a, b] =
         ["a", "b"].map(|name| Arc::new(crate::Queue::open(dir.path().join(name)).unwrap()));
     let lease = std::time::Duration::from_millis(2);

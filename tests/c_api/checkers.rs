@@ -141,7 +141,7 @@ fn address_and_undefined_behaviour_sanitizers_find_nothing() {
         ]);
         compile.arg(root().join("include")).arg(&source).arg(dir.join("libmmq.a"));
         run(compile.args(["-lm", "-ldl", "-o"]).arg(&program));
-        let work = tempfile::tempdir().unwrap();
+        let work = crate::support::tempdir().unwrap();
         run(Command::new(&program).arg(work.path()).current_dir(work.path()));
         println!("{name}: nothing found");
     }
@@ -186,7 +186,7 @@ fn the_thread_sanitizer_finds_nothing() {
             "-o",
         ]);
         run(link.arg(&program));
-        let work = tempfile::tempdir().unwrap();
+        let work = crate::support::tempdir().unwrap();
         run(Command::new(&program)
             .arg(work.path())
             .env("TSAN_OPTIONS", "halt_on_error=1 exitcode=66"));

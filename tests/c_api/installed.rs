@@ -53,7 +53,7 @@ fn debug_sections(file: &Path) -> Vec<String> {
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
 fn what_is_installed_is_small_unless_the_lines_of_the_source_are_asked_for() {
-    let place = tempfile::tempdir().unwrap();
+    let place = crate::support::tempdir().unwrap();
     let libraries = |build: &str, more: &[&str]| {
         let prefix = place.path().join(build);
         install(&prefix, more);
@@ -79,7 +79,7 @@ fn what_is_installed_is_small_unless_the_lines_of_the_source_are_asked_for() {
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
 fn a_program_links_the_static_library_with_another_one_of_rust() {
-    let place = tempfile::tempdir().unwrap();
+    let place = crate::support::tempdir().unwrap();
     let dir = place.path();
     install(dir, &[]);
     let archive = dir.join("lib/libmmq.a");
@@ -110,7 +110,7 @@ fn a_program_links_the_static_library_with_another_one_of_rust() {
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
 fn what_is_installed_builds_the_examples_through_pkg_config_and_cmake() {
-    let place = tempfile::tempdir().unwrap();
+    let place = crate::support::tempdir().unwrap();
     let prefix = place.path().join("prefix");
     install(&prefix, &[]);
     let soname = format!("libmmq.so.{}", env!("CARGO_PKG_VERSION_MAJOR"));
@@ -203,7 +203,7 @@ fn the_lines_for_cmake_in_the_readme_build_a_program() {
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
     let (_, rest) = readme.split_once("```cmake\n").expect("lines for CMake");
     let (lines, _) = rest.split_once("```").expect("their end");
-    let place = tempfile::tempdir().unwrap();
+    let place = crate::support::tempdir().unwrap();
     let program = root().join("examples/hello.c");
     let list = format!(
         "cmake_minimum_required(VERSION 3.16)\nproject(program C)\nadd_executable(program {})\n{lines}",
@@ -229,7 +229,7 @@ fn a_program_runs_with_the_library_where_cargo_puts_it() {
         .current_dir(root())
         .args(["build", "--features", "capi", "--target-dir"])
         .arg(&target));
-    let place = tempfile::tempdir().unwrap();
+    let place = crate::support::tempdir().unwrap();
     let (program, debug) = (place.path().join("program"), target.join("debug"));
     let mut compile = Command::new("cc");
     compile

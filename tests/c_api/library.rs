@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
+use crate::support::guard;
+
 pub(crate) const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 
 pub(crate) fn root() -> &'static Path {
@@ -37,6 +39,7 @@ pub(crate) fn present<'a>(tools: &[&'a str]) -> Vec<&'a str> {
 /// succeeds.
 #[track_caller]
 pub(crate) fn run(command: &mut Command) -> String {
+    command.env(guard::RUN, guard::root());
     let Output { status, stdout, stderr } =
         command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
@@ -102,7 +105,7 @@ impl Library {
 
     /// A program with a directory of its own that is empty.
     pub(crate) fn command(&self, runner: &[&str], program: &Path) -> (Command, tempfile::TempDir) {
-        let dir = tempfile::tempdir().expect("a temporary directory");
+        let dir = crate::support::tempdir().expect("a temporary directory");
         // A hang is a failure, not a wait.
         let limit: &[&str] =
             if exists("timeout") { &["timeout", "--signal=ABRT", "900"] } else { &[] };

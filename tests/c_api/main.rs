@@ -14,6 +14,8 @@ mod gaps;
 mod installed;
 mod library;
 mod misuse;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::path::Path;
 use std::process::Command;

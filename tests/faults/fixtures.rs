@@ -66,7 +66,7 @@ fn worked(dir: &Path) {
 
 /// The files of a process that died with the queue open. Half of the messages were flushed.
 fn killed(dir: &Path) {
-    let home = tempfile::tempdir().unwrap();
+    let home = crate::support::tempdir().unwrap();
     let queue = options().open(home.path()).unwrap();
     queue.enqueue("flushed").unwrap();
     queue.enqueue("taken, and flushed").unwrap();
@@ -163,7 +163,7 @@ fn what_was_written_is_read() {
         let text = fs::read_to_string(fixtures().join(format!("{state}.txt"))).unwrap_or_default();
         // The text before the first empty line is for people.
         let (_, holds) = text.split_once("\n\n").unwrap_or_default();
-        let home = tempfile::tempdir().unwrap();
+        let home = crate::support::tempdir().unwrap();
         let dir = home.path().join("queue");
         copy_directory(&kept, &dir);
         let queue = options().create(false).open(&dir).unwrap();
@@ -379,7 +379,7 @@ fn a_later_version_is_refused_and_no_byte_is_changed() {
         ("index", "Index header", "INDEX_CRC"),
         ("segment-00000000", "Segment file `segment-NNNNNNNN`", "HEADER_CRC"),
     ] {
-        let home = tempfile::tempdir().unwrap();
+        let home = crate::support::tempdir().unwrap();
         let dir = home.path().join("queue");
         copy_directory(&fixtures().join("worked"), &dir);
         let mut bytes = fs::read(dir.join(file)).unwrap();

@@ -249,7 +249,7 @@ fn rounds_of(name: &str) {
     let seed = seed(name);
     let mut random = Random::new(seed);
     let messages = Messages::new(seed, variant.sizes);
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let mut known = Known::default();
     let (mut put, mut taken) = (0, 0);
     for round in 0..10 * effort() {
@@ -324,7 +324,7 @@ fn sigkill_while_the_queue_is_being_opened_loses_nothing() {
     let mut random = Random::new(seed);
     let variant = &VARIANTS[2];
     let messages = Messages::new(seed, variant.sizes);
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = (variant.options)().open(dir.path()).unwrap();
     crate::support::fill_queue(&queue, &messages, 0, 200);
     drop(queue);

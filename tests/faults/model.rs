@@ -307,7 +307,7 @@ impl Case<'_> {
 }
 
 fn run(first: Geometry, operations: &[Operation], key: u64) -> Result<(), TestCaseError> {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let mut case = Case {
         dir: dir.path(),
         geometry: first,

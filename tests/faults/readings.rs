@@ -86,7 +86,7 @@ fn any_mixture_of_reads_is_told_what_reading_one_by_one_is_told() {
             case,
             &[0..=200, 0..=200, 0..=200, 1000..=2200, 1000..=2200, 0..=20 * KIB],
         );
-        let base = tempfile::tempdir().unwrap();
+        let base = crate::support::tempdir().unwrap();
         let (plain, mixed) = (base.path().join("plain"), base.path().join("mixed"));
         let queue = options(&mut random).open(&plain).unwrap();
         drop(queue.consumer("mixed").unwrap());

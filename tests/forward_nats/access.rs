@@ -24,7 +24,7 @@ fn make_stream(server: &Server, user: serde_json::Value) {
 }
 
 fn forward(far: NatsStream) -> Result<(), String> {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     put(&queue, 50);
     let forwarder = Forwarder::new(&queue, "forward", far).unwrap();
@@ -113,7 +113,7 @@ fn both_sides_show_certificates() {
     let told = forward(far().root_certificates("/nowhere/ca.pem")).unwrap_err();
     assert!(told.contains("look at the files of certificates and keys"), "{told}");
     // A server that nobody vouches for, and one that wants to see a certificate of ours.
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     for far in [ours(), far().root_certificates(file("ca.pem"))] {
         let forwarder = Forwarder::new(&queue, "forward", far).unwrap();

@@ -1,6 +1,6 @@
 //! Whatever dies, as often as it may: the stream holds each message once, in order.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use mmq::Queue;
@@ -39,7 +39,7 @@ fn the_forwarder_that_is_killed() {
 }
 
 fn child(dir: &std::path::Path, proxy: &Proxy, mode: NatsMode) -> Child {
-    let mut child = Command::new(std::env::current_exe().unwrap());
+    let mut child = crate::support::command(std::env::current_exe().unwrap());
     child.args(["--exact", "kills::the_forwarder_that_is_killed", "--nocapture"]);
     child.env("MMQ_TEST_DIR", dir).env("MMQ_CHILD_URL", proxy.url());
     child.env("MMQ_CHILD_MODE", format!("{mode:?}"));
@@ -60,14 +60,14 @@ struct Done {
 /// where it is not killed itself.
 fn rounds(mode: NatsMode, kinds: &[u32], between: &dyn Fn(&Server)) {
     let rounds = 20 * crate::effort::effort();
-    let (dir, mut server) = (tempfile::tempdir().unwrap(), Server::start(""));
+    let (dir, mut server) = (crate::support::tempdir().unwrap(), Server::start(""));
     let proxy = Proxy::start(server.port());
     let subjects = if mode == NatsMode::Chain { &[SUBJECT][..] } else { &[SUBJECT, "other.*"] };
     server.make_stream(json!({
         "name": STREAM, "subjects": subjects, "storage": "file",
         "allow_atomic": mode == NatsMode::Batch, "duplicate_window": 100_000_000,
     }));
-    let copies = tempfile::tempdir().unwrap();
+    let copies = crate::support::tempdir().unwrap();
     let copy = copies.path().join("copy");
     let mut running = child(dir.path(), &proxy, mode);
     let mut random = 20_261_124u64;

@@ -7,6 +7,8 @@ mod kills;
 mod late;
 mod proxy;
 mod server;
+#[path = "../support/mod.rs"]
+mod support;
 mod troubles;
 
 use std::ops::ControlFlow;
@@ -76,7 +78,7 @@ fn halted(forwarder: Forwarder<NatsStream>) -> String {
 #[test]
 fn each_message_is_there_once_in_each_mode() {
     for mode in MODES {
-        let (dir, server) = (tempfile::tempdir().unwrap(), server_for(mode));
+        let (dir, server) = (crate::support::tempdir().unwrap(), server_for(mode));
         for round in 1..=3 {
             let queue = Queue::open(dir.path()).unwrap();
             put(&queue, 2_500);
@@ -97,7 +99,7 @@ fn each_message_is_there_once_in_each_mode() {
 #[test]
 fn a_message_of_any_bytes_and_of_none_arrives() {
     for mode in MODES {
-        let (dir, server) = (tempfile::tempdir().unwrap(), server_for(mode));
+        let (dir, server) = (crate::support::tempdir().unwrap(), server_for(mode));
         let queue = Queue::open(dir.path()).unwrap();
         let crlf = b"$5\r\nhello\r\nPUB a 1\r\n".to_vec();
         let messages = [vec![], vec![0u8, 255, 13, 10], vec![7; 1_000_000], crlf];
@@ -114,7 +116,7 @@ fn a_message_of_any_bytes_and_of_none_arrives() {
 fn missing_numbers_are_told_in_the_way_that_was_asked_for() {
     for mode in MODES {
         for how in [TellGaps::Header, TellGaps::Message, TellGaps::None] {
-            let (dir, server) = (tempfile::tempdir().unwrap(), server_for(mode));
+            let (dir, server) = (crate::support::tempdir().unwrap(), server_for(mode));
             let options = Options::new().arena_size(65_536).max_bytes(4 * 65_536);
             let queue = options.on_full(OnFull::DropOldest).open(dir.path()).unwrap();
             put(&queue, 10);
@@ -173,8 +175,8 @@ fn word_of_a_gap_may_be_the_last_message_and_comes_again() {
 
 #[test]
 fn an_older_copy_of_the_directory_stops() {
-    let (dir, server) = (tempfile::tempdir().unwrap(), server_for(NatsMode::Batch));
-    let copy = tempfile::tempdir().unwrap();
+    let (dir, server) = (crate::support::tempdir().unwrap(), server_for(NatsMode::Batch));
+    let copy = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     put(&queue, 5);
     queue
@@ -193,7 +195,7 @@ fn an_older_copy_of_the_directory_stops() {
 #[test]
 fn a_stream_that_was_purged_is_told_and_sent_again_when_asked_to() {
     for mode in MODES {
-        let (dir, server) = (tempfile::tempdir().unwrap(), Server::start(""));
+        let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(""));
         server.make_stream(json!({
             "name": STREAM, "subjects": [SUBJECT], "duplicate_window": 100_000_000,
             "allow_atomic": mode == NatsMode::Batch,
@@ -212,7 +214,7 @@ fn a_stream_that_was_purged_is_told_and_sent_again_when_asked_to() {
 #[test]
 fn a_message_that_is_too_long_is_left_out_and_told() {
     for mode in MODES {
-        let (dir, server) = (tempfile::tempdir().unwrap(), Server::start(""));
+        let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(""));
         server.make_stream(json!({
             "name": STREAM, "subjects": [SUBJECT], "max_msg_size": 10_000,
             "allow_atomic": mode == NatsMode::Batch,
@@ -235,7 +237,7 @@ fn a_message_that_is_too_long_is_left_out_and_told() {
 #[test]
 fn a_message_that_the_stream_refuses_is_found_among_others() {
     for mode in MODES {
-        let (dir, server) = (tempfile::tempdir().unwrap(), server_for(mode));
+        let (dir, server) = (crate::support::tempdir().unwrap(), server_for(mode));
         let queue = Queue::open(dir.path()).unwrap();
         let forwarder = forwarder(&queue, &server, mode).on_refused(OnRefused::Skip);
         let (stop, watch) = (forwarder.stop(), forwarder.watch());

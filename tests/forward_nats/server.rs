@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ impl Server {
     /// Starts one with these lines in its configuration.
     pub(super) fn start(more: &str) -> Server {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let jetstream = if more.contains("jetstream:") { "" } else { "jetstream: enabled" };
         let store = dir.path().join("store");
         let text = format!("{jetstream}\nstore_dir: {store:?}\n{more}\n");
@@ -135,7 +135,7 @@ fn program() -> PathBuf {
 /// Starts the program, and waits until it answers.
 fn run(dir: &Path, port: u16) -> Child {
     let program = program();
-    let mut command = Command::new(&program);
+    let mut command = crate::support::command(&program);
     command.args(["-a", "127.0.0.1", "-p", &port.to_string(), "-c"]);
     command.arg(dir.join("server.conf")).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|error| {

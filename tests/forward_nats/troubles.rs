@@ -45,7 +45,7 @@ fn what_is_no_url_stream_or_subject_is_said_at_once() {
 
 #[test]
 fn a_missing_stream_is_told_with_the_command_that_makes_it() {
-    let (dir, server) = (tempfile::tempdir().unwrap(), Server::start(""));
+    let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(""));
     let queue = Queue::open(dir.path()).unwrap();
     put(&queue, 5);
     let told = halted(Forwarder::new(&queue, "forward", far(&server)).unwrap());
@@ -62,7 +62,7 @@ fn a_missing_stream_is_told_with_the_command_that_makes_it() {
 
 #[test]
 fn a_stream_that_cannot_take_the_messages_is_told_with_the_remedy() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     put(&queue, 5);
     let with = |config: serde_json::Value, mode: Option<NatsMode>| {
@@ -92,7 +92,7 @@ fn a_stream_that_cannot_take_the_messages_is_told_with_the_remedy() {
 
 #[test]
 fn a_server_without_jetstream_is_told() {
-    let (dir, server) = (tempfile::tempdir().unwrap(), Server::start("jetstream: disabled"));
+    let (dir, server) = (crate::support::tempdir().unwrap(), Server::start("jetstream: disabled"));
     let queue = Queue::open(dir.path()).unwrap();
     let told = halted(Forwarder::new(&queue, "forward", far(&server)).unwrap());
     assert!(told.contains("the server has no JetStream: start it with `-js`"), "{told}");
@@ -101,11 +101,11 @@ fn a_server_without_jetstream_is_told() {
 #[test]
 fn a_subject_of_another_queue_is_told() {
     for mode in MODES {
-        let (dir, server) = (tempfile::tempdir().unwrap(), server_for(mode));
+        let (dir, server) = (crate::support::tempdir().unwrap(), server_for(mode));
         let queue = Queue::open(dir.path()).unwrap();
         put(&queue, 5);
         forwarder(&queue, &server, mode).once().unwrap();
-        let other_dir = tempfile::tempdir().unwrap();
+        let other_dir = crate::support::tempdir().unwrap();
         let other = Queue::open(other_dir.path()).unwrap();
         put(&other, 7);
         let told = halted(forwarder(&other, &server, mode));
@@ -117,7 +117,7 @@ fn a_subject_of_another_queue_is_told() {
 
 #[test]
 fn a_server_that_is_away_is_waited_for() {
-    let (dir, mut server) = (tempfile::tempdir().unwrap(), server_for(NatsMode::Batch));
+    let (dir, mut server) = (crate::support::tempdir().unwrap(), server_for(NatsMode::Batch));
     let queue = Queue::open(dir.path()).unwrap();
     put(&queue, 100);
     let away = forwarder(&queue, &server, NatsMode::Batch);
@@ -130,7 +130,7 @@ fn a_server_that_is_away_is_waited_for() {
 /// One of several servers is enough.
 #[test]
 fn the_server_that_answers_is_taken() {
-    let (dir, server) = (tempfile::tempdir().unwrap(), server_for(NatsMode::Chain));
+    let (dir, server) = (crate::support::tempdir().unwrap(), server_for(NatsMode::Chain));
     let queue = Queue::open(dir.path()).unwrap();
     for round in 1..=4 {
         put(&queue, 100);
@@ -144,7 +144,7 @@ fn the_server_that_answers_is_taken() {
 #[test]
 fn a_stream_that_is_full_is_waited_for() {
     for mode in MODES {
-        let (dir, server) = (tempfile::tempdir().unwrap(), Server::start(""));
+        let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(""));
         let mut config = json!({
             "name": STREAM, "subjects": [SUBJECT], "discard": "new", "max_msgs": 150,
             "allow_atomic": mode == NatsMode::Batch,
@@ -164,7 +164,7 @@ fn a_stream_that_is_full_is_waited_for() {
 #[test]
 fn batches_that_are_too_large_become_smaller() {
     let limits = "jetstream: { limits: { batch: { max_msgs: 300 } } }";
-    let (dir, server) = (tempfile::tempdir().unwrap(), Server::start(limits));
+    let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(limits));
     server.make_stream(json!({ "name": STREAM, "subjects": [SUBJECT], "allow_atomic": true }));
     let queue = Queue::open(dir.path()).unwrap();
     put(&queue, 3_000);
@@ -176,7 +176,7 @@ fn batches_that_are_too_large_become_smaller() {
 #[test]
 fn another_writer_of_the_subject_ends_it() {
     for mode in MODES {
-        let (dir, server) = (tempfile::tempdir().unwrap(), server_for(mode));
+        let (dir, server) = (crate::support::tempdir().unwrap(), server_for(mode));
         let queue = Queue::open(dir.path()).unwrap();
         put(&queue, 5);
         let forwarder = forwarder(&queue, &server, mode);
@@ -200,7 +200,7 @@ fn another_writer_of_the_subject_ends_it() {
 #[test]
 fn other_subjects_of_the_stream_are_free() {
     for mode in [NatsMode::Batch, NatsMode::Window] {
-        let (dir, server) = (tempfile::tempdir().unwrap(), server_for(mode));
+        let (dir, server) = (crate::support::tempdir().unwrap(), server_for(mode));
         let queue = Queue::open(dir.path()).unwrap();
         let mut wire = Wire::new(server.port(), json!({}));
         for round in 1..=5 {

@@ -1,6 +1,6 @@
 //! Whatever dies, as often as it may: the stream holds each message once, in order.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use mmq::Queue;
@@ -28,7 +28,7 @@ fn the_forwarder_that_is_killed() {
 }
 
 fn child(dir: &std::path::Path, server: &Server) -> Child {
-    let mut child = Command::new(std::env::current_exe().unwrap());
+    let mut child = crate::support::command(std::env::current_exe().unwrap());
     child.args(["--exact", "kills::the_forwarder_that_is_killed", "--nocapture"]);
     child.env("MMQ_TEST_DIR", dir).env("MMQ_CHILD_URL", server.url());
     child.stdout(Stdio::null()).spawn().unwrap()
@@ -40,8 +40,8 @@ fn child(dir: &std::path::Path, server: &Server) -> Child {
 #[test]
 fn nothing_is_doubled_missing_or_out_of_order() {
     let rounds = 20 * crate::effort::effort();
-    let (dir, mut server) = (tempfile::tempdir().unwrap(), Server::start(&[]));
-    let copies = tempfile::tempdir().unwrap();
+    let (dir, mut server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
+    let copies = crate::support::tempdir().unwrap();
     let copy = copies.path().join("copy");
     let mut running = child(dir.path(), &server);
     let mut random = 20_261_124u64;

@@ -4,6 +4,8 @@
 mod effort;
 mod kills;
 mod server;
+#[path = "../support/mod.rs"]
+mod support;
 #[cfg(feature = "cli")]
 mod tool;
 
@@ -66,7 +68,7 @@ fn waits_for(queue: &Queue, server: &Server, trouble: &str, then: impl FnOnce())
 
 #[test]
 fn each_message_is_there_once_whatever_was_trimmed() {
-    let (dir, server) = (tempfile::tempdir().unwrap(), Server::start(&[]));
+    let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
     for round in 1..=3 {
         let queue = Queue::open(dir.path()).unwrap();
         put(&queue, 2_000);
@@ -87,7 +89,7 @@ fn each_message_is_there_once_whatever_was_trimmed() {
 
 #[test]
 fn a_message_of_any_bytes_and_of_none_arrives() {
-    let (dir, server) = (tempfile::tempdir().unwrap(), Server::start(&[]));
+    let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
     let queue = Queue::open(dir.path()).unwrap();
     let messages = [vec![], vec![0u8, 255, 13, 10], vec![7; 3 << 20], b"$5\r\nhello\r\n".to_vec()];
     for message in &messages {
@@ -101,7 +103,7 @@ fn a_message_of_any_bytes_and_of_none_arrives() {
 #[test]
 fn missing_numbers_are_told_in_the_way_that_was_asked_for() {
     for how in [TellGaps::Header, TellGaps::Message, TellGaps::None] {
-        let (dir, server) = (tempfile::tempdir().unwrap(), Server::start(&[]));
+        let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
         let options = Options::new().arena_size(65_536).max_bytes(4 * 65_536);
         let queue = options.on_full(OnFull::DropOldest).open(dir.path()).unwrap();
         put(&queue, 10);
@@ -128,7 +130,8 @@ fn missing_numbers_are_told_in_the_way_that_was_asked_for() {
 
 #[test]
 fn each_bad_input_gets_a_sentence_and_loses_nothing() {
-    let (dir, server) = (tempfile::tempdir().unwrap(), Server::start(&["--requirepass", "open"]));
+    let (dir, server) =
+        (crate::support::tempdir().unwrap(), Server::start(&["--requirepass", "open"]));
     let queue = Queue::open(dir.path()).unwrap();
     put(&queue, 5);
     assert!(RedisStream::new("http://here", KEY).unwrap_err().to_string().contains("redis://host"));
@@ -157,7 +160,7 @@ fn each_bad_input_gets_a_sentence_and_loses_nothing() {
     forwarder(&queue, &server).if_forgotten(IfForgotten::Resend).once().unwrap();
     check(&server.entries(KEY), 5);
 
-    let other_dir = tempfile::tempdir().unwrap();
+    let other_dir = crate::support::tempdir().unwrap();
     let other = Queue::open(other_dir.path()).unwrap();
     put(&other, 7);
     let told = halted(forwarder(&other, &server));
@@ -168,8 +171,8 @@ fn each_bad_input_gets_a_sentence_and_loses_nothing() {
 
 #[test]
 fn an_older_copy_of_the_directory_stops() {
-    let (dir, server) = (tempfile::tempdir().unwrap(), Server::start(&[]));
-    let copy = tempfile::tempdir().unwrap();
+    let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
+    let copy = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     put(&queue, 5);
     queue
@@ -187,7 +190,7 @@ fn an_older_copy_of_the_directory_stops() {
 
 #[test]
 fn a_server_that_is_away_full_or_read_by_others_is_waited_for() {
-    let (dir, mut server) = (tempfile::tempdir().unwrap(), Server::start(&[]));
+    let (dir, mut server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
     let queue = Queue::open(dir.path()).unwrap();
     put(&queue, 100);
     server.kill();
@@ -216,7 +219,7 @@ fn a_server_that_is_away_full_or_read_by_others_is_waited_for() {
 /// Another client that adds to the stream is found out before anything is stored behind it.
 #[test]
 fn another_writer_ends_it() {
-    let (dir, server) = (tempfile::tempdir().unwrap(), Server::start(&[]));
+    let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
     let queue = Queue::open(dir.path()).unwrap();
     put(&queue, 5);
     let forwarder = forwarder(&queue, &server);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use redis::{Connection, RedisResult, Value};
@@ -37,7 +37,7 @@ impl Server {
     /// Starts one with an append-only file, and these settings.
     pub(super) fn start(more: &[&str]) -> Server {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let more: Vec<_> = more.iter().map(ToString::to_string).collect();
         let child = run(dir.path(), port, &more);
         Server { dir, port, more, child }
@@ -129,7 +129,7 @@ fn copy_files(from: &Path, to: &Path) {
 /// Starts the program, and waits until it answers.
 fn run(dir: &Path, port: u16, more: &[String]) -> Child {
     let program = std::env::var("MMQ_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
-    let mut command = Command::new(&program);
+    let mut command = crate::support::command(&program);
     command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"]);
     command.args(["--appendfsync", "everysec", "--port", &port.to_string(), "--dir"]);
     command.arg(dir).args(more).stdout(Stdio::piped());

@@ -11,7 +11,7 @@ use super::KEY;
 use super::server::Server;
 
 fn command(words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mmq"));
+    let mut command = crate::support::command(env!("CARGO_BIN_EXE_mmq"));
     command.args(words);
     command
 }
@@ -39,7 +39,7 @@ fn put(dir: &Path, lines: &str) {
 
 #[test]
 fn what_is_there_goes_on_once() {
-    let (dir, server) = (tempfile::tempdir().unwrap(), Server::start(&[]));
+    let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
     let queue = dir.path().join("q");
     let metrics = dir.path().join("mmq.prom");
     let to_file = ["--once", "--metrics", metrics.to_str().unwrap()];
@@ -58,7 +58,7 @@ fn what_is_there_goes_on_once() {
 
 #[test]
 fn a_signal_ends_it_in_order() {
-    let (dir, server) = (tempfile::tempdir().unwrap(), Server::start(&[]));
+    let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
     put(dir.path(), "message 0\n");
     for (signal, status) in [("TERM", 143), ("INT", 130)] {
         let mut running = forward(dir.path(), &server.url(), &["--quiet"]).spawn().unwrap();
@@ -69,7 +69,9 @@ fn a_signal_ends_it_in_order() {
         // The other process is told who has the queue.
         let said = ends(forward(dir.path(), &server.url(), &["--once"]), 4);
         assert!(said.contains(&pid), "{said}");
-        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+        assert!(
+            crate::support::command("kill").args(["-s", signal, &pid]).status().unwrap().success()
+        );
         assert_eq!(running.wait().unwrap().code(), Some(status));
     }
     super::check(&server.entries(KEY), 1);
@@ -77,7 +79,7 @@ fn a_signal_ends_it_in_order() {
 
 #[test]
 fn an_older_copy_is_refused() {
-    let (dir, server) = (tempfile::tempdir().unwrap(), Server::start(&[]));
+    let (dir, server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
     let (queue, copy) = (dir.path().join("q"), dir.path().join("copy"));
     put(&queue, "message 0\n");
     Queue::open(&queue)
@@ -93,7 +95,7 @@ fn an_older_copy_is_refused() {
 
 #[test]
 fn what_is_wrong_is_said() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = dir.path().join("q");
     let nobody = "redis://127.0.0.1:1";
     let said = ends(forward(&queue, nobody, &["--once"]), 5);

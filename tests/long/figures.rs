@@ -9,7 +9,7 @@ use mmq::{Options, Queue};
 const MESSAGES: u64 = 1_000_000;
 
 fn filled() -> (tempfile::TempDir, Queue) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue =
         Options::new().arena_size(32 << 20).max_mapped_arenas(None).open(dir.path()).unwrap();
     queue.peek().unwrap();
@@ -69,7 +69,7 @@ fn measure_ways_of_reading() {
             }
         });
     }
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue =
         Options::new().arena_size(32 << 20).max_mapped_arenas(None).open(dir.path()).unwrap();
     nanos("enqueue", || (0..MESSAGES).for_each(|_| _ = queue.enqueue([7; 128]).unwrap()));
@@ -79,7 +79,7 @@ fn measure_ways_of_reading() {
     nanos("enqueue with a descriptor to tell", || {
         (0..MESSAGES).for_each(|_| _ = queue.enqueue([7; 128]).unwrap())
     });
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let options = Options::new().arena_size(32 << 20).max_mapped_arenas(None);
     let queue = options.max_age(std::time::Duration::from_secs(3600)).open(dir.path()).unwrap();
     nanos("enqueue with max_age", || {
@@ -93,7 +93,7 @@ fn measure_ways_of_reading() {
 fn measure_opening() {
     for mib in [1_u64, 256, 1024] {
         for max_bytes in [None, Some(1u64 << 40)] {
-            let dir = tempfile::tempdir().unwrap();
+            let dir = crate::support::tempdir().unwrap();
             let options = Options::new().arena_size(4 << 20).max_bytes(max_bytes);
             let queue = options.open(dir.path()).unwrap();
             queue.peek().unwrap();
@@ -175,15 +175,17 @@ fn an_opening_with_its_close_makes_few_system_calls() {
 }
 
 fn strace_works() -> bool {
-    let works =
-        Command::new("strace").args(["-o", "/dev/null", "true"]).stderr(Stdio::null()).status();
+    let works = crate::support::command("strace")
+        .args(["-o", "/dev/null", "true"])
+        .stderr(Stdio::null())
+        .status();
     works.is_ok_and(|status| status.success())
 }
 
 fn system_calls(before: &str, messages: u64) -> u64 {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let table = dir.path().join("calls");
-    let mut command = Command::new("strace");
+    let mut command = crate::support::command("strace");
     command.args(["-f", "-c", "-o"]).arg(&table);
     enqueue_in_a_child(command, before, messages);
     let table = std::fs::read_to_string(table).unwrap();
@@ -198,9 +200,9 @@ fn system_calls(before: &str, messages: u64) -> u64 {
 #[ignore = "measures"]
 fn measure_instructions_of_an_enqueue() {
     let instructions = |before: &str, messages: u64| -> u64 {
-        let mut command = Command::new("valgrind");
+        let mut command = crate::support::command("valgrind");
         command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let log = dir.path().join("log");
         command.arg(format!("--log-file={}", log.display()));
         enqueue_in_a_child(command, before, messages);
@@ -229,7 +231,7 @@ fn enqueue_in_a_child(mut command: Command, before: &str, messages: u64) {
 #[test]
 fn the_child_that_enqueues() {
     let Ok(before) = std::env::var("MMQ_CHILD_BEFORE") else { return };
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue =
         Options::new().arena_size(4 << 20).max_mapped_arenas(None).open(dir.path()).unwrap();
     let consumer = queue.consumer("waits").unwrap();

@@ -17,7 +17,7 @@ const LONG: Duration = Duration::from_secs(3600);
 
 #[test]
 fn old_messages_are_told_as_one_gap_and_young_ones_come() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = options(LONG).open(dir.path()).unwrap();
     for _ in 0..10 {
         queue.enqueue([1; 100]).unwrap();
@@ -44,7 +44,7 @@ fn old_messages_are_told_as_one_gap_and_young_ones_come() {
 
 #[test]
 fn space_is_given_back_though_nobody_touches_the_queue() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = options(LONG).open(dir.path()).unwrap();
     let slow = queue.consumer("slow").unwrap();
     for _ in 0..300 {
@@ -72,7 +72,7 @@ fn space_is_given_back_though_nobody_touches_the_queue() {
 /// Nobody reads before all messages have expired: the first reader is told.
 #[test]
 fn a_queue_that_nobody_read_yet_tells_its_first_reader() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = options(SHORT).open(dir.path()).unwrap();
     queue.enqueue("old").unwrap();
     eventually("it is too old", || queue.is_empty());
@@ -87,7 +87,7 @@ fn a_queue_that_nobody_read_yet_tells_its_first_reader() {
 
 #[test]
 fn the_iterator_is_told_what_the_reader_is() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = options(SHORT).open(dir.path()).unwrap();
     for _ in 0..5 {
         queue.enqueue("old").unwrap();
@@ -113,7 +113,7 @@ fn the_iterator_is_told_what_the_reader_is() {
 /// they expire.
 #[test]
 fn a_producer_that_waits_for_room_goes_on_when_what_is_there_is_too_old() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue =
         options(Duration::from_millis(400)).on_full(OnFull::Wait(None)).open(dir.path()).unwrap();
     let slow = queue.consumer("slow").unwrap();
@@ -129,7 +129,7 @@ fn a_producer_that_waits_for_room_goes_on_when_what_is_there_is_too_old() {
 /// An age so short that every message begins a segment, with as many threads as there may be.
 #[test]
 fn every_number_is_told_once_whatever_expires_meanwhile() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue =
         options(Duration::from_millis(1)).on_full(OnFull::DropOldest).open(dir.path()).unwrap();
     let consumer = queue.consumer("c").unwrap();
@@ -161,7 +161,7 @@ fn every_number_is_told_once_whatever_expires_meanwhile() {
 
 #[test]
 fn what_was_written_with_ages_is_read_without() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = options(Duration::from_secs(2)).max_bytes(None).open(dir.path()).unwrap();
     for _ in 0..50 {
         queue.enqueue([2; 40]).unwrap();

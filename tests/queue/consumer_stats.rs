@@ -34,7 +34,7 @@ fn read_all(consumer: &Consumer) -> (u64, u64) {
 
 #[test]
 fn each_consumer_has_its_own_figures_and_a_reopening_keeps_them() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     let id = queue.id();
     assert_ne!(id, [0; 16]);
@@ -83,7 +83,7 @@ fn each_consumer_has_its_own_figures_and_a_reopening_keeps_them() {
 /// Damage counts until its gap is told, to each consumer by itself.
 #[test]
 fn a_gap_is_counted_by_each_consumer_until_it_is_told() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     let _ = (queue.consumer("a").unwrap(), queue.consumer("b").unwrap());
     for seq in 0..50u8 {
@@ -112,7 +112,7 @@ fn a_gap_is_counted_by_each_consumer_until_it_is_told() {
 
 #[test]
 fn what_was_dropped_does_not_wait_for_anybody() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let options = Options::new().arena_size(4096).max_bytes(128 << 10).on_full(OnFull::DropOldest);
     let queue = options.open(dir.path()).unwrap();
     let (slow, quick) = (queue.consumer("slow").unwrap(), queue.consumer("quick").unwrap());
@@ -142,7 +142,7 @@ fn what_was_dropped_does_not_wait_for_anybody() {
 #[test]
 fn the_figures_of_all_consumers_end_at_the_same_message_at_any_look() {
     within(Duration::from_secs(120), || {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue = Options::new().arena_size(256 << 10).open(dir.path()).unwrap();
         let (plain, worker) = (queue.consumer("plain").unwrap(), queue.consumer("work").unwrap());
         let still = queue.consumer("still").unwrap();

@@ -16,7 +16,7 @@ fn options() -> Options {
 }
 
 fn filled(count: u64) -> (tempfile::TempDir, Queue) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = options().open(dir.path()).unwrap();
     fill_queue(&queue, &messages(), 0, count);
     (dir, queue)
@@ -24,7 +24,7 @@ fn filled(count: u64) -> (tempfile::TempDir, Queue) {
 
 /// As [`filled`], with short segments.
 fn filled_of_short_segments(count: u64) -> (tempfile::TempDir, Queue) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = short_segments().open(dir.path()).unwrap();
     fill_queue(&queue, &messages(), 0, count);
     (dir, queue)
@@ -120,7 +120,7 @@ fn a_fork_goes_on_from_the_same_place_and_seek_moves_within_what_is_held() {
 
 #[test]
 fn seek_finds_every_message_also_those_that_run_over_segments() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Options::new().arena_size(4096).max_bytes(2 << 20).open(dir.path()).unwrap();
     let made = Messages::new(1, &[0..=100, 30_000..=60_000, 90_000..=200_000]);
     let mut tail = 0;
@@ -156,7 +156,7 @@ fn seek_finds_every_message_also_those_that_run_over_segments() {
 
 #[test]
 fn a_new_consumer_begins_at_the_first_whole_message() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Options::new().arena_size(4096).max_bytes(2 << 20).open(dir.path()).unwrap();
     let made = Messages::new(2, &[0..=100, 100_000..=300_000]);
     let first = queue.consumer("first").unwrap();
@@ -177,7 +177,7 @@ fn a_new_consumer_begins_at_the_first_whole_message() {
 
 #[test]
 fn space_is_held_by_the_slowest_and_by_no_removed_one() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Options::new().arena_size(1 << 20).open(dir.path()).unwrap();
     let (slow, fast) = (queue.consumer("slow").unwrap(), queue.consumer("fast").unwrap());
     let big = vec![5; MIB];
@@ -232,7 +232,7 @@ fn several_threads_share_one_consumer_and_each_message_goes_to_one() {
 #[test]
 fn consumers_come_go_fork_and_seek_while_messages_flow() {
     within(Duration::from_secs(120), || {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue = Options::new().arena_size(4096).max_bytes(8 << 20).open(dir.path()).unwrap();
         let stop = AtomicBool::new(false);
         let made = messages();
@@ -338,7 +338,7 @@ fn figures_agree_whatever_was_done() {
 
 #[test]
 fn the_queues_own_consumer_is_moved_and_forked_like_any_other() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     queue.enqueue_batch(["a", "b", "c"]).unwrap();
     assert_eq!(queue.dequeue().unwrap().unwrap().seq(), 0);

@@ -10,7 +10,7 @@ fn messages() -> Messages {
 }
 
 fn filled_of_short_segments(count: u64) -> (tempfile::TempDir, Queue) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = short_segments().open(dir.path()).unwrap();
     fill_queue(&queue, &messages(), 0, count);
     (dir, queue)

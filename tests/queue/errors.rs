@@ -179,7 +179,7 @@ fn text<T>(path: &Path, answer: mmq::Result<T>) -> String {
 
 #[test]
 fn what_a_full_queue_says_names_the_option_and_its_value() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let path = dir.path().join("small");
     let queue = Options::new().arena_size(65_536).max_bytes(1 << 20).open(&path).unwrap();
     let said = text(&path, queue.enqueue(vec![0; 921_600]));
@@ -205,7 +205,7 @@ fn what_a_full_queue_says_names_the_option_and_its_value() {
 
 #[test]
 fn an_opening_that_is_refused_says_what_of_which_queue() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let path = dir.path().join("queue");
     let page = rustix::param::page_size();
     assert_eq!(
@@ -257,7 +257,7 @@ fn an_opening_that_is_refused_says_what_of_which_queue() {
 
 #[test]
 fn a_number_or_a_name_that_is_not_there_is_told_with_what_is() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let path = dir.path();
     let queue = Queue::open(path).unwrap();
     let consumer = queue.consumer("mail").unwrap();

@@ -16,7 +16,7 @@ fn small() -> Options {
 }
 
 fn new_queue(options: Options) -> (TempDir, Queue) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = options.open(dir.path()).unwrap();
     (dir, queue)
 }

@@ -44,7 +44,7 @@ fn job(number: u64) -> Vec<u8> {
 
 /// A damaged queue in a directory of its own.
 fn damaged(payload: impl Fn(u64) -> Vec<u8>) -> (tempfile::TempDir, Queue) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     crate::flipped::make(dir.path(), payload);
     let queue = Queue::open(dir.path()).unwrap();
     (dir, queue)
@@ -137,7 +137,7 @@ fn bounded_spool_sends_all_that_is_left() {
 fn workers_do_all_that_is_left() {
     let (_dir, queue) = damaged(job);
     let workers = queue.consumer("workers").unwrap();
-    let letters = tempfile::tempdir().unwrap();
+    let letters = crate::support::tempdir().unwrap();
     let dead = Arc::new(Queue::open(letters.path()).unwrap());
     let workers::Outcome { done, failed, lost } = workers::work(&workers, &dead).unwrap();
     // Every tenth fails once: of 3, 13, 23, ... all but the one that is damaged.

@@ -59,7 +59,7 @@ fn files(dir: &Path) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
 
 #[test]
 fn the_figures_of_a_queue_in_use_are_its_own() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let options = Options::new().arena_size(64 << 10);
     let queue = options.open(dir.path()).unwrap();
     let before = SystemTime::now();
@@ -105,7 +105,7 @@ fn the_figures_of_a_queue_in_use_are_its_own() {
 
 #[test]
 fn a_queue_that_nobody_has_is_what_its_next_opening_finds() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = dir.path().join("queue");
     let none = Inspector::open(&queue).unwrap_err();
     assert!(matches!(none, Error::NotFound { what: "queue", .. }), "{none}");
@@ -151,7 +151,7 @@ fn a_queue_that_nobody_has_is_what_its_next_opening_finds() {
 
 #[test]
 fn a_directory_of_other_files_is_no_queue() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     fs::write(dir.path().join("letter.txt"), "dear").unwrap();
     let refused = Inspector::open(dir.path()).unwrap().snapshot().unwrap_err();
     assert!(matches!(refused, Error::NotAQueue { .. }), "{refused}");
@@ -174,7 +174,7 @@ fn the_child_that_holds_a_queue() {
 
 #[test]
 fn a_queue_whose_process_died_was_left() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let mut child = itself("inspector::the_child_that_holds_a_queue")
         .env("MMQ_TEST_DIR", dir.path())
         .stdout(Stdio::piped())
@@ -202,7 +202,7 @@ fn verify(dir: &Path) -> (Verified, Vec<Finding>) {
 
 #[test]
 fn who_verifies_sees_how_far_it_is_and_may_end_it() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     with_all_parts(dir.path()).close().unwrap();
     let inspector = Inspector::open(dir.path()).unwrap();
     let mut seen = Vec::new();
@@ -234,7 +234,7 @@ fn who_verifies_sees_how_far_it_is_and_may_end_it() {
 
 #[test]
 fn what_an_opening_would_make_of_a_queue_is_told_of_one_that_nobody_has() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = with_all_parts(dir.path());
     let inspector = Inspector::open(dir.path()).unwrap();
     match inspector.as_opened() {
@@ -283,7 +283,7 @@ fn with_all_parts(dir: &Path) -> Queue {
 
 #[test]
 fn a_sound_queue_is_found_sound_whoever_has_it() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = with_all_parts(dir.path());
     let (verified, findings) = verify(dir.path());
     assert_eq!(findings, []);
@@ -303,7 +303,7 @@ fn a_sound_queue_is_found_sound_whoever_has_it() {
 
 #[test]
 fn every_byte_of_the_index_that_matters_and_every_message_is_looked_at() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     with_all_parts(dir.path()).close().unwrap();
     let index = dir.path().join("index");
     let bytes = fs::read(&index).unwrap();
@@ -357,7 +357,7 @@ fn every_byte_of_the_index_that_matters_and_every_message_is_looked_at() {
 #[test]
 fn looks_at_a_queue_at_full_speed_are_never_wrong() {
     let looks = 200 * effort();
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let options = Options::new().arena_size(64 << 10).max_bytes(512 << 10);
     let queue = options.on_full(OnFull::DropOldest).open(dir.path()).unwrap();
     let consumer = queue.consumer("some").unwrap();

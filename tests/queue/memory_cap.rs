@@ -52,7 +52,7 @@ fn capped(arena: usize, dir: &Path) -> Queue {
 /// Sends messages of about 1 MB through arenas of `arena` bytes: a backlog, then alternately, then
 /// the rest, by every method, sampling between any two calls and inside the writing closure.
 fn large_messages_through(arena: usize) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let messages =
         Messages::new(arena as u64, &[1_000_000..=1_000_000, MIB..=MIB, 900_000..=1_100_000]);
     let queue = capped(arena, dir.path());
@@ -130,7 +130,7 @@ fn messages_of_one_mb_pass_through_three_arenas_of_4_mib() {
 fn the_cap_holds_while_many_messages_are_held() {
     for arena in [4 * KIB, 128 * KIB, 4 * MIB] {
         for len in [100, 2000, 100_000, 1_000_000] {
-            let dir = tempfile::tempdir().unwrap();
+            let dir = crate::support::tempdir().unwrap();
             let messages = Messages::new(1, &[len / 2..=len]);
             let queue = capped(arena, dir.path());
             let mut cap = Cap::new(dir.path(), arena);
@@ -163,7 +163,7 @@ fn the_cap_holds_while_many_messages_are_held() {
 
 #[test]
 fn held_messages_of_a_closed_queue_keep_no_more_than_the_cap() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let messages = Messages::new(2, &[3000..=3000]);
     let queue = capped(4096, dir.path());
     crate::support::fill_queue(&queue, &messages, 0, 100);
@@ -179,7 +179,7 @@ fn held_messages_of_a_closed_queue_keep_no_more_than_the_cap() {
 
 #[test]
 fn the_cap_holds_at_any_moment_among_threads() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let arena = 8 * KIB;
     let queue = capped(arena, dir.path());
     let messages = Messages::new(3, &[0..=100, 0..=20_000, 100_000..=400_000]);
@@ -213,7 +213,7 @@ fn the_cap_holds_at_any_moment_among_threads() {
 
 #[test]
 fn figures_agree_with_the_kernel() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = capped(64 * KIB, dir.path());
     let messages = Messages::new(4, &[0..=50_000]);
     for seq in 0..200 {
@@ -247,7 +247,7 @@ fn a_backlog_of_4_gib_takes_constant_memory() {
         assert!(status.success());
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let len = 64 * KIB;
     let total = (4 << 30) / len as u64;
     let messages = Messages::new(5, &[len..=len]);

@@ -35,7 +35,7 @@ fn end(queue: Queue, how: End) {
 #[test]
 fn messages_order_place_and_numbers_survive_every_change_of_options() {
     for how in [End::Close, End::Drop] {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let messages = Messages::new(seed("options change"), &[0..=100, 0..=9000, 0..=300_000]);
         let (mut head, mut tail) = (0, 0);
         for options in variety().iter().chain(variety().iter().rev()) {
@@ -68,7 +68,7 @@ fn messages_order_place_and_numbers_survive_every_change_of_options() {
 
 #[test]
 fn numbers_go_on_after_a_queue_was_emptied_and_reopened() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     for (how, round) in [End::Close, End::Drop].into_iter().cycle().zip(0..20) {
         let queue = Options::new().arena_size(4096).open(dir.path()).unwrap();
         assert!(queue.is_empty());
@@ -81,7 +81,7 @@ fn numbers_go_on_after_a_queue_was_emptied_and_reopened() {
 
 #[test]
 fn reopening_without_doing_anything_changes_nothing() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let messages = Messages::new(1, &[0..=2000]);
     let queue = Options::new().arena_size(4096).open(dir.path()).unwrap();
     fill_queue(&queue, &messages, 0, 5000);
@@ -101,7 +101,7 @@ fn reopening_without_doing_anything_changes_nothing() {
 
 #[test]
 fn a_queue_that_was_never_written_reopens_empty() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     for options in variety() {
         let queue = options.open(dir.path().join("queue")).unwrap();
         assert_eq!((queue.len(), queue.stats().next_seq), (0, 0));
@@ -112,7 +112,7 @@ fn a_queue_that_was_never_written_reopens_empty() {
 
 #[test]
 fn a_peeked_message_and_an_iterated_one_are_still_there_after_reopening() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let messages = Messages::new(2, &[0..=5000]);
     let queue = Queue::open(dir.path()).unwrap();
     fill_queue(&queue, &messages, 0, 100);
@@ -124,7 +124,7 @@ fn a_peeked_message_and_an_iterated_one_are_still_there_after_reopening() {
 
 #[test]
 fn a_panic_while_writing_in_place_leaves_no_trace_after_reopening_either() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     for (round, len) in [10, 5000, 6 * MIB].into_iter().enumerate() {
         let queue = Options::new().arena_size(4096).open(dir.path()).unwrap();
         let seq = round as u64;
@@ -154,7 +154,7 @@ fn a_panic_while_writing_in_place_leaves_no_trace_after_reopening_either() {
 
 #[test]
 fn a_moved_or_copied_directory_is_the_same_queue() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let messages = Messages::new(3, &[0..=5000]);
     let queue = Options::new().arena_size(4096).open(dir.path().join("here")).unwrap();
     fill_queue(&queue, &messages, 0, 2000);
@@ -174,7 +174,7 @@ fn random_openings_closings_and_traffic_agree_with_two_counters() {
     let seed = seed("random openings");
     let mut random = Random::new(seed);
     let messages = Messages::new(seed, &[0..=30, 0..=3000, 0..=100_000]);
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let options = variety();
     let (mut head, mut tail) = (0, 0);
     for _ in 0..60 {
@@ -198,7 +198,7 @@ fn random_openings_closings_and_traffic_agree_with_two_counters() {
 #[test]
 fn a_message_held_beyond_the_end_of_its_queue_stays_what_it_was() {
     for flush_every_ops in [None, Some(1)] {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let mut options = Options::new().arena_size(4 << 20);
         if let Some(operations) = flush_every_ops {
             options = options.flush_every_ops(operations);

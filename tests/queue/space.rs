@@ -20,7 +20,7 @@ fn an_empty_new_queue_takes_less_than_one_mib_of_disk() {
     for options in
         [Options::new(), Options::new().arena_size(4096), Options::new().arena_size(1 << 30)]
     {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue = options.open(dir.path()).unwrap();
         assert!(disk(dir.path()) < MIB as u64, "{} bytes while open", disk(dir.path()));
         queue.close().unwrap();
@@ -30,7 +30,7 @@ fn an_empty_new_queue_takes_less_than_one_mib_of_disk() {
 
 #[test]
 fn a_few_messages_take_a_few_mib_even_with_arenas_of_128_mib() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     for _ in 0..100 {
         queue.enqueue([7; 1000]).unwrap();
@@ -42,7 +42,7 @@ fn a_few_messages_take_a_few_mib_even_with_arenas_of_128_mib() {
 #[test]
 fn a_queue_that_is_nearly_empty_takes_little_disk_whatever_the_arena_size() {
     for (len, backlog) in [(128, 0), (KIB, 0), (16 * KIB, 0), (KIB, 1000)] {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue = Queue::open(dir.path()).unwrap();
         let (message, mut buffer) = (vec![7; len], Vec::new());
         (0..backlog).for_each(|_| _ = queue.enqueue(&message).unwrap());
@@ -64,7 +64,7 @@ fn a_queue_that_is_nearly_empty_takes_little_disk_whatever_the_arena_size() {
 /// writes. (The tail's segment is a long one then.)
 #[test]
 fn a_backlog_has_few_files_and_a_long_segment_that_was_read_is_given_back() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let options = Options::new().arena_size(16 << 20);
     let mut queue = options.clone().open(dir.path()).unwrap();
     for closed in [false, true] {
@@ -91,7 +91,7 @@ fn a_backlog_has_few_files_and_a_long_segment_that_was_read_is_given_back() {
 /// A record that is longer than the segments are at present lies in one piece: a reader borrows it.
 #[test]
 fn a_record_longer_than_the_first_segments_lies_in_one_piece() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue =
         Options::new().arena_size(16 << 20).max_mapped_arenas(None).open(dir.path()).unwrap();
     queue.enqueue("short").unwrap();
@@ -106,7 +106,7 @@ fn a_record_longer_than_the_first_segments_lies_in_one_piece() {
 #[test]
 fn a_drained_queue_gives_its_space_back() {
     for (arena, most) in [(4 * KIB, 4 * 4 * MIB), (4 * MIB, 4 * 4 * MIB), (8 * MIB, 4 * 8 * MIB)] {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let options = Options::new().arena_size(arena as u64);
         let messages = Messages::new(1, &[0..=20_000]);
         let queue = options.clone().open(dir.path()).unwrap();
@@ -135,7 +135,7 @@ fn a_drained_queue_gives_its_space_back() {
 
 #[test]
 fn space_is_given_back_as_the_reader_goes_and_not_only_at_the_end() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Options::new().arena_size(64 << 10).open(dir.path()).unwrap();
     fill_queue(&queue, &Messages::new(2, &[10_000..=10_000]), 0, 8000);
     let full = disk(dir.path());
@@ -168,7 +168,7 @@ impl Most {
 
 #[test]
 fn cycling_10_000_segments_leaves_descriptors_mappings_and_files_flat() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let limit = 64 << 10;
     // A segment is at most a quarter of `max_bytes`: 10,000 of them pass with 10,000 times 16 KiB.
     let options = Options::new().arena_size(4096).max_bytes(limit);
@@ -214,7 +214,7 @@ fn cycling_10_000_segments_leaves_descriptors_mappings_and_files_flat() {
 #[test]
 fn cycling_ordinary_segments_leaves_everything_flat_too() {
     for arena in [4 * KIB, 4 * MIB] {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue = Options::new().arena_size(arena as u64).open(dir.path()).unwrap();
         let mut most = Most::default();
         // 80 segments of 4 MiB, a little more than one at a time.
@@ -238,7 +238,7 @@ fn cycling_ordinary_segments_leaves_everything_flat_too() {
 
 #[test]
 fn a_backlog_of_many_segments_needs_no_more_descriptors_and_mappings() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Options::new().arena_size(64 << 10).open(dir.path()).unwrap();
     let mut most = Most::default();
     for seq in 0..60 * 40 {
@@ -262,7 +262,7 @@ fn the_directory_never_takes_more_than_max_bytes() {
     for (arena, limit) in
         [(4 * KIB, 64 << 10), (4 * KIB, 1 << 20), (64 * KIB, 3 << 20), (4 * MIB, 20 << 20)]
     {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue =
             Options::new().arena_size(arena as u64).max_bytes(limit).open(dir.path()).unwrap();
         let messages = Messages::new(4, &[0..=2000]);

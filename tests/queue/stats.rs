@@ -76,7 +76,7 @@ fn looked_at(
 #[test]
 fn no_message_is_both_waiting_and_taken_at_any_look() {
     within(Duration::from_secs(120), || {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue = Options::new().arena_size(256 << 10).open(dir.path()).unwrap();
         queue.peek().unwrap();
         let consume = |produced: &AtomicBool| {
@@ -104,7 +104,7 @@ fn no_message_is_both_waiting_and_taken_at_any_look() {
 #[test]
 fn deliveries_out_of_order_are_counted_once_at_any_look() {
     within(Duration::from_secs(120), || {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue = Options::new().arena_size(256 << 10).open(dir.path()).unwrap();
         queue.peek().unwrap();
         // It holds everything, and says that deliveries are made.
@@ -137,7 +137,7 @@ fn deliveries_out_of_order_are_counted_once_at_any_look() {
 #[test]
 fn what_was_dropped_is_lost_or_not_yet_told() {
     within(Duration::from_secs(120), || {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let options =
             Options::new().arena_size(4096).max_bytes(128 << 10).on_full(OnFull::DropOldest);
         let queue = options.open(dir.path()).unwrap();
@@ -165,7 +165,7 @@ fn what_was_dropped_is_lost_or_not_yet_told() {
 #[test]
 fn several_consumers_are_counted_together() {
     within(Duration::from_secs(120), || {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue = Options::new().arena_size(256 << 10).open(dir.path()).unwrap();
         queue.peek().unwrap();
         let named: Vec<_> = (0..2).map(|n| queue.consumer(&format!("{n}")).unwrap()).collect();
@@ -209,7 +209,7 @@ fn several_consumers_are_counted_together() {
 #[test]
 fn with_every_message_durable_those_that_are_wait() {
     within(Duration::from_secs(120), || {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue =
             Options::new().arena_size(256 << 10).flush_every_ops(1).open(dir.path()).unwrap();
         queue.peek().unwrap();
@@ -225,7 +225,7 @@ fn with_every_message_durable_those_that_are_wait() {
 #[test]
 fn figures_can_be_looked_at_while_a_message_is_filled() {
     within(Duration::from_secs(60), || {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue = Options::new().arena_size(64 << 10).open(dir.path()).unwrap();
         queue.set_max_in_flight(4).unwrap();
         let stop = AtomicBool::new(false);
@@ -268,7 +268,7 @@ fn figures_can_be_looked_at_while_a_message_is_filled() {
 /// on.
 #[test]
 fn what_no_read_has_met_is_counted_until_its_gap_is_told() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let options = Options::new().arena_size(64 << 10);
     let queue = options.open(dir.path()).unwrap();
     for seq in 0..100u8 {
@@ -312,7 +312,7 @@ fn what_no_read_has_met_is_counted_until_its_gap_is_told() {
 #[test]
 fn refused_calls_and_waits_for_room_are_counted() {
     within(Duration::from_secs(60), || {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let options = Options::new().arena_size(4096).max_bytes(128 << 10);
         let queue = options.clone().open(dir.path()).unwrap();
         let refused = (0..100).filter(|_| queue.enqueue([1; 3000]).is_err()).count() as u64;
@@ -346,7 +346,7 @@ fn refused_calls_and_waits_for_room_are_counted() {
 
 #[test]
 fn a_file_that_is_removed_while_it_is_read_is_counted_until_it_is_let_go_of() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let limit = 1 << 20;
     let options = Options::new().arena_size(4096).max_bytes(limit).on_full(OnFull::DropOldest);
     let queue = options.open(dir.path()).unwrap();
@@ -382,7 +382,7 @@ fn a_file_that_is_removed_while_it_is_read_is_counted_until_it_is_let_go_of() {
 /// What is dropped counts at once, and once, whoever reads it and when.
 #[test]
 fn what_is_dropped_counts_when_it_is_dropped() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let options = Options::new().arena_size(4096).max_bytes(65536).on_full(OnFull::DropOldest);
     let queue = options.open(dir.path()).unwrap();
     let fill = |count| (0..count).for_each(|_| assert!(queue.enqueue([1; 1000]).is_ok()));

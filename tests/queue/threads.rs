@@ -111,7 +111,7 @@ fn run(name: &str, options: Options, sizes: &[RangeInclusive<usize>], load: Load
     let seed = seed(name);
     let messages = Messages::new(seed, sizes);
     within(LIMIT, move || {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue = options.clone().open(dir.path()).unwrap();
         let total = load.producers * load.each;
         let (taken, done) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -263,7 +263,7 @@ fn flushing_beside_everything_else_disturbs_nobody() {
 #[test]
 fn a_panic_in_one_producers_closure_does_not_stop_the_others() {
     within(LIMIT, || {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue = small_arenas().open(dir.path()).unwrap();
         std::thread::scope(|scope| {
             for len in [10, 100_000] {
@@ -298,7 +298,7 @@ fn a_panic_in_one_producers_closure_does_not_stop_the_others() {
 fn a_reader_that_begins_while_the_first_messages_come_in_misses_none() {
     within(LIMIT, || {
         for _ in 0..100 {
-            let dir = tempfile::tempdir().unwrap();
+            let dir = crate::support::tempdir().unwrap();
             let queue = small_arenas().open(dir.path()).unwrap();
             let barrier = std::sync::Barrier::new(3);
             std::thread::scope(|scope| {

@@ -65,7 +65,7 @@ pub(crate) struct Base {
 impl Base {
     /// Some messages go through first, so that segments are recycled and hold stale records.
     fn new(options: Options, messages: Messages, passed: u64, total: u64) -> Base {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let files = dir.path().join("queue");
         let queue = options.clone().open(&files).unwrap();
         for seq in 0..passed {

@@ -14,9 +14,7 @@ use mmq::{Error, Options, Queue};
 
 /// In memory where that is possible: a fuzzer makes thousands of queues a second.
 fn scratch() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-    made.expect("a scratch directory")
+    crate::guard::tempdir_in_memory().expect("a scratch directory")
 }
 
 fn options() -> Options {

@@ -24,9 +24,7 @@ const MOST: usize = 400;
 
 /// In memory where that is possible: a fuzzer makes thousands of queues a second.
 fn scratch() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-    made.expect("a scratch directory")
+    crate::guard::tempdir_in_memory().expect("a scratch directory")
 }
 
 /// The fuzzer's bytes; zeros behind their end.

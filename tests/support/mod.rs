@@ -1,7 +1,13 @@
 //! What the tests share: seeded random numbers, messages that can be recognised, draining, and what
 //! the operating system says of a directory (mappings, descriptors, disk).
 
-#![allow(dead_code, reason = "every test binary compiles this file and uses its own part of it")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "every test binary compiles this file and uses its own part of it"
+)]
+
+pub(crate) mod guard;
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,6 +19,7 @@ use std::sync::OnceLock;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+pub(crate) use guard::{command, tempdir};
 use mmq::{Error, Gap, Message, Queue};
 
 mod effort;
@@ -386,7 +393,7 @@ pub(crate) fn copy_directory(from: &Path, to: &Path) {
 
 /// This test binary once more, to run one test in a process of its own.
 pub(crate) fn itself(test: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().expect("the path of the test binary"));
+    let mut command = command(std::env::current_exe().expect("the path of the test binary"));
     command.args([test, "--exact", "--nocapture", "--include-ignored", "--test-threads=1"]);
     command
 }

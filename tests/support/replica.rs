@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tempfile::TempDir;
 
@@ -26,9 +26,7 @@ pub(crate) struct Replica<'b> {
 
 /// In memory where that is possible: each case is closed, and closing syncs.
 fn scratch() -> TempDir {
-    let memory = Path::new("/dev/shm");
-    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-    made.unwrap()
+    crate::support::guard::tempdir_in_memory().unwrap()
 }
 
 impl<'b> Replica<'b> {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use mmq::{ConsumerSnapshot, Inspector, Options, Queue, QueueState, Seen, Snapshot, Start};
@@ -97,7 +97,7 @@ fn same(old: &Path, new: &Path) {
 
 #[test]
 fn a_copy_has_the_same_messages_numbers_and_consumers_under_either_id() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let old = dir.path().join("old");
     filled(&old);
     let before = told(&old);
@@ -140,7 +140,7 @@ fn a_copy_has_the_same_messages_numbers_and_consumers_under_either_id() {
 
 #[test]
 fn what_cannot_be_copied_or_would_be_overwritten_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (old, new) = (dir.path().join("old"), dir.path().join("new"));
     filled(&old);
     let copy = |from: &Path, to: &Path, status| {
@@ -172,12 +172,12 @@ fn what_cannot_be_copied_or_would_be_overwritten_is_refused() {
 
 #[test]
 fn what_fails_half_way_leaves_nothing() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (old, new) = (dir.path().join("old"), dir.path().join("new"));
     filled(&old);
     let (before, shown) = (files(&old).len(), told(&old));
     // No file may take more than 50 KiB.
-    let mut small = Command::new("sh");
+    let mut small = crate::support::command("sh");
     small.args(["-c", "ulimit -f 100; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_mmq"), "copy"]);
     small.args([&old, &new]);
     let failed = ends(small, 7);
@@ -199,7 +199,7 @@ fn long(dir: &Path) {
 
 #[test]
 fn a_copy_that_is_killed_is_no_queue_and_its_rest_is_named() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (old, new) = (dir.path().join("old"), dir.path().join("new"));
     let rest = dir.path().join("new.copying");
     long(&old);
@@ -235,7 +235,7 @@ fn a_copy_that_is_killed_is_no_queue_and_its_rest_is_named() {
 
 #[test]
 fn a_signal_ends_a_copy_and_a_second_one_to_the_same_place_waits_for_none() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (old, new) = (dir.path().join("old"), dir.path().join("new"));
     let rest = dir.path().join("new.copying");
     long(&old);

@@ -10,7 +10,7 @@ use crate::support::{Random, seed, segments};
 
 #[test]
 fn what_was_dumped_is_loaded_as_it_was() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (old, new) = (dir.path().join("old"), dir.path().join("new"));
     let mut random = Random::new(seed("dump"));
     let queue = Options::new().arena_size(64 << 10).open(&old).unwrap();
@@ -76,7 +76,7 @@ fn what_was_dumped_is_loaded_as_it_was() {
 
 #[test]
 fn gaps_are_left_out_and_what_is_no_dump_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (old, new) = (dir.path().join("old"), dir.path().join("new"));
     let lines: String = (0..20).map(|number| format!("{number:0>100}\n")).collect();
     check(given(on("put", &old, &[]), lines.as_bytes()), 0);

@@ -35,7 +35,7 @@ fn left(dir: &Path) -> u64 {
 
 #[test]
 fn each_message_goes_to_a_command_and_is_removed_when_it_succeeds() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = dir.path().join("q");
     jobs(&queue, (0..5).map(|number| format!("job {number}")));
     let script = "read line; echo $MMQ_SEQ $MMQ_ATTEMPT $line >> log; echo $line done";
@@ -51,7 +51,7 @@ fn each_message_goes_to_a_command_and_is_removed_when_it_succeeds() {
 
 #[test]
 fn a_message_that_fails_comes_again_so_often_and_then_goes_to_the_dead() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (queue, dead) = (dir.path().join("q"), dir.path().join("dead"));
     jobs(&queue, ["good", "bad", "later", "good"].map(str::to_owned));
     // Any bytes, and more than a pipe holds.
@@ -72,7 +72,7 @@ fn a_message_that_fails_comes_again_so_often_and_then_goes_to_the_dead() {
 
 #[test]
 fn without_a_queue_for_the_dead_they_stay_and_the_others_are_done() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = dir.path().join("q");
     jobs(&queue, ["bad", "good", "bad", "good"].map(str::to_owned));
     let script = "read line; echo $MMQ_SEQ >> log; test $line = good";
@@ -86,7 +86,7 @@ fn without_a_queue_for_the_dead_they_stay_and_the_others_are_done() {
 
 #[test]
 fn a_command_that_is_not_there_removes_nothing() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = dir.path().join("q");
     jobs(&queue, ["one".to_owned()]);
     let output = ends(on("each", &queue, &["--", "/no/such/command"]), 7);
@@ -97,10 +97,10 @@ fn a_command_that_is_not_there_removes_nothing() {
 
 #[test]
 fn so_many_commands_run_at_a_time() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = dir.path().join("q");
     jobs(&queue, ["a", "b"].map(str::to_owned));
-    check(Command::new("mkfifo").arg(dir.path().join("fifo")).output().unwrap(), 0);
+    check(crate::support::command("mkfifo").arg(dir.path().join("fifo")).output().unwrap(), 0);
     // Each of the two waits for the other.
     let script = "if [ $MMQ_SEQ = 0 ]; then read line < fifo; else echo > fifo; fi";
     let both = each(&queue, &["-j", "2"], script);
@@ -111,10 +111,10 @@ fn so_many_commands_run_at_a_time() {
 #[test]
 fn a_first_signal_ends_each_after_the_command_at_hand() {
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue = dir.path().join("q");
         jobs(&queue, ["a", "b"].map(str::to_owned));
-        check(Command::new("mkfifo").arg(dir.path().join("fifo")).output().unwrap(), 0);
+        check(crate::support::command("mkfifo").arg(dir.path().join("fifo")).output().unwrap(), 0);
         let script = "echo $MMQ_SEQ >> log; read line < fifo";
         let mut child = each(&queue, &[], script).stderr(Stdio::piped()).spawn().unwrap();
         eventually("the command runs", || log(&queue) == ["0"]);
@@ -130,7 +130,7 @@ fn a_first_signal_ends_each_after_the_command_at_hand() {
 
 #[test]
 fn each_follows_a_queue_that_others_put_into() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = dir.path().join("q");
     jobs(&queue, ["bad".to_owned()]);
     let script = "read line; echo $line >> log; test $line != bad";
@@ -157,7 +157,7 @@ fn each_follows_a_queue_that_others_put_into() {
 fn sigkill_of_each_loses_nothing() {
     let mut random = Random::new(seed("sigkill of each"));
     for _ in 0..6 * effort() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue = dir.path().join("q");
         let (messages, dead) = (60, dir.path().join("dead"));
         jobs(&queue, (0..messages).map(|number| format!("job {number}")));

@@ -4,7 +4,7 @@ use crate::run::{ends, mmq, said};
 
 #[test]
 fn an_address_that_nobody_can_take_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let dir = dir.path().to_str().unwrap();
     let output = ends(mmq(["forward", dir, "kafka://host"]), 2);
     assert!(said(&output).contains("an address begins with nats://"), "{}", said(&output));

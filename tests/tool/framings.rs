@@ -30,7 +30,7 @@ fn put_and_take_are_inverse_in_each_framing() {
     let cases: [(&str, &[u8]); 5] =
         [("line", b"\n\r"), ("null", b"\0"), ("length", b""), ("varint", b""), ("json", b"")];
     for (framing, without) in cases {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
         let messages = messages(&mut random, without);
         let queue = Queue::open(&from).unwrap();
@@ -50,7 +50,7 @@ fn put_and_take_are_inverse_in_each_framing() {
 
 #[test]
 fn each_framing_is_what_its_name_says() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = dir.path().join("q");
     for (framing, wanted) in [
         ("line", &b"ab\n\nc\n"[..]),
@@ -72,7 +72,7 @@ fn each_framing_is_what_its_name_says() {
 
 #[test]
 fn a_message_with_the_delimiter_is_counted_or_refused() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let input = b"\x01a\x03b\nc\x01d\x02\n\n";
     let varint = ["--framing", "varint"];
     check(given(on("put", dir.path(), &varint), input), 0);
@@ -95,7 +95,7 @@ fn input_that_is_cut_off_or_wrong_is_refused_and_what_came_before_stays() {
         ("varint", b"\x01a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "no number is"),
         ("json", b"{\"text\":\"a\"}\n\nnot json\n", "line 3 is no JSON object"),
     ] {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let output = check(given(on("put", dir.path(), &["--framing", framing]), input), 6);
         assert!(said(&output).contains(said_is), "{}", said(&output));
         assert_eq!(held(dir.path()), [b"a"], "{framing}");
@@ -110,7 +110,7 @@ fn input_that_is_cut_off_or_wrong_is_refused_and_what_came_before_stays() {
 
 #[test]
 fn another_program_may_decode_the_messages() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let long = "x".repeat(1 << 20);
     let input = format!("abc\n\n{long}\n");
     check(given(on("put", dir.path(), &[]), input.as_bytes()), 0);

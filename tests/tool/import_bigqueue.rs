@@ -61,7 +61,7 @@ fn names(big: &Big) -> Vec<String> {
 #[test]
 fn each_release_comes_over_with_every_place() {
     let mut random = Random::new(seed("import_bigqueue"));
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     for release in RELEASES {
         let sizes: &[u64] =
@@ -99,7 +99,7 @@ fn each_release_comes_over_with_every_place() {
 #[test]
 fn a_torn_tail_is_mended() {
     let mut random = Random::new(seed("import_torn_tail"));
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     let mut torn = 0;
     for release in [Release::Two, Release::Four, Release::Five] {
@@ -131,7 +131,7 @@ fn a_torn_tail_is_mended() {
 #[test]
 fn a_torn_head_is_mended() {
     let mut random = Random::new(seed("import_torn_head"));
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     let mut torn = 0;
     for release in [Release::Two, Release::Four, Release::Five] {
@@ -175,7 +175,7 @@ fn a_torn_head_is_mended() {
 #[test]
 fn what_is_missing_is_told_and_all_before_it_comes() {
     let mut random = Random::new(seed("import_missing"));
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     let big = filled(&mut random, 4096, 200, 5000, &[20, 30]);
     let (head, last) = (big.place(20).0, big.tail.0);
@@ -219,7 +219,7 @@ fn what_is_missing_is_told_and_all_before_it_comes() {
 #[test]
 fn random_metadata_end_in_order_and_change_nothing() {
     let mut random = Random::new(seed("import_random"));
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     let big = filled(&mut random, 4096, 60, 5000, &[5, 9, 7]);
     for round in 0..120 {

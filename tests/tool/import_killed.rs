@@ -14,7 +14,7 @@ use crate::support::{Random, effort, seed};
 #[test]
 fn sigkill_of_import_leaves_the_source_and_the_next_one_does_it() {
     let mut random = Random::new(seed("import_killed"));
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     let mut big = Big::new(131_072);
     for message in messages(&mut random, 20_000, 3000) {

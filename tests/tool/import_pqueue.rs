@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use mmq::Queue;
 
@@ -26,7 +25,7 @@ fn findings(report: &serde_json::Value) -> [usize; 3] {
 #[test]
 fn every_segment_comes_over_from_the_first_that_was_not_taken() {
     let mut random = Random::new(seed("import_pqueue"));
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     for round in 0..12 {
         let _ = fs::remove_dir_all(&from);
@@ -68,7 +67,7 @@ fn every_segment_comes_over_from_the_first_that_was_not_taken() {
 #[test]
 fn what_is_torn_or_damaged_in_a_pqueue_is_decided_as_described() {
     let mut random = Random::new(seed("import_pqueue_torn"));
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     fs::create_dir_all(&from).unwrap();
     let (held, later) = (some(&mut random, 20), some(&mut random, 5));
@@ -135,7 +134,7 @@ fn what_is_torn_or_damaged_in_a_pqueue_is_decided_as_described() {
 
 #[test]
 fn the_order_of_times_can_be_had() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     fs::create_dir_all(&from).unwrap();
     for (number, ago) in [(1, 10), (2, 20)] {
@@ -152,7 +151,7 @@ fn the_order_of_times_can_be_had() {
 
 #[test]
 fn names_empty_runs_and_half_added_consumers() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     let mut big = Big::new(4096);
     for message in [&b"a"[..], b"b"] {
@@ -189,7 +188,7 @@ fn names_empty_runs_and_half_added_consumers() {
 
 #[test]
 fn what_cannot_be_imported_is_named() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     let new = to.to_str().unwrap();
     ends(on("import", &from, &[new]), 5);
@@ -256,14 +255,18 @@ fn fixture(number: u64, size: u64) -> Vec<u8> {
 
 #[test]
 fn directories_of_the_real_programs_come_over() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let peers = match std::env::var_os("MMQ_PEERS") {
         Some(peers) => Path::new(&peers).join("go"),
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/peers/go"),
     };
     let built = dir.path().join("peerbench-go");
-    let made =
-        Command::new("go").args(["build", "-o"]).arg(&built).arg(".").current_dir(&peers).output();
+    let made = crate::support::command("go")
+        .args(["build", "-o"])
+        .arg(&built)
+        .arg(".")
+        .current_dir(&peers)
+        .output();
     if !made.as_ref().is_ok_and(|made| made.status.success()) {
         println!("skipped: no peers beside the checkout, or no Go: {made:?}");
         return;
@@ -275,7 +278,7 @@ fn directories_of_the_real_programs_come_over() {
     {
         for scenario in ["bq-write", "pq-write"] {
             let (from, to) = (dir.path().join(format!("{scenario}{round}")), dir.path().join("to"));
-            let mut call = Command::new(&built);
+            let mut call = crate::support::command(&built);
             call.args(["--scenario", scenario, "--dir"]).arg(&from);
             let numbers = [arena, n, size, 100].map(|number| number.to_string());
             for (flag, number) in ["--arena", "--n", "--size", "--cap"].iter().zip(&numbers) {

@@ -33,7 +33,7 @@ fn lens(lines: &[Value]) -> Vec<u64> {
 
 #[test]
 fn origins_are_shown_with_json_and_are_no_part_of_a_message() {
-    let home = tempfile::tempdir().unwrap();
+    let home = crate::support::tempdir().unwrap();
     let dir = queue(home.path());
     let texts = text("cat", &dir, &[]);
     assert!(texts.starts_with("before the first letter\na dead letter\none of two\n"));
@@ -46,7 +46,7 @@ fn origins_are_shown_with_json_and_are_no_part_of_a_message() {
 
 #[test]
 fn stat_says_the_format_and_verify_knows_it() {
-    let home = tempfile::tempdir().unwrap();
+    let home = crate::support::tempdir().unwrap();
     let dir = queue(home.path());
     assert_eq!(stat(&dir)["format"], 2);
     ends(on("verify", &dir, &[]), 0);
@@ -57,7 +57,7 @@ fn stat_says_the_format_and_verify_knows_it() {
 
 #[test]
 fn a_copy_keeps_origins_and_a_load_does_not() {
-    let home = tempfile::tempdir().unwrap();
+    let home = crate::support::tempdir().unwrap();
     let dir = queue(home.path());
     let (copy, loaded) = (home.path().join("copy"), home.path().join("loaded"));
     ends(on("copy", &dir, &[copy.to_str().unwrap()]), 0);

@@ -88,7 +88,7 @@ pub(crate) fn kinds(dir: &Path) -> (Queue, [(&'static str, PathBuf); 4]) {
 
 #[test]
 fn queues_of_every_kind_are_shown_and_no_byte_changes() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (held, kinds) = kinds(dir.path());
     for (state, dir) in &kinds {
         let before = files(dir);
@@ -140,7 +140,7 @@ fn queues_of_every_kind_are_shown_and_no_byte_changes() {
 
 #[test]
 fn cat_shows_what_it_is_asked_for() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let dir = dir.path();
     let queue = Queue::open(dir).unwrap();
     for message in [&b"zero"[..], b"one", b"two\x1b", b"\xff\0three", b"", b"five"] {
@@ -181,7 +181,7 @@ fn cat_shows_what_it_is_asked_for() {
 
 #[test]
 fn what_was_dropped_is_told_as_take_tells_it() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = dir.path().join("q");
     let limit = ["--max-bytes", "256KiB", "--arena-size", "64K", "--on-full", "drop-oldest"];
     check(given(on("put", &queue, &limit), b"first\nsecond\n"), 0);
@@ -199,7 +199,7 @@ fn what_was_dropped_is_told_as_take_tells_it() {
 
 #[test]
 fn what_was_too_old_is_told_as_take_tells_it() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let path = dir.path().join("q");
     let options = mmq::Options::new().arena_size(4096).max_bytes(256 << 10);
     let queue = options.open(&path).unwrap();
@@ -217,7 +217,7 @@ fn what_was_too_old_is_told_as_take_tells_it() {
 
 #[test]
 fn tail_follows_what_is_put_in_and_ends_by_a_signal() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     queue.enqueue_batch((0..20).map(|number| number.to_string())).unwrap();
     for (words, first) in [(&["-f"][..], 10), (&["-f", "--from", "last", "--interval", "5ms"], 20)]
@@ -266,7 +266,7 @@ fn tail_follows_what_is_put_in_and_ends_by_a_signal() {
 
 #[test]
 fn tail_stops_at_what_is_durable() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     queue.enqueue("kept").unwrap();
     queue.flush().unwrap();
@@ -283,7 +283,7 @@ fn tail_stops_at_what_is_durable() {
 
 #[test]
 fn what_cannot_be_looked_at_is_told() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let dir = dir.path();
     let [missing, empty, file, other, later] =
         ["missing", "empty", "file", "other", "later"].map(|name| dir.join(name));
@@ -313,7 +313,7 @@ fn what_cannot_be_looked_at_is_told() {
 
 #[test]
 fn gaps_are_told_with_their_causes() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Options::new().arena_size(64 << 10).open(dir.path()).unwrap();
     queue.enqueue_batch((0..100).map(|number| format!("{number:0>1000}"))).unwrap();
     queue.close().unwrap();

@@ -97,7 +97,7 @@ fn the_manual_is_current() {
     if is_blessing() {
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     ends(mmq([Path::new("man"), dir.path()]), 0);
     for (name, text) in &made {
         assert!(fs::read(dir.path().join(name)).unwrap() == *text, "{name}");

@@ -23,7 +23,7 @@ fn taken(dir: &Path, words: &[&str]) -> String {
 
 #[test]
 fn consumers_are_made_moved_forked_and_removed() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let dir = dir.path();
     numbers(dir, 10);
     let consumers = |words: &[&str], status| ends(on("consumers", dir, words), status);
@@ -57,7 +57,7 @@ fn consumers_are_made_moved_forked_and_removed() {
 
 #[test]
 fn purge_moves_every_consumer_and_makes_none() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let dir = dir.path();
     numbers(dir, 10);
     ends(on("consumers", dir, &["add", "one"]), 0);
@@ -81,7 +81,7 @@ fn purge_moves_every_consumer_and_makes_none() {
 
 #[test]
 fn a_directory_without_a_queue_is_told_and_stays_as_it_is() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let missing = dir.path().join("missing");
     let words: [&[&str]; 4] = [&["take"], &["purge"], &["consumers", "add"], &["consumers", "rm"]];
     for words in words {
@@ -111,7 +111,7 @@ fn a_directory_without_a_queue_is_told_and_stays_as_it_is() {
 
 #[test]
 fn a_queue_that_somebody_has_names_its_holder() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     let output = ends(on("take", dir.path(), &[]), 4);
     let pid = std::process::id();
@@ -128,7 +128,7 @@ fn a_queue_that_somebody_has_names_its_holder() {
 
 #[test]
 fn put_says_what_it_did_and_makes_all_of_it_durable() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = dir.path().join("q");
     let output = check(given(on("put", &queue, &["--print-seq"]), b"a\nb\n"), 0);
     assert_eq!(output.stdout, b"0\n1\n");
@@ -147,7 +147,7 @@ fn put_says_what_it_did_and_makes_all_of_it_durable() {
 
 #[test]
 fn a_full_queue_refuses_waits_or_drops() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = dir.path().join("q");
     let limit = ["--max-bytes", "256KiB", "--arena-size", "64K"];
     let lines = vec![format!("{:0>1000}\n", 7); 1000].concat().into_bytes();
@@ -199,7 +199,7 @@ fn help_begins_with_examples() {
 
 #[test]
 fn a_time_is_the_first_segment_that_was_begun_then_or_later() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     let long = vec![7; 100_000];
     let fill = || queue.enqueue_batch(std::iter::repeat_n(&long, 50)).unwrap();
@@ -228,7 +228,7 @@ fn a_time_is_the_first_segment_that_was_begun_then_or_later() {
 
 #[test]
 fn bench_prints_what_it_measured_and_leaves_nothing_behind() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let words = ["--count", "500", "--durable", "--threads", "2,2"];
     let output = ends(on("bench", dir.path(), &words), 0);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -257,7 +257,7 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
 
 #[test]
 fn files_of_a_later_version_are_refused() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     numbers(dir.path(), 3);
     let index = dir.path().join("index");
     let mut bytes = std::fs::read(&index).unwrap();
@@ -271,7 +271,7 @@ fn files_of_a_later_version_are_refused() {
 
 #[test]
 fn damage_is_told_in_its_place_and_ends_with_status_1() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     flipped::make(dir.path(), |number| format!("job number {number:08} of many").into());
     ends(on("consumers", dir.path(), &["add", "second"]), 0);
     let output = ends(on("take", dir.path(), &[]), 1);

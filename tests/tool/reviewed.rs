@@ -20,7 +20,7 @@ fn queue_of(dir: &Path, count: u64) -> PathBuf {
 
 #[test]
 fn purge_keeps_the_newest() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = queue_of(dir.path(), 10);
     ends(on("purge", &queue, &["--before", "-3", "--yes"]), 0);
     assert_eq!(text(&ends(on("take", &queue, &[]), 0).stdout), "7\n8\n9\n");
@@ -28,7 +28,7 @@ fn purge_keeps_the_newest() {
 
 #[test]
 fn gaps_tells_what_consumers_have_yet_to_be_told() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let path = dir.path().join("q");
     let options = mmq::Options::new().max_bytes(1 << 20).on_full(mmq::OnFull::DropOldest);
     let queue = options.open(&path).unwrap();
@@ -50,7 +50,7 @@ fn gaps_tells_what_consumers_have_yet_to_be_told() {
 
 #[test]
 fn a_dump_that_was_cut_short_is_told() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = queue_of(dir.path(), 100);
     let dump = ends(on("dump", &queue, &[]), 0).stdout;
     let lines: Vec<&[u8]> = dump.split_inclusive(|byte| *byte == b'\n').collect();
@@ -68,7 +68,7 @@ fn a_dump_that_was_cut_short_is_told() {
 
 #[test]
 fn verify_finds_an_index_that_was_cut() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = queue_of(dir.path(), 10);
     ends(on("verify", &queue, &[]), 0);
     let index = queue.join("index");
@@ -84,7 +84,7 @@ fn verify_finds_an_index_that_was_cut() {
 
 #[test]
 fn nothing_is_made_within_a_queue() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = queue_of(dir.path(), 3);
     let within = queue.join("a/b");
     let within = within.to_str().unwrap();
@@ -103,7 +103,7 @@ fn a_usage_error_for_programs_says_all_of_it() {
 /// A reader that never began is the one to tell of.
 #[test]
 fn a_queue_that_nobody_has_read_shows_its_own_consumer_and_an_age() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = queue_of(dir.path(), 3);
     let line = text(&ends(on("stat", &queue, &["--json"]), 0).stdout);
     let object: serde_json::Value = serde_json::from_str(&line).unwrap();
@@ -121,7 +121,7 @@ fn a_queue_that_nobody_has_read_shows_its_own_consumer_and_an_age() {
 
 #[test]
 fn none_of_the_messages_is_none() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = queue_of(dir.path(), 3);
     for command in ["cat", "tail"] {
         let shown = ends(on(command, &queue, &["-n", "0"]), 0);
@@ -147,7 +147,7 @@ fn none_of_the_messages_is_none() {
 /// A terminal obeys U+009B as it obeys an escape.
 #[test]
 fn what_a_terminal_obeys_is_escaped_in_json_and_in_what_is_said() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let evil = "a\x1b[31mb\u{9b}31mc\nd";
     let queue = dir.path().join(evil);
     check(given(on("put", &queue, &["--framing", "raw"]), evil.as_bytes()), 0);
@@ -180,7 +180,7 @@ fn what_a_terminal_obeys_is_escaped_in_json_and_in_what_is_said() {
 
 #[test]
 fn a_new_consumer_begins_where_it_is_told() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = queue_of(dir.path(), 10);
     let places = [
         ("first", Some(0)),
@@ -215,7 +215,7 @@ fn a_new_consumer_begins_where_it_is_told() {
 
 #[test]
 fn a_directory_that_holds_no_queue_is_not_said_to_be_missing() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     for command in ["stat", "cat", "take", "purge"] {
         let said = text(&ends(on(command, dir.path(), &[]), 5).stderr);
         assert!(said.contains("holds no queue; `mmq put` makes one there"), "{command}: {said}");

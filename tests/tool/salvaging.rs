@@ -92,7 +92,7 @@ pub(crate) fn small(dir: &Path) -> Vec<String> {
 
 #[test]
 fn a_whole_queue_comes_as_cat_shows_it_with_and_without_index_and_headers() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (q, copy) = (dir.path().join("q"), dir.path().join("copy"));
     let mut random = Random::new(seed("salvage"));
     let queue = Options::new().arena_size(16 << 10).max_bytes(64 << 20).open(&q).unwrap();
@@ -137,7 +137,7 @@ fn a_whole_queue_comes_as_cat_shows_it_with_and_without_index_and_headers() {
 
 #[test]
 fn a_message_over_many_segments_is_put_together_without_their_headers() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let q = dir.path().join("q");
     let queue = Options::new().arena_size(64 << 10).max_bytes(1 << 20).open(&q).unwrap();
     let mut random = Random::new(seed("salvage long"));
@@ -166,7 +166,7 @@ fn a_message_over_many_segments_is_put_together_without_their_headers() {
 
 #[test]
 fn damage_costs_its_message_and_is_told() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let q = dir.path().join("q");
     let all = small(&q);
     change(&q.join("segment-00000000"), |bytes| bytes[40] ^= 4);
@@ -202,7 +202,7 @@ fn damage_costs_its_message_and_is_told() {
 
 #[test]
 fn copies_with_other_damage_are_put_together() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (q, copy) = (dir.path().join("q"), dir.path().join("copy"));
     let all = small(&q);
     copy_directory(&q, &copy);
@@ -227,7 +227,7 @@ fn copies_with_other_damage_are_put_together() {
 
 #[test]
 fn what_was_salvaged_becomes_a_queue() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let [q, new, other] = ["q", "new", "other"].map(|name| dir.path().join(name));
     let all = small(&q);
     fs::remove_file(q.join("index")).unwrap();
@@ -258,7 +258,7 @@ fn what_was_salvaged_becomes_a_queue() {
 
 #[test]
 fn a_later_format_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let q = dir.path().join("q");
     small(&q);
     change(&q.join("segment-00000000"), |bytes| {
@@ -281,7 +281,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
 
 #[test]
 fn what_was_taken_comes_back_from_drained_segments() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let q = dir.path().join("q");
     let queue = Queue::open(&q).unwrap();
     let text = |number: u64| format!("{number:05} {}", "x".repeat(9990));
@@ -313,7 +313,7 @@ fn what_was_taken_comes_back_from_drained_segments() {
 
 #[test]
 fn a_reader_that_closes_the_pipe_ends_it_quietly() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let q = dir.path().join("q");
     let queue = Queue::open(&q).unwrap();
     queue.enqueue_batch(vec![vec![b'x'; 10_000]; 100]).unwrap();
@@ -327,7 +327,7 @@ fn a_reader_that_closes_the_pipe_ends_it_quietly() {
 
 #[test]
 fn a_signal_ends_it_in_order() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let q = dir.path().join("q");
     let queue = Queue::open(&q).unwrap();
     queue.enqueue_batch(vec![vec![b'x'; 10_000]; 100]).unwrap();
@@ -342,7 +342,7 @@ fn a_signal_ends_it_in_order() {
 
 #[test]
 fn a_batch_that_was_never_finished_is_left_out_where_the_index_shows_it() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let [q, copy] = ["q", "copy"].map(|name| dir.path().join(name));
     let queue = Queue::open(&q).unwrap();
     for number in 0..10 {
@@ -382,7 +382,7 @@ fn a_batch_that_was_never_finished_is_left_out_where_the_index_shows_it() {
 
 #[test]
 fn one_message_shows_the_seed_and_so_does_one_behind_the_end_of_another() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let q = dir.path().join("q");
     let queue = Queue::open(&q).unwrap();
     queue.enqueue("the only one").unwrap();
@@ -404,7 +404,7 @@ fn one_message_shows_the_seed_and_so_does_one_behind_the_end_of_another() {
 /// What is given back meanwhile is not there; nothing else is missing, and nothing is false.
 #[test]
 fn a_queue_at_full_speed_is_salvaged_without_false_damage() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let options = Options::new().arena_size(64 << 10).max_bytes(2 << 20);
     let queue = options.on_full(OnFull::DropOldest).open(dir.path()).unwrap();
     let text = |number: u64| format!("message {number} {}", "x".repeat(number as usize % 200));

@@ -41,7 +41,7 @@ fn layout(dir: &Path, messages: &Messages, end: u64) -> BTreeMap<PathBuf, Vec<Li
 fn random_damage_costs_what_it_touches() {
     const END: u64 = 60;
     let seed = seed("salvage damage");
-    let (dir, messages) = (tempfile::tempdir().unwrap(), Messages::new(seed, &[24..=900]));
+    let (dir, messages) = (crate::support::tempdir().unwrap(), Messages::new(seed, &[24..=900]));
     let [q, copy] = ["q", "copy"].map(|name| dir.path().join(name));
     let queue = Options::new().arena_size(8 << 10).max_bytes(160 << 10).open(&q).unwrap();
     for seq in 0..END {
@@ -97,7 +97,7 @@ fn random_damage_costs_what_it_touches() {
 
 #[test]
 fn what_a_lost_header_leaves_unknown_is_said_to_be_unknown() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let [q, copy] = ["q", "copy"].map(|name| dir.path().join(name));
     let all = small(&q);
     copy_directory(&q, &copy);

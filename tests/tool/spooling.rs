@@ -23,7 +23,7 @@ fn spool_sends_a_file_through_and_says_so_in_one_line() {
     assert_eq!(output.stdout, b"a\n\0\xff");
     assert!(said(&output).contains("\"complete\":true"), "{}", said(&output));
     // Nothing of it stays in the temporary directory.
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let mut spool = mmq(["spool", "-"]);
     spool.env("TMPDIR", dir.path());
     check(given(spool, &text), 0);
@@ -32,7 +32,7 @@ fn spool_sends_a_file_through_and_says_so_in_one_line() {
 
 #[test]
 fn spool_tells_what_was_lost_gives_all_else_and_fails() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (kept, output) = (dir.path().join("kept"), dir.path().join("output"));
     let line = |number: u64| format!("line {number} of what is sent\n").into_bytes();
     let lines = |numbers: std::ops::Range<u64>| numbers.map(line).collect::<Vec<_>>().concat();

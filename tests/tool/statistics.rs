@@ -15,7 +15,7 @@ use crate::support::within;
 
 #[test]
 fn the_figures_are_those_of_the_queue() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Options::new().arena_size(64 << 10).open(dir.path()).unwrap();
     queue.enqueue_batch((0..1000).map(|number| format!("{number:0>300}"))).unwrap();
     let audit = queue.consumer("audit").unwrap();
@@ -66,7 +66,7 @@ fn the_figures_are_those_of_the_queue() {
 
 #[test]
 fn rejected_messages_are_counted_and_told() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let path = dir.path().join("q");
     let queue = Queue::open(&path).unwrap();
     queue.enqueue_batch(["a", "b", "c", "d"]).unwrap();
@@ -93,7 +93,7 @@ fn rejected_messages_are_counted_and_told() {
 
 #[test]
 fn limits_make_the_status_1_and_are_named() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     queue.enqueue_batch(["a", "b", "c"]).unwrap();
     queue.consumer("slow").unwrap();
@@ -116,7 +116,7 @@ fn limits_make_the_status_1_and_are_named() {
 
 #[test]
 fn watching_ends_by_a_signal() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     check(given(on("put", dir.path(), &[]), b"x\n"), 0);
     let mut watch = on("stat", dir.path(), &["--watch", "0.01"]);
     let mut child = Running(watch.stdout(Stdio::piped()).spawn().unwrap());
@@ -174,7 +174,7 @@ fn sample(line: &str) -> (String, BTreeMap<String, String>, f64) {
 
 #[test]
 fn prometheus_text_holds_to_its_grammar() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let odd = dir.path().join("a \"b\" \\ \n c");
     let queue = Queue::open(&odd).unwrap();
     queue.enqueue_batch(["a", "b"]).unwrap();
@@ -236,7 +236,7 @@ fn prometheus_text_holds_to_its_grammar() {
 
 #[test]
 fn two_queues_never_have_one_label() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     check(given(on("put", dir.path(), &[]), b"x\n"), 0);
     let twice = dir.path().to_str().unwrap();
     let told = ends(on("stat", dir.path(), &[twice, "--prometheus"]), 2);

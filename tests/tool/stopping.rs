@@ -38,7 +38,7 @@ fn held_from(dir: &Path) -> u64 {
 
 #[test]
 fn a_reader_that_ends_early_costs_what_its_pipe_held() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     many(dir.path());
     let mut take = on("take", dir.path(), &[]);
     let mut child = take.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -58,7 +58,7 @@ fn a_reader_that_ends_early_costs_what_its_pipe_held() {
 #[test]
 fn a_first_signal_ends_take_between_two_messages() {
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         many(dir.path());
         let mut child =
             Running(on("take", dir.path(), &[]).stdout(Stdio::piped()).spawn().unwrap());
@@ -77,7 +77,7 @@ fn a_first_signal_ends_take_between_two_messages() {
 
 #[test]
 fn a_second_signal_ends_take_at_once() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     many(dir.path());
     let mut child = Running(on("take", dir.path(), &[]).stdout(Stdio::piped()).spawn().unwrap());
     let mut out = child.0.stdout.take().unwrap();
@@ -97,7 +97,7 @@ fn a_second_signal_ends_take_at_once() {
 
 #[test]
 fn take_follows_a_queue_that_others_put_into() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     given(on("put", dir.path(), &[]), b"first\n");
     let mut child =
         Running(on("take", dir.path(), &["-f"]).stdout(Stdio::piped()).spawn().unwrap());
@@ -117,7 +117,7 @@ fn take_follows_a_queue_that_others_put_into() {
 
 #[test]
 fn take_waits_for_the_first_message() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     given(on("put", dir.path(), &[]), b"");
     ends(on("take", dir.path(), &["--wait", "0s"]), 3);
     ends(on("take", dir.path(), &["-n", "1"]), 3);
@@ -132,7 +132,7 @@ fn take_waits_for_the_first_message() {
 
 #[test]
 fn a_first_signal_ends_put_in_order() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let mut put = on("put", dir.path(), &["--print-seq"]);
     put.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = put.spawn().unwrap();
@@ -150,7 +150,7 @@ fn a_first_signal_ends_put_in_order() {
 
 #[test]
 fn a_signal_ends_a_put_that_waits_for_room() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let limit = ["--max-bytes", "256KiB", "--arena-size", "64K"];
     let lines = vec![format!("{:0>1000}\n", 7); 1000].concat().into_bytes();
     check(given(on("put", dir.path(), &limit), &lines), 6);
@@ -171,7 +171,7 @@ fn a_signal_ends_a_put_that_waits_for_room() {
 fn sigkill_of_put_loses_nothing_acknowledged_and_makes_nothing_up() {
     let mut random = Random::new(seed("sigkill of put"));
     let rounds = 6 * effort();
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let mut expected = 0;
     for _ in 0..rounds {
         let mut put = on("put", dir.path(), &["--print-seq"]);
@@ -205,7 +205,7 @@ fn sigkill_of_put_loses_nothing_acknowledged_and_makes_nothing_up() {
 
 #[test]
 fn what_cannot_be_written_stays_in_the_queue() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     given(on("put", dir.path(), &[]), b"a\nb\n");
     let mut take = on("take", dir.path(), &[]);
     take.stdout(File::options().write(true).open("/dev/full").unwrap());

@@ -39,7 +39,7 @@ fn screen(mut person: File) -> mpsc::Receiver<String> {
 
 #[test]
 fn spool_draws_a_line_of_progress_and_removes_it() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (person, program) = terminal();
     let mut spool = mmq(["spool", "-", "--output"]);
     spool.arg(dir.path().join("out")).stdin(Stdio::piped()).stderr(program);
@@ -61,7 +61,7 @@ fn spool_draws_a_line_of_progress_and_removes_it() {
 
 #[test]
 fn nothing_is_drawn_where_it_was_forbidden() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (person, program) = terminal();
     let mut spool = mmq(["spool", "-", "--no-progress", "--output"]);
     spool.arg(dir.path().join("out")).stdin(Stdio::piped()).stderr(program);
@@ -76,7 +76,7 @@ fn nothing_is_drawn_where_it_was_forbidden() {
 
 #[test]
 fn a_terminal_is_shown_control_bytes_as_text() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let message = b"\x1b[2Jcleared?\xff";
     check(given(on("put", dir.path(), &["--framing", "raw"]), message), 0);
     let (person, program) = terminal();
@@ -90,7 +90,7 @@ fn a_terminal_is_shown_control_bytes_as_text() {
 
 #[test]
 fn put_without_input_gives_help() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (_person, program) = terminal();
     let mut put = on("put", &dir.path().join("q"), &[]);
     let output = check(put.stdin(program).output().unwrap(), 2);
@@ -107,7 +107,7 @@ fn a_person_is_asked_before_messages_are_given_up() {
 
 /// Asserts that the command asks before it gives up three messages.
 fn asks(command: &str, words: &[&str]) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     queue.enqueue_batch(["a", "b", "c"]).unwrap();
     queue.close().unwrap();
@@ -159,7 +159,7 @@ fn coloured(command: &str, dir: &Path, words: &[&str]) -> Command {
 
 #[test]
 fn there_are_colours_on_a_terminal_and_where_they_are_asked_for() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let dir = dir.path();
     let queue = Queue::open(dir).unwrap();
     queue.enqueue_batch(["one", "two"]).unwrap();
@@ -215,7 +215,7 @@ fn verify_draws_a_line_of_progress_and_removes_it() {
     };
     // Nothing is drawn in the first 300 ms, so it takes a queue that takes longer.
     for count in [20_000, 100_000, 1_000_000, 10_000_000] {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue = Queue::open(dir.path()).unwrap();
         for _ in 0..count / 10_000 {
             queue.enqueue_batch(std::iter::repeat_n([7; 8], 10_000)).unwrap();
@@ -245,7 +245,7 @@ fn interrupt(child: &Child) {
 
 #[test]
 fn verify_ends_by_a_signal_between_two_messages() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     queue.enqueue_batch((0..5000).map(|number| format!("message {number:08}"))).unwrap();
     queue.close().unwrap();
@@ -273,7 +273,7 @@ fn verify_ends_by_a_signal_between_two_messages() {
 
 #[test]
 fn watching_redraws_on_a_terminal() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     let (person, program) = terminal();
     let mut stat = coloured("stat", dir.path(), &["--watch", "0.02"]);

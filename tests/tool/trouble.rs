@@ -57,7 +57,7 @@ fn make_later(file: &Path, crc: usize) {
 
 #[test]
 fn a_later_format_is_refused_by_all_that_look() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     filled(dir.path(), 0);
     make_later(&dir.path().join("index"), 60);
     let words = ["format version 3", "use the mmq that wrote it"];
@@ -73,7 +73,7 @@ fn a_later_format_is_refused_by_all_that_look() {
 
 #[test]
 fn a_queue_that_is_being_changed_too_quickly_is_told() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     filled(dir.path(), 0);
     // Somebody has its lock, and the live part is never whole: whoever looks finds it half written
     // each time. (A queue of this process would store to it when it likes.)
@@ -100,7 +100,7 @@ fn as_nobody(command: &str, dir: &Path) -> Option<Command> {
 
 #[test]
 fn who_may_not_read_is_told_what_may_be_done() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = dir.path().join("q");
     filled(&queue, 0);
     let mode = |path: &Path, mode| {
@@ -132,7 +132,7 @@ fn who_may_not_read_is_told_what_may_be_done() {
 #[test]
 fn a_segment_that_is_cut_costs_what_lay_behind() {
     const CUT: u64 = 50_000;
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     filled(dir.path(), 0);
     let first = &segments(dir.path())[0];
     File::options().write(true).open(first).unwrap().set_len(CUT).unwrap();
@@ -157,7 +157,7 @@ fn a_segment_that_is_cut_costs_what_lay_behind() {
 
 #[test]
 fn another_queues_files_are_told_and_left_alone() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let [queue, other] = ["queue", "other"].map(|name| dir.path().join(name));
     filled(&queue, 0);
     filled(&other, 5000);
@@ -188,6 +188,7 @@ fn another_queues_files_are_told_and_left_alone() {
 fn the_child_whose_flush_fails() {
     let dir = std::env::var("MMQ_TEST_DIR").unwrap();
     let queue = Queue::open(&dir).unwrap();
+    let dir = fs::canonicalize(dir).unwrap();
     queue.enqueue("a message").unwrap();
     // Every descriptor of a segment becomes that of a pipe, which cannot be synced.
     let (pipe, _writer) = std::io::pipe().unwrap();
@@ -210,10 +211,12 @@ fn the_child_whose_flush_fails() {
 
 #[test]
 fn a_poisoned_queue_is_shown_as_such() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let dir = dir.path();
+    // A short path, so that the error's cause finds room behind it in the index.
     let child = itself("trouble::the_child_whose_flush_fails")
-        .env("MMQ_TEST_DIR", dir)
+        .current_dir(dir)
+        .env("MMQ_TEST_DIR", ".")
         .stdout(Stdio::piped())
         .spawn();
     let mut child = Running(child.unwrap());
@@ -237,7 +240,7 @@ fn a_poisoned_queue_is_shown_as_such() {
 /// Starts the command, and when it stands in the middle has the queue give back what lies before
 /// it. Returns what it shows, what it says, and its status.
 fn overtaken(command: &str, words: &[&str]) -> (String, String, Option<i32>) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Options::new().arena_size(64 << 10).open(dir.path()).unwrap();
     let message = |number: u64| format!("{number:0>1000}");
     queue.enqueue_batch((0..COUNT).map(message)).unwrap();

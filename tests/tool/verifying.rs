@@ -12,7 +12,7 @@ use crate::support::{copy_directory, names, segments};
 
 #[test]
 fn verify_names_what_is_damaged_and_what_it_costs() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let dir = dir.path();
     let queue = Queue::open(dir).unwrap();
     let messages: Vec<_> = (0..50).map(|number| format!("message {number:03}")).collect();
@@ -54,7 +54,7 @@ fn parsed(line: &str) -> Value {
 
 #[test]
 fn what_the_owner_counts_is_shown() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Options::new().max_bytes(128 << 10).open(dir.path()).unwrap();
     let message = vec![b'x'; 4000];
     while queue.enqueue(&message).is_ok() {}
@@ -138,7 +138,7 @@ fn holds(dir: &Path, said: &Value) {
 
 #[test]
 fn what_an_opening_would_make_of_a_queue_is_what_it_makes() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let (held, kinds) = kinds(dir.path());
     let refused = ends(on("verify", &kinds[0].1, &["--as-opened"]), 4);
     let pid = std::process::id();

@@ -37,7 +37,7 @@ fn local(queue: &Queue, keep: u64) -> QueueLocal {
 
 #[test]
 fn what_is_forwarded_is_there_in_order_and_acknowledged_here() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::tests::guard::tempdir().unwrap();
     let mut far = far();
     for round in 1..=3 {
         // Each round is another process.
@@ -58,7 +58,7 @@ fn what_is_forwarded_is_there_in_order_and_acknowledged_here() {
 
 #[test]
 fn what_the_far_side_lost_is_sent_again_as_far_as_it_is_kept() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::tests::guard::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     queue.enqueue_batch((0..500).map(|number| number.to_string())).unwrap();
     let mut far = far();
@@ -82,7 +82,7 @@ fn what_the_far_side_lost_is_sent_again_as_far_as_it_is_kept() {
 
 #[test]
 fn an_older_copy_of_the_directory_stops() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::tests::guard::tempdir().unwrap();
     let (original, copy) = (dir.path().join("original"), dir.path().join("copy"));
     let queue = Queue::open(&original).unwrap();
     queue.enqueue_batch(["a", "b"]).unwrap();
@@ -110,7 +110,7 @@ fn an_older_copy_of_the_directory_stops() {
 
 #[test]
 fn what_the_queue_dropped_is_told_also_while_it_is_read() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::tests::guard::tempdir().unwrap();
     let options = Options::new().max_bytes(1 << 20).on_full(OnFull::DropOldest);
     let queue = options.open(dir.path()).unwrap();
     let bytes = [b'x'; 1000];
@@ -154,7 +154,7 @@ fn what_the_queue_dropped_is_told_also_while_it_is_read() {
 
 #[test]
 fn refused_messages_stop_are_left_out_or_go_to_another_queue() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::tests::guard::tempdir().unwrap();
     let queue = Queue::open(dir.path().join("queue")).unwrap();
     let letters = Arc::new(Queue::open(dir.path().join("letters")).unwrap());
     queue.enqueue_batch(["fine", "\u{1}poison", "fine, too"]).unwrap();
@@ -179,7 +179,7 @@ fn refused_messages_stop_are_left_out_or_go_to_another_queue() {
 
 #[test]
 fn a_forwarder_ends_when_it_is_stopped_and_when_its_queue_is_closed() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::tests::guard::tempdir().unwrap();
     let queue = Queue::open(dir.path()).unwrap();
     queue.enqueue("a message").unwrap();
     let stopped = forwarder_thread(&queue);
@@ -206,7 +206,7 @@ fn forwarder_thread(queue: &Queue) -> (Forwarding, crate::forward::Stop) {
 
 #[test]
 fn moving_the_places_costs_no_sync() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::tests::guard::tempdir().unwrap();
     let queue = Options::new().flush_every_ops(1).open(dir.path()).unwrap();
     queue.enqueue_batch((0..100).map(|number| number.to_string())).unwrap();
     let mut driven = local(&queue, 10);

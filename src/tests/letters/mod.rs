@@ -87,7 +87,7 @@ struct Closed {
 
 impl Closed {
     fn new(kind: Kind, put: impl FnOnce(&Engine<FileStorage>) -> Vec<Put>) -> Closed {
-        let home = tempfile::tempdir().unwrap();
+        let home = crate::tests::guard::tempdir().unwrap();
         let storage = FileStorage::create(&home.path().join("queue")).unwrap();
         let engine = Engine::open(storage, &kind()).unwrap();
         let put = put(&engine);
@@ -370,7 +370,7 @@ fn the_fixture_holds_what_is_written_here() {
         engine.enqueue(b"last").unwrap();
         engine.close().unwrap();
     }
-    let home = tempfile::tempdir().unwrap();
+    let home = crate::tests::guard::tempdir().unwrap();
     let dir = home.path().join("queue");
     fs::create_dir(&dir).unwrap();
     for file in fs::read_dir(kept).unwrap() {

@@ -89,7 +89,7 @@ fn operation(limited: bool) -> impl Strategy<Value = Operation> {
 }
 
 fn run(first: Setting, operations: &[Operation], key: u64) -> Result<(), TestCaseError> {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let mut case = Case {
         dir: dir.path(),
         setting: first,

@@ -31,7 +31,7 @@ fn two_segments_that_changed_names_cost_nothing() {
 #[test]
 fn a_segment_of_another_queue_costs_what_it_replaced_or_nothing_if_that_has_another_name() {
     let messages = Messages::new(8, &[0..=400, 0..=4000]);
-    let aside = tempfile::tempdir().unwrap();
+    let aside = crate::support::tempdir().unwrap();
     let options = Options::new().arena_size(4096).max_bytes(4 << 20);
     // Made alike, so that their segments differ by the queue's id alone.
     let [dir, other] = ["queue", "other"].map(|name| aside.path().join(name));
@@ -89,7 +89,7 @@ fn an_old_copy_of_a_segment_put_back_costs_what_it_lacks_and_delivers_nothing_st
 
 #[test]
 fn an_index_removed_replaced_or_overwritten_costs_nothing() {
-    let elsewhere = tempfile::tempdir().unwrap();
+    let elsewhere = crate::support::tempdir().unwrap();
     let another = Options::new().arena_size(4096).open(elsewhere.path()).unwrap();
     another.enqueue_batch([[1; 100]; 50]).unwrap();
     another.dequeue().unwrap().unwrap();
@@ -127,7 +127,7 @@ fn an_index_removed_replaced_or_overwritten_costs_nothing() {
 #[test]
 fn what_is_damaged_is_kept_under_another_name() {
     let [base, ..] = bases();
-    let copy = tempfile::tempdir().unwrap();
+    let copy = crate::support::tempdir().unwrap();
     let dir = copy.path().join("queue");
     copy_directory(&base.files(), &dir);
     let segment = &base.live[1].name;
@@ -153,7 +153,7 @@ fn a_directory_or_a_symbolic_link_in_place_of_a_segment_costs_that_segment() {
                 fs::create_dir(dir.join(&segment.name)).unwrap();
                 damaged_segment(base.whole(number))
             });
-            let aside = tempfile::tempdir().unwrap();
+            let aside = crate::support::tempdir().unwrap();
             let target = aside.path().join("target");
             case(&base, &format!("symbolic link in place of {}", segment.name), |dir| {
                 fs::rename(dir.join(&segment.name), &target).unwrap();
@@ -173,7 +173,7 @@ fn a_directory_or_a_symbolic_link_in_place_of_a_segment_costs_that_segment() {
 fn a_directory_or_a_symbolic_link_in_place_of_the_index_costs_nothing_or_is_named() {
     let [base, ..] = bases();
     for link in [false, true] {
-        let copy = tempfile::tempdir().unwrap();
+        let copy = crate::support::tempdir().unwrap();
         let (dir, target) = (copy.path().join("queue"), copy.path().join("target"));
         copy_directory(&base.files(), &dir);
         fs::rename(dir.join("index"), &target).unwrap();
@@ -198,7 +198,7 @@ fn a_directory_or_a_symbolic_link_in_place_of_the_index_costs_nothing_or_is_name
 #[test]
 fn hard_links_of_the_files_are_an_error_that_says_so_and_cost_nothing() {
     let messages = Messages::new(9, &[0..=400, 0..=4000]);
-    let aside = tempfile::tempdir().unwrap();
+    let aside = crate::support::tempdir().unwrap();
     let (dir, backup) = (aside.path().join("queue"), aside.path().join("backup"));
     let options = Options::new().arena_size(4096).max_bytes(4 << 20);
     let queue = options.clone().open(&dir).unwrap();
@@ -257,13 +257,13 @@ fn foreign_files_beside_the_segments_cost_nothing() {
 /// queue's.
 #[test]
 fn what_is_left_of_one_file_is_still_a_queue() {
-    let made = tempfile::tempdir().unwrap();
+    let made = crate::support::tempdir().unwrap();
     Queue::open(made.path()).unwrap().enqueue("a message").unwrap();
     for name in ["index", "segment-00000000"] {
         let whole = fs::read(made.path().join(name)).unwrap();
         for cut in [1, 2, 7, 8, 9, 47, 100, 511, 513, 700, 1025, 1100, 5000] {
             let opens = |what: &str, damage: &dyn Fn(&mut [u8])| {
-                let dir = tempfile::tempdir().unwrap();
+                let dir = crate::support::tempdir().unwrap();
                 let mut bytes = whole[..cut].to_vec();
                 damage(&mut bytes);
                 fs::write(dir.path().join(name), &bytes).unwrap();

@@ -148,7 +148,7 @@ fn many_damages_at_once_still_deliver_nothing_false() {
 #[test]
 fn a_beginning_that_was_lost_before_anybody_read_is_told_to_everybody() {
     for closed_between in [false, true] {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let options = Options::new().arena_size(4096).max_bytes(8 << 20);
         let messages = Messages::new(11, &[2000..=2000]);
         let queue = options.clone().open(dir.path()).unwrap();
@@ -178,7 +178,7 @@ fn a_beginning_that_was_lost_before_anybody_read_is_told_to_everybody() {
 
 #[test]
 fn an_index_that_was_made_longer_takes_no_room() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let options = Options::new().arena_size(4096).max_bytes(4 << 20);
     let queue = options.clone().open(dir.path()).unwrap();
     queue.enqueue("before").unwrap();
@@ -198,7 +198,7 @@ fn an_index_that_was_made_longer_takes_no_room() {
 fn threads_that_take_batches_are_told_each_gap_once() {
     let total = 4000u64;
     for _ in 0..4 * effort().min(20) {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue = Queue::open(dir.path()).unwrap();
         for number in 0..total {
             queue.enqueue(format!("message number {number:08}")).unwrap();

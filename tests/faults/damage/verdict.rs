@@ -196,7 +196,7 @@ pub(crate) fn next_message(queue: &Queue) -> Option<(u64, Vec<u8>)> {
 /// directory. Returns how many messages were lost.
 pub(crate) fn case(base: &Arc<Base>, what: &str, damage: impl FnOnce(&Path) -> Verdict) -> u64 {
     let at_home = what.bytes().map(u64::from).sum::<u64>() % 2 == 0;
-    let copy = tempfile::tempdir().unwrap();
+    let copy = crate::support::tempdir().unwrap();
     let dir = copy.path().join("queue");
     copy_directory(&base.files(), &dir);
     if at_home {

@@ -30,7 +30,7 @@ fn telemetry_spool(mib: u64, rounds: u64, seconds: u64) {
     let mut random = Random::new(seed);
     let limit = mib << 20;
     let total = 8 * limit / RECORD as u64;
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     // The consumer has been there once.
     spool(limit).open(dir.path()).unwrap().consumer("uplink").unwrap();
     let ((), most) = watched(dir.path(), || {

@@ -30,7 +30,7 @@ fn full_scenario_sender_with_a_window() {
 fn sender_with_a_window(total: u64) {
     let seed = seed();
     let mut random = Random::new(seed);
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let mut arrived = BTreeSet::new();
     let (mut again, mut most_again, begin) = (0, 0, Instant::now());
     for life in 0..=20 {

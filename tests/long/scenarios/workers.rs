@@ -21,7 +21,7 @@ fn full_scenario_workers() {
 /// at least once.
 fn workers(total: u64) {
     let mut random = Random::new(seed());
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Options::new().arena_size(64 << 10).open(dir.path()).unwrap();
     fill_queue(&queue, &jobs(), 0, total);
     queue.consumer("workers").unwrap();

@@ -9,6 +9,8 @@
 
 #[macro_use]
 mod part;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -163,7 +165,7 @@ fn options(rng: &mut Rng) -> Options {
 /// One directory from its beginning to its end.
 fn round(seed: u64) {
     let mut rng = Rng(seed);
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let mut options_now = options(&mut rng);
     let longest = rng.one_of(&[60, 1000, 9000, 40_000]);
     let round = Round {

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn batches_keep_to_the_limit_as_a_whole() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let ((), most) = watched(dir.path(), || {
         let queue = limited(64 << 10, OnFull::Reject).open(dir.path()).unwrap();
         let batch = vec![vec![1u8; 700]; 10];
@@ -32,7 +32,7 @@ fn batches_keep_to_the_limit_as_a_whole() {
 fn a_message_written_in_place_finds_room_for_all_of_it_before_its_closure_runs() {
     within(Duration::from_secs(120), || {
         for flushed in [false, true] {
-            let dir = tempfile::tempdir().unwrap();
+            let dir = crate::support::tempdir().unwrap();
             let options = limited(MIB as u64, OnFull::DropOldest);
             let queue = if flushed { options.flush_every_ops(1) } else { options }
                 .open(dir.path())
@@ -67,7 +67,7 @@ fn a_message_written_in_place_finds_room_for_all_of_it_before_its_closure_runs()
 #[test]
 fn a_message_written_in_place_waits_for_room_before_its_closure_runs() {
     within(Duration::from_secs(120), || {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue = limited(MIB as u64, OnFull::Wait(None)).open(dir.path()).unwrap();
         let messages = Messages::new(10, &[300 * KIB..=400 * KIB, 0..=100]);
         queue.peek().unwrap();
@@ -94,7 +94,7 @@ fn a_message_written_in_place_waits_for_room_before_its_closure_runs() {
 #[test]
 fn where_there_is_no_room_for_all_of_a_message_its_closure_does_not_run() {
     for policy in [OnFull::Reject, OnFull::Wait(Some(Duration::from_millis(1)))] {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue = limited(MIB as u64, policy).open(dir.path()).unwrap();
         let len = 300 * KIB;
         let (mut calls, mut done) = (0, 0);

@@ -11,7 +11,7 @@ fn drop_oldest_tells_every_consumer_exactly_what_it_missed() {
     for round in 0..2 * effort() {
         let mut random = Random::new(seed ^ round);
         let max_bytes = *random.pick(&[64 << 10, 90_000, 200_000, 1 << 20]);
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let messages = Messages::new(seed, &[0..=300, 0..=3000, 0..=12_000]);
         let ((), most) = watched(dir.path(), || {
             let mut queue = limited(max_bytes, OnFull::DropOldest).open(dir.path()).unwrap();
@@ -94,7 +94,7 @@ fn drop_oldest_tells_every_consumer_exactly_what_it_missed() {
 #[test]
 fn drop_oldest_does_not_wait_for_busy_or_pausing_readers() {
     within(Duration::from_secs(60), || {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let messages = Messages::new(5, &[0..=1000]);
         let max_bytes = 100_000;
         let ((), most) = watched(dir.path(), || {
@@ -178,7 +178,7 @@ fn drop_oldest_does_not_wait_for_busy_or_pausing_readers() {
 #[test]
 fn what_drops_the_oldest_refuses_nothing_however_fast_it_is_drained() {
     within(Duration::from_secs(300), || {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue = limited(64 << 10, OnFull::DropOldest).open(dir.path()).unwrap();
         queue.peek().unwrap();
         let each = if cfg!(debug_assertions) { 60_000 } else { 600_000 };

@@ -24,7 +24,7 @@ fn is_full(error: &Error) -> bool {
 #[test]
 fn reject_refuses_and_takes_again_when_there_is_room() {
     for max_bytes in [64 << 10, 100_000, 256 << 10, 1 << 20] {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let messages = Messages::new(max_bytes, &[0..=3000]);
         let ((), most) = watched(dir.path(), || {
             let queue = limited(max_bytes, OnFull::Reject).open(dir.path()).unwrap();
@@ -56,7 +56,7 @@ fn reject_refuses_and_takes_again_when_there_is_room() {
 
 #[test]
 fn a_full_queue_uses_what_it_may() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = limited(1 << 20, OnFull::Reject).open(dir.path()).unwrap();
     let mut bytes = 0;
     while queue.enqueue([1; 1000]).is_ok() {
@@ -76,7 +76,7 @@ fn a_full_queue_uses_what_it_may() {
 fn a_message_that_could_never_fit_is_refused_at_once_under_every_policy() {
     for policy in [OnFull::Reject, OnFull::Wait(None), OnFull::DropOldest] {
         within(Duration::from_secs(30), move || {
-            let dir = tempfile::tempdir().unwrap();
+            let dir = crate::support::tempdir().unwrap();
             let queue = limited(64 << 10, policy).open(dir.path()).unwrap();
             queue.enqueue("small").unwrap();
             for len in [24 * KIB, 64 * KIB, MIB] {
@@ -112,7 +112,7 @@ fn a_message_that_could_never_fit_is_refused_at_once_under_every_policy() {
 #[test]
 fn a_waiting_producer_goes_on_when_space_is_given_back() {
     within(Duration::from_secs(60), || {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let messages = Messages::new(3, &[0..=2000]);
         let total = 3000;
         let (latency, most) = watched(dir.path(), || {
@@ -135,7 +135,7 @@ fn a_waiting_producer_goes_on_when_space_is_given_back() {
 
 #[test]
 fn a_waiting_producer_gives_up_in_time() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue =
         limited(64 << 10, OnFull::Wait(Some(Duration::from_millis(80)))).open(dir.path()).unwrap();
     let begin = loop {
@@ -155,7 +155,7 @@ fn a_waiting_producer_gives_up_in_time() {
 #[test]
 fn a_waiting_producer_learns_that_the_queue_is_closed() {
     within(Duration::from_secs(30), || {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue =
             std::sync::Arc::new(limited(64 << 10, OnFull::Wait(None)).open(dir.path()).unwrap());
         let consumer = queue.consumer("c").unwrap();
@@ -187,7 +187,7 @@ fn a_waiting_producer_learns_that_the_queue_is_closed() {
 fn a_queue_that_is_too_large_opens_and_keeps_to_its_policy() {
     for (arena, filled) in [(64 << 10, 6 * MIB), (4 << 20, 6 * MIB), (16 << 20, 3 * MIB)] {
         let made = || {
-            let dir = tempfile::tempdir().unwrap();
+            let dir = crate::support::tempdir().unwrap();
             let queue = Options::new().arena_size(arena).open(dir.path()).unwrap();
             let total = (filled / 1000) as u64;
             for _ in 0..total {
@@ -240,7 +240,7 @@ fn a_queue_that_is_too_large_opens_and_keeps_to_its_policy() {
 
 #[test]
 fn the_index_counts_and_its_growth_keeps_to_the_limit() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let ((), most) = watched(dir.path(), || {
         let queue = limited(64 << 10, OnFull::Reject).open(dir.path()).unwrap();
         queue.enqueue("m").unwrap();
@@ -265,7 +265,7 @@ fn the_index_counts_and_its_growth_keeps_to_the_limit() {
 
 #[test]
 fn min_free_bytes_leaves_that_much_of_the_file_system() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     // More than there is: nothing may be taken, and nothing that is there is harmed.
     let queue = Options::new().arena_size(4096).open(dir.path()).unwrap();
     queue.enqueue("kept").unwrap();
@@ -289,7 +289,7 @@ fn min_free_bytes_leaves_that_much_of_the_file_system() {
 #[test]
 fn many_consumers_in_segments_of_their_own_hold_few_descriptors() {
     const SEGMENTS: u64 = 50;
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Options::new().arena_size(4096).open(dir.path()).unwrap();
     for number in 0..SEGMENTS {
         // Each fills a segment.

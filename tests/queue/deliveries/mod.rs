@@ -20,7 +20,7 @@ fn messages() -> Messages {
 }
 
 fn filled(count: u64) -> (tempfile::TempDir, Queue) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Options::new().arena_size(64 << 10).open(dir.path()).unwrap();
     fill_queue(&queue, &messages(), 0, count);
     (dir, queue)
@@ -286,7 +286,7 @@ fn deliveries_go_to_other_threads_and_outlive_the_queue() {
 
 #[test]
 fn every_operation_count_flushes_acks_too() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Options::new().arena_size(64 << 10).flush_every_ops(1).open(dir.path()).unwrap();
     queue.enqueue("a").unwrap();
     queue.enqueue("b").unwrap();

@@ -43,7 +43,7 @@ fn one_range_may_be_as_long_as_it_likes() {
 
 #[test]
 fn segments_are_held_by_the_oldest_message_that_is_not_acknowledged() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Options::new().arena_size(4 << 20).open(dir.path()).unwrap();
     let big = vec![1; 600 << 10];
     for _ in 0..40 {
@@ -66,7 +66,7 @@ fn segments_are_held_by_the_oldest_message_that_is_not_acknowledged() {
 
 #[test]
 fn a_message_dropped_to_make_room_may_be_acknowledged_and_is_told_of_when_given_back() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Options::new()
         .arena_size(4096)
         .max_bytes(64 << 10)
@@ -159,7 +159,7 @@ fn acknowledging_needs_no_space() {
 /// One delivery that is never acknowledged fills the disk in the end: the error says whose it is.
 #[test]
 fn a_full_queue_names_who_keeps_the_oldest_segment() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Options::new().arena_size(4096).max_bytes(65536).open(dir.path()).unwrap();
     let fill = || loop {
         if let Err(error) = queue.enqueue([1; 1000]) {

@@ -20,7 +20,7 @@ fn small() -> Options {
 }
 
 fn new_queue(options: &Options) -> (TempDir, Queue) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = options.clone().open(dir.path().join("queue")).unwrap();
     (dir, queue)
 }
@@ -342,7 +342,7 @@ impl AsRef<[u8]> for Fickle {
 
 #[test]
 fn a_message_of_a_batch_is_asked_for_its_bytes_once_and_outside_of_every_lock() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = mmq::Queue::open(dir.path()).unwrap();
     assert_eq!(
         queue.enqueue_batch([Fickle(Default::default()), Fickle(Default::default())]).unwrap(),

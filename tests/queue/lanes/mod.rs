@@ -18,7 +18,7 @@ fn die() -> ! {
 }
 
 fn queue() -> (tempfile::TempDir, Queue) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path().join("q")).unwrap();
     (dir, queue)
 }

@@ -121,7 +121,7 @@ fn the_agent_that_is_killed() {
 #[test]
 fn what_is_fresh_goes_first_after_an_outage_and_the_rest_follows_beside_it() {
     let turns = SECOND * 600;
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     for life in 0..=KILLS {
         let mut child = itself("lanes::outages::the_agent_that_is_killed");
         child.env("MMQ_TEST_DIR", dir.path()).env("MMQ_CHILD_TURNS", turns.to_string());

@@ -32,7 +32,7 @@ fn locked_by(path: &Path, holder: u32) {
 #[test]
 fn a_second_opener_is_refused_and_told_the_holder() {
     BEGAN.get_or_init(SystemTime::now);
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let path = dir.path().join("queue");
     let queue = Queue::open(&path).unwrap();
     queue.enqueue("a").unwrap();
@@ -80,7 +80,7 @@ fn holder(dir: &Path) -> Child {
 #[test]
 fn the_lock_of_another_process_holds_while_it_lives_and_is_free_after_sigkill() {
     BEGAN.get_or_init(SystemTime::now);
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     for round in 1..=5 {
         let mut child = holder(dir.path());
         locked_by(dir.path(), child.id());
@@ -97,10 +97,10 @@ fn the_lock_of_another_process_holds_while_it_lives_and_is_free_after_sigkill() 
 
 #[test]
 fn a_program_started_while_the_queue_is_open_inherits_neither_lock_nor_files() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Options::new().arena_size(4096).open(dir.path()).unwrap();
     queue.enqueue(vec![1; 100_000]).unwrap();
-    let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+    let mut sleeper = crate::support::command("sleep").arg("60").spawn().unwrap();
     if let Ok(descriptors) = fs::read_dir(format!("/proc/{}/fd", sleeper.id())) {
         for descriptor in descriptors.flatten() {
             let target = fs::read_link(descriptor.path()).unwrap_or_default();
@@ -119,7 +119,7 @@ fn a_program_started_while_the_queue_is_open_inherits_neither_lock_nor_files() {
 
 #[test]
 fn a_closed_queue_is_free_at_once_although_programs_are_being_started() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let done = std::sync::atomic::AtomicBool::new(false);
     // Between its fork and its exec a program that is being started holds copies of all
     // descriptors, the lock's too. So closing must give the lock up, not only the end of the last
@@ -127,7 +127,7 @@ fn a_closed_queue_is_free_at_once_although_programs_are_being_started() {
     let refused = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                Command::new("true").status().unwrap();
+                crate::support::command("true").status().unwrap();
             }
         });
         let refused = (0..500).find_map(|_| Queue::open(dir.path()).and_then(Queue::close).err());
@@ -139,7 +139,7 @@ fn a_closed_queue_is_free_at_once_although_programs_are_being_started() {
 
 #[test]
 fn two_queues_beside_each_other_have_nothing_to_do_with_each_other() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let one = Queue::open(dir.path().join("one")).unwrap();
     let two = Queue::open(dir.path().join("two")).unwrap();
     let below = Queue::open(dir.path().join("one/below")).unwrap();

@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
@@ -20,7 +20,7 @@ use crate::support::{itself, names};
 use mmq::{Error, Options, Queue};
 
 fn refused_option(options: Options) -> &'static str {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let path = dir.path().join("queue");
     match options.open(&path) {
         Err(Error::InvalidOption { name, reason, .. }) => {
@@ -66,7 +66,7 @@ fn the_extremes_that_can_be_are_accepted() {
             .max_bytes(None),
     ];
     for options in extremes {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue = options.open(dir.path()).unwrap();
         queue.enqueue("a").unwrap();
         assert_eq!(&*queue.dequeue().unwrap().unwrap(), b"a");
@@ -76,7 +76,7 @@ fn the_extremes_that_can_be_are_accepted() {
 
 #[test]
 fn free_space_that_no_disk_has_refuses_messages_and_not_the_opening() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Options::new().min_free_bytes(u64::MAX).open(dir.path()).unwrap();
     assert!(queue.enqueue("a").unwrap_err().is_full());
     assert!(queue.dequeue().unwrap().is_none());
@@ -84,7 +84,7 @@ fn free_space_that_no_disk_has_refuses_messages_and_not_the_opening() {
 
 #[test]
 fn the_directory_and_those_above_it_are_made() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let path = dir.path().join("a/b/c");
     let queue = Queue::open(&path).unwrap();
     assert_eq!(queue.path().canonicalize().unwrap(), path.canonicalize().unwrap());
@@ -112,7 +112,7 @@ fn the_child_with_a_relative_path() {
 
 #[test]
 fn without_create_a_queue_that_does_not_exist_is_not_found_and_nothing_is_made() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let options = Options::new().create(false);
     let missing = dir.path().join("missing");
     let error = options.clone().open(&missing).unwrap_err();
@@ -141,7 +141,7 @@ fn refused_path(path: &Path, mentioned: &str) {
 
 #[test]
 fn a_path_that_cannot_be_is_refused_and_named() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "mine").unwrap();
     refused_path(&file, "file");
@@ -164,7 +164,7 @@ fn a_directory_without_permission_is_refused_and_named() {
         println!("skipped: root may write everywhere");
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let path = dir.path().join("closed");
     fs::create_dir(&path).unwrap();
     for mode in [0o000, 0o555] {
@@ -179,7 +179,7 @@ fn a_directory_without_permission_is_refused_and_named() {
 
 #[test]
 fn foreign_files_in_the_directory_are_left_alone() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let foreign = [
         "notes.txt",
         ".hidden",
@@ -255,7 +255,7 @@ fn a_directory_that_is_no_queue_is_refused_and_left_alone() {
         (vec![text("index.x.damaged"), text("other.damaged")], "index.x.damaged"),
     ];
     for (made, named) in directories {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         for (name, content) in &made {
             let path = dir.path().join(name);
             match content {
@@ -281,10 +281,10 @@ fn a_directory_that_is_no_queue_is_refused_and_left_alone() {
         }
     }
     // A name that is not text, a link.
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     fs::write(dir.path().join(OsStr::from_bytes(b"\xff\xfe")), "x").unwrap();
     assert!(matches!(Queue::open(dir.path()), Err(Error::NotAQueue { .. })));
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     symlink("/etc/hostname", dir.path().join("index")).unwrap();
     assert!(matches!(Queue::open(dir.path()), Err(Error::NotAQueue { .. })));
     assert!(fs::symlink_metadata(dir.path().join("index")).unwrap().is_symlink());
@@ -292,7 +292,7 @@ fn a_directory_that_is_no_queue_is_refused_and_left_alone() {
 
 #[test]
 fn a_directory_with_nothing_in_it_that_counts_is_taken() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     fs::write(dir.path().join(".hidden"), "x").unwrap();
     fs::create_dir(dir.path().join("lost+found")).unwrap();
     assert!(matches!(Options::new().create(false).open(dir.path()), Err(Error::NotFound { .. })));
@@ -315,7 +315,7 @@ fn what_an_opening_may_have_left_is_taken_up() {
         ("segment-00000000", &[0xa5; 8192]),
     ];
     for (name, bytes) in left {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         fs::write(dir.path().join(name), bytes).unwrap();
         fs::write(dir.path().join("notes.txt"), "notes").unwrap();
         let queue = Queue::open(dir.path()).unwrap_or_else(|error| panic!("{name}: {error}"));

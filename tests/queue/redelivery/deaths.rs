@@ -100,7 +100,7 @@ fn a_job_that_ends_its_process_becomes_a_dead_letter_and_no_other_does() {
     let mut random = Random::new(seed("deaths"));
     for round in 0..3 * effort() {
         let workers = [1, 3, 2, 4][round as usize % 4];
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue = Queue::open(dir.path().join("jobs")).unwrap();
         queue.consumer("jobs").unwrap();
         for number in 0..JOBS {

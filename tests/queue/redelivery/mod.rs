@@ -13,7 +13,7 @@ const LONG: Duration = Duration::from_secs(600);
 const MS: Duration = Duration::from_millis(1);
 
 fn filled(count: u64) -> (tempfile::TempDir, Queue) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Queue::open(dir.path().join("q")).unwrap();
     for seq in 0..count {
         queue.enqueue(seq.to_string()).unwrap();
@@ -205,7 +205,7 @@ fn a_letter_that_cannot_go_stays_and_is_tried_again() {
 
 #[test]
 fn letters_may_not_come_back() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let [a, b, c] =
         ["a", "b", "c"].map(|name| Arc::new(Queue::open(dir.path().join(name)).unwrap()));
     let to = |queue: &Arc<Queue>| Redelivery::new().dead_letters(Arc::clone(queue));
@@ -321,7 +321,7 @@ fn a_waker_that_the_keeper_calls_may_enqueue() {
         }
     }
 
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let options = Options::new().arena_size(64 << 10).max_bytes(1 << 20);
     let queue = Arc::new(options.on_full(OnFull::DropOldest).open(dir.path()).unwrap());
     let workers = queue.consumer("workers").unwrap();

@@ -330,7 +330,7 @@ fn a_removal_that_closes_another_queue_holds_no_lock() {
         }
     }
     within(LONG, || {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let jobs = Arc::new(Makes(Queue::open(dir.path().join("jobs")).unwrap()));
         let dead = Arc::new(Queue::open(dir.path().join("dead")).unwrap());
         let mut read = Box::pin(dead.recv());

@@ -14,7 +14,7 @@ use crate::support::{readable, within};
 use mmq::{Error, OnFull, Options, Queue};
 
 fn open() -> (tempfile::TempDir, Queue) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let queue = Options::new().arena_size(64 << 10).open(dir.path()).unwrap();
     (dir, queue)
 }
@@ -62,7 +62,7 @@ fn a_waiter_that_may_have_no_more_does_not_keep_the_news_from_the_one_behind_it(
 fn every_waiter_of_every_consumer_is_woken_by_any_kind_of_enqueue() {
     within(Duration::from_secs(120), || {
         for flush in [None, Some(1)] {
-            let dir = tempfile::tempdir().unwrap();
+            let dir = crate::support::tempdir().unwrap();
             let queue = Options::new()
                 .arena_size(64 << 10)
                 .flush_every_ops(flush)
@@ -387,7 +387,7 @@ fn measure_wake_up_latency() {
 /// Every wait that has begun ends, and messages stay.
 #[test]
 fn an_interrupt_ends_every_wait_and_loses_nothing() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let options = Options::new().arena_size(4096).max_bytes(65536).on_full(OnFull::Wait(None));
     let queue = options.open(dir.path()).unwrap();
     // It has read everything there is, and keeps nothing.

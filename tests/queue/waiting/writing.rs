@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use super::*;
 
 fn limited(on_full: OnFull) -> (tempfile::TempDir, Queue) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let options = Options::new().arena_size(4096).max_bytes(65536).on_full(on_full);
     let queue = options.open(dir.path()).unwrap();
     (dir, queue)
@@ -163,7 +163,7 @@ fn a_flush_makes_durable_what_came_before_it() {
 
 #[test]
 fn a_durable_message_is_durable_once_its_future_is_ready() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     for every in [1, 3] {
         let queue = Options::new().flush_every_ops(every).open(dir.path()).unwrap();
         let before = queue.stats().next_seq;
@@ -218,7 +218,7 @@ fn a_waker_that_the_keeper_calls_may_put_messages_in() {
         }
     }
     within(LONG, || {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let options = Options::new().arena_size(4096).max_bytes(1 << 16).flush_every_ops(1);
         let queue = options.on_full(OnFull::DropOldest).open(dir.path()).unwrap();
         let queue = Arc::new(queue);
