@@ -11,8 +11,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use crate::support::{KIB, MIB, Messages, Random, drain_by, drain_exactly, fill_queue};
+use crate::support::{KIB, MIB, Messages, Random, drain_by, drain_exactly, fill_queue, guard};
 use mmq::{GapCause, OnFull, Options, Queue};
+use rustix::fs::FallocateFlags;
 use tempfile::TempDir;
 
 /// Held for writing by a test that counts on the space of removed files at once: for a moment a
@@ -41,7 +42,7 @@ impl Drop for Mount {
     fn drop(&mut self) {
         // Lazily: a failed test may leave files open, and a drop must not hide its message behind
         // another.
-        if let Ok(mut umount) = start(Command::new("umount").arg("-l").arg(&self.path)) {
+        if let Ok(mut umount) = start(crate::support::command("umount").arg("-l").arg(&self.path)) {
             let _ = umount.wait();
         }
     }
@@ -65,17 +66,17 @@ fn mount(kind: &str, bytes: usize) -> Result<Mount, String> {
     if !rustix::process::geteuid().is_root() {
         return Err("only root may mount".into());
     }
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("mounted");
+    let dir = crate::support::tempdir().unwrap();
+    let (path, image) = (dir.path().join("mounted"), dir.path().join("image"));
     fs::create_dir(&path).unwrap();
+    guard::unmount_at_end(&path, &image);
     if kind == "tmpfs" {
         done(
-            Command::new("mount")
+            crate::support::command("mount")
                 .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "mmq-test"])
                 .arg(&path),
         )?;
     } else {
-        let image = dir.path().join("image");
         fs::File::create(&image).unwrap().set_len(bytes as u64).unwrap();
         let options: &[&str] = match kind {
             "ext4" => &["-q", "-F", "-m", "0"],
@@ -85,10 +86,35 @@ fn mount(kind: &str, bytes: usize) -> Result<Mount, String> {
             // that are not copied on write (see the README).
             _ => &["-q", "-f"],
         };
-        done(Command::new(format!("mkfs.{kind}")).args(options).arg(&image))?;
-        done(Command::new("mount").args(["-t", kind, "-o", "loop"]).arg(&image).arg(&path))?;
+        done(crate::support::command(format!("mkfs.{kind}")).args(options).arg(&image))?;
+        done(
+            crate::support::command("mount")
+                .args(["-t", kind, "-o", "loop"])
+                .arg(&image)
+                .arg(&path),
+        )?;
+    }
+    if kind == "btrfs" {
+        make_ballast(&path);
     }
     Ok(Mount { path, _dir: dir })
+}
+
+/// On a full btrfs the kernel may repeat a page fault for ever, and no signal ends that. So some
+/// room is held, and the guard gives it up when the test has not ended in time or has died.
+fn make_ballast(disk: &Path) {
+    let ballast = disk.join("ballast");
+    let file = fs::File::create(&ballast).unwrap();
+    rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 4 * MIB as u64).unwrap();
+    // From here on the disk counts it as used.
+    rustix::fs::syncfs(&file).unwrap();
+    let ballast = guard::quoted(&ballast);
+    let give_up = format!("{{ [ ! -e {ballast} ] || {{ : >{ballast}; rm {ballast}; }}; }}");
+    guard::at_end(&give_up);
+    let workers = format!("{}={}", to_the_last_byte::WORKPLACE, disk.display());
+    let workers = guard::quoted(Path::new(&workers));
+    let late = to_the_last_byte::DEADLINE.as_secs() + 30;
+    guard::at_once(&format!("sleep {late}; kill_all {workers}; {give_up}"));
 }
 
 /// Said past the capture of a test's output, so that a run shows what it did not try.

@@ -5,16 +5,16 @@ use super::*;
 
 /// Names the work of a process that a test of this file starts, and where it does it.
 const WORK: &str = "MMQ_FULL_DISK_WORK";
-const WORKPLACE: &str = "MMQ_FULL_DISK_WORKPLACE";
+pub(super) const WORKPLACE: &str = "MMQ_FULL_DISK_WORKPLACE";
 /// How long a child may take before it counts as hanging.
-const DEADLINE: Duration = Duration::from_secs(120);
+pub(super) const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Does `work` in a process of its own, which must end by itself: no process can report its own
 /// death by a signal, or a page fault that never ends.
 #[track_caller]
 fn in_a_child(work: &str, place: &Path) {
     let mut child = start(
-        Command::new(std::env::current_exe().unwrap())
+        crate::support::command(std::env::current_exe().unwrap())
             .args(["--exact", "full_disk::to_the_last_byte::work_of_a_child", "--nocapture"])
             .env(WORK, work)
             .env(WORKPLACE, place)
@@ -81,7 +81,7 @@ fn work_of_a_child() {
             if work == "go on, and a snapshot" {
                 fine_or_full(queue.enqueue(copied().bytes(COPIED)));
                 done(
-                    Command::new("btrfs")
+                    crate::support::command("btrfs")
                         .args(["subvolume", "snapshot"])
                         .args([&place, &place.join("backup")]),
                 )
@@ -113,7 +113,7 @@ fn a_btrfs_that_is_filled_to_the_last_byte_hangs_nobody() {
         let space = rustix::fs::statvfs(&mount.path).unwrap();
         let filler = fs::File::create(mount.path.join("filler")).unwrap();
         let taken = space.f_bavail * space.f_frsize - left;
-        rustix::fs::fallocate(&filler, rustix::fs::FallocateFlags::empty(), 0, taken).unwrap();
+        rustix::fs::fallocate(&filler, FallocateFlags::empty(), 0, taken).unwrap();
         in_a_child("fill", &mount.path);
     }
 }
@@ -134,7 +134,7 @@ fn goes_on_after_a_copy(kind: &str, copy: impl Fn(&Path) -> Result<(), String>, 
     };
     let place = mount.path.join("place");
     let made = match kind {
-        "btrfs" => done(Command::new("btrfs").args(["subvolume", "create"]).arg(&place)),
+        "btrfs" => done(crate::support::command("btrfs").args(["subvolume", "create"]).arg(&place)),
         _ => fs::create_dir(&place).map_err(|error| error.to_string()),
     };
     if let Err(reason) = made {
@@ -169,7 +169,7 @@ fn goes_on_after_a_copy(kind: &str, copy: impl Fn(&Path) -> Result<(), String>, 
 fn after_a_copy_that_shares_extents_a_full_xfs_is_an_error_at_most() {
     let copy = |place: &Path| {
         done(
-            Command::new("cp")
+            crate::support::command("cp")
                 .args(["-a", "--reflink=always"])
                 .arg(place.join("queue"))
                 .arg(place.join("backup")),
@@ -182,7 +182,9 @@ fn after_a_copy_that_shares_extents_a_full_xfs_is_an_error_at_most() {
 fn after_a_snapshot_a_full_btrfs_is_an_error_at_most() {
     let snapshot = |place: &Path| {
         let backup = place.with_file_name("backup");
-        done(Command::new("btrfs").args(["subvolume", "snapshot"]).arg(place).arg(backup))
+        done(
+            crate::support::command("btrfs").args(["subvolume", "snapshot"]).arg(place).arg(backup),
+        )
     };
     goes_on_after_a_copy("btrfs", snapshot, "go on");
 }
