@@ -5,7 +5,7 @@
 //! has a session of its own, so what kills the tests does not take it.
 //!
 //! Everything lies below one directory, `mmq-test-PID-...` in the temporary directory, or below one
-//! more in memory. The guard holds their locks as long as it runs.
+//! more in memory. The guard holds their locks as long as it runs: `.ci/leftovers` goes by that.
 
 #![allow(dead_code, reason = "every test binary compiles this file and uses its own part of it")]
 
