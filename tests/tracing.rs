@@ -154,7 +154,7 @@ fn a_subscriber_may_call_the_queue_that_tells_it_something() {
 #[test]
 fn what_the_first_consumer_is_made_behind_is_told_once() {
     support::within(Duration::from_secs(60), || {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::support::tempdir().unwrap();
         let queue = Arc::new(Queue::open(dir.path()).unwrap());
         queue.enqueue_batch(["a", "b", "c"]).unwrap();
         let (called, heard) = (Arc::clone(&queue), Arc::<Mutex<Vec<_>>>::default());

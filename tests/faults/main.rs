@@ -9,6 +9,8 @@ mod fixtures;
 mod full_disk;
 mod fuzz_corpus;
 mod kill;
+#[cfg(target_os = "linux")]
+mod leftovers;
 mod model;
 mod readings;
 
@@ -22,3 +24,5 @@ mod fuzz_sequence;
 mod replica;
 #[path = "../support/mod.rs"]
 mod support;
+
+use support::guard;

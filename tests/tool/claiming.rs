@@ -14,7 +14,7 @@ fn unread(dir: &Path) {
 
 #[test]
 fn the_first_consumer_gives_up_what_is_before_it_only_with_yes() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let dir = dir.path();
     unread(dir);
     let add = |words: &[&str], status| {
@@ -36,7 +36,7 @@ fn the_first_consumer_gives_up_what_is_before_it_only_with_yes() {
 
 #[test]
 fn who_gives_up_nothing_is_not_asked() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let dir = dir.path();
     unread(dir);
     let add = |words: &[&str]| said(&ends(on("consumers", dir, words), 0));
@@ -47,7 +47,7 @@ fn who_gives_up_nothing_is_not_asked() {
 
 #[test]
 fn what_was_given_up_unclaimed_is_in_the_figures() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     unread(dir.path());
     ends(on("consumers", dir.path(), &["add", "late", "--at", "last", "--yes"]), 0);
     assert_eq!(number(&stat(dir.path())["counted"]["unclaimed"]), 3);

@@ -9,8 +9,6 @@
 
 #[macro_use]
 mod part;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;

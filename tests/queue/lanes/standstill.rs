@@ -22,7 +22,7 @@ enum Read {
 
 /// Two producers fill the queue while two workers receive and let every sixteenth lease end.
 fn fill_and_receive(read: Read, max_bytes: u64, lease: Duration, messages: u64) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::support::tempdir().unwrap();
     let options = Queue::options().max_bytes(max_bytes).on_full(OnFull::DropOldest);
     let queue = Arc::new(options.open(dir.path()).unwrap());
     let link = queue.consumer("link").unwrap();

@@ -1,9 +1,5 @@
 //! Whatever a killed test process has made is gone with it: `support/guard.rs`.
 
-#![cfg(target_os = "linux")]
-
-mod support;
-
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -11,8 +7,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use crate::support::{self, guard};
 use rustix::process::{Pid, Signal, kill_process_group};
-use support::guard;
 
 /// Set for the process that is to be killed.
 const VICTIM: &str = "MMQ_GUARD_VICTIM";
@@ -66,7 +62,7 @@ fn found(root: &str) -> Vec<String> {
 
 #[test]
 fn nothing_is_left_of_a_test_process_that_is_killed_with_its_group() {
-    let mut victim = support::itself("what_is_killed");
+    let mut victim = support::itself("leftovers::what_is_killed");
     victim.env(VICTIM, "").process_group(0).stdout(Stdio::piped());
     let mut victim = victim.spawn().unwrap();
     let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines().map_while(Result::ok);
