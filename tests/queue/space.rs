@@ -172,7 +172,7 @@ fn cycling_10_000_segments_leaves_descriptors_mappings_and_files_flat() {
     let limit = 64 << 10;
     // A segment is at most a quarter of `max_bytes`: 10,000 of them pass with 10,000 times 16 KiB.
     let options = Options::new().arena_size(4096).max_bytes(limit);
-    let messages = Messages::new(3, &[700..=900]);
+    let messages = Messages::new(3, &[1400..=1800]);
     let (mut head, mut tail, mut bytes) = (0, 0, 0);
     let (mut first_half, mut second_half) = (Most::default(), Most::default());
     let mut queue = options.clone().open(dir.path()).unwrap();
@@ -190,7 +190,7 @@ fn cycling_10_000_segments_leaves_descriptors_mappings_and_files_flat() {
             assert_eq!(queue.skip().unwrap(), Some(head));
             head += 1;
         }
-        if tail % 500 == 0 {
+        if tail % 250 == 0 {
             match bytes < total / 2 {
                 true => first_half.sample(dir.path()),
                 false => second_half.sample(dir.path()),

@@ -1,5 +1,5 @@
-//! What the fuzz targets run: `fuzz/` drives these bodies by coverage, `tests/faults/fuzz_corpus.rs`
-//! over a corpus.
+//! What the fuzz targets run: `fuzz/` drives these bodies by coverage,
+//! `tests/faults/fuzz_corpus.rs` over a corpus.
 //!
 //! Whatever the bytes are: the queue opens or says why not, nothing panics or hangs, no false
 //! message comes, every number between two delivered ones is told, and new messages go in and come

@@ -353,7 +353,7 @@ fn all_rounds(calls: &[Call], stores: Stores) {
                 let one_of = match (refused, many) {
                     (true, true) => u64::MAX,
                     (true, false) | (false, true) => 20,
-                    (false, false) => 4,
+                    (false, false) => 2,
                 };
                 let mut nth = 1;
                 loop {

@@ -273,22 +273,24 @@ fn futures_wait_for_flushes_and_are_woken() {
 #[test]
 fn bugs_that_are_planted_in_futures_are_found() {
     use Background::{Calls, Keeper};
-    let bugs: [(Mutant, Background, Program); 8] = [
-        (Mutant::RearmedAfterTheLook, Keeper, it_is_interrupted),
-        (Mutant::RoomLookedForOnce, Keeper, it_is_interrupted),
-        (Mutant::OneFutureToldOfRoom, Keeper, one_of_two_is_dropped),
-        (Mutant::RoomNotToldToFutures, Keeper, room_comes),
-        (Mutant::FuturesLeftAsleep, Keeper, the_queue_is_closed),
-        (Mutant::DroppedFutureStays, Keeper, one_of_two_is_dropped),
-        (Mutant::InterruptedBeforeTheLine, Keeper, it_is_interrupted),
-        (Mutant::RoomCountedLate, Calls, room_comes),
+    // The schedule that finds the last one lies far behind the others. When a change has moved it,
+    // the test finds another one, prints it, and takes long.
+    let bugs: [(Mutant, Background, Program, u64); 8] = [
+        (Mutant::RearmedAfterTheLook, Keeper, it_is_interrupted, 0),
+        (Mutant::RoomLookedForOnce, Keeper, it_is_interrupted, 0),
+        (Mutant::OneFutureToldOfRoom, Keeper, one_of_two_is_dropped, 0),
+        (Mutant::RoomNotToldToFutures, Keeper, room_comes, 0),
+        (Mutant::FuturesLeftAsleep, Keeper, the_queue_is_closed, 0),
+        (Mutant::DroppedFutureStays, Keeper, one_of_two_is_dropped, 0),
+        (Mutant::InterruptedBeforeTheLine, Keeper, it_is_interrupted, 0),
+        (Mutant::RoomCountedLate, Calls, room_comes, 14163),
     ];
     let mut missed = Vec::new();
-    for (mutant, background, program) in bugs {
+    for (mutant, background, program, known) in bugs {
         Mutant::plant(Some(mutant));
-        let mut outcomes =
-            (0..30000).map(|seed| schedule::run(plan(seed), move || program(background)));
-        let at = outcomes.position(|outcome| outcome.failure.is_some());
+        let finds =
+            |seed: &u64| schedule::run(plan(*seed), move || program(background)).failure.is_some();
+        let at = std::iter::once(known).chain(0..30000).find(finds);
         Mutant::plant(None);
         println!("{mutant:?} is found by schedule {at:?}");
         if at.is_none() {
