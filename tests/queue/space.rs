@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::support::{
-    KIB, MIB, Messages, disk, eventually, fill_queue, mapped, names, open_files, segments,
+    KIB, MIB, Messages, disk, eventually, fill_queue, mapped, names, open_files, sample, segments,
 };
 use mmq::{Options, Queue};
 
@@ -167,16 +167,16 @@ impl Most {
 }
 
 #[test]
-fn cycling_10_000_segments_leaves_descriptors_mappings_and_files_flat() {
+fn cycling_thousands_of_segments_leaves_descriptors_mappings_and_files_flat() {
     let dir = crate::support::tempdir().unwrap();
     let limit = 64 << 10;
-    // A segment is at most a quarter of `max_bytes`: 10,000 of them pass with 10,000 times 16 KiB.
+    // A segment is at most a quarter of `max_bytes`.
     let options = Options::new().arena_size(4096).max_bytes(limit);
     let messages = Messages::new(3, &[1400..=1800]);
     let (mut head, mut tail, mut bytes) = (0, 0, 0);
     let (mut first_half, mut second_half) = (Most::default(), Most::default());
     let mut queue = options.clone().open(dir.path()).unwrap();
-    let total = 10_000 * (limit / 4);
+    let total = sample(10_000) * (limit / 4);
     let mut reopened = 0;
     while bytes < total {
         // A few at a time, so that segments are filled and drained and never merely touched.

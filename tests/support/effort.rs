@@ -11,6 +11,12 @@ pub(crate) fn effort() -> u64 {
     }
 }
 
+/// How much of a sweep runs: a quarter of `all` with an effort of 1, all of it from 4 on, as the
+/// gate has it.
+pub(crate) fn sample(all: u64) -> u64 {
+    all * effort().min(4) / 4
+}
+
 /// The one seed that `MMQ_SEED=17` asks for.
 pub(crate) fn alone() -> Option<u64> {
     let text = std::env::var("MMQ_SEED").ok()?;

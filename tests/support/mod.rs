@@ -25,7 +25,7 @@ use mmq::{Error, Gap, Message, Queue};
 mod effort;
 
 #[allow(unused_imports, reason = "as above")]
-pub(crate) use effort::{alone, effort, first};
+pub(crate) use effort::{alone, effort, first, sample};
 
 pub(crate) const KIB: usize = 1 << 10;
 pub(crate) const MIB: usize = 1 << 20;

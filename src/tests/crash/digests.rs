@@ -4,9 +4,9 @@
 //! `MMQ_DIGESTS=FILE cargo test --release --lib what_openings_do -- --ignored` writes a line for
 //! each of the first 600 (times `MMQ_EFFORT`) images of the histories from 0 (`MMQ_SEED=N..`: N)
 //! on. Run it before and after the change, and compare the files. A line has one digest for each
-//! state in which the image is opened: as it is, seen from another mount, copied, mounted again after a
-//! failure, without its index, with damage, and with a refused call. A digest sums up everything
-//! that `recover` returns, every call that it makes and where it writes, the files afterwards in
+//! state in which the image is opened: as it is, seen from another mount, copied, mounted again
+//! after a failure, without its index, with damage, and with a refused call. A digest sums up
+//! everything that `recover` returns, every call that it makes and where it writes, the files afterwards in
 //! the cache and on the disk, and what each consumer is told then.
 
 use std::fmt::Write as _;

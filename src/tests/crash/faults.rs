@@ -13,6 +13,7 @@ use crate::engine::reading;
 use crate::error::Error;
 use crate::options::Options;
 use crate::storage::Stores;
+use crate::tests::effort::sample;
 use crate::tests::sim::{Call, SimStorage};
 
 const CALLS: [Call; 13] = [
@@ -353,7 +354,7 @@ fn all_rounds(calls: &[Call], stores: Stores) {
                 let one_of = match (refused, many) {
                     (true, true) => u64::MAX,
                     (true, false) | (false, true) => 20,
-                    (false, false) => 2,
+                    (false, false) => sample(4),
                 };
                 let mut nth = 1;
                 loop {

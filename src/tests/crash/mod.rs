@@ -116,7 +116,7 @@ fn whatever_a_crash_leaves_keeps_the_promises() {
     if let Some(seed) = alone() {
         return explore(seed, EACH).map(|_| ()).unwrap_or_else(|broken| panic!("{}", broken.text));
     }
-    let images = 600 * effort();
+    let images = 300 * effort();
     let (next, done, began) = (AtomicU64::new(0), AtomicU64::new(0), Instant::now());
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(16));
     let first = first().unwrap_or(0);

@@ -33,8 +33,7 @@ type Consumer = Arc<Standing<SimStorage>>;
 
 /// The seeds of that many schedules.
 fn seeds(schedules: u64) -> Range<u64> {
-    // An effort of 10 is 8 times as many.
-    let schedules = schedules * (effort() * 4).div_ceil(5);
+    let schedules = (schedules * effort()).div_ceil(4);
     let first = first().unwrap_or(0);
     alone().map_or(first..first + schedules, |seed| seed..seed + 1)
 }
