@@ -1,8 +1,6 @@
 //! Forwarding to a real NATS server: `cargo test --features forward-nats --test forward_nats`.
 
 mod access;
-#[path = "../support/effort.rs"]
-mod effort;
 mod kills;
 mod late;
 mod proxy;

@@ -39,7 +39,7 @@ fn child(dir: &std::path::Path, server: &Server) -> Child {
 /// is for). The process that forwards goes on where it is not killed itself.
 #[test]
 fn nothing_is_doubled_missing_or_out_of_order() {
-    let rounds = 20 * crate::effort::effort();
+    let rounds = 20 * crate::support::effort();
     let (dir, mut server) = (crate::support::tempdir().unwrap(), Server::start(&[]));
     let copies = crate::support::tempdir().unwrap();
     let copy = copies.path().join("copy");

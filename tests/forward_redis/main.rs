@@ -1,7 +1,5 @@
 //! Forwarding to a real Redis server: `cargo test --features forward-redis --test forward_redis`.
 
-#[path = "../support/effort.rs"]
-mod effort;
 mod kills;
 mod server;
 #[path = "../support/mod.rs"]

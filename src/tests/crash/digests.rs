@@ -6,8 +6,8 @@
 //! on. Run it before and after the change, and compare the files. A line has one digest for each
 //! state in which the image is opened: as it is, seen from another mount, copied, mounted again
 //! after a failure, without its index, with damage, and with a refused call. A digest sums up
-//! everything that `recover` returns, every call that it makes and where it writes, the files afterwards in
-//! the cache and on the disk, and what each consumer is told then.
+//! everything that `recover` returns, every call that it makes and where it writes, the files
+//! afterwards in the cache and on the disk, and what each consumer is told then.
 
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
