@@ -1,10 +1,9 @@
 //! The instruction budget: callgrind counts the instructions of each operation, and the table in
 //! `docs/instructions.md` says how many there may be.
 //!
-//! `cargo bench --bench instructions` exits with 1 when an operation takes 2 % more than the table
+//! A package of its own, so that the library has its default features and needs nothing else.
+//! `.ci/run instructions` runs it. It exits with 1 when an operation takes 2 % more than the table
 //! says, and with 3 when it cannot measure here. `MMQ_BLESS='why'` writes the table anew.
-
-mod support;
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -12,9 +11,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use mmq::Queue;
 
-use support::{asked_for, payload, scratch};
-
-const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/instructions.md");
+const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/instructions.md");
 const OPERATIONS: [&str; 6] = ["enqueue", "dequeue", "peek", "pair", "receive and ack", "opening"];
 
 /// How many messages are measured. They fill six segments.
@@ -28,10 +25,16 @@ const OTHER_COMPILER: f64 = 0.10;
 /// Two runs agree when they differ by less.
 const NOISE: f64 = 0.002;
 
-const BLESS: &str = "MMQ_BLESS='why it is so' cargo bench --bench instructions";
+const BLESS: &str = "MMQ_BLESS='why it is so' .ci/run instructions";
 
 fn program() -> PathBuf {
     std::env::current_exe().expect("a program")
+}
+
+/// Below Cargo's target directory.
+fn scratch() -> tempfile::TempDir {
+    let program = program();
+    tempfile::tempdir_in(program.parent().expect("its directory")).expect("a directory")
 }
 
 /// callgrind counts what runs in here, on the thread that calls it.
@@ -44,7 +47,7 @@ fn measured(times: u64, mut work: impl FnMut()) {
 
 /// The child: does the operation, under callgrind. What is done only once is done before.
 fn perform(operation: &str) {
-    let (dir, message) = (scratch(), payload(128));
+    let (dir, message) = (scratch(), vec![7; 128]);
     let options = Queue::options().arena_size(4 << 20).max_mapped_arenas(None);
     // The length of the whole path would count.
     std::env::set_current_dir(dir.path()).expect("a directory");
@@ -178,7 +181,7 @@ fn main() -> ExitCode {
         perform(&operation);
         return ExitCode::SUCCESS;
     }
-    if cfg!(debug_assertions) || asked_for("--test") || asked_for("--list") {
+    if cfg!(debug_assertions) {
         return ExitCode::SUCCESS;
     }
     if let Some(why) = obstacle() {
