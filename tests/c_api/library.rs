@@ -40,6 +40,10 @@ pub(crate) fn present<'a>(tools: &[&'a str]) -> Vec<&'a str> {
 #[track_caller]
 pub(crate) fn run(command: &mut Command) -> String {
     command.env(guard::RUN, guard::root());
+    // Cargo's own, which names libraries of other builds, comes before a program's run path.
+    if !command.get_envs().any(|(name, _)| name == "LD_LIBRARY_PATH") {
+        command.env_remove("LD_LIBRARY_PATH");
+    }
     let Output { status, stdout, stderr } =
         command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));

@@ -59,7 +59,7 @@ struct Done {
 /// rounds before (keeping more than that is what `keep` is for). The process that forwards goes on
 /// where it is not killed itself.
 fn rounds(mode: NatsMode, kinds: &[u32], between: &dyn Fn(&Server)) {
-    let rounds = 20 * crate::support::effort();
+    let rounds = 20 * crate::support::effort() as usize;
     let (dir, mut server) = (crate::support::tempdir().unwrap(), Server::start(""));
     let proxy = Proxy::start(server.port());
     let subjects = if mode == NatsMode::Chain { &[SUBJECT][..] } else { &[SUBJECT, "other.*"] };
