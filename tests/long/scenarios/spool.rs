@@ -93,7 +93,6 @@ fn the_child_that_spools() {
     }
 }
 
-#[expect(clippy::too_many_lines, reason = "one step after the other")]
 #[test]
 fn the_child_that_drains() {
     let Some(dir) = child_dir() else { return };

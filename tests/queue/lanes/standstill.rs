@@ -60,7 +60,7 @@ fn fill_and_receive(read: Read, max_bytes: u64, lease: Duration, messages: u64) 
                                 // A worker that hangs.
                                 std::mem::forget(delivery);
                             } else if let Err(error) = delivery.ack() {
-                                assert!(matches!(error, Error::Expired { .. }), "{error}");
+                                assert!(matches!(error, Error::Expired), "{error}");
                             }
                         }
                         Ok(None) => std::thread::yield_now(),
