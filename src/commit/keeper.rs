@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::events;
 use crate::state::LOOK_FOR_ROOM;
 use crate::storage::Storage;
-use crate::threads::bell::{Bell, Errand, Presence, Wishes};
+use crate::threads::bell::{Bell, Errand, Wishes};
 use crate::threads::{JoinHandle, Mutex, now, spawn};
 
 #[derive(Debug)]
@@ -192,16 +192,14 @@ fn tell<S: Storage>(core: &Core<S>) {
     }
 }
 
-/// Runs what may wait for others: while it runs the keeper is away. A call within such a call
-/// leaves it away at its end, for the code around it may still wait.
+/// Runs what may wait for others: while it runs the keeper is away. After a call within such a
+/// call it is still away, because the code around it may wait, too.
 pub(crate) fn call_out<S: Storage, T>(core: &Core<S>, code: impl FnOnce() -> T) -> T {
-    let before = core.bell.set_presence(Presence::Away);
-    if before == Presence::Here {
-        drop(core.durable.lock());
-        core.segment_synced.notify_all();
-    }
+    core.bell.go_away();
+    drop(core.durable.lock());
+    core.segment_synced.notify_all();
     let result = code();
-    core.bell.set_presence(before);
+    core.bell.come_back();
     result
 }
 

@@ -146,7 +146,7 @@ impl<S: Storage> Engine<S> {
     /// whatever `on_full` says. The first one of a run syncs the index, under the producers' lock.
     ///
     /// Where the caller is a keeper, its own queue's producers may wait for it: it is
-    /// [away](crate::threads::bell::Presence::Away) meanwhile, so that two queues may take each
+    /// [away](crate::threads::bell::Bell::go_away) meanwhile, so that two queues may take each
     /// other's dead letters.
     ///
     /// # Errors

@@ -27,13 +27,6 @@ pub(crate) enum Errand {
     Deliveries,
 }
 
-/// Where the keeper is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Presence {
-    Here,
-    Away,
-}
-
 /// An errand that a producer waits for: one at a time, for that producer has the producers' lock.
 #[derive(Debug, Default)]
 pub(crate) enum Awaited {
@@ -57,7 +50,8 @@ pub(crate) struct Wishes {
     pub(crate) asked: Awaited,
     /// The keeper looks at deliveries or runs code of the caller's: both may wait for a lock whose
     /// holder waits for a producer.
-    pub(crate) away: bool,
+    /// It counts calls within such a call, and those of threads that do its work without one.
+    away: u32,
     /// Make the next segment ready.
     pub(crate) ahead: bool,
     /// Flush what is committed, and sync full segments.
@@ -165,7 +159,7 @@ impl Bell {
     pub(crate) fn is_answered(&self) -> bool {
         !self.is_answered_here() && self.running.load(Ordering::Acquire) && {
             let wishes = self.wishes.lock();
-            !wishes.stop && !wishes.away
+            !wishes.stop && wishes.away == 0
         }
     }
 
@@ -183,7 +177,7 @@ impl Bell {
         let mut wishes = self.wishes.lock();
         let mut has_parked = false;
         let outcome = loop {
-            let waits = !wishes.stop && !wishes.away || planted!(AskedWhileAway);
+            let waits = !wishes.stop && wishes.away == 0 || planted!(AskedWhileAway);
             match std::mem::take(&mut wishes.asked) {
                 Awaited::Done(result) => break Some(result),
                 Awaited::Nothing => break None,
@@ -251,13 +245,16 @@ impl Bell {
         }
     }
 
-    /// The keeper is away, or back: returns where it was. A producer that waits for it does its
-    /// errand itself.
-    pub(crate) fn set_presence(&self, presence: Presence) -> Presence {
+    /// The keeper is away until it has [come back](Self::come_back) as often as it went. A
+    /// producer that waits for it does its errand itself.
+    pub(crate) fn go_away(&self) {
         let mut wishes = self.wishes.lock();
-        let was_away = std::mem::replace(&mut wishes.away, presence == Presence::Away);
+        wishes.away += 1;
         Bell::wake_producer(wishes);
-        if was_away { Presence::Away } else { Presence::Here }
+    }
+
+    pub(crate) fn come_back(&self) {
+        self.wishes.lock().away -= 1;
     }
 
     /// The keeper's thread ends, and does no more of what it was asked for.

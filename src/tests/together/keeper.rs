@@ -7,7 +7,6 @@ use crate::engine::{Background, reading};
 use crate::error::{Error, GapCause};
 use crate::options::{OnFull, Options};
 use crate::threads::JoinHandle;
-use crate::threads::bell::Presence;
 
 const MESSAGES: u64 = 40;
 
@@ -59,12 +58,15 @@ fn nobody_waits_for_a_keeper_that_waits_for_producers() {
         let keeper = {
             let queue = Queue::clone(&queue);
             go("keeper", move || {
-                for presence in [Presence::Away, Presence::Here, Presence::Away] {
-                    queue.core.bell.set_presence(presence);
-                    if presence == Presence::Away {
-                        producer("subscriber", &queue).join();
-                    }
-                }
+                let bell = &queue.core.bell;
+                bell.go_away();
+                producer("subscriber", &queue).join();
+                bell.come_back();
+                bell.go_away();
+                // A call within a call has ended: the keeper is still away.
+                bell.go_away();
+                bell.come_back();
+                producer("subscriber", &queue).join();
                 drop(Leaving(&queue.core));
             })
         };
