@@ -38,10 +38,6 @@ fn build(scratch: &Path) -> (PathBuf, PathBuf, PathBuf) {
     ]);
     run(cargo.arg("--target-dir").arg(scratch));
     let lib = scratch.join("capi");
-    let soname = lib.join(concat!("libmmq.so.", env!("CARGO_PKG_VERSION_MAJOR")));
-    if !soname.exists() {
-        std::os::unix::fs::symlink("libmmq.so", soname).unwrap();
-    }
     let compile = |compiler: &str, language: &str, standard: &str| {
         let program = scratch.join(format!("calls-{language}"));
         let mut command = Command::new(compiler);

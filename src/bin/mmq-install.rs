@@ -19,6 +19,12 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const MAJOR: &str = env!("CARGO_PKG_VERSION_MAJOR");
 const MINOR: &str = env!("CARGO_PKG_VERSION_MINOR");
 const SHARED: &str = if cfg!(target_os = "macos") { "libmmq.dylib" } else { "libmmq.so" };
+/// Under this name a program looks for the library that it was linked with.
+const SONAME: &str = if cfg!(target_os = "macos") {
+    concat!("libmmq.", env!("CARGO_PKG_VERSION_MAJOR"), ".dylib")
+} else {
+    concat!("libmmq.so.", env!("CARGO_PKG_VERSION_MAJOR"))
+};
 
 /// How the libraries are built.
 #[derive(Clone, Copy, PartialEq)]
@@ -74,7 +80,9 @@ fn build(target: &Path, profile: &str) -> Result<String, Box<dyn Error>> {
     command.current_dir(SOURCE).args(["rustc", "--lib", "--features", "capi"]);
     command.args(["--crate-type", "cdylib,staticlib", "--profile", profile]);
     command.arg("--target-dir").arg(target);
-    let output = command.args(["--", "--print", "native-static-libs"]).output()?;
+    let named = if cfg!(target_os = "macos") { "-install_name,@rpath/" } else { "-soname," };
+    command.args(["--", "--print", "native-static-libs"]);
+    let output = command.arg(format!("-Clink-arg=-Wl,{named}{SONAME}")).output()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if output.status.success() { Ok(said) } else { Err(said.into()) }
 }
@@ -233,10 +241,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         fs::copy(Path::new(SOURCE).join("include").join(header), include.join(header))?;
     }
     install_archive(&built, &lib, asked.build)?;
-    let (full, soname) = if cfg!(target_os = "macos") {
-        (format!("libmmq.{VERSION}.dylib"), format!("libmmq.{MAJOR}.dylib"))
+    let full = if cfg!(target_os = "macos") {
+        format!("libmmq.{VERSION}.dylib")
     } else {
-        (format!("libmmq.so.{VERSION}"), format!("libmmq.so.{MAJOR}"))
+        format!("libmmq.so.{VERSION}")
     };
     // A program that runs keeps the file it has: it is replaced, not written over.
     let fresh = lib.join(format!("{full}.new"));
@@ -245,7 +253,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         eprintln!("{full} keeps the lines of the source: {error}");
     }
     fs::rename(fresh, lib.join(&full))?;
-    for link in [soname.as_str(), SHARED] {
+    for link in [SONAME, SHARED] {
         let link = lib.join(link);
         if link.is_symlink() || link.exists() {
             fs::remove_file(&link)?;
@@ -253,7 +261,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         std::os::unix::fs::symlink(&full, link)?;
     }
     fs::write(pkgconfig.join("mmq.pc"), pkg_config(&asked.libdir, &system))?;
-    fs::write(cmake.join("mmqConfig.cmake"), cmake_config(&asked.libdir, &full, &soname, &system))?;
+    fs::write(cmake.join("mmqConfig.cmake"), cmake_config(&asked.libdir, &full, SONAME, &system))?;
     fs::write(cmake.join("mmqConfigVersion.cmake"), cmake_version())?;
     println!("installed mmq {VERSION} under {}", root.display());
     Ok(())

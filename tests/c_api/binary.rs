@@ -33,11 +33,8 @@ fn the_exported_symbols_are_the_headers_functions_and_no_others() {
     exported.sort_unstable();
     assert_eq!(exported, declared());
     let dynamic = run(Command::new("readelf").args(["-d", "-W"]).arg(&file));
-    let soname = format!("[libmmq.so.{}]", env!("CARGO_PKG_VERSION_MAJOR"));
-    assert!(
-        dynamic.lines().any(|line| line.contains("SONAME") && line.contains(&soname)),
-        "{dynamic}"
-    );
+    // Its threads may outlive the call that unloads it.
+    assert!(dynamic.contains("NODELETE"), "{dynamic}");
 }
 
 /// What a compiled program relies on does not change unseen: symbols, sizes, offsets, numbers.

@@ -118,6 +118,9 @@ fn what_is_installed_builds_the_examples_through_pkg_config_and_cmake() {
     for link in ["libmmq.so", &soname] {
         assert_eq!(std::fs::read_link(prefix.join("lib").join(link)).unwrap(), Path::new(&full));
     }
+    let mut dynamic = Command::new("readelf");
+    let dynamic = run(dynamic.args(["-d", "-W"]).arg(prefix.join("lib").join(&full)));
+    assert!(dynamic.contains(&format!("Library soname: [{soname}]")), "{dynamic}");
     // The prefix may be moved.
     let moved = place.path().join("moved");
     std::fs::rename(&prefix, &moved).unwrap();
@@ -220,7 +223,7 @@ fn the_lines_for_cmake_in_the_readme_build_a_program() {
     assert!(run(&mut Command::new(build.join("program"))).contains("hello"));
 }
 
-/// Without installing: `cargo build --features capi` is enough to link and run a program.
+/// Without installing: cargo alone builds what a program links and runs with.
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
 fn a_program_runs_with_the_library_where_cargo_puts_it() {
@@ -228,7 +231,7 @@ fn a_program_runs_with_the_library_where_cargo_puts_it() {
     let mut cargo = Command::new(env!("CARGO"));
     run(cargo
         .current_dir(root())
-        .args(["build", "--features", "capi", "--target-dir"])
+        .args(["rustc", "--lib", "--features", "capi", "--crate-type", "cdylib", "--target-dir"])
         .arg(&target));
     let place = crate::support::tempdir().unwrap();
     let (program, debug) = (place.path().join("program"), target.join("debug"));

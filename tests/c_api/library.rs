@@ -73,15 +73,10 @@ impl Library {
         run(cargo.arg("--target-dir").arg(&target).arg("--").args(more));
         // Every build goes into the same file, so each is copied before the next.
         let dir = scratch(name);
-        let soname = format!("libmmq.so.{}", env!("CARGO_PKG_VERSION_MAJOR"));
         // A program of another run that still uses it keeps the file it has.
-        let fresh = dir.join(format!("{soname}.{}", std::process::id()));
+        let fresh = dir.join(format!("libmmq.so.{}", std::process::id()));
         std::fs::copy(target.join("debug/libmmq.so"), &fresh).expect("the library was built");
-        std::fs::rename(fresh, dir.join(&soname)).expect("in place");
-        let link = dir.join("libmmq.so");
-        if !link.exists() {
-            std::os::unix::fs::symlink(&soname, &link).unwrap();
-        }
+        std::fs::rename(fresh, dir.join("libmmq.so")).expect("in place");
         Library { dir }
     }
 
