@@ -59,6 +59,25 @@ pub(crate) fn are_noted() -> bool {
     false
 }
 
+/// Events that were noted and not reported yet.
+pub(crate) type Noted = Vec<Box<dyn FnOnce() + Send>>;
+
+/// Takes the events that the calling thread has noted, for another thread to report them.
+pub(crate) fn take() -> Noted {
+    #[cfg(feature = "tracing")]
+    return noted::take();
+    #[cfg(not(feature = "tracing"))]
+    Noted::new()
+}
+
+/// Notes events that another thread has noted.
+pub(crate) fn take_over(events: Noted) {
+    #[cfg(feature = "tracing")]
+    events.into_iter().for_each(noted::note_boxed);
+    #[cfg(not(feature = "tracing"))]
+    drop(events);
+}
+
 /// Reports the noted events. The calling thread holds no lock.
 #[inline(always)]
 pub(crate) fn tell() {
@@ -71,7 +90,7 @@ mod noted {
     use std::cell::{Cell, RefCell};
 
     thread_local! {
-        static NOTED: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
+        static NOTED: RefCell<crate::events::Noted> = const { RefCell::new(Vec::new()) };
         /// This thread is inside a subscriber.
         static TELLING: Cell<bool> = const { Cell::new(false) };
         pub(super) static HELD: Cell<u32> = const { Cell::new(0) };
@@ -85,11 +104,19 @@ mod noted {
         })
     }
 
-    pub(super) fn note(event: impl FnOnce() + 'static) {
+    pub(super) fn note(event: impl FnOnce() + Send + 'static) {
+        note_boxed(Box::new(event));
+    }
+
+    pub(super) fn note_boxed(event: Box<dyn FnOnce() + Send>) {
         if !TELLING.get() {
             // A thread whose locals are destroyed already reports nothing any more.
-            let _ = NOTED.try_with(|noted| noted.borrow_mut().push(Box::new(event)));
+            let _ = NOTED.try_with(|noted| noted.borrow_mut().push(event));
         }
+    }
+
+    pub(super) fn take() -> crate::events::Noted {
+        NOTED.try_with(std::cell::RefCell::take).unwrap_or_default()
     }
 
     pub(super) fn are_noted() -> bool {
@@ -121,8 +148,7 @@ mod noted {
     }
 }
 
-/// Notes an event of the queue in the directory `path`, if somebody listens: a keeper that has
-/// nothing to tell does not go away, and producers wait for it instead of syncing themselves.
+/// Notes an event of the queue in the directory `path`, if somebody listens.
 #[cfg(feature = "tracing")]
 macro_rules! note {
     ($level:ident, $path:expr, $($fields:tt)*) => {

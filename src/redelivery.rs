@@ -101,11 +101,16 @@ impl Redelivery {
         self
     }
 
-    /// Rejected messages go to `queue`. The keeper, this queue's own thread, puts each in, flushes,
-    /// and only then acknowledges it here: it is there at least once, also after a power cut. Until
-    /// then it stays in flight. While `queue` is full, closed or refuses to write, the message
-    /// stays, and is tried again after the [backoff](Self::backoff), or each second. A letter says
-    /// [where it comes from](crate::Message::origin).
+    /// Rejected messages go to `queue`. A thread of this queue's own puts each in, flushes, and
+    /// only then acknowledges it here: it is there at least once, also after a power cut. Until
+    /// then it stays in flight. While `queue` is full, busy, closed or refuses to write, the
+    /// message stays, and is tried again after the [backoff](Self::backoff), or each second. One
+    /// that is too large for `queue` comes as a gap instead,
+    /// [`GapCause::Rejected`](crate::GapCause::Rejected). A letter says [where it comes
+    /// from](crate::Message::origin).
+    ///
+    /// A close of this queue first sends what is rejected and can go, for five seconds at most;
+    /// what is left goes after the next opening.
     ///
     /// The queue is kept open until the consumer gets another `Redelivery`, is removed, or its
     /// queue is closed.
@@ -160,7 +165,12 @@ impl DeadLetters for OtherQueue {
     }
 
     fn flush(&self) -> Result<()> {
-        self.engine.core.flush()
+        // For the committed tail it would wait for a producer.
+        self.engine.core.flush_for_tasks()
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.engine.core.forked() { self.engine.core.check_may_wait() } else { Ok(()) }
     }
 
     fn id(&self) -> usize {

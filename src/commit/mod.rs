@@ -1,7 +1,8 @@
 //! The producers' lock, under which records are committed; the flushes that begin with the
-//! committed tail; and the keeper's thread, which flushes by time and settles segments.
+//! committed tail; and the storage worker, which flushes by time and settles segments.
 
-pub(crate) mod keeper;
+mod room;
+pub(crate) mod storage_worker;
 
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
@@ -46,10 +47,10 @@ impl<S: Storage> Core<S> {
         self.writer.lock().committed()
     }
 
-    /// As [`committed_spot`](Self::committed_spot), for the keeper, which must not wait for the
-    /// producers' lock. While a producer holds the lock, the spot comes from the tail in the index,
-    /// which shows whether its two words belong together. The loop ends soon: a producer that holds
-    /// the lock for long is not storing that tail.
+    /// As [`committed_spot`](Self::committed_spot), for the storage worker, which must not wait for
+    /// the producers' lock. While a producer holds the lock, the spot comes from the tail in the
+    /// index, which shows whether its two words belong together. The loop ends soon: a producer
+    /// that holds the lock for long is not storing that tail.
     pub(crate) fn committed_spot_at_once(&self) -> Spot {
         loop {
             if let Some(writer) = self.writer.try_lock() {
@@ -157,6 +158,7 @@ impl<S: Storage> Core<S> {
         self.check_directory()?;
         let target = self.committed_spot();
         self.flush_to(target)?;
+        self.wake_owed();
         reached!("behind a flush's messages");
         self.flush_places()?;
         if self.has_run_ended() && !planted!(FlushedAfterTheEnd) {
@@ -172,8 +174,8 @@ impl<S: Storage> Core<S> {
         self.flush_on_time()
     }
 
-    /// As [`flush`](Self::flush), for the keeper: does not wait for the producers' lock, since a
-    /// producer that holds it may be waiting for the keeper.
+    /// As [`flush`](Self::flush), for the storage worker: does not wait for the producers' lock,
+    /// since a producer that holds it may be waiting for the worker.
     pub(crate) fn flush_on_time(&self) -> Result<()> {
         self.check_writable()?;
         if planted!(KeeperWaitsForProducers) {

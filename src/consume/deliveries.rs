@@ -29,8 +29,10 @@ pub(crate) struct Letter {
 /// The rejected messages of a consumer, and where they go.
 pub(crate) type Letters = (Arc<dyn DeadLetters>, Vec<Letter>);
 
-/// So many letters go at a time: each keeps its segment meanwhile.
+/// So many letters, and about so many bytes of them, go at a time: they are copies, or keep their
+/// segments.
 const LETTERS: usize = 64;
+const LETTER_BYTES: usize = if cfg!(test) { 64 << 10 } else { 16 << 20 };
 /// A letter that could not go is tried again after this long, where no delay is set.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
@@ -45,8 +47,18 @@ impl<S: Storage> Standing<S> {
     ) -> Result<Option<bool>> {
         core.check_readable()?;
         let mut progress = self.progress.lock();
-        let progress = &mut *progress;
         progress.check(core, self)?;
+        self.end_delivery(&mut progress, core, seq, handed)
+    }
+
+    /// As [`acknowledge`](Self::acknowledge). The caller has checked that it may.
+    fn end_delivery(
+        &self,
+        progress: &mut Progress<S>,
+        core: &Core<S>,
+        seq: u64,
+        handed: Handed,
+    ) -> Result<Option<bool>> {
         let before = match &mut progress.ledger {
             Some(ledger) if ledger.epoch == handed.epoch || planted!(EpochNotAsked) => {
                 if let Err(expired) = ledger.check_lease(seq, handed) {
@@ -163,6 +175,7 @@ impl<S: Storage> Standing<S> {
         progress.check(core, self)?;
         self.take_up_attempts(core, progress)?;
         let ledger = self.ledger(progress, &[]);
+        *self.leads_to.lock() = rules.dead_letters.as_ref().map(Arc::downgrade);
         let before = std::mem::replace(&mut ledger.redelivery().rules, rules);
         ledger.reject_spent();
         self.note_change(progress, core);
@@ -184,20 +197,20 @@ impl<S: Storage> Standing<S> {
         Ok(())
     }
 
-    /// Does what is due: the keeper calls it.
+    /// Does what is due: the delivery worker calls it.
     pub(crate) fn look_at_deliveries(&self, core: &Core<S>) {
         let mut progress = self.progress.lock();
         let progress = &mut *progress;
         if let Some(ledger) = &mut progress.ledger
             && let Some(redelivery) = &mut ledger.redelivery
         {
-            redelivery.keeper_looks();
+            redelivery.worker_looks();
             ledger.tick(now());
             self.note_change(progress, core);
         }
     }
 
-    /// When the keeper is to look at the deliveries next, if it does not know yet.
+    /// When the delivery worker is to look next, if it does not know yet.
     pub(crate) fn time_to_tell(&self) -> Option<Instant> {
         if !self.has_redelivery.load(Ordering::Acquire) {
             return None;
@@ -219,8 +232,9 @@ impl<S: Storage> Standing<S> {
         let ledger = progress.ledger.as_mut().filter(|ledger| ledger.letters() > 0)?;
         let dead_letters = ledger.redelivery().rules.dead_letters.clone()?;
         core.check_readable().ok()?;
-        let mut letters = Vec::new();
+        let (mut letters, mut bytes) = (Vec::new(), 0);
         while letters.len() < LETTERS
+            && (bytes < LETTER_BYTES || planted!(LettersOfAnySize))
             && let Some((seq, open)) = ledger.take_letter()
         {
             ledger.again.move_to(Spot { position: open.position, seq });
@@ -237,12 +251,15 @@ impl<S: Storage> Standing<S> {
                 }
             };
             match found {
-                Ok(message) => letters.push(Letter {
-                    seq,
-                    attempts: open.attempts,
-                    message,
-                    epoch: ledger.epoch,
-                }),
+                Ok(message) => {
+                    bytes += message.len();
+                    letters.push(Letter {
+                        seq,
+                        attempts: open.attempts,
+                        message,
+                        epoch: ledger.epoch,
+                    });
+                }
                 Err(true) => ledger.letter_lost(seq),
                 Err(false) => ledger.letter_failed(seq, now() + TRY_AGAIN),
             }
@@ -252,11 +269,26 @@ impl<S: Storage> Standing<S> {
         Some((dead_letters, letters))
     }
 
+    /// Letters that were to be tried again later are tried now: the queue is being closed.
+    pub(crate) fn letters_at_once(&self) {
+        let mut progress = self.progress.lock();
+        if let Some(ledger) = &mut progress.ledger {
+            ledger.letters_at_once();
+        }
+    }
+
     /// A letter is durable in the other queue: its message is done. True when the place left a
     /// segment behind.
     pub(crate) fn finish_letter(&self, core: &Core<S>, seq: u64, epoch: u64) -> bool {
         let handed = Handed::new(0, epoch, 0);
-        matches!(self.acknowledge(core, seq, handed), Ok(Some(true)))
+        let mut progress = self.progress.lock();
+        // A close lets letters under way end: else they would go twice.
+        let may = if planted!(LettersUnderWayDoubled) {
+            progress.check(core, self).is_ok()
+        } else {
+            progress.exists() && !core.has_run_ended()
+        };
+        may && matches!(self.end_delivery(&mut progress, core, seq, handed), Ok(Some(true)))
     }
 
     /// A letter could not go: it is tried again.
@@ -271,10 +303,19 @@ impl<S: Storage> Standing<S> {
         }
     }
 
-    /// Where the consumer's rejected messages go.
+    /// A letter can never go: the next read tells its message as a gap.
+    pub(crate) fn letter_refused(&self, core: &Core<S>, seq: u64, epoch: u64) {
+        let mut progress = self.progress.lock();
+        let progress = &mut *progress;
+        if let Some(ledger) = progress.ledger.as_mut().filter(|ledger| ledger.epoch == epoch) {
+            ledger.letter_refused(seq);
+        }
+        self.note_change(progress, core);
+    }
+
+    /// Where the consumer's rejected messages go. Takes no lock that is held for long.
     pub(crate) fn dead_letters(&self) -> Option<Arc<dyn DeadLetters>> {
-        let progress = self.progress.lock();
-        progress.ledger.as_ref()?.redelivery.as_ref()?.rules.dead_letters.clone()
+        self.leads_to.lock().as_ref()?.upgrade()
     }
 
     /// After messages were given back or rejected, or a lease has ended.

@@ -59,6 +59,8 @@ pub(crate) struct Ledger<F> {
     pub(super) returned: BTreeSet<u64>,
     /// The open numbers that come no more, and that nobody has begun to deal with.
     pub(super) rejected: BTreeSet<u64>,
+    /// Those of which no letter can go: the next read tells them as gaps.
+    pub(super) unsendable: BTreeSet<u64>,
     /// How many messages are with workers, and how many come again after a while.
     out: usize,
     delayed: usize,
@@ -94,6 +96,7 @@ impl<F: StorageFile> Ledger<F> {
             open: BTreeMap::new(),
             returned: BTreeSet::new(),
             rejected: BTreeSet::new(),
+            unsendable: BTreeSet::new(),
             out: 0,
             delayed: 0,
             done: ranges,
@@ -262,6 +265,7 @@ impl<F: StorageFile> Ledger<F> {
             }
             Whereabouts::Rejected => {
                 self.rejected.remove(&seq);
+                self.unsendable.remove(&seq);
             }
         }
     }
@@ -344,6 +348,7 @@ impl<F: StorageFile> Ledger<F> {
         self.open.clear();
         self.returned.clear();
         self.rejected.clear();
+        self.unsendable.clear();
         (self.out, self.delayed) = (0, 0);
         self.done.clear();
         self.stretches.set(Vec::new(), to);

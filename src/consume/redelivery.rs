@@ -22,11 +22,17 @@ use crate::storage::StorageFile;
 
 /// Where rejected messages go: another queue.
 pub(crate) trait DeadLetters: Send + Sync {
-    /// Puts in the payload of a message, and where it comes from. Never waits for room.
+    /// Puts in the payload of a message, and where it comes from. Never waits for room, and not
+    /// for long for a lock.
     fn put(&self, payload: &[u8], origin: &Origin) -> Result<()>;
 
     /// Makes what was put in durable.
     fn flush(&self) -> Result<()>;
+
+    /// An error when nothing can ever go there: the queue is the parent process's.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// A number that names the queue within the process.
     fn id(&self) -> usize;
@@ -74,7 +80,7 @@ pub(crate) struct Redeliveries<F> {
     pub(crate) rules: Rules,
     /// When something is due for an open message.
     timers: BTreeSet<(Instant, u64)>,
-    /// The earliest time that the keeper was told, which has yet to come.
+    /// The earliest time that the delivery worker was told, which has yet to come.
     told: Option<Instant>,
     /// How often messages were handed out in vain that are not done.
     counts: BTreeMap<u64, u32>,
@@ -299,17 +305,17 @@ impl<F: StorageFile> Redeliveries<F> {
         })
     }
 
-    /// The keeper looks: it is to be told the next time anew.
-    pub(crate) fn keeper_looks(&mut self) {
+    /// The delivery worker looks: it is to be told the next time anew.
+    pub(crate) fn worker_looks(&mut self) {
         self.told = None;
     }
 
-    /// When the keeper is to look, if it was not told so already: at once, when there are
+    /// When the delivery worker is to look, if it was not told so already: at once, when there are
     /// `letters`.
     pub(crate) fn time_to_tell(&mut self, now: Instant, letters: usize) -> Option<Instant> {
         let first = self.timers.first().map(|(due, _)| *due);
         let next = if letters > 0 { now } else { first? };
-        // One that is past may have been told to nobody: the keeper may have ended.
+        // One that is past may have been told to nobody: the worker may have ended.
         if self.told.is_some_and(|told| told <= next && told > now) {
             return None;
         }

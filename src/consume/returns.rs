@@ -170,7 +170,8 @@ impl<F: StorageFile> Ledger<F> {
 
     /// A rejected message that has no other queue to go to is told as a gap: makes it done.
     pub(crate) fn tell_rejected(&mut self) -> Option<Gap> {
-        let seq = *self.rejected.first().filter(|_| self.letters() == 0)?;
+        let rejected = self.rejected.first().filter(|_| self.letters() == 0);
+        let seq = *self.unsendable.first().or(rejected)?;
         if planted!(RejectedComesAgain) {
             self.put(seq, Whereabouts::Back, None);
         } else {
@@ -186,7 +187,24 @@ impl<F: StorageFile> Ledger<F> {
 
     /// Whether the next read tells a rejected message as a gap, also where none may be handed out.
     pub(crate) fn has_rejected_to_tell(&self) -> bool {
-        self.rejected.len() > self.letters()
+        !self.unsendable.is_empty() || self.rejected.len() > self.letters()
+    }
+
+    /// Letters that were to be tried again later are tried now.
+    pub(crate) fn letters_at_once(&mut self) {
+        let waits =
+            |(_, open): &(&u64, &Open)| open.state == Whereabouts::Rejected && open.due.is_some();
+        let waiting: Vec<_> = self.open.iter().filter(waits).map(|(seq, _)| *seq).collect();
+        for seq in waiting {
+            self.put(seq, Whereabouts::Rejected, None);
+        }
+    }
+
+    /// The other queue can never take the letter: the message is told as a gap.
+    pub(crate) fn letter_refused(&mut self, seq: u64) {
+        if self.open.get(&seq).is_some_and(|open| open.state == Whereabouts::Rejected) {
+            self.unsendable.insert(seq);
+        }
     }
 
     /// A message that was rejected is gone: the next read tells it.

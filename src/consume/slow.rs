@@ -117,7 +117,8 @@ impl<S: Storage> Standing<S> {
         let told = told(&outcome);
         let done = told.map_or(if moved { Done::Message } else { Done::Nothing }, Done::Gap);
         let crossed = self.store_progress(progress, core, before, done);
-        // The read may have met messages that an earlier run rejected: the keeper is to be told.
+        // The read may have met messages that an earlier run rejected: the delivery worker is to be
+        // told.
         let has_letters = progress.ledger.as_ref().is_some_and(|ledger| ledger.letters() > 0);
         (Step { outcome, crossed: crossed || has_letters, moved }, handed)
     }

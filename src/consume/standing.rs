@@ -3,13 +3,14 @@
 //! A plain consumer's place follows its cursor. A consumer with deliveries has a [`Ledger`] too,
 //! and its place stays at the lowest message that is not acknowledged: `slow.rs` has its reads.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use crate::commit::Core;
 use crate::consume::existence::Existence;
 use crate::consume::lanes::{Lane, TwoLanes};
 use crate::consume::ledger::Ledger;
+use crate::consume::redelivery::DeadLetters;
 use crate::error::{Error, Gap, Result};
 use crate::format::Spot;
 use crate::index::{AcksRowIs, PlaceRow};
@@ -128,8 +129,10 @@ pub(crate) struct Standing<S: Storage> {
     pub(super) exists: AtomicBool,
     /// There is a ledger: the number of messages does not follow from the place alone.
     pub(crate) has_ledger: AtomicBool,
-    /// The keeper is to be told of leases, delays and letters.
+    /// The delivery worker is to be told of leases, delays and letters.
     pub(crate) has_redelivery: AtomicBool,
+    /// Where rejected messages go, for who looks for circles of queues without `progress`.
+    pub(super) leads_to: Mutex<Option<Weak<dyn DeadLetters>>>,
     /// Its moves when another consumer last looked for an idle one.
     pub(super) moves_seen: AtomicU64,
     /// The descriptor, once it was asked for. `progress` has it too.
@@ -147,6 +150,7 @@ impl<S: Storage> Standing<S> {
             exists: AtomicBool::new(false),
             has_ledger: AtomicBool::new(false),
             has_redelivery: AtomicBool::new(false),
+            leads_to: Mutex::default(),
             moves_seen: AtomicU64::new(u64::MAX),
             ready: OnceLock::new(),
             progress: Padded::new(Mutex::new(Progress {

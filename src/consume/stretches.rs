@@ -4,6 +4,8 @@
 //! are kept in memory alone. After an opening they are what lies between the place and the highest
 //! number that is done.
 
+use std::collections::VecDeque;
+
 use crate::format::Spot;
 
 /// Messages that wait and were passed by. None of them is open, but what an earlier run was handed.
@@ -17,17 +19,17 @@ pub(crate) struct LeftBehind {
     pub(crate) end: u64,
 }
 
-/// The stretches in the order of their numbers. No two overlap.
+/// The stretches in the order of their numbers. No two overlap. They are read from either end.
 #[derive(Debug, Default)]
 pub(crate) struct Stretches {
-    list: Vec<LeftBehind>,
+    list: VecDeque<LeftBehind>,
     /// Messages from this number on are fresh, the others are the backlog's.
     fresh_from: u64,
 }
 
 impl Stretches {
     pub(super) fn first(&self) -> Option<&LeftBehind> {
-        self.list.first()
+        self.list.front()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -63,10 +65,10 @@ impl Stretches {
     /// The cursor moves to the end of `stretch` and leaves it behind.
     pub(super) fn leave(&mut self, stretch: LeftBehind) {
         self.fresh_from = stretch.end;
-        match self.list.last_mut() {
+        match self.list.back_mut() {
             // Nothing was handed out between the two.
             Some(last) if last.end == stretch.spot.seq => last.end = stretch.end,
-            _ if stretch.spot.seq < stretch.end => self.list.push(stretch),
+            _ if stretch.spot.seq < stretch.end => self.list.push_back(stretch),
             _ => {}
         }
     }
@@ -87,6 +89,6 @@ impl Stretches {
 
     /// The cursor moves to `fresh_from`, and these are left behind.
     pub(super) fn set(&mut self, list: Vec<LeftBehind>, fresh_from: u64) {
-        *self = Stretches { list, fresh_from };
+        *self = Stretches { list: list.into(), fresh_from };
     }
 }

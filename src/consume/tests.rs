@@ -25,7 +25,8 @@ impl Bench {
     fn new() -> Bench {
         let storage = SimStorage::new(5).with_file_capacity(4 << 20);
         let engine =
-            Engine::open_without_keeper(storage.clone(), &Options::new().arena_size(4096)).unwrap();
+            Engine::open_without_workers(storage.clone(), &Options::new().arena_size(4096))
+                .unwrap();
         let standing = engine.consumer("c").unwrap();
         for number in 0..10u8 {
             engine.enqueue(&[number; 20]).unwrap();

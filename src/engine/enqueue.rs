@@ -1,7 +1,9 @@
 //! The way in: one message, a batch, or one that the caller's closure writes in place.
 
+use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::Engine;
 use super::later::DoLater;
@@ -12,15 +14,23 @@ use crate::events;
 use crate::format::{Batch, ORIGIN_LEN, Origin, Spot};
 use crate::options::OnFull;
 use crate::storage::Storage;
-use crate::threads::{MutexGuard, now};
+use crate::threads::{MutexGuard, current, now, park_timeout};
 use crate::write::{Room, Writer, check_fits};
 
-/// Whether a write may block its thread until there is room.
+/// A letter is tried again later when the producers' lock is held for longer.
+const LETTER_WAITS: Duration = Duration::from_millis(100);
+
+/// For what a write may block its thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum MayWait {
-    Yes,
+enum WaitsFor {
+    /// Until there is room.
+    Room,
+    /// For locks.
     #[cfg_attr(not(feature = "async"), allow(dead_code, reason = "only futures do not wait"))]
-    No,
+    Locks,
+    /// For a lock, for a moment: the holder of the producers' lock may be within the closure of
+    /// `enqueue_with`, and wait for the queue that the caller works for.
+    Moment,
 }
 
 impl<S: Storage> Engine<S> {
@@ -36,6 +46,24 @@ impl<S: Storage> Engine<S> {
         }
         self.core.check_still_writable()?;
         Ok(writer)
+    }
+
+    /// As [`writer`](Self::writer), but waits no longer than a moment.
+    fn writer_in_a_moment(&self) -> Result<MutexGuard<'_, Writer<S::File>>> {
+        self.core.check_may_wait()?;
+        let began = now();
+        let mut writer = self.core.writer.try_lock();
+        while writer.is_none() && now().saturating_duration_since(began) < LETTER_WAITS {
+            park_timeout(Duration::from_millis(1));
+            writer = self.core.writer.try_lock();
+            if writer.is_some() {
+                // A token that ended a pause may have been meant for the caller's own wait.
+                current().unpark();
+            }
+        }
+        self.core.check_still_writable()?;
+        let busy = || io::ErrorKind::WouldBlock.into();
+        writer.ok_or_else(|| Error::io("lock for writing", self.core.storage.path(), busy()))
     }
 
     #[inline]
@@ -116,7 +144,7 @@ impl<S: Storage> Engine<S> {
         push: impl FnMut(&mut Writer<S::File>, &Core<S>) -> Result<R>,
     ) -> Result<(Range<u64>, R)> {
         let _told = events::at_end();
-        let committed = self.write_and_commit(MayWait::Yes, push);
+        let committed = self.write_and_commit(WaitsFor::Room, push);
         let (first, end, waiters, result) = committed.map_err(|error| self.refused(error))?;
         self.written(end, count, waiters)?;
         Ok((first..end.seq, result))
@@ -130,7 +158,7 @@ impl<S: Storage> Engine<S> {
         let push = |writer: &mut Writer<S::File>, core: &Core<S>| {
             writer.push(core, payload, Batch::default())
         };
-        let (seq, _, waiters, ()) = self.write_and_commit(MayWait::No, push)?;
+        let (seq, _, waiters, ()) = self.write_and_commit(WaitsFor::Locks, push)?;
         if waiters != 0 && !self.core.durable_only {
             self.core.wake_readers(1);
         }
@@ -142,17 +170,15 @@ impl<S: Storage> Engine<S> {
         Ok((seq, is_due))
     }
 
-    /// Enqueues a dead letter, which comes from `origin`, in another queue. Never waits for room,
-    /// whatever `on_full` says. The first one of a run syncs the index, under the producers' lock.
-    ///
-    /// Where the caller is a keeper, its own queue's producers may wait for it: it is
-    /// [away](crate::threads::bell::Bell::go_away) meanwhile, so that two queues may take each
-    /// other's dead letters.
+    /// Enqueues a dead letter, which comes from `origin`, in another queue. The caller flushes
+    /// behind it. Never waits for room, whatever `on_full` says, and not for long for a lock. The
+    /// first one of a run syncs the index, under the producers' lock.
     ///
     /// # Errors
     ///
     /// [`Error::Full`]; [`Error::MessageTooLarge`] also for a message that the queue would take
-    /// without an origin; those of any write, and of a flush that `flush_every_ops` asks for.
+    /// without an origin; [`Error::Io`] while another thread is at a long write; those of any
+    /// write.
     pub(crate) fn enqueue_letter(&self, payload: &[u8], origin: &Origin) -> Result<u64> {
         let _told = events::at_end();
         let (core, len) = (&*self.core, payload.len() as u64);
@@ -160,9 +186,11 @@ impl<S: Storage> Engine<S> {
         check_fits(core, len, ORIGIN_LEN as u64)?;
         let bytes = origin.before(payload);
         let push = |writer: &mut Writer<S::File>, core: &Core<S>| writer.push_letter(core, &bytes);
-        let committed = self.write_and_commit(MayWait::No, push);
-        let (seq, end, waiters, ()) = committed.map_err(|error| self.refused(error))?;
-        self.written(end, 1, waiters)?;
+        let committed = self.write_and_commit(WaitsFor::Moment, push);
+        let (seq, _, waiters, ()) = committed.map_err(|error| self.refused(error))?;
+        if waiters != 0 && !core.durable_only {
+            core.wake_readers(1);
+        }
         Ok(seq)
     }
 
@@ -187,14 +215,17 @@ impl<S: Storage> Engine<S> {
     /// how many readers wait, and what `push` has returned.
     fn write_and_commit<R>(
         &self,
-        may_wait: MayWait,
+        waits_for: WaitsFor,
         mut push: impl FnMut(&mut Writer<S::File>, &Core<S>) -> Result<R>,
     ) -> Result<(u64, Spot, usize, R)> {
         let core = &*self.core;
         let (mut deadline, mut search) = (None, Search::default());
         let call_began = core.began();
         loop {
-            let mut writer = self.writer()?;
+            let mut writer = match waits_for {
+                WaitsFor::Moment => self.writer_in_a_moment()?,
+                WaitsFor::Room | WaitsFor::Locks => self.writer()?,
+            };
             if writer.take_refused() {
                 self.begin_search(&mut writer, &mut search)?;
             }
@@ -222,15 +253,15 @@ impl<S: Storage> Engine<S> {
             events::full(core.storage.path(), &error);
             match self.look_for_room(&mut writer, &mut search, &error, passed)? {
                 SearchOutcome::Room => {}
-                SearchOutcome::Held => {
+                SearchOutcome::Held if waits_for != WaitsFor::Moment => {
                     drop(writer);
                     self.wait_for_dropped();
                 }
-                SearchOutcome::Nothing => {
+                SearchOutcome::Held | SearchOutcome::Nothing => {
                     let OnFull::Wait(limit) = self.options.on_full else {
                         return Err(error);
                     };
-                    if may_wait == MayWait::No {
+                    if waits_for != WaitsFor::Room {
                         return Err(error);
                     }
                     drop(writer);
@@ -302,6 +333,7 @@ impl<S: Storage> Engine<S> {
             Some(every) => self.count(every, count),
             None => Ok(()),
         };
+        self.core.wake_owed();
         flushed.map_err(|error| error.of_flush(self.core.storage.path()))
     }
 

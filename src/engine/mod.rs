@@ -4,6 +4,7 @@
 pub(crate) mod ahead;
 mod consumers;
 pub(crate) mod copying;
+mod delivery_worker;
 mod dequeue;
 mod enqueue;
 mod figures;
@@ -24,7 +25,7 @@ use held::{OpenHere, is_open_here};
 use later::Later;
 
 use crate::commit::Core;
-use crate::commit::keeper::{Keeper, Look, LookFor};
+use crate::commit::storage_worker;
 use crate::error::{Error, Result};
 use crate::events;
 use crate::format::{Figures, NumberRange};
@@ -47,7 +48,6 @@ pub(crate) struct Engine<S: Storage> {
     pub(crate) consumers: Arc<Consumers<S>>,
     /// Operations of this run, counted for `flush_every_ops` above 1.
     operations: AtomicU64,
-    keeper: Keeper<S>,
     later: Later<S>,
     /// This process has the queue open; none once it is closed.
     open_here: Mutex<Option<OpenHere>>,
@@ -59,8 +59,8 @@ pub(crate) struct Engine<S: Storage> {
 /// Who does the background work: flushes by time, settling, expiry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Background {
-    /// The keeper's thread.
-    Keeper,
+    /// The two workers.
+    Workers,
     /// The threads that call the queue.
     #[cfg(test)]
     Calls,
@@ -69,12 +69,12 @@ pub(crate) enum Background {
 impl<S: Storage> Engine<S> {
     /// Opens the queue in `storage`.
     pub(crate) fn open(storage: S, options: &Options) -> Result<Engine<S>> {
-        Engine::open_with(storage, options, Background::Keeper)
+        Engine::open_with(storage, options, Background::Workers)
     }
 
-    /// As [`open`](Self::open), without a keeper's thread: calls do its work.
+    /// As [`open`](Self::open), without workers: calls do their work.
     #[cfg(test)]
-    pub(crate) fn open_without_keeper(storage: S, options: &Options) -> Result<Engine<S>> {
+    pub(crate) fn open_without_workers(storage: S, options: &Options) -> Result<Engine<S>> {
         Engine::open_with(storage, options, Background::Calls)
     }
 
@@ -123,23 +123,7 @@ impl<S: Storage> Engine<S> {
         core.segments.note_found_unsynced(&core.storage, durable.position, tail.position);
         core.note_oldest();
         let consumers = Arc::new(Consumers::new(core.index.default_row()?));
-        let by_keeper = Arc::clone(&consumers);
         let engine = Engine {
-            keeper: Keeper::new(
-                &core,
-                options.flush_every,
-                Look(Arc::new(move |core, look_for| match look_for {
-                    LookFor::Age => {
-                        by_keeper.look(core);
-                        Ok(())
-                    }
-                    LookFor::Room => by_keeper.make_room(core),
-                    LookFor::Deliveries => {
-                        by_keeper.look_at_deliveries(core);
-                        Ok(())
-                    }
-                })),
-            ),
             core,
             options: options.clone(),
             consumers,
@@ -173,8 +157,10 @@ impl<S: Storage> Engine<S> {
         }
         engine.expire();
         engine.core.store_figures();
-        if background == Background::Keeper {
-            engine.keeper.allow(&engine.core)?;
+        if background == Background::Workers {
+            delivery_worker::allow(&engine.core, &engine.consumers);
+            let release = engine.consumers.release();
+            storage_worker::allow(&engine.core, options.flush_every, release)?;
         }
         Ok(engine)
     }
@@ -198,6 +184,10 @@ impl<S: Storage> Engine<S> {
             return None;
         }
         let core = &*self.core;
+        // (One that ends the run within a call of the delivery worker leaves what that is at.)
+        if !planted!(LastLettersStay) {
+            self.consumers.send_last_letters(core);
+        }
         let standings = {
             // Threads that write, or make or move a consumer, finish first; no thread begins again.
             let registry = &self.consumers.registry;
@@ -209,12 +199,14 @@ impl<S: Storage> Engine<S> {
             writer.stop();
             self.consumers.by_name.lock().values().cloned().collect::<Vec<_>>()
         };
-        // No lock is held here: wakers may call the queue, and the keeper may wait for a lock.
+        // No lock is held here: wakers may call the queue.
         if !planted!(CloseWakesNobody) {
             core.wake_readers(u64::MAX);
         }
         core.wake_writers();
-        self.keeper.stop(&core.bell);
+        core.storage_worker.stop();
+        core.delivery_worker.stop();
+        events::take_over(std::mem::take(&mut core.delivery_worker.requests().wanted.events));
         // Threads that read finish first.
         for standing in &standings {
             standing.end_run(core);

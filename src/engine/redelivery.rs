@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::Engine;
 use super::consumers::Consumers;
 use crate::commit::Core;
-use crate::commit::keeper::call_out;
 use crate::consume::deliveries::Letter;
 use crate::consume::redelivery::{DeadLetters, Rules};
 use crate::consume::standing::{Handed, Standing};
@@ -22,10 +21,22 @@ use crate::threads::{Mutex, now};
 /// Held while a consumer gets a queue for its dead letters: two threads could make a circle.
 static CIRCLES: PerProcess<Mutex<()>> = PerProcess::new();
 
-/// Whether the letters of `from` may come to the queue `id`, over any number of queues. (There is
-/// no circle yet.)
-fn leads_to(from: &dyn DeadLetters, id: usize) -> bool {
-    from.id() == id || from.dead_letters().iter().any(|next| leads_to(&**next, id))
+/// For so long a close sends letters, at most.
+const LAST_LETTERS: Duration = Duration::from_secs(5);
+
+/// The queues to which letters that go to `first` may come, over any number of queues.
+fn reached_from(first: &Arc<dyn DeadLetters>) -> Vec<Arc<dyn DeadLetters>> {
+    let mut found = vec![Arc::clone(first)];
+    let mut at = 0;
+    while let Some(queue) = found.get(at) {
+        for next in queue.dead_letters() {
+            if found.iter().all(|known| known.id() != next.id()) {
+                found.push(next);
+            }
+        }
+        at += 1;
+    }
+    found
 }
 
 impl<S: Storage> Engine<S> {
@@ -36,6 +47,10 @@ impl<S: Storage> Engine<S> {
 
     /// Where the rejected messages of the consumers go.
     pub(crate) fn dead_letters(&self) -> Vec<Arc<dyn DeadLetters>> {
+        if self.core.forked() {
+            // A lock that another of the parent's threads held at the fork is held for ever.
+            return Vec::new();
+        }
         let standings = self.consumers.all();
         standings.iter().filter_map(|standing| standing.dead_letters()).collect()
     }
@@ -44,32 +59,37 @@ impl<S: Storage> Engine<S> {
     pub(crate) fn set_redelivery(&self, standing: &Standing<S>, rules: Rules) -> Result<()> {
         let _told = events::at_end();
         self.core.check_may_wait()?;
+        if let Some(dead) = &rules.dead_letters {
+            dead.check()?;
+        }
         let one_at_a_time = rules.dead_letters.as_ref().map(|_| CIRCLES.get(Mutex::default).lock());
-        if let Some(dead) = &rules.dead_letters
-            && leads_to(&**dead, self.id())
-            && !planted!(CircleNotSeen)
-        {
-            let reason = if dead.id() == self.id() {
+        // Dropped without the lock: it may be the last holder of a queue, which it closes then.
+        let reached = rules.dead_letters.as_ref().map(reached_from).unwrap_or_default();
+        if reached.iter().any(|queue| queue.id() == self.id()) && !planted!(CircleNotSeen) {
+            let is_itself = rules.dead_letters.as_ref().is_some_and(|dead| dead.id() == self.id());
+            let reason = if is_itself {
                 "a queue cannot be its own: rejected messages would come again"
             } else {
                 "the dead letters of that queue come back to this one: a circle"
             };
+            drop(one_at_a_time);
             let path = self.core.storage.path();
             return Err(Error::invalid_argument(path, "queue for dead letters", reason));
         }
         let before = standing.set_redelivery(&self.core, rules);
         drop(one_at_a_time);
+        drop(reached);
         self.arm(standing);
         self.core.wake_readers(u64::MAX);
         before.map(drop)
     }
 
-    /// Has the keeper look at the consumer's deliveries when something will be due, if it does not
-    /// know yet.
+    /// Has the delivery worker look at the consumer's deliveries when something will be due, if it
+    /// does not know yet.
     #[inline]
     pub(crate) fn arm(&self, standing: &Standing<S>) {
         if let Some(due) = standing.time_to_tell()
-            && !self.core.bell.ring(|wishes| wishes.look_at_deliveries(due))
+            && !self.core.delivery_worker.request(|wanted| wanted.look_at_deliveries(due))
             && due <= now()
         {
             self.consumers.look_at_deliveries(&self.core);
@@ -105,31 +125,41 @@ impl<S: Storage> Consumers<S> {
         self.by_name.lock().values().cloned().collect()
     }
 
-    /// Ends leases and delays that are over, and has letters go. The keeper calls it.
+    /// Ends leases and delays that are over, and has letters go. The caller holds no lock.
     pub(crate) fn look_at_deliveries(&self, core: &Core<S>) {
         for standing in self.all() {
             standing.look_at_deliveries(core);
             self.post(core, &standing);
             if let Some(due) = standing.time_to_tell() {
-                core.bell.ring(|wishes| wishes.look_at_deliveries(due));
+                core.delivery_worker.request(|wanted| wanted.look_at_deliveries(due));
             }
             if standing.with_progress(|progress| progress.has_waiting(core)) {
-                // A future's waker may call the queue, and wait for the keeper.
-                call_out(core, || core.wake_reader(standing.row));
+                core.wake_reader(standing.row);
             }
         }
     }
 
+    /// Before a close: sends the letters that can go, but not for ever.
+    pub(super) fn send_last_letters(&self, core: &Core<S>) {
+        let began = now();
+        for standing in self.all() {
+            standing.letters_at_once();
+        }
+        while self.all().iter().any(|standing| self.post(core, standing) > 0)
+            && now().saturating_duration_since(began) < LAST_LETTERS
+        {}
+    }
+
     /// Puts rejected messages into the queue for dead letters, flushes it, and only then makes them
-    /// done. No lock of this queue is held meanwhile.
-    fn post(&self, core: &Core<S>, standing: &Standing<S>) {
+    /// done. Returns how many went. The caller holds no lock.
+    fn post(&self, core: &Core<S>, standing: &Standing<S>) -> usize {
         let Some((dead, letters)) = standing.take_letters(core, message) else {
-            return;
+            return 0;
         };
-        let (mut sent, mut refused) = (BTreeSet::new(), None);
-        call_out(core, || {
-            // If nobody else holds it any more, the other queue is closed here: away, and unlocked.
-            let dead = dead;
+        let (mut sent, mut too_large, mut refused) = (BTreeSet::new(), BTreeSet::new(), None);
+        {
+            // A subscriber could end this thread with letters under way.
+            let _quiet = events::hold();
             for Letter { seq, attempts, message, .. } in &letters {
                 let origin =
                     Origin { queue_id: core.index.queue_id, seq: *seq, attempts: *attempts };
@@ -138,12 +168,12 @@ impl<S: Storage> Consumers<S> {
                         sent.insert(*seq);
                     }
                     Err(error) => {
-                        // One that is too large must not keep those behind it from going.
-                        let others_may_go = matches!(error, Error::MessageTooLarge { .. });
+                        let never_goes = matches!(error, Error::MessageTooLarge { .. });
                         refused = Some(error);
-                        if !others_may_go {
+                        if !never_goes {
                             break;
                         }
+                        too_large.insert(*seq);
                     }
                 }
             }
@@ -155,7 +185,9 @@ impl<S: Storage> Consumers<S> {
                 sent.clear();
                 refused = Some(error);
             }
-        });
+        }
+        // If nobody else holds it any more, the other queue is closed here, without a lock.
+        drop(dead);
         if let Some(error) = refused {
             let left = letters.len() - sent.len();
             events::letters_stay(core.storage.path(), standing.name(), left, &error);
@@ -166,14 +198,16 @@ impl<S: Storage> Consumers<S> {
             let (seq, attempts, epoch) = letter.stub();
             if sent.contains(&seq) {
                 crossed |= standing.finish_letter(core, seq, epoch);
+            } else if too_large.contains(&seq) {
+                standing.letter_refused(core, seq, epoch);
             } else {
                 standing.letter_failed(seq, attempts, epoch);
             }
         }
         if crossed && core.reclaim() {
             // A failed sync poisons the queue: the next call that writes returns the error.
-            let _ = core.settle();
-            core.wake_writers();
+            let _ = core.settle_and_wake();
         }
+        sent.len()
     }
 }

@@ -1,11 +1,13 @@
 //! Gives space back: of messages that all consumers have read, that are too old, or that are
 //! dropped for new ones.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Engine;
 use super::consumers::Consumers;
 use crate::commit::Core;
+use crate::commit::storage_worker::Release;
 use crate::consume::standing::Standing;
 use crate::error::{Error, GapCause, Result};
 use crate::options::OnFull;
@@ -112,7 +114,7 @@ impl<S: Storage> Engine<S> {
 
     /// Drops messages that are too old. Waits for no consumer: a busy one is asked again later.
     pub(crate) fn expire(&self) {
-        self.consumers.expire(&self.core);
+        self.core.expire_old(&|core| self.consumers.let_go_if_drained(core));
     }
 
     /// As [`let_go_if_drained`](Consumers::let_go_if_drained), but waits for consumers that are
@@ -149,7 +151,7 @@ impl<S: Storage> Engine<S> {
     }
 
     /// Called after `standing` left a segment behind, wanted a window or a descriptor, or met
-    /// letters: gives segments back, has other consumers let go of theirs, and tells the keeper.
+    /// letters: gives segments back, has other consumers let go of theirs, and tells the workers.
     #[cold]
     pub(super) fn crossed(&self, standing: &Standing<S>) {
         self.give_space_back();
@@ -173,7 +175,7 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    /// Drains the segments that all consumers have passed, and has the keeper settle them.
+    /// Drains the segments that all consumers have passed, and has the storage worker settle them.
     #[cold]
     pub(crate) fn give_space_back(&self) {
         if self.core.reclaim() {
@@ -181,58 +183,26 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    /// Has the keeper settle drained segments; without a keeper, settles them here.
+    /// Has the storage worker settle drained segments; without one, settles them here.
     pub(crate) fn settle_soon(&self) {
-        if !self.core.bell.ring(|wishes| wishes.settle = true) {
+        if !self.core.storage_worker.request(|wanted| wanted.settle = true) {
             // A failed sync poisons the queue: the next call that writes returns the error.
-            let _ = self.core.settle();
-            self.core.wake_writers();
+            let _ = self.core.settle_and_wake();
         }
     }
 }
 
 impl<S: Storage> Consumers<S> {
-    /// Has consumers let go of segments that are no longer part of the queue.
+    /// How the storage worker has them let go.
+    pub(crate) fn release(self: &Arc<Self>) -> Release<S> {
+        let consumers = Arc::clone(self);
+        Arc::new(move |core| consumers.let_go_if_drained(core))
+    }
+
+    /// Has consumers that are not busy let go of segments that are no longer part of the queue.
     fn let_go_if_drained(&self, core: &Core<S>) {
         for standing in self.by_name.lock().values() {
             standing.let_go_if_drained(core);
-        }
-    }
-
-    /// Gives up a tail's segment that is long and read, and what is too old. The keeper calls it
-    /// now and then, and waits for nobody: it looks again later.
-    pub(super) fn look(&self, core: &Core<S>) {
-        if core.drain_long_tail() {
-            self.let_go_if_drained(core);
-            // A failed sync poisons the queue: the next call that writes returns the error.
-            let _ = core.settle();
-            core.wake_writers();
-        }
-        self.expire(core);
-    }
-
-    /// Drops the oldest messages ahead of need. The keeper calls it, and waits for nobody.
-    pub(crate) fn make_room(&self, core: &Core<S>) -> Result<()> {
-        let visible = core.visible.position.load(Ordering::Acquire);
-        let unread = core.unread();
-        if let Some(first_held) = core.segments.drop_ahead(&core.context(), visible) {
-            core.oldest_seq.fetch_max(first_held, Ordering::AcqRel);
-            core.note_given_up(unread);
-            self.let_go_if_drained(core);
-        }
-        let settled = core.settle();
-        core.wake_writers();
-        settled
-    }
-
-    /// As [`Engine::expire`]. While a removed segment is open, consumers that were busy at an
-    /// earlier call are asked once more.
-    pub(super) fn expire(&self, core: &Core<S>) {
-        if core.ages.is_some() && (core.expire() || core.segments.has_removed_open()) {
-            self.let_go_if_drained(core);
-            // A failed sync poisons the queue: the next call that writes returns the error.
-            let _ = core.settle();
-            core.wake_writers();
         }
     }
 }

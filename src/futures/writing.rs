@@ -41,13 +41,22 @@ impl Future for Flush {
 /// A [`Flush`] on any storage.
 pub(crate) struct Flushing<S: Storage> {
     engine: Arc<Engine<S>>,
-    began: Began,
+    /// An interrupt since then ends the wait.
+    began: Option<Began>,
     waits: Option<(Ticket, u64)>,
 }
 
 impl<S: Storage> Flushing<S> {
     pub(crate) fn new(engine: &Arc<Engine<S>>) -> Flushing<S> {
-        Flushing { engine: Arc::clone(engine), began: engine.core.began(), waits: None }
+        let began = Some(engine.core.began());
+        Flushing { engine: Arc::clone(engine), began, waits: None }
+    }
+
+    /// Of a message that is in the queue: an interrupt does not end it, because the call that put
+    /// the message in must not be made again.
+    fn of_a_message(engine: &Arc<Engine<S>>) -> Flushing<S> {
+        let began = planted!(FlushOfAMessageInterrupted).then(|| engine.core.began());
+        Flushing { engine: Arc::clone(engine), began, waits: None }
     }
 
     pub(crate) fn poll_flushed(&mut self, context: &Context<'_>) -> Poll<Result<()>> {
@@ -59,7 +68,7 @@ impl<S: Storage> Flushing<S> {
             }
             let round = core.tasks.next_round();
             self.waits = Some((core.tasks.for_flush.join(LINE, signal), round));
-            if core.bell.ring(|wishes| wishes.flush_for_tasks = true) {
+            if core.storage_worker.request(|wanted| wanted.flush_for_tasks = true) {
                 return Poll::Pending;
             }
             return self.flush_here();
@@ -75,11 +84,11 @@ impl<S: Storage> Flushing<S> {
             // (A close makes everything durable, or says why it could not.)
             None => core
                 .check_readable()
-                .and_then(|()| core.check_uninterrupted(self.began))
+                .and_then(|()| self.began.map_or(Ok(()), |began| core.check_uninterrupted(began)))
                 .err()
                 .map(Err),
         };
-        let goes_on = core.bell.is_running();
+        let goes_on = core.storage_worker.is_running();
         match ended {
             Some(outcome) => {
                 self.leave();
@@ -90,7 +99,7 @@ impl<S: Storage> Flushing<S> {
         }
     }
 
-    /// There is no keeper.
+    /// There is no worker.
     fn flush_here(&mut self) -> Poll<Result<()>> {
         self.leave();
         Poll::Ready(self.engine.core.flush())
@@ -183,7 +192,7 @@ impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
                 if planted!(RearmedAfterTheLook) {
                     let offered = self.offer(context);
                     self.engine.core.tasks.for_room.rearm(ticket, signal());
-                    self.engine.core.bell.ring(|wishes| wishes.tell_tasks_later = true);
+                    self.engine.core.look_for_room_later();
                     return offered;
                 }
                 self.engine.core.tasks.for_room.rearm(ticket, signal());
@@ -195,7 +204,7 @@ impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
                 }
                 self.ticket = Some(self.engine.core.tasks.for_room.join(LINE, signal()));
                 if planted!(RoomLookedForOnce) {
-                    self.engine.core.bell.ring(|wishes| wishes.tell_tasks_later = true);
+                    self.engine.core.look_for_room_later();
                     return Poll::Pending;
                 }
             }
@@ -209,11 +218,8 @@ impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
         let seen = *self.engine.core.space.gate.lock();
         let offered = self.offer(context);
         let core = &*self.engine.core;
-        if offered.is_pending()
-            && self.flushes.is_none()
-            && !core.bell.ring(|wishes| wishes.tell_tasks_later = true)
-        {
-            // There is no keeper to wake it: a moment's wait, and the task is polled again.
+        if offered.is_pending() && self.flushes.is_none() && !core.look_for_room_later() {
+            // There is no worker to wake it: a moment's wait, and the task is polled again.
             let seen = if planted!(RoomCountedLate) { *core.space.gate.lock() } else { seen };
             let _ = core.wait_for_space(seen, None, self.began);
             context.waker().wake_by_ref();
@@ -227,7 +233,7 @@ impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
             Ok((seq, false)) => return self.ends(Ok(seq)),
             Ok((seq, true)) => {
                 self.leave();
-                self.flushes = Some((seq, Flushing::new(&self.engine)));
+                self.flushes = Some((seq, Flushing::of_a_message(&self.engine)));
                 return self.poll_flushes(context);
             }
             Err(error) => error,

@@ -25,7 +25,7 @@ impl Queue {
     #[inline]
     #[doc(alias = "PeekString")]
     pub fn peek(&self) -> Result<Option<Message>> {
-        reading::next(&self.engine, self.engine.default_consumer()?, Read::Look)
+        self.engine.by_default(|reader| reading::next(&self.engine, reader, Read::Look))
     }
 
     /// Takes the next message; `None` when there is none.
@@ -43,7 +43,7 @@ impl Queue {
     #[inline]
     #[doc(alias = "DequeueString")]
     pub fn dequeue(&self) -> Result<Option<Message>> {
-        reading::next(&self.engine, self.engine.default_consumer()?, Read::Take)
+        self.engine.by_default(|reader| reading::next(&self.engine, reader, Read::Take))
     }
 
     /// As [`peek`](Self::peek), into a buffer whose content is replaced; returns the sequence
@@ -55,7 +55,8 @@ impl Queue {
     /// As [`peek`](Self::peek).
     #[inline]
     pub fn peek_into(&self, buffer: &mut Vec<u8>) -> Result<Option<u64>> {
-        reading::next_into(&self.engine, self.engine.default_consumer()?, Read::Look, buffer)
+        self.engine
+            .by_default(|reader| reading::next_into(&self.engine, reader, Read::Look, buffer))
     }
 
     /// As [`dequeue`](Self::dequeue), into a buffer whose content is replaced; returns the sequence
@@ -67,7 +68,8 @@ impl Queue {
     /// As [`dequeue`](Self::dequeue).
     #[inline]
     pub fn dequeue_into(&self, buffer: &mut Vec<u8>) -> Result<Option<u64>> {
-        reading::next_into(&self.engine, self.engine.default_consumer()?, Read::Take, buffer)
+        self.engine
+            .by_default(|reader| reading::next_into(&self.engine, reader, Read::Take, buffer))
     }
 
     /// Takes up to `max` messages, as many as there are, without waiting.
@@ -77,7 +79,7 @@ impl Queue {
     /// As [`dequeue`](Self::dequeue), when no message was taken. An error behind the first message
     /// comes with the next call.
     pub fn dequeue_batch(&self, max: usize) -> Result<Vec<Message>> {
-        reading::batch(&self.engine, self.engine.default_consumer()?, max)
+        self.engine.by_default(|reader| reading::batch(&self.engine, reader, max))
     }
 
     /// Takes the next message, and waits for it up to `timeout`; `None` when none came. Does not
@@ -98,7 +100,7 @@ impl Queue {
     /// As [`dequeue`](Self::dequeue).
     #[inline]
     pub fn skip(&self) -> Result<Option<u64>> {
-        reading::skip(&self.engine, self.engine.default_consumer()?)
+        self.engine.by_default(|reader| reading::skip(&self.engine, reader))
     }
 
     /// Hands out the next message, to be [acknowledged](Delivery::ack) when its work is done:
@@ -109,7 +111,7 @@ impl Queue {
     /// As [`dequeue`](Self::dequeue).
     #[inline]
     pub fn receive(&self) -> Result<Option<Delivery>> {
-        delivery::receive(&self.engine, self.engine.default_consumer()?)
+        self.engine.by_default(|reader| delivery::receive(&self.engine, reader))
     }
 
     /// Calls `work` with each message and acknowledges the message when `work` returns `Ok`:

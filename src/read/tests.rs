@@ -22,7 +22,7 @@ fn small() -> Options {
 
 fn open(options: &Options, file_capacity: usize) -> (SimStorage, Queue) {
     let storage = SimStorage::new(3).with_file_capacity(file_capacity);
-    let queue = Engine::open_without_keeper(storage.clone(), options).unwrap();
+    let queue = Engine::open_without_workers(storage.clone(), options).unwrap();
     (storage, queue)
 }
 
@@ -340,7 +340,8 @@ fn a_long_piece_in_a_segment_of_an_earlier_run_that_is_longer_than_a_window_is_r
     let put = put(&queue, [800_000, 10]);
     queue.close().unwrap();
     LENGTH_HERE.set(Some(64 << 10));
-    let queue = Engine::open_without_keeper(storage, &Options::new().arena_size(64 << 10)).unwrap();
+    let queue =
+        Engine::open_without_workers(storage, &Options::new().arena_size(64 << 10)).unwrap();
     let mut cursor = cursor(&queue);
     for (seq, bytes) in put.into_iter().enumerate() {
         assert_eq!(take(&queue, &mut cursor), Ok(Some((seq as u64, bytes))));

@@ -25,7 +25,7 @@ fn message(number: u8) -> [u8; LEN] {
 /// Segments of 8 KiB.
 fn open(storage: &SimStorage) -> Engine<SimStorage> {
     let options = Options::new().arena_size(4096).max_bytes(64 << 10);
-    Engine::open_without_keeper(storage.clone(), &options).unwrap()
+    Engine::open_without_workers(storage.clone(), &options).unwrap()
 }
 
 /// What a kill leaves of a queue with this many messages, all of them flushed.

@@ -68,6 +68,11 @@ impl<F: StorageFile> List<F> {
         !self.recycling.drained.is_empty() || !self.recycling.in_transit.is_empty()
     }
 
+    /// Whether a drained segment was stored to since it was last synced.
+    pub(crate) fn has_drained_unsynced(&self) -> bool {
+        self.recycling.drained.iter().any(|drained| drained.row.unsynced_store != 0)
+    }
+
     /// How the index's rows of segments are to be taken.
     pub(super) fn rows_are(&self) -> RowsAre {
         if self.names.rows_complete && self.recycling.in_transit.is_empty() {

@@ -10,7 +10,7 @@ use super::{Context, Plan, Segments};
 use crate::error::{GapCause, Result};
 use crate::events;
 use crate::storage::{Storage, StorageFile};
-use crate::threads::bell::Errand;
+use crate::threads::requests::Errand;
 
 /// The longest margin, in segments.
 const MOST_MARGIN: u64 = 4;
@@ -56,7 +56,8 @@ impl<S: Storage> Segments<S> {
         if fitting > list.margin {
             return RoomAhead::Enough;
         }
-        // Told by the producer: while the keeper tells something it does nothing for producers.
+        // Told by the producer: while the storage worker tells something it does nothing for
+        // producers.
         let (used, limit) = (list.limited_bytes(), context.limits.max_bytes.unwrap_or(0));
         events::full(context.storage.path(), &context.full(used, limit, length));
         if fitting > 0 {
@@ -96,11 +97,12 @@ impl<S: Storage> Segments<S> {
         Some(first_held)
     }
 
-    /// As [`settle`](Self::settle), for a producer, which waits until the keeper has done it.
+    /// As [`settle`](Self::settle), for a producer, which waits until the storage worker has done
+    /// it.
     pub(crate) fn have_settled(&self, context: &Context<'_, S>) -> Result<()> {
         if !self.list().has_drained() {
             return Ok(());
         }
-        context.bell.ask(Errand::Settle).unwrap_or_else(|| self.settle(context))
+        context.storage_worker.ask(Errand::Settle).unwrap_or_else(|| self.settle(context))
     }
 }

@@ -35,7 +35,8 @@ use crate::index::Index;
 use crate::index::losses::GivenUp;
 use crate::segment::pool::Pool;
 use crate::storage::Storage;
-use crate::threads::bell::Bell;
+use crate::threads::requests::StorageRequests;
+use crate::threads::worker::Worker;
 use crate::threads::{AtomicU64, Mutex, MutexGuard};
 
 use files::Salts;
@@ -184,8 +185,8 @@ pub(crate) struct Context<'a, S: Storage> {
     /// Fresh space is filled with zeros ahead of its use: no flush comes after every few bytes,
     /// which would write the zeros out.
     pub(crate) fills: bool,
-    /// By which a producer asks the keeper to settle.
-    pub(crate) bell: &'a Bell,
+    /// By which a producer asks the storage worker to settle.
+    pub(crate) storage_worker: &'a Worker<StorageRequests>,
 }
 
 impl<S: Storage> Context<'_, S> {
@@ -214,7 +215,7 @@ pub(crate) struct Segments<S: Storage> {
     synced_changes: AtomicU64,
     syncing_directory: Mutex<()>,
     /// Counts how often segments were drained because consumers passed them, their messages
-    /// expired, or the keeper made room ahead of need. Changed under the list's lock.
+    /// expired, or the storage worker made room ahead of need. Changed under the list's lock.
     passed: AtomicU64,
 }
 
@@ -273,8 +274,8 @@ impl<S: Storage> Segments<S> {
         if short {
             self.have_settled(context)?;
         }
-        // Otherwise the keeper is about to settle: a new file needs no sync now, and is one more
-        // spare later.
+        // Otherwise the storage worker is about to settle: a new file needs no sync now, and is one
+        // more spare later.
         self.with_room(context, |list, _| list.append(context, plan))
     }
 

@@ -2,8 +2,8 @@
 //! stored in the index for those who look from outside.
 //!
 //! It is stored on slow ways alone: when the queue is opened or closed, a flush ends, a gap is
-//! told, a segment begins or a call is refused, and after each work of the keeper. A store that the
-//! disk refuses is left out, and nothing else changes.
+//! told, a segment begins or a call is refused, and after each work of the storage worker. A store
+//! that the disk refuses is left out, and nothing else changes.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;

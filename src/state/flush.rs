@@ -9,15 +9,15 @@
 //! that descriptor, also when it is full. The reason: the kernel reports a failed write-back to the
 //! descriptors that are open, and may have forgotten it when one is opened later. Descriptors are
 //! few, so the number of full, unsynced segments is bounded (`List::most_unsynced`). At three
-//! quarters of the bound a producer asks the keeper for a flush; at the bound it waits for the
-//! keeper, with the producers' lock held. So the keeper and the leader of a flush must never wait
-//! for that lock.
+//! quarters of the bound a producer asks the storage worker for a flush; at the bound it waits for
+//! the storage worker, with the producers' lock held. So the storage worker and the leader of a
+//! flush must never wait for that lock.
 //!
 //! The index is synced after the data it describes, and only in two cases: a place has moved, or
 //! the checkpoint is more than [`CHECKPOINT_EVERY`] bytes behind (recovery walks from it). So a
-//! durable enqueue costs one sync. Without any flush by the caller, a producer asks the keeper for
-//! one when [`MOST_BEHIND`] bytes in the queue are not durable. This bounds what an opening has to
-//! walk over.
+//! durable enqueue costs one sync. Without any flush by the caller, a producer asks the storage
+//! worker for one when [`MOST_BEHIND`] bytes in the queue are not durable. This bounds what an
+//! opening has to walk over.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -28,7 +28,7 @@ use crate::segment::{Lost, Segment, Unsynced};
 use crate::state::{Began, Durable, MOST_BEHIND, State};
 use crate::storage::store_again;
 use crate::storage::{Storage, StorageFile};
-use crate::threads::bell::Errand;
+use crate::threads::requests::Errand;
 use crate::threads::{MutexGuard, now};
 
 /// Bytes after which a flush renews the checkpoint. (Fewer in the crash tests, whose disks are
@@ -94,6 +94,7 @@ impl<S: Storage> State<S> {
             self.durable.lock().spot = target;
         }
         let synced = self.sync_data(&stretch);
+        let synced = synced.and_then(|()| self.sync_what_drained_rests_on());
         let result = synced.and_then(|()| self.checkpoint_if_overtaken(target));
         self.count_flush(now().saturating_duration_since(began), result.as_ref().err());
         let mut durable = self.durable.lock();
@@ -114,11 +115,12 @@ impl<S: Storage> State<S> {
         }
         self.segment_synced.notify_all();
         if waiters != 0 && !planted!(ReadersOfDurableNotWoken) {
-            // A waker may run the caller's code: no lock may be held.
+            // A waker is the program's code: no lock may be held. This thread may hold the
+            // producers' lock, or be the one that its holder waits for.
             if planted!(WokenUnderTheFlushLock) {
                 self.wake_readers(u64::MAX);
             }
-            MutexGuard::unlocked(&mut durable, || self.wake_readers(u64::MAX));
+            MutexGuard::unlocked(&mut durable, || self.wake_readers_elsewhere());
         }
         result.map(|()| durable)
     }
@@ -148,17 +150,21 @@ impl<S: Storage> State<S> {
         }
     }
 
-    /// Asks the keeper to flush up to `committed` and to sync every full segment. Without a keeper
-    /// the calling thread does it before it returns.
+    /// Asks the storage worker to flush up to `committed` and to sync every full segment. Without
+    /// one the calling thread does it before it returns.
     #[cold]
     fn sync_soon(&self, committed: Spot) -> Result<()> {
         self.durable.lock().want(committed);
-        if self.bell.ring(|wishes| wishes.flush = true) { Ok(()) } else { self.flush_behind() }
+        if self.storage_worker.request(|wanted| wanted.flush = true) {
+            Ok(())
+        } else {
+            self.flush_behind()
+        }
     }
 
     /// Keeps the number of full, unsynced segments bounded; called before a segment begins. From
-    /// three quarters of the bound on it asks the keeper for a flush; at the bound it waits for
-    /// that flush. The caller holds the producers' lock; `committed` is the committed tail.
+    /// three quarters of the bound on it asks the storage worker for a flush; at the bound it waits
+    /// for that flush. The caller holds the producers' lock; `committed` is the committed tail.
     pub(crate) fn bound_unsynced(&self, committed: Spot) -> Result<()> {
         let most = {
             let list = self.segments.list();
@@ -174,11 +180,11 @@ impl<S: Storage> State<S> {
         // The count includes the tail's segment, which is full once the next one begins.
         while self.segments.list().count_unsynced() >= most {
             self.index.poison.check()?;
-            if self.bell.is_answered() && durable.failures == failures {
+            if self.storage_worker.is_running() && durable.failures == failures {
                 self.segment_synced.wait(&mut durable);
             } else {
-                // Either the keeper has ended, because the queue is being closed. Or its flush
-                // failed: nobody would ask it again, and the producer is to get the error.
+                // Either the storage worker has ended, because the queue is being closed. Or its
+                // flush failed: nobody would ask it again, and the producer is to get the error.
                 failures = durable.failures;
                 drop(durable);
                 self.flush_behind()?;
@@ -188,8 +194,8 @@ impl<S: Storage> State<S> {
         Ok(())
     }
 
-    /// Asks the keeper for a flush when many bytes in the queue are not durable. The caller holds
-    /// the producers' lock; `committed` is the committed tail.
+    /// Asks the storage worker for a flush when many bytes in the queue are not durable. The caller
+    /// holds the producers' lock; `committed` is the committed tail.
     pub(crate) fn bound_behind(&self, committed: Spot) -> Result<()> {
         let durable = self.durable.lock().spot;
         if committed.position.saturating_sub(durable.position) < MOST_BEHIND {
@@ -213,6 +219,16 @@ impl<S: Storage> State<S> {
         let gone =
             || SyncFailed(io::Error::new(io::ErrorKind::NotFound, "the directory was removed"));
         self.index.heed("", || if self.storage.is_removed() { Err(gone()) } else { Ok(()) })
+    }
+
+    /// A drained segment is not synced any more. That nothing of it is missing is said by places in
+    /// the index: they are durable before the mark passes it.
+    fn sync_what_drained_rests_on(&self) -> Result<()> {
+        if !self.segments.list().has_drained_unsynced() || planted!(MarkRestsOnPlaces) {
+            return Ok(());
+        }
+        self.sync_directory()?;
+        self.index.sync()
     }
 
     fn is_checkpoint_due(&self) -> bool {
@@ -310,9 +326,9 @@ impl<S: Storage> State<S> {
         Ok(())
     }
 
-    /// As [`lease`](Self::lease), for a producer, which waits until the keeper has done it.
+    /// As [`lease`](Self::lease), for a producer, which waits until the storage worker has done it.
     pub(crate) fn have_leased(&self, lease: u64) -> Result<()> {
-        self.bell.ask(Errand::Lease(lease)).unwrap_or_else(|| self.lease(lease))
+        self.storage_worker.ask(Errand::Lease(lease)).unwrap_or_else(|| self.lease(lease))
     }
 
     /// Writes the checkpoint of a clean end: the run ends at `spot`, and everything is on disk.

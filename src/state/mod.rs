@@ -30,6 +30,7 @@ mod space;
 mod status;
 mod tail;
 mod tasks;
+mod wakes;
 
 pub(crate) use figures::{FlushTotals, FullTotals, nanos};
 pub(crate) use gaps::Gaps;
@@ -41,7 +42,6 @@ use tasks::Tasks;
 #[cfg(feature = "async")]
 pub(crate) use tasks::flush_failed;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::Gap;
@@ -53,9 +53,10 @@ use crate::segment::ages::Ages;
 use crate::segment::pool::Pool;
 use crate::segment::{Context, DiskLimits, Segments};
 use crate::storage::Storage;
-use crate::threads::bell::Bell;
 use crate::threads::padded::Padded;
+use crate::threads::requests::{DeliveryRequests, StorageRequests};
 use crate::threads::waiting::Waiters;
+use crate::threads::worker::Worker;
 use crate::threads::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex};
 
 /// The durable mark, and the flush under way.
@@ -80,11 +81,12 @@ impl Durable {
     }
 }
 
-/// A producer asks the keeper for a flush when this many bytes in the queue are not durable. (Fewer
-/// in the crash tests.)
+/// A producer asks the storage worker for a flush when this many bytes in the queue are not
+/// durable. (Fewer in the crash tests.)
 pub(crate) const MOST_BEHIND: u64 = if cfg!(test) { 256 << 10 } else { 256 << 20 };
 
-/// The keeper makes the next segment when the tail is within this many bytes of its segment's end.
+/// The storage worker makes the next segment when the tail is within this many bytes of its
+/// segment's end.
 pub(crate) const AHEAD: u64 = 4 << 20;
 
 #[derive(Debug)]
@@ -114,8 +116,8 @@ pub(crate) struct State<S: Storage> {
     pub(crate) durable: Padded<Mutex<Durable>>,
     /// Signalled with the flush lock when a flush has ended.
     pub(crate) flushed: Condvar,
-    /// Signalled with the flush lock when a segment was synced, or when the keeper has ended. A
-    /// producer waits for it in `bound_unsynced`.
+    /// Signalled with the flush lock when a segment was synced, or when the storage worker has
+    /// ended. A producer waits for it in `bound_unsynced`.
     pub(crate) segment_synced: Condvar,
     /// The first sequence number that is still in the queue.
     pub(crate) oldest_seq: AtomicU64,
@@ -128,7 +130,10 @@ pub(crate) struct State<S: Storage> {
     /// Counts interrupts.
     interrupts: AtomicU64,
     pub(crate) tasks: Tasks,
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) storage_worker: Worker<StorageRequests>,
+    pub(crate) delivery_worker: Worker<DeliveryRequests>,
+    /// Futures of readers are to be woken, and there was no thread to do it.
+    wakes_owed: AtomicBool,
     /// A consumer got no window to lend from, because other consumers have theirs open.
     pub(crate) window_wanted: AtomicBool,
     /// More segments are open than a queue may have: consumers are to let go of theirs.
@@ -194,7 +199,9 @@ impl<S: Storage> State<S> {
             waiters: Waiters::default(),
             interrupts: AtomicU64::new(0),
             tasks: Tasks::default(),
-            bell: Arc::default(),
+            storage_worker: Worker::default(),
+            delivery_worker: Worker::default(),
+            wakes_owed: AtomicBool::new(false),
             window_wanted: AtomicBool::new(false),
             many_open: AtomicBool::new(false),
             space: Space::default(),
@@ -220,27 +227,12 @@ impl<S: Storage> State<S> {
             durable,
             given_up: &self.gaps.given_up,
             fills: self.fills,
-            bell: &self.bell,
+            storage_worker: &self.storage_worker,
         }
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {
         self.index.poison.is_poisoned()
-    }
-
-    /// Wakes readers for `count` new messages. Called after the messages became visible, when the
-    /// caller saw `message_waiters` above zero under the lock that made them visible.
-    #[cold]
-    pub(crate) fn wake_readers(&self, count: u64) {
-        self.waiters.wake(count);
-    }
-
-    /// Wakes one waiting reader of the consumer in `row`.
-    #[inline]
-    pub(crate) fn wake_reader(&self, row: u32) {
-        if self.message_waiters.load(Ordering::Relaxed) != 0 {
-            self.waiters.wake_one(row, None);
-        }
     }
 
     pub(crate) fn acks_row(&self, row: u32, name: &str) -> Option<AcksRow<S::File>> {

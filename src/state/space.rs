@@ -10,7 +10,7 @@ use crate::format;
 use crate::segment::ages::Expired;
 use crate::segment::{Plan, RoomAhead, Segment};
 use crate::storage::Storage;
-use crate::threads::bell::Errand;
+use crate::threads::requests::Errand;
 use crate::threads::{Condvar, Mutex, now};
 
 /// Who waits for room looks again after this time: nobody signals space that other programs free
@@ -86,7 +86,8 @@ impl<S: Storage> State<S> {
         self.segments.settle(&self.context())
     }
 
-    /// As [`settle`](Self::settle), for a producer, which waits until the keeper has done it.
+    /// As [`settle`](Self::settle), for a producer, which waits until the storage worker has done
+    /// it.
     pub(crate) fn have_settled(&self) -> Result<()> {
         if self.is_poisoned() && !planted!(SettledPoisoned) {
             return Ok(());
@@ -94,20 +95,20 @@ impl<S: Storage> State<S> {
         self.segments.have_settled(&self.context())
     }
 
-    /// Makes the next segment of the queue. One that drops its oldest messages has the keeper do so
-    /// ahead of need, and waits for it only when there is no room for the segment.
+    /// Makes the next segment of the queue. One that drops its oldest messages has the storage
+    /// worker do so ahead of need, and waits for it only when there is no room for the segment.
     pub(crate) fn append(&self, plan: Plan) -> Result<Arc<Segment<S::File>>> {
         let room = self.segments.room_ahead(&self.context(), &plan);
         if room == RoomAhead::Nothing
-            && let Some(made) = self.bell.ask(Errand::Room)
+            && let Some(made) = self.storage_worker.ask(Errand::Room)
         {
-            // (Without a keeper the segment is refused, and the engine looks for room.)
+            // (Without one the segment is refused, and the engine looks for room.)
             made?;
         }
         let segment = self.segments.append(&self.context(), plan)?;
         self.store_figures();
         if room != RoomAhead::Enough {
-            self.bell.ring(|wishes| wishes.room = true);
+            self.storage_worker.request(|wanted| wanted.room = true);
         }
         Ok(segment)
     }
@@ -128,9 +129,9 @@ impl<S: Storage> State<S> {
     /// Makes the next segment when the tail is near the end of its own, so that no producer waits
     /// for a new file.
     ///
-    /// Having the keeper fill the tail's segment with zeros was tried too. Zeros written by another
-    /// processor are in the wrong cache: storing 128-byte messages took 1.5 times the processor
-    /// time, with no gain in wall time on two processors.
+    /// Having the storage worker fill the tail's segment with zeros was tried too. Zeros written by
+    /// another processor are in the wrong cache: storing 128-byte messages took 1.5 times the
+    /// processor time, with no gain in wall time on two processors.
     pub(crate) fn prepare_ahead(&self) {
         let Some(end) = self.segments.list().live.back().map(|row| row.header.end()) else {
             return;
@@ -181,9 +182,7 @@ impl<S: Storage> State<S> {
         if !planted!(SpaceNotTold) {
             self.space.freed.notify_all();
         }
-        if !self.tasks.for_room.is_empty() && !planted!(RoomNotToldToFutures) {
-            self.bell.ring(|wishes| wishes.tell_tasks = true);
-        }
+        self.wake_for_room_elsewhere();
     }
 
     /// Waits until space was given back after `seen` (a value of [`Space::gate`]), but for 20 ms at

@@ -1,7 +1,7 @@
 //! Futures that wait for room or for a flush.
 //!
-//! The keeper serves them: it flushes for them, and tells them when space was given back. So no
-//! waker, which is the caller's code, is called by a thread that holds a lock.
+//! The storage worker flushes for them, and the delivery worker wakes them, also when space was
+//! given back. So no waker, which is the program's code, is called by a thread that holds a lock.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ pub(crate) struct Tasks {
     rounds: Mutex<Rounds>,
 }
 
-/// The keeper's flushes for futures. Each is a round that serves all futures that asked before it
-/// began.
+/// The storage worker's flushes for futures. Each is a round that serves all futures that asked
+/// before it began.
 #[derive(Debug, Default)]
 struct Rounds {
     begun: u64,
@@ -29,8 +29,8 @@ struct Rounds {
 
 #[cfg_attr(not(feature = "async"), allow(dead_code, reason = "only futures wait this way"))]
 impl Tasks {
-    /// The next round, which will make durable what is committed now. The caller asks the keeper
-    /// for it.
+    /// The next round, which will make durable what is committed now. The caller asks the storage
+    /// worker for it.
     pub(crate) fn next_round(&self) -> u64 {
         self.rounds.lock().begun + 1
     }
@@ -71,7 +71,7 @@ impl Tasks {
     }
 }
 
-/// The error of a flush that the keeper did, with that text.
+/// The error of a flush that the storage worker did, with that text.
 #[cfg_attr(not(feature = "async"), allow(dead_code, reason = "only futures wait this way"))]
 pub(crate) fn flush_failed(directory: &std::path::Path, text: &str) -> Error {
     Error::io("flush", directory, std::io::Error::other(text.to_owned()))

@@ -17,7 +17,7 @@ use crate::tests::sim::{Call, SimStorage};
 use crate::threads::ready::{PIPES, Ready};
 
 fn open(dir: &tempfile::TempDir, options: &Options) -> Engine<FileStorage> {
-    Engine::open_without_keeper(FileStorage::create(dir.path()).unwrap(), options).unwrap()
+    Engine::open_without_workers(FileStorage::create(dir.path()).unwrap(), options).unwrap()
 }
 
 /// The next message, and whether its bytes were lent in place.
@@ -172,7 +172,7 @@ fn a_poll_loop_on_a_descriptor_of_either_kind_misses_nothing() {
 fn consumers_beyond_the_first_rows_need_space_and_say_so_when_there_is_none() {
     let storage = SimStorage::new(3);
     let options = Options::new().arena_size(4096).max_bytes(1 << 20);
-    let engine = Engine::open_without_keeper(storage.clone(), &options).unwrap();
+    let engine = Engine::open_without_workers(storage.clone(), &options).unwrap();
     for n in 0..20u8 {
         engine.enqueue(&[n; 100]).unwrap();
     }
@@ -208,7 +208,7 @@ fn consumers_beyond_the_first_rows_need_space_and_say_so_when_there_is_none() {
     for n in 0..2 * CONSUMER_ROWS {
         assert_eq!(take(&engine, &format!("more {n}")), Some(0));
     }
-    let killed = Engine::open_without_keeper(storage.process_kill(), &options).unwrap();
+    let killed = Engine::open_without_workers(storage.process_kill(), &options).unwrap();
     assert_eq!(killed.consumer_names().len(), 3 * CONSUMER_ROWS - 1);
     assert_eq!(take(&killed, "7"), Some(4));
     assert_eq!((take(&killed, "8"), take(&killed, "more 99")), (Some(1), Some(1)));
@@ -340,7 +340,7 @@ fn killed_while_the_oldest_are_dropped_the_figures_are_right() {
     let mut seen = 0;
     for nth in 1..400 {
         let storage = SimStorage::new(nth);
-        let engine = Engine::open_without_keeper(storage.clone(), &options).unwrap();
+        let engine = Engine::open_without_workers(storage.clone(), &options).unwrap();
         engine.consumer("").unwrap();
         for _ in 0..60 {
             engine.enqueue(&[7; 600]).unwrap();
@@ -352,7 +352,7 @@ fn killed_while_the_oldest_are_dropped_the_figures_are_right() {
         let Some(killed) = storage.frozen() else { break };
         seen += 1;
         for (image, cut) in [(killed.power_cut(nth), true), (killed, false)] {
-            let engine = Engine::open_without_keeper(image, &options).unwrap();
+            let engine = Engine::open_without_workers(image, &options).unwrap();
             let (len, stats) = (engine.len(), engine.stats());
             let standing = engine.consumer("").unwrap();
             let (mut came, mut next) = (0, 0);

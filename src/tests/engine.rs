@@ -127,7 +127,7 @@ fn a_failed_sync_is_told_to_every_thread_that_waits_for_it() {
 fn a_flush_that_fails_in_the_background_reaches_the_next_call() {
     let storage = new();
     let engine =
-        open(&storage, &options().flush_every(Duration::from_millis(1)), Background::Keeper);
+        open(&storage, &options().flush_every(Duration::from_millis(1)), Background::Workers);
     engine.enqueue(b"a message").unwrap();
     eventually(|| durable(&engine) == 1);
     storage.fail_after(Call::SyncFile, 1, Errno::IO, true);
@@ -206,7 +206,7 @@ fn a_segment_of_a_later_version_is_named_and_not_touched() {
             storage.remove_file("index");
         }
         // With the index, the first to meet the file is the reader.
-        let opened = Engine::open_without_keeper(storage.clone(), &options());
+        let opened = Engine::open_without_workers(storage.clone(), &options());
         let told = match opened {
             Ok(engine) => {
                 assert!(!lost_index);
@@ -243,7 +243,7 @@ fn a_period_beyond_what_the_clock_can_say_stops_no_keeper() {
     let engine = open(
         &storage,
         &options().flush_every(Duration::MAX).max_age(Duration::MAX),
-        Background::Keeper,
+        Background::Workers,
     );
     engine.consumer("").unwrap();
     for _ in 0..100 {

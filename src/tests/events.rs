@@ -73,7 +73,7 @@ fn new() -> SimStorage {
 }
 
 fn open(storage: &SimStorage, options: &Options) -> Queue {
-    Arc::new(Engine::open_without_keeper(storage.clone(), options).unwrap())
+    Arc::new(Engine::open_without_workers(storage.clone(), options).unwrap())
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn disk(seed: u64) -> SimStorage {
 }
 
 fn open(storage: SimStorage, options: &Options) -> Queue {
-    Arc::new(Engine::open_without_keeper(storage, options).unwrap())
+    Arc::new(Engine::open_without_workers(storage, options).unwrap())
 }
 
 fn rules(within: Within, share: (u32, u32)) -> LaneRules {

@@ -20,7 +20,7 @@ fn disk(seed: u64) -> SimStorage {
 }
 
 fn open(storage: SimStorage, options: &Options) -> Queue {
-    Arc::new(Engine::open_without_keeper(storage, options).unwrap())
+    Arc::new(Engine::open_without_workers(storage, options).unwrap())
 }
 
 fn put(queue: &Queue, count: u64) {

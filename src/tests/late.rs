@@ -23,7 +23,7 @@ pub(super) type Queue = Arc<Engine<SimStorage>>;
 pub(super) fn open(storage: &SimStorage) -> Queue {
     LENGTH_HERE.set(Some(64 << 10));
     let options = Options::new().arena_size(4096).max_bytes(512 << 10);
-    Arc::new(Engine::open_without_keeper(storage.clone(), &options).unwrap())
+    Arc::new(Engine::open_without_workers(storage.clone(), &options).unwrap())
 }
 
 pub(super) fn disk() -> SimStorage {

@@ -88,8 +88,6 @@ mutants! {
     ErrandsDoneHere => "P9: no sync on the thread of a caller that asked for none",
     /// A producer that waits for an errand is not told that it is done.
     AnswerNotTold => "P9: no wake-up is lost",
-    /// A producer waits for the keeper while the keeper calls code that may wait for producers.
-    AskedWhileAway => "P9: no order of calls deadlocks",
     /// Segments that the keeper drops ahead of need are no reason to try again without room.
     RoomAheadNotCounted => "P5: a queue with room takes messages, and drops no more than it must",
     /// Messages are dropped ahead of need behind the visible end, where a record may be half there.
@@ -478,9 +476,18 @@ mutants! {
     FiguresOfAnotherOpening => "what the holder counts is the holder's",
     /// Figures that the disk refuses wait to be written, before all that is stored later.
     FiguresWait => "figures that cannot be stored change nothing else",
-    /// A waker that the keeper calls may wait for the keeper.
-    KeeperWaitsForItself => "P9: no order of calls deadlocks";
-        open: "the directed test is in tests/waiting, which no planted bug reaches",
+    /// An interrupt ends the flush of a message that is in the queue.
+    FlushOfAMessageInterrupted => "a call that says nothing was changed changed nothing",
+    /// A call that reads while another thread removes the default consumer fails.
+    RemovedBetweenSteps => "a read by the default consumer has it begin",
+    /// The durable mark passes what was drained before the places are durable that say so.
+    MarkRestsOnPlaces => "P1: what is said to be durable is",
+    /// Letters go in one piece, however large they are together.
+    LettersOfAnySize => "memory stays bounded",
+    /// A close ends letters under way: they go again.
+    LettersUnderWayDoubled => "an orderly close costs no letter a copy",
+    /// A close leaves rejected messages that could go.
+    LastLettersStay => "a close sends what is rejected",
     /// A row of attempts counts whatever its checksum says.
     AttemptsNotChecked => "what is read from the index validates",
     /// How often a message was handed out is not stored.

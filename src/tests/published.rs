@@ -99,7 +99,7 @@ fn an_error_says_whether_the_message_is_in_the_queue() {
             let storage = disk();
             let options = Options::new().arena_size(4096).max_bytes(512 << 10);
             let options = options.flush_every_ops(every);
-            let queue = Engine::open_without_keeper(storage.clone(), &options).unwrap();
+            let queue = Engine::open_without_workers(storage.clone(), &options).unwrap();
             storage.fail_after(call, nth, Errno::IO, false);
             let mut expected = 0;
             for _ in 0..4 {
@@ -113,7 +113,7 @@ fn an_error_says_whether_the_message_is_in_the_queue() {
             }
             let is_met = storage.failed(call) > 0;
             storage.clear_faults();
-            let again = Engine::open_without_keeper(storage.process_kill(), &options).unwrap();
+            let again = Engine::open_without_workers(storage.process_kill(), &options).unwrap();
             assert_eq!(again.core.found_tail.seq, expected, "{call:?} {nth}, every {every:?}");
             if !is_met {
                 break;
@@ -129,7 +129,7 @@ fn an_error_says_whether_the_message_is_in_the_queue() {
 fn a_message_in_the_queue_is_not_called_refused_when_the_flush_of_another_fails() {
     let storage = disk();
     let options = Options::new().arena_size(4096).max_bytes(512 << 10).flush_every_ops(1);
-    let queue = Arc::new(Engine::open_without_keeper(storage.clone(), &options).unwrap());
+    let queue = Arc::new(Engine::open_without_workers(storage.clone(), &options).unwrap());
     queue.enqueue(b"one").unwrap();
     let other = Arc::clone(&queue);
     meanwhile("before a tail is published", move || {
@@ -138,6 +138,6 @@ fn a_message_in_the_queue_is_not_called_refused_when_the_flush_of_another_fails(
     let answer = queue.enqueue(b"two");
     assert!(matches!(answer, Err(Error::Io { op: "flush", .. })), "{answer:?}");
     assert!(matches!(queue.enqueue(b"three"), Err(Error::Poisoned { .. })));
-    let again = Engine::open_without_keeper(storage.process_kill(), &options).unwrap();
+    let again = Engine::open_without_workers(storage.process_kill(), &options).unwrap();
     assert_eq!(again.core.found_tail.seq, 2);
 }

@@ -45,7 +45,7 @@ impl DeadLetters for Letters {
 
 fn open(storage: SimStorage) -> Queue {
     Arc::new(
-        Engine::open_without_keeper(storage, &Options::new().arena_size(4096).max_bytes(64 << 10))
+        Engine::open_without_workers(storage, &Options::new().arena_size(4096).max_bytes(64 << 10))
             .unwrap(),
     )
 }

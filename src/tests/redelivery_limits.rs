@@ -9,6 +9,7 @@ use crate::engine::{Engine, reading};
 use crate::error::{Error, GapCause, Result};
 use crate::format::Origin;
 use crate::options::Options;
+use crate::tests::mutants::Mutant;
 use crate::tests::schedule::threads::stop_clock;
 use crate::tests::sim::SimStorage;
 
@@ -18,7 +19,7 @@ const FULL: u64 = 106;
 
 fn open(storage: SimStorage) -> Engine<SimStorage> {
     let options = Options::new().arena_size(4096).max_bytes(64 << 10);
-    Engine::open_without_keeper(storage, &options).unwrap()
+    Engine::open_without_workers(storage, &options).unwrap()
 }
 
 fn filled(count: u64) -> Engine<SimStorage> {
@@ -266,6 +267,66 @@ fn a_letter_that_is_too_large_does_not_hold_up_those_behind_it() {
     queue.set_redelivery(&standing, with_letters(&letters)).unwrap();
     assert_eq!(*letters.0.lock().unwrap(), [1, 2]);
     assert_eq!(standing.in_flight(&queue.core), 1);
+    // It can never go: it is told, and keeps no place.
+    let told = reading::next(&queue, &standing, Read::Take).unwrap_err();
+    assert!(
+        matches!(&told, Error::Gap(gap) if (gap.first, gap.cause) == (0, GapCause::Rejected)),
+        "{told}"
+    );
+    assert_eq!((standing.in_flight(&queue.core), standing.len(&queue.core)), (0, 0));
+}
+
+/// Counts the bytes that are put in between two flushes.
+#[derive(Default)]
+struct Weighed(Mutex<(usize, usize)>);
+
+impl DeadLetters for Weighed {
+    fn put(&self, payload: &[u8], _: &Origin) -> Result<()> {
+        self.0.lock().unwrap().0 += payload.len();
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        let mut weighed = self.0.lock().unwrap();
+        *weighed = (0, weighed.1.max(weighed.0));
+        Ok(())
+    }
+
+    fn id(&self) -> usize {
+        0
+    }
+
+    fn dead_letters(&self) -> Vec<Arc<dyn DeadLetters>> {
+        Vec::new()
+    }
+}
+
+/// Letters under way are copies: they go in pieces.
+#[test]
+fn large_letters_do_not_go_all_at_once() {
+    let most_at_once = || {
+        let storage = SimStorage::new(1).with_file_capacity(1 << 20);
+        let options = Options::new().arena_size(64 << 10);
+        let queue = Engine::open_without_workers(storage, &options).unwrap();
+        let letters = Arc::new(Weighed::default());
+        let standing = workers(&queue, Rules::default());
+        (0..30).for_each(|seq| assert_eq!(queue.enqueue(&[1; 8 << 10]).unwrap(), seq));
+        let received: Vec<_> = (0..30).map(|_| receive(&queue, &standing).unwrap()).collect();
+        for (seq, handed) in received {
+            queue.reject(&standing, seq, handed).unwrap();
+        }
+        let to = Some(Arc::clone(&letters) as _);
+        queue.set_redelivery(&standing, Rules { dead_letters: to, ..Rules::default() }).unwrap();
+        while standing.in_flight(&queue.core) > 0 {
+            queue.consumers.look_at_deliveries(&queue.core);
+        }
+        letters.0.lock().unwrap().1
+    };
+    assert_eq!(most_at_once(), 64 << 10);
+    Mutant::plant(Some(Mutant::LettersOfAnySize));
+    let planted = most_at_once();
+    Mutant::plant(None);
+    assert_eq!(planted, 30 * (8 << 10));
 }
 
 /// A read that takes, or looks, finds a message that an earlier run rejected: its letter goes.

@@ -18,7 +18,7 @@ fn options() -> Options {
 }
 
 fn open(storage: SimStorage) -> Queue {
-    Engine::open_without_keeper(storage, &options()).unwrap()
+    Engine::open_without_workers(storage, &options()).unwrap()
 }
 
 /// Takes a message, if there is one. After a power cut numbers may have been reserved in vain;

@@ -1,16 +1,17 @@
-//! Where threads meet: waiters for messages, descriptors, and the keeper's bell.
+//! Where threads meet: waiters for messages, descriptors, and what the two workers are asked for.
 //!
 //! Every folder that is part of one open queue takes its locks, condition variables, atomics,
 //! threads and clock from here. In tests each use of them is a step of a schedule, if one runs the
 //! calling thread: a seed says which thread goes on (`src/tests/schedule/`).
 
-pub(crate) mod bell;
 pub(crate) mod padded;
 pub(crate) mod ready;
 #[cfg(not(test))]
 mod real;
 pub(crate) mod references;
+pub(crate) mod requests;
 pub(crate) mod waiting;
+pub(crate) mod worker;
 
 #[cfg(not(test))]
 pub(crate) use self::real::{

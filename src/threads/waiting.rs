@@ -95,6 +95,27 @@ impl Waiters {
         drop(waiter);
     }
 
+    /// Wakes all threads that wait, but no future. Returns whether futures are left to be woken.
+    pub(crate) fn wake_threads(&self) -> bool {
+        let mut line = self.line.lock();
+        for (_, ready) in &line.ready {
+            ready.raise();
+        }
+        let (mut threads, mut futures) = (Vec::new(), false);
+        for waiter in line.waiters.values_mut() {
+            match waiter.take() {
+                Some(Signal::Thread(thread)) => threads.push(thread),
+                task => {
+                    futures |= task.is_some();
+                    *waiter = task;
+                }
+            }
+        }
+        drop(line);
+        threads.iter().for_each(Thread::unpark);
+        futures
+    }
+
     /// `count` messages came: wakes that many waiters of each consumer.
     pub(crate) fn wake(&self, count: u64) {
         let mut line = self.line.lock();

@@ -1,4 +1,4 @@
-//! Asks the keeper for work as the tail moves on, but not with every record.
+//! Asks the storage worker for work as the tail moves on, but not with every record.
 
 use crate::error::Result;
 use crate::format::Spot;
@@ -19,8 +19,8 @@ impl Asked {
         Asked { bounded: tail.position, next_after: None }
     }
 
-    /// Looks now and then whether too many bytes in the queue are not durable, and asks the keeper
-    /// for a flush then. The tail stands at `position`.
+    /// Looks now and then whether too many bytes in the queue are not durable, and asks the storage
+    /// worker for a flush then. The tail stands at `position`.
     pub(super) fn bound_behind<S: Storage>(
         &mut self,
         state: &State<S>,
@@ -34,8 +34,8 @@ impl Asked {
         state.bound_behind(committed)
     }
 
-    /// Asks the keeper, once, for the next segment when `segment` is nearly full; called for a
-    /// record that goes by write calls and ends at position `end`.
+    /// Asks the storage worker, once, for the next segment when `segment` is nearly full; called
+    /// for a record that goes by write calls and ends at position `end`.
     pub(super) fn next_segment<S: Storage>(
         &mut self,
         state: &State<S>,
@@ -47,7 +47,7 @@ impl Asked {
         let is_near = end + AHEAD >= header.end() && (header.base != 0 || offset > AHEAD / 2);
         if is_near && self.next_after != Some(header.life) {
             self.next_after = Some(header.life);
-            state.bell.ring(|wishes| wishes.ahead = true);
+            state.storage_worker.request(|wanted| wanted.ahead = true);
         }
     }
 }

@@ -19,7 +19,7 @@
 //! | `succession` | `Succession`: where the next segment must begin after the tail's was given up | |
 //! | `numbers` | `Numbers`: which numbers may be given out | leases more |
 //! | `clock` | `Clock`: the times between which the tail's segment takes messages | |
-//! | `asked` | `Asked`: what the keeper was asked for | asks it |
+//! | `asked` | `Asked`: what the storage worker was asked for | asks it |
 
 mod asked;
 mod call;

@@ -9,7 +9,8 @@ use crate::state::State;
 use crate::storage::Storage;
 
 /// How many sequence numbers are reserved at a time, so that none is used twice after a power cut.
-/// (More than twice as many as a stride can use: when half are used the keeper is asked for more.)
+/// (More than twice as many as a stride can use: when half are used the storage worker is asked for
+/// more.)
 const LEASE: u64 = 1 << 21;
 
 /// What the checkpoint on disk says of this run.
@@ -52,8 +53,8 @@ impl Numbers {
         Ok(())
     }
 
-    /// Has the keeper reserve more numbers when half of the lease is used. Waits for it when the
-    /// records of one stride from `seq` on could use up the rest.
+    /// Has the storage worker reserve more numbers when half of the lease is used. Waits for it
+    /// when the records of one stride from `seq` on could use up the rest.
     pub(super) fn renew_lease<S: Storage>(&mut self, state: &State<S>, seq: u64) -> Result<()> {
         let is_low = |lease: u64| lease < seq + LEASE / 2 && !planted!(LeaseNotRenewed);
         let Some(lease) = self.lease.filter(|lease| is_low(*lease)) else {
@@ -67,7 +68,7 @@ impl Numbers {
             state.have_leased(seq + LEASE)?;
             self.lease = Some(state.leased.load(Ordering::Acquire));
         } else if is_low(leased) {
-            state.bell.ring(|wishes| wishes.lease = Some(seq + LEASE));
+            state.storage_worker.request(|wanted| wanted.lease = Some(seq + LEASE));
         }
         Ok(())
     }

@@ -198,10 +198,10 @@ impl<F: StorageFile> Tail<F> {
                 segment.fill(wanted.min(segment.allocated()));
                 usable = usable.min(segment.filled());
                 // Asks for the next segment in good time. Not within the first step of the queue's
-                // first segment: a queue of a few messages needs no keeper. (A record may begin
+                // first segment: a queue of a few messages needs no worker. (A record may begin
                 // within that step and end behind it: its end counts.)
                 if offset + total > step || segment.header.base != 0 {
-                    state.bell.ring(|wishes| wishes.ahead = true);
+                    state.storage_worker.request(|wanted| wanted.ahead = true);
                 }
             }
             None if segment.is_fresh(offset) => {

@@ -32,7 +32,7 @@ fn disk() -> SimStorage {
 }
 
 fn open(storage: &SimStorage, options: &Options) -> Engine<SimStorage> {
-    Engine::open_without_keeper(storage.clone(), options).unwrap()
+    Engine::open_without_workers(storage.clone(), options).unwrap()
 }
 
 fn content(len: usize) -> Vec<u8> {
@@ -358,7 +358,7 @@ fn a_lease_is_renewed_ahead_of_need_and_by_the_keeper() {
     let core = &*engine.core;
     engine.enqueue(b"").unwrap();
     // From here on there is a keeper, which is this thread.
-    core.bell.note_begin();
+    core.storage_worker.note_begin();
     let first = core.leased.load(Ordering::Acquire);
     let syncs = SYNCS.get();
     let push_at = |seq: u64| {
@@ -367,7 +367,7 @@ fn a_lease_is_renewed_ahead_of_need_and_by_the_keeper() {
         writer.stop();
         writer.push(core, b"", Batch::default()).unwrap();
         writer.commit(core).unwrap();
-        core.bell.wishes.lock().lease.take()
+        core.storage_worker.requests().wanted.lease.take()
     };
     assert_eq!(push_at(first / 2), None);
     let asked = push_at(first / 2 + 1).unwrap();
@@ -380,5 +380,5 @@ fn a_lease_is_renewed_ahead_of_need_and_by_the_keeper() {
     });
     core.lease(asked).unwrap();
     assert_eq!((push_at(first), core.leased.load(Ordering::Acquire)), (None, asked));
-    core.bell.leave();
+    core.storage_worker.leave();
 }

@@ -106,6 +106,10 @@ static int child(mmq_message *lent, mmq_delivery *kept, mmq_delivery *other_kept
   FORKED(mmq_lanes_backlog(lanes, &stretch, 1, &len));
   CHECK(!mmq_delivery_is_backlog(other_kept));
   mmq_delivery_free(other_kept);
+  /* No dead letter of the child's own queue can ever go there. */
+  OK(mmq_open(path_of("own"), NULL, &again));
+  FORKED(mmq_set_redelivery(again, 0, 0, 0, 1, queue));
+  OK(mmq_close(again));
   /* Everything can be given back. The bytes that were lent before are the parent's: they are not looked at. */
   mmq_message_free(lent);
   mmq_lanes_free(lanes);

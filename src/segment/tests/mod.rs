@@ -26,7 +26,7 @@ struct Bench {
     pool: Pool,
     limits: DiskLimits,
     given_up: Mutex<GivenUp>,
-    bell: Bell,
+    storage_worker: Worker<StorageRequests>,
     segments: Segments<SimStorage>,
 }
 
@@ -51,7 +51,7 @@ impl Bench {
             }),
             limits: DiskLimits { max_bytes, min_free_bytes: 0 },
             given_up: Mutex::default(),
-            bell: Bell::default(),
+            storage_worker: Worker::default(),
             segments: Segments::new(found, Vec::new()),
             storage,
         }
@@ -66,7 +66,7 @@ impl Bench {
             durable: Spot::default(),
             given_up: &self.given_up,
             fills: false,
-            bell: &self.bell,
+            storage_worker: &self.storage_worker,
         }
     }
 

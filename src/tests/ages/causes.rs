@@ -15,7 +15,7 @@ fn what_was_dropped_and_what_had_expired_are_told_apart() {
     for end in ["goes on", "reopened", "killed", "power cut"] {
         let options = options().on_full(OnFull::DropOldest);
         let storage = SimStorage::new(1).with_file_capacity(4 << 20);
-        let mut engine = Engine::open_without_keeper(storage.clone(), &options).unwrap();
+        let mut engine = Engine::open_without_workers(storage.clone(), &options).unwrap();
         engine.consumer("").unwrap();
         let mut causes: Vec<GapCause> = Vec::new();
         let mut tail = 0;
@@ -62,7 +62,7 @@ fn what_was_dropped_and_what_had_expired_are_told_apart() {
             if end == "reopened" {
                 engine.close().unwrap();
             }
-            engine = Engine::open_without_keeper(storage.clone(), &options).unwrap();
+            engine = Engine::open_without_workers(storage.clone(), &options).unwrap();
         }
         let aged = Aged { storage, engine };
         // Two runs are told as they were: those before with the cause of the first of the two.

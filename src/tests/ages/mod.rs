@@ -44,7 +44,7 @@ impl Aged {
     }
 
     fn open(storage: SimStorage, options: &Options) -> Aged {
-        let engine = Engine::open_without_keeper(storage.clone(), options).unwrap();
+        let engine = Engine::open_without_workers(storage.clone(), options).unwrap();
         Aged { storage, engine }
     }
 

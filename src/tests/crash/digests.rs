@@ -209,7 +209,7 @@ fn hash_files(storage: &SimStorage, hasher: &mut impl Hasher) {
 
 /// What every consumer is told after an opening.
 fn told_of(storage: &SimStorage, options: &Options) -> String {
-    let queue = match Engine::open_without_keeper(storage.clone(), options) {
+    let queue = match Engine::open_without_workers(storage.clone(), options) {
         Ok(queue) => Arc::new(queue),
         Err(error) => return format!("{error:?}"),
     };

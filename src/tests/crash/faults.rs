@@ -231,7 +231,7 @@ impl Seen {
 
 /// Opens, fills, drains, flushes and closes; what fails is noted.
 fn run(storage: &SimStorage, options: &Options, grows: bool, seen: &mut Seen) -> Check {
-    let queue = match Engine::open_without_keeper(storage.clone(), options) {
+    let queue = match Engine::open_without_workers(storage.clone(), options) {
         Ok(queue) => Queue::new(queue),
         Err(_) => {
             seen.failures += 1;
@@ -294,7 +294,7 @@ fn round(
     // In the same world everything acknowledged is there, and a new opening works.
     let (cut, durable) = (storage.power_cut(nth), seen.durable);
     let queue = Queue::new(
-        Engine::open_without_keeper(storage.clone(), options)
+        Engine::open_without_workers(storage.clone(), options)
             .map_err(|error| format!("does not reopen: {error}"))?,
     );
     ensure!(!queue.core.is_poisoned(), "still poisoned after opening again");
@@ -314,7 +314,7 @@ fn round(
     seen.enqueue(&queue, 10)?;
     ensure!(seen.failures == failures && seen.take(&queue)?, "no message goes through afterwards");
     queue.core.flush().map_err(|error| format!("does not flush afterwards: {error}"))?;
-    let after = Engine::open_without_keeper(queue.core.storage.power_cut(nth), options);
+    let after = Engine::open_without_workers(queue.core.storage.power_cut(nth), options);
     let after = after.map_err(|error| format!("does not open after a power cut: {error}"))?;
     ensure!(
         after.core.visible_end().seq >= seen.place,
@@ -322,7 +322,7 @@ fn round(
     );
     // What was said to be durable was so.
     let queue = Queue::new(
-        Engine::open_without_keeper(cut, options)
+        Engine::open_without_workers(cut, options)
             .map_err(|error| format!("does not open: {error}"))?,
     );
     ensure!(next_of(&queue) >= durable, "durable below {durable}, next {}", next_of(&queue));

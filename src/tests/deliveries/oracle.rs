@@ -42,6 +42,8 @@ enum Is {
     Back,
     Delayed(u64),
     Rejected,
+    /// Rejected, and too large for a letter.
+    Unsendable,
     /// Its letter was refused, and is tried again then.
     Refused(u64),
 }
@@ -224,9 +226,22 @@ impl Oracle {
         !over.is_empty()
     }
 
-    /// The keeper looks: what is over ends, and letters go.
+    /// The queue is about to be closed: all letters are tried.
+    pub(super) fn before_a_close(&mut self) {
+        let refused = self.open.iter().filter(|(_, open)| matches!(open.is, Is::Refused(_)));
+        for seq in refused.map(|(seq, _)| *seq).collect::<Vec<_>>() {
+            self.put(seq, Is::Rejected);
+        }
+        self.post();
+    }
+
+    /// The worker looks: what is over ends, and letters go.
     pub(super) fn look(&mut self) {
         self.tick();
+        self.post();
+    }
+
+    fn post(&mut self) {
         if !self.has_letters() {
             return;
         }
@@ -236,7 +251,11 @@ impl Oracle {
             let is_put = match self.mood {
                 Mood::Takes | Mood::CannotFlush => true,
                 Mood::Refuses => false,
-                Mood::OddTooLarge => seq % 2 == 0,
+                Mood::OddTooLarge if seq % 2 == 1 => {
+                    self.put(seq, Is::Unsendable);
+                    continue;
+                }
+                Mood::OddTooLarge => true,
             };
             if is_put {
                 self.letters.push((seq, attempts));
@@ -287,7 +306,8 @@ impl Oracle {
     pub(super) fn read(&mut self, want: Want) -> (Given, Option<Ticket>) {
         self.tick();
         loop {
-            if let Some(seq) = self.first(Is::Rejected).filter(|_| !self.has_letters()) {
+            let rejected = self.first(Is::Rejected).filter(|_| !self.has_letters());
+            if let Some(seq) = self.first(Is::Unsendable).or(rejected) {
                 self.finish(seq);
                 return (Given::Rejected(seq), None);
             }

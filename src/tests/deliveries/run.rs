@@ -101,7 +101,7 @@ const NAMES: [&str; CONSUMERS] = ["workers", "others"];
 
 fn open(storage: SimStorage) -> Queue {
     let options = Options::new().arena_size(4096).max_bytes(256 << 10);
-    Arc::new(Engine::open_without_keeper(storage, &options).unwrap())
+    Arc::new(Engine::open_without_workers(storage, &options).unwrap())
 }
 
 fn payload(seq: u64) -> Vec<u8> {
@@ -184,7 +184,11 @@ impl Run {
 
     fn reopen(&mut self, end: End, wishes: [Option<Wishes>; CONSUMERS]) {
         if end == End::InOrder {
+            self.sides.iter_mut().for_each(|side| side.oracle.before_a_close());
             self.queue.close().unwrap();
+        } else {
+            // The dead send no letters.
+            self.queue.core.index.poison.close();
         }
         self.queue = open(self.queue.core.storage.process_kill());
         for who in 0..CONSUMERS {

@@ -35,7 +35,7 @@ fn few_full_segments_wait_for_their_sync() {
 #[test]
 fn a_producer_waits_for_the_keeper_when_too_many_segments_are_not_synced() {
     let storage = disk();
-    let queue = open(&storage, &options(), Background::Keeper);
+    let queue = open(&storage, &options(), Background::Workers);
     queue.enqueue(&[1; LEN]).unwrap();
     let gate = storage.stop_next(Call::SyncFile);
     let producer = {
@@ -70,7 +70,7 @@ fn a_producer_that_waits_for_the_keeper_hangs_neither_its_timer_nor_a_close() {
     for close in [false, true] {
         let storage = disk();
         let options = options().flush_every(Duration::from_millis(1));
-        let queue = open(&storage, &options, Background::Keeper);
+        let queue = open(&storage, &options, Background::Workers);
         let producer = {
             let queue = queue.clone();
             thread::spawn(move || {
@@ -99,7 +99,7 @@ fn a_producer_that_waits_for_the_keeper_hangs_neither_its_timer_nor_a_close() {
 #[test]
 fn a_producer_that_waits_for_a_sync_that_fails_is_refused() {
     let storage = disk();
-    let queue = open(&storage, &options(), Background::Keeper);
+    let queue = open(&storage, &options(), Background::Workers);
     queue.enqueue(&[1; LEN]).unwrap();
     storage.fail_after(Call::SyncFile, 1, Errno::IO, false);
     MOST_UNSYNCED_HERE.set(Some(2));
@@ -146,7 +146,7 @@ fn a_producer_that_waits_for_a_flush_that_cannot_be_made_now_is_told_and_may_try
     drop(queue);
     // What a failed sync left is stored again before the next one, and that is refused.
     let storage = storage.process_kill();
-    let queue = open(&storage, &options(), Background::Keeper);
+    let queue = open(&storage, &options(), Background::Workers);
     storage.fail_after(Call::Write, 1, Errno::NOSPC, true);
     // Each try is answered before the next one: none is spent while nobody looks.
     let (send, answers) = std::sync::mpsc::sync_channel(0);
@@ -174,11 +174,14 @@ fn when_the_thread_has_ended_nobody_waits_for_what_it_would_have_done() {
     let queue = open(
         &storage,
         &options().flush_every(std::time::Duration::from_secs(3600)),
-        Background::Keeper,
+        Background::Workers,
     );
-    assert!(queue.core.bell.ring(|_| {}));
-    drop(crate::commit::keeper::Leaving(&queue.core));
-    assert!(!queue.core.bell.ring(|wishes| wishes.flush = true) && !queue.core.bell.is_answered());
+    assert!(queue.core.storage_worker.request(|_| {}));
+    drop(crate::commit::storage_worker::Leaving(&queue.core));
+    assert!(
+        !queue.core.storage_worker.request(|wanted| wanted.flush = true)
+            && !queue.core.storage_worker.is_running()
+    );
     for _ in 0..8 {
         queue.enqueue(&[1; LEN]).unwrap();
     }

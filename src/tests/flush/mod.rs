@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::commit::keeper::NO_THREADS;
 use crate::consume::standing::Read;
 use crate::engine::reading;
 use crate::engine::{Background, Engine};
@@ -18,6 +17,7 @@ use crate::options::Options;
 use crate::segment::MOST_UNSYNCED_HERE;
 use crate::segment::geometry::LENGTH_HERE;
 use crate::tests::sim::{Call, SimStorage};
+use crate::threads::worker::NO_THREADS;
 
 type Queue = Arc<Engine<SimStorage>>;
 
@@ -242,12 +242,12 @@ fn a_queue_whose_thread_cannot_be_started_does_not_open_with_a_timer() {
         assert!(matches!(refused, Error::Io { op: "start a thread for", .. }), "{refused}");
         // The lock was let go, and the queue is what it was.
         NO_THREADS.set(false);
-        open(&storage, &options, Background::Keeper).close().unwrap();
+        open(&storage, &options, Background::Workers).close().unwrap();
         NO_THREADS.set(true);
     }
     // Without either the calls do what the thread would do.
     let storage = disk();
-    let queue = open(&storage, &options(), Background::Keeper);
+    let queue = open(&storage, &options(), Background::Workers);
     queue.consumer("").unwrap();
     for _ in 0..100 {
         queue.enqueue(&[1; LEN]).unwrap();

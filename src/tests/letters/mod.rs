@@ -286,7 +286,7 @@ fn a_flipped_bit_in_an_origin_is_damage_that_is_told() {
 fn a_letter_that_no_queue_of_that_size_holds_is_refused_as_too_long() {
     let storage = SimStorage::new(7).with_file_capacity(64 << 10);
     let options = Options::new().arena_size(4096).max_bytes(128 << 10);
-    let engine = Engine::open_without_keeper(storage, &options).unwrap();
+    let engine = Engine::open_without_workers(storage, &options).unwrap();
     engine.default_consumer().unwrap();
     let most = engine.core.max_message() as usize;
     assert!(most < 100_000, "{most}");
@@ -315,7 +315,7 @@ fn a_letter_that_no_queue_of_that_size_holds_is_refused_as_too_long() {
 /// place, so has it.
 #[test]
 fn a_letter_never_waits_for_room() {
-    for background in [Background::Calls, Background::Keeper] {
+    for background in [Background::Calls, Background::Workers] {
         for on_full in [OnFull::Wait(None), OnFull::Reject, OnFull::DropOldest] {
             let storage = SimStorage::new(8).with_file_capacity(64 << 10);
             let options = Options::new().arena_size(4096).max_bytes(64 << 10).on_full(on_full);

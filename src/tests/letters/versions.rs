@@ -27,7 +27,7 @@ pub(super) fn disk(seed: u64) -> SimStorage {
 }
 
 pub(super) fn open(storage: SimStorage) -> Queue {
-    Engine::open_without_keeper(storage, &short()).unwrap()
+    Engine::open_without_workers(storage, &short()).unwrap()
 }
 
 /// Flushes messages, and nothing else.

@@ -37,7 +37,7 @@ fn who_puts_in_without_a_flush_never_syncs() {
         for on_full in [OnFull::DropOldest, OnFull::Wait(None)] {
             let storage = SimStorage::new(3).with_file_capacity(256 << 10);
             storage.set_most(Some(max_bytes));
-            let queue = open(&storage, &dropping(max_bytes).on_full(on_full), Background::Keeper);
+            let queue = open(&storage, &dropping(max_bytes).on_full(on_full), Background::Workers);
             let consumer = queue.consumer("").unwrap();
             let before = SYNCS.get();
             for seq in 0..1500 {
@@ -59,7 +59,7 @@ fn who_puts_in_without_a_flush_never_syncs() {
 fn a_queue_that_drops_ahead_of_need_is_nearly_full() {
     let [_, max_bytes] = LIMITS;
     let storage = SimStorage::new(3).with_file_capacity(256 << 10);
-    let queue = open(&storage, &dropping(max_bytes), Background::Keeper);
+    let queue = open(&storage, &dropping(max_bytes), Background::Workers);
     assert!(queue.core.pool.geometry().drops_ahead);
     let room = max_bytes - queue.core.index.len();
     let consumer = queue.consumer("").unwrap();
@@ -96,7 +96,7 @@ fn a_record_that_is_being_written_is_not_dropped_for_the_next_one() {
     meanwhile("before a tail is published", move || {
         // It wants more than there is.
         keeper.core.segments.list().margin = 100;
-        keeper.consumers.make_room(&keeper.core).unwrap();
+        keeper.core.make_room(&keeper.consumers.release()).unwrap();
     });
     assert_eq!(queue.enqueue(&long).unwrap(), 400);
     let consumer = queue.consumer("").unwrap();
@@ -122,11 +122,11 @@ fn who_found_no_room_tries_again_when_the_keeper_has_made_some() {
     let (core, before) = (&queue.core, queue.core.segments.passed());
     assert!(!core.regain(before).unwrap());
     core.segments.list().margin = 2;
-    queue.consumers.make_room(core).unwrap();
+    core.make_room(&queue.consumers.release()).unwrap();
     assert!(core.regain(before).unwrap());
     // There is room now: nothing more is dropped.
     let before = core.segments.passed();
-    queue.consumers.make_room(core).unwrap();
+    core.make_room(&queue.consumers.release()).unwrap();
     assert!(!core.regain(before).unwrap());
 }
 

@@ -36,7 +36,7 @@ fn disk(seed: u64) -> SimStorage {
 }
 
 fn open(storage: &SimStorage, options: &Options) -> Queue {
-    Arc::new(Engine::open_without_keeper(storage.clone(), options).unwrap())
+    Arc::new(Engine::open_without_workers(storage.clone(), options).unwrap())
 }
 
 fn content(seq: u64, len: usize) -> Vec<u8> {

@@ -1,6 +1,6 @@
 //! Who goes on, drawn from the seed.
 
-use super::{Core, KEEPER, QUIET, Run, Slot};
+use super::{Core, QUIET, Run, Slot, WORKER};
 
 impl Core {
     /// Who goes on: any that is ready, `me` included; now and then one whose time is not over yet,
@@ -14,16 +14,16 @@ impl Core {
                 _ => None,
             })
             .min();
-        if ready.iter().any(|at| self.slots[*at].name != KEEPER) {
+        if ready.iter().any(|at| !self.slots[*at].name.starts_with(WORKER)) {
             self.quiet_since = None;
         }
         if ready.is_empty()
             && let Some(quiet) = self.slots.iter().position(|slot| slot.run == Run::Quiet)
         {
-            // The keeper's timers alone go on for ever.
+            // The workers' timers alone go on for ever.
             let is_busy = |at: usize| match self.slots[at].run {
                 Run::Waiting { on, until: Some(_) } => {
-                    self.slots[at].name != KEEPER || on == slow_key(at)
+                    !self.slots[at].name.starts_with(WORKER) || on == slow_key(at)
                 }
                 _ => false,
             };

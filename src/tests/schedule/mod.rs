@@ -41,8 +41,9 @@ pub(crate) const STILL: std::time::Duration = std::time::Duration::from_secs(10)
 pub(crate) const MOST_STEPS: u64 = 400_000;
 /// How it is said that a thread takes no step.
 pub(crate) const FOR_EVER: &str = "a thread goes on for ever without a step";
-/// The thread whose timers go on for ever, and how long they are given before the rest is quiet.
-const KEEPER: &str = "mmq-keeper";
+/// How the names of the threads begin whose timers go on for ever.
+const WORKER: &str = "mmq-";
+/// How long they are given before the rest is quiet.
 const QUIET: u64 = 40_000_000;
 /// So long a thread may be without a processor at a [`turn`], by the schedule's clock.
 const AWAY: u64 = 500_000;

@@ -56,7 +56,7 @@ struct Queue {
 impl Queue {
     fn new(options: Options) -> Queue {
         let storage = SimStorage::new(3).with_file_capacity(4 << 20);
-        let engine = Engine::open_without_keeper(storage.clone(), &options).unwrap();
+        let engine = Engine::open_without_workers(storage.clone(), &options).unwrap();
         engine.consumer("c").unwrap();
         Queue { storage, options, engine }
     }
@@ -110,7 +110,7 @@ impl Queue {
             }
             _ => self.storage.process_kill(),
         };
-        self.engine = Engine::open_without_keeper(storage.clone(), &self.options).unwrap();
+        self.engine = Engine::open_without_workers(storage.clone(), &self.options).unwrap();
         self.storage = storage;
     }
 }

@@ -37,7 +37,7 @@ fn what_any_thread_was_told_to_be_durable_is_there_after_a_power_cut() {
 /// Two threads, each of whose messages is durable when its call returns, and is the first one of a
 /// segment; and one that reads them and flushes its consumer's place.
 fn produce(disk: SimStorage, options: &Options, told: &Arc<Mutex<Vec<u64>>>) {
-    let queue = Arc::new(Engine::open_with(disk, options, Background::Keeper).unwrap());
+    let queue = Arc::new(Engine::open_with(disk, options, Background::Workers).unwrap());
     queue.consumer("c").unwrap();
     let producers = ["1", "2"].map(|name| {
         let (queue, told) = (Arc::clone(&queue), Arc::clone(told));
@@ -58,7 +58,7 @@ fn produce(disk: SimStorage, options: &Options, told: &Arc<Mutex<Vec<u64>>>) {
 
 /// The numbers that an opening shows.
 fn all_of(storage: SimStorage, options: &Options) -> Vec<u64> {
-    let queue = Engine::open_without_keeper(storage, options).unwrap();
+    let queue = Engine::open_without_workers(storage, options).unwrap();
     let consumer = queue.consumer("c").unwrap();
     let mut came = Vec::new();
     loop {

@@ -7,16 +7,16 @@
 
 mod cuts;
 mod interrupts;
-mod keeper;
 mod places;
 #[cfg(feature = "async")]
 mod tasks;
+mod workers;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::commit::keeper::Leaving;
+use crate::commit::storage_worker::Leaving;
 use crate::consume::standing::{Handed, Read, Standing};
 use crate::engine::reading::{self, AsMessage};
 use crate::engine::{Background, Engine};
@@ -216,7 +216,7 @@ fn a_removal_wakes_who_waits() {
 fn a_producer_that_waits_for_the_keepers_sync_goes_on() {
     for every in [None, Some(Duration::from_micros(100))] {
         under(100, move || {
-            let queue = open(&small(9).flush_every(every), Background::Keeper);
+            let queue = open(&small(9).flush_every(every), Background::Workers);
             let producer = {
                 let queue = Arc::clone(&queue);
                 go("producer", move || {
@@ -238,7 +238,7 @@ fn a_producer_whose_keeper_ends_goes_on_by_itself() {
     under(50, || {
         let queue = open(&small(9), Background::Calls);
         // As if a keeper ran that never comes to its work.
-        queue.core.bell.note_begin();
+        queue.core.storage_worker.note_begin();
         let producer = {
             let queue = Arc::clone(&queue);
             go("producer", move || {
@@ -258,7 +258,7 @@ fn a_producer_whose_keeper_ends_goes_on_by_itself() {
 #[test]
 fn the_durable_mark_never_passes_the_committed_tail() {
     under(100, || {
-        let queue = open(&small(9).flush_every(Duration::from_micros(50)), Background::Keeper);
+        let queue = open(&small(9).flush_every(Duration::from_micros(50)), Background::Workers);
         let producer = {
             let queue = Arc::clone(&queue);
             go("producer", move || {

@@ -162,14 +162,14 @@ fn a_flush_that_stores_pages_again_changes_no_message() {
         let options = small(5).on_full(OnFull::DropOldest);
         let (len, found) = [(2600, 9), (6000, 3)][(schedule::seed() % 2) as usize];
         let killed = {
-            let queue = Engine::open_without_keeper(storage.clone(), &options).unwrap();
+            let queue = Engine::open_without_workers(storage.clone(), &options).unwrap();
             queue.consumer("c").unwrap();
             for number in 0..found {
                 queue.enqueue(&vec![number; len]).unwrap();
             }
             storage.process_kill()
         };
-        let queue = Arc::new(Engine::open_with(killed, &options, Background::Keeper).unwrap());
+        let queue = Arc::new(Engine::open_with(killed, &options, Background::Workers).unwrap());
         let producer = numbered(&queue, found..24, len);
         let flusher = {
             let queue = Arc::clone(&queue);
@@ -189,7 +189,7 @@ fn a_flush_that_stores_pages_again_changes_no_message() {
 #[test]
 fn a_place_is_stored_before_other_threads_see_it() {
     let storage = SimStorage::new(7).with_file_capacity(128 << 10);
-    let queue = Arc::new(Engine::open_without_keeper(storage.clone(), &small(6)).unwrap());
+    let queue = Arc::new(Engine::open_without_workers(storage.clone(), &small(6)).unwrap());
     let consumer = queue.consumer("a").unwrap();
     queue.consumer("b").unwrap();
     // Two segments and a piece.
@@ -202,7 +202,7 @@ fn a_place_is_stored_before_other_threads_see_it() {
     });
     assert!(reading::next(&queue, &consumer, Read::Take).unwrap().is_some());
     let killed = killed.take().expect("a place was stored");
-    let queue = Engine::open_without_keeper(killed, &small(6)).unwrap();
+    let queue = Engine::open_without_workers(killed, &small(6)).unwrap();
     let consumer = queue.consumer("a").unwrap();
     let next = reading::next(&queue, &consumer, Read::Take).unwrap();
     assert_eq!(next.map(|message| message.seq()), Some(0));
@@ -213,7 +213,7 @@ fn a_place_is_stored_before_other_threads_see_it() {
 #[test]
 fn what_a_consumer_that_is_being_made_has_to_read_stays() {
     let storage = SimStorage::new(7).with_file_capacity(128 << 10);
-    let queue = Arc::new(Engine::open_without_keeper(storage, &small(6)).unwrap());
+    let queue = Arc::new(Engine::open_without_workers(storage, &small(6)).unwrap());
     queue.consumer("b").unwrap();
     // Two segments and a piece.
     queue.enqueue(&[1; 18_000]).unwrap();
@@ -247,7 +247,7 @@ fn who_stands_in_a_segment_that_is_dropped_lets_go_of_it() {
 fn a_seek_and_a_producer_without_room_do_not_wait_for_each_other() {
     under(200, || {
         let storage = SimStorage::new(7).with_file_capacity(128 << 10);
-        let queue = Engine::open_without_keeper(storage.clone(), &small(4)).unwrap();
+        let queue = Engine::open_without_workers(storage.clone(), &small(4)).unwrap();
         queue.consumer("c").unwrap();
         for _ in 0..3 {
             queue.enqueue(&[1; 6000]).unwrap();
@@ -256,7 +256,7 @@ fn a_seek_and_a_producer_without_room_do_not_wait_for_each_other() {
         let lost = queue.enqueue(&[1; 600]).unwrap();
         let cut = storage.power_cut_losing_all();
         drop(queue);
-        let queue = Arc::new(Engine::open_without_keeper(cut, &small(4)).unwrap());
+        let queue = Arc::new(Engine::open_without_workers(cut, &small(4)).unwrap());
         let producer = {
             let queue = Arc::clone(&queue);
             go("producer", move || {
@@ -345,7 +345,7 @@ fn by_call() -> SimStorage {
 }
 
 fn open_on(storage: &SimStorage) -> Queue {
-    Arc::new(Engine::open_without_keeper(storage.clone(), &small(6)).unwrap())
+    Arc::new(Engine::open_without_workers(storage.clone(), &small(6)).unwrap())
 }
 
 /// Who makes a consumer has done so before the close goes on, or is refused.

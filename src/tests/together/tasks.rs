@@ -230,10 +230,32 @@ fn both_wait_for_a_flush(background: Background) {
     assert!(queue.core.tasks.for_flush.is_empty());
 }
 
+/// An interrupt comes at any step of a future that enqueues and flushes. Where it says that nothing
+/// was changed, nothing is in the queue.
+fn its_flush_is_interrupted(background: Background) {
+    let queue = open(&small(9).flush_every_ops(1), background);
+    let putter = putter("putter", &queue);
+    for _ in 0..6 {
+        queue.core.interrupt();
+        threads::now();
+    }
+    let outcome = outcome(putter);
+    let held = queue.core.committed_spot().seq;
+    assert!(
+        matches!((&outcome, held), (Ok(0), 1) | (Err(Error::Interrupted { .. }), 0)),
+        "{outcome:?}, and {held} are held"
+    );
+}
+
+#[test]
+fn an_interrupt_ends_no_flush_of_a_message_that_is_put_in() {
+    under_both(100, its_flush_is_interrupted);
+}
+
 type Program = fn(Background);
 
 fn under_both(schedules: u64, program: Program) {
-    for background in [Background::Keeper, Background::Calls] {
+    for background in [Background::Workers, Background::Calls] {
         under(schedules, move || program(background));
     }
 }
@@ -272,10 +294,11 @@ fn futures_wait_for_flushes_and_are_woken() {
 
 #[test]
 fn bugs_that_are_planted_in_futures_are_found() {
-    use Background::{Calls, Keeper};
+    use Background::{Calls, Workers as Keeper};
     // The schedule that finds the last one lies far behind the others. When a change has moved it,
     // the test finds another one, prints it, and takes long.
-    let bugs: [(Mutant, Background, Program, u64); 8] = [
+    let bugs: [(Mutant, Background, Program, u64); 9] = [
+        (Mutant::FlushOfAMessageInterrupted, Keeper, its_flush_is_interrupted, 0),
         (Mutant::RearmedAfterTheLook, Keeper, it_is_interrupted, 0),
         (Mutant::RoomLookedForOnce, Keeper, it_is_interrupted, 0),
         (Mutant::OneFutureToldOfRoom, Keeper, one_of_two_is_dropped, 0),

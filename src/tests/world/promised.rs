@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 
 use super::heard::Heard;
 use super::known::Sent;
-use super::script::{Fault, Script};
+use super::script::Script;
 use super::shown::Next;
 use super::told::{Check, ensure};
 use crate::error::{Gap, GapCause};
 use crate::options::{OnFull, Options};
-use crate::storage::Stores;
 use crate::tests::sim::Call;
 
 pub(super) struct Promised<'a> {
@@ -96,11 +95,8 @@ impl Promised<'_> {
     /// Only a power cut loses what was acknowledged, and only what was not durable.
     fn check_losses(&self, gaps: &[Gap], expected: &BTreeMap<u64, u64>) -> Check {
         for gap in gaps {
-            let is_misnamed = self.may_be_misnamed(gap);
-            if !is_misnamed {
-                check_cause(gap, self.script, self.losses)?;
-            }
-            if !matches!(gap.cause, GapCause::Unflushed | GapCause::Reserved) && !is_misnamed {
+            check_cause(gap, self.script, self.losses)?;
+            if !matches!(gap.cause, GapCause::Unflushed | GapCause::Reserved) {
                 continue;
             }
             let acknowledged = expected.range(gap.first..=gap.last).map(|(seq, _)| *seq);
@@ -122,17 +118,6 @@ impl Promised<'_> {
             }
         }
         Ok(())
-    }
-
-    /// A known fault (world 20781021056): every store of a run to the index is refused, and then
-    /// power is cut. What that took is told as damaged. It is held to all that holds for what was
-    /// not flushed.
-    fn may_be_misnamed(&self, gap: &Gap) -> bool {
-        let is_refused = |(call, _, _, is_lasting): &Fault| *call == Call::Write && *is_lasting;
-        gap.cause == GapCause::Damaged
-            && self.is_cut
-            && self.script.stores == Stores::ByCall
-            && self.script.faults.iter().any(is_refused)
     }
 
     /// A power cut does not take that message: a flush has confirmed it, or a cut has left it

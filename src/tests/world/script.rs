@@ -122,7 +122,7 @@ impl Script {
             openings,
             dies_at: rng.percent(85).then(|| 1 + rng.below(within)),
             death,
-            background: if rng.percent(75) { Background::Keeper } else { Background::Calls },
+            background: if rng.percent(75) { Background::Workers } else { Background::Calls },
             seed: rng.next(),
             options,
         }

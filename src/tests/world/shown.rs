@@ -58,7 +58,7 @@ pub(super) fn show(left: &SimStorage, script: &Script) -> Check<Shown> {
     let copy = left.process_kill();
     copy.clear_faults();
     copy.set_capacity(None);
-    let opened = Engine::open_without_keeper(copy, &script.options);
+    let opened = Engine::open_without_workers(copy, &script.options);
     let queue: Queue = Arc::new(opened.map_err(|error| format!("does not open: {error}"))?);
     let names = queue.consumer_names();
     let mut consumers = BTreeMap::new();

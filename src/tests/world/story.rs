@@ -103,7 +103,7 @@ impl Script {
             Stores::ByCall => "; stores are calls",
         });
         words.push_str(match self.background {
-            Background::Keeper => "; a keeper looks after it",
+            Background::Workers => "; a keeper looks after it",
             Background::Calls => "; no keeper",
         });
         for (call, nth, errno, sticky) in &self.faults {

@@ -2,6 +2,7 @@
 //! ends its process comes to.
 
 mod deaths;
+mod other_queues;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,6 +1,7 @@
 //! Histories made for one danger each: few steps, with a crash at every step.
 
 mod batches;
+mod drained;
 mod left;
 mod refused;
 mod suspect;

@@ -33,7 +33,7 @@ fn a_call_refused_in_recovery_changes_nothing_of_what_is_told() {
             }
             let image = queue.core.storage.power_cut(seed);
             image.fail_after(call, 1, Errno::NOSPC, true);
-            let opened = Engine::open_without_keeper(image.clone(), &options);
+            let opened = Engine::open_without_workers(image.clone(), &options);
             refused[at] += u64::from(image.failed(call) > 0);
             let dead = image.process_kill();
             drop(opened);

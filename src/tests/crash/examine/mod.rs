@@ -76,7 +76,7 @@ pub(super) struct Held {
 }
 
 pub(super) fn open(storage: SimStorage, options: &Options) -> Check<Queue> {
-    let opened = Engine::open_without_keeper(storage, options);
+    let opened = Engine::open_without_workers(storage, options);
     opened.map(Arc::new).map_err(|error| format!("does not open: {error}"))
 }
 

@@ -94,7 +94,7 @@ impl History {
         } else {
             world.freeze_at_store(1 + self.rng.below(60));
         }
-        let opened = Engine::open_without_keeper(world.clone(), &options).map(Queue::new);
+        let opened = Engine::open_without_workers(world.clone(), &options).map(Queue::new);
         world.disarm();
         world.clear_faults();
         match &opened {

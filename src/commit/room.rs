@@ -1,0 +1,52 @@
+//! How the storage worker gives space back: of messages that are too old, that are dropped for new
+//! ones, and of a tail's segment that is long and read. It waits for nobody: who is busy is asked
+//! again later.
+
+use std::sync::atomic::Ordering;
+
+use super::Core;
+use super::storage_worker::Release;
+use crate::error::Result;
+use crate::storage::Storage;
+
+impl<S: Storage> Core<S> {
+    /// Settles drained segments, and wakes who waits for room.
+    pub(crate) fn settle_and_wake(&self) -> Result<()> {
+        let settled = self.settle();
+        self.wake_writers();
+        settled
+    }
+
+    /// Drops the oldest messages ahead of need.
+    pub(crate) fn make_room(&self, release: &Release<S>) -> Result<()> {
+        let visible = self.visible.position.load(Ordering::Acquire);
+        let unread = self.unread();
+        if let Some(first_held) = self.segments.drop_ahead(&self.context(), visible) {
+            self.oldest_seq.fetch_max(first_held, Ordering::AcqRel);
+            self.note_given_up(unread);
+            release(self);
+        }
+        self.settle_and_wake()
+    }
+
+    /// Gives up a tail's segment that is long and read, and what is too old.
+    pub(crate) fn look_at_ages(&self, release: &Release<S>) {
+        let drained = self.drain_long_tail();
+        if drained {
+            release(self);
+            // A failed sync poisons the queue: the next call that writes returns the error.
+            let _ = self.settle_and_wake();
+        }
+        self.expire_old(&**release);
+    }
+
+    /// Gives up what is too old. While a removed segment is open, consumers that were busy at an
+    /// earlier look are asked once more.
+    pub(crate) fn expire_old(&self, release: &dyn Fn(&Core<S>)) {
+        if self.ages.is_some() && (self.expire() || self.segments.has_removed_open()) {
+            release(self);
+            // As above: a failed sync poisons the queue.
+            let _ = self.settle_and_wake();
+        }
+    }
+}

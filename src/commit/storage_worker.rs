@@ -1,0 +1,172 @@
+//! The storage worker: a thread of the queue's own. It flushes by time, and when many bytes are not
+//! durable; it reserves numbers and settles drained segments, for producers, which never sync for
+//! that; it makes the next segment; it gives up messages that are too old, the oldest where room is
+//! needed, and long segments that nobody needs.
+//!
+//! Producers wait for it with their lock held. So it waits for no consumer's and no producer's
+//! lock, and runs no code of the program's: wakers, subscribers and dead letters are the delivery
+//! worker's. (In tests each lock has a rank, and a lock that it may not wait for ends the test.)
+//!
+//! The thread starts when it is first asked for one of these: an idle queue without a timer and
+//! without ages has no thread. If it cannot start, an opening with a timer or with ages is refused;
+//! all other work is then done by the calls that need it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::commit::Core;
+use crate::error::{Error, Result};
+use crate::storage::Storage;
+use crate::threads::now;
+use crate::threads::requests::Errand;
+use crate::threads::worker::ThreadBody;
+
+/// Has consumers that are not busy close segments that are no longer part of the queue.
+pub(crate) type Release<S> = Arc<dyn Fn(&Core<S>) + Send + Sync>;
+
+/// When dropped, at the end of the worker's thread, has the threads that wait for it go on by
+/// themselves.
+pub(crate) struct Leaving<'a, S: Storage>(pub(crate) &'a Core<S>);
+
+impl<S: Storage> Drop for Leaving<'_, S> {
+    fn drop(&mut self) {
+        self.0.storage_worker.leave_producers();
+        let durable = self.0.durable.lock();
+        if !planted!(KeeperLeavesInSilence) {
+            self.0.segment_synced.notify_all();
+        }
+        drop(durable);
+        self.0.wake_tasks_elsewhere();
+    }
+}
+
+/// Lets the thread start from now on. With a `period` between flushes or with ages it starts at
+/// once, and an error refuses the opening: nobody else would do its work in time.
+pub(crate) fn allow<S: Storage>(
+    core: &Arc<Core<S>>,
+    period: Option<Duration>,
+    release: Release<S>,
+) -> Result<()> {
+    // Weak, against a cycle: the core has the worker.
+    let weak = Arc::downgrade(core);
+    core.storage_worker.allow("mmq-storage", move || {
+        let (core, release) = (weak.upgrade()?, Arc::clone(&release));
+        Some(Box::new(move || {
+            let _leaving = Leaving(&core);
+            serve(&core, period, &release);
+        }) as ThreadBody)
+    });
+    if period.is_some() || core.ages.is_some() {
+        let started = core.storage_worker.start();
+        started.map_err(|error| Error::io("start a thread for", core.storage.path(), error))?;
+    }
+    Ok(())
+}
+
+/// A queue is idle when no segment was drained for this long. Then surplus spares are removed, and
+/// a tail's segment that is long and read.
+const IDLE: Duration = Duration::from_millis(200);
+/// As long as the tail's segment is long the worker looks again: each time after twice the pause,
+/// and at least this often.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Does what producers wait for, or are about to need.
+fn run<S: Storage>(core: &Core<S>, release: &Release<S>, errand: Errand) -> Result<()> {
+    match errand {
+        Errand::Settle => core.settle_and_wake(),
+        Errand::Room => core.make_room(release),
+        Errand::Lease(lease) => core.lease(lease),
+    }
+}
+
+/// When the worker looks without being asked.
+struct Times {
+    /// The time between two flushes, `flush_every`.
+    period: Option<Duration>,
+    flush: Option<Instant>,
+    /// The time between two looks for messages that are too old.
+    look_every: Option<Duration>,
+    look: Option<Instant>,
+    trim: Option<Instant>,
+    pause: Duration,
+}
+
+impl Times {
+    fn new(period: Option<Duration>, look_every: Option<Duration>) -> Times {
+        let look = look_every.map(|every| now() + every);
+        let flush = Times::after(period);
+        Times { period, flush, look_every, look, trim: None, pause: IDLE }
+    }
+
+    /// A period that is too long for the clock never ends.
+    fn after(period: Option<Duration>) -> Option<Instant> {
+        period.and_then(|period| now().checked_add(period))
+    }
+
+    fn is_due(at: Option<Instant>) -> bool {
+        at.is_some_and(|due| now() >= due)
+    }
+
+    /// A segment was drained: the queue is not idle for a while.
+    fn note_drained(&mut self) {
+        (self.trim, self.pause) = (Some(now() + IDLE), IDLE);
+    }
+
+    fn next(&self) -> Option<Instant> {
+        [self.flush, self.look, self.trim].into_iter().flatten().min()
+    }
+}
+
+/// The thread's work, until it is told to stop. After each piece the figures are stored, and what
+/// happened is handed on to be reported.
+fn serve<S: Storage>(core: &Core<S>, period: Option<Duration>, release: &Release<S>) {
+    let worker = &core.storage_worker;
+    let mut times = Times::new(period, core.ages.map(|ages| ages.look_every()));
+    let mut requests = worker.requests();
+    loop {
+        if requests.stop {
+            return;
+        }
+        if let Some(errand) = requests.wanted.take_errand() {
+            drop(requests);
+            // If nobody waits for the answer: a failed sync poisons the queue, and the next call
+            // that writes returns the error. (So it is of each flush below.)
+            worker.answer(run(core, release, errand));
+            if !matches!(errand, Errand::Lease(_)) {
+                times.note_drained();
+            }
+        } else if std::mem::take(&mut requests.wanted.flush) {
+            drop(requests);
+            let _ = core.flush_behind();
+        } else if std::mem::take(&mut requests.wanted.flush_for_tasks) {
+            drop(requests);
+            core.tasks.run_round(|| core.flush_for_tasks());
+            core.wake_flushed_elsewhere();
+        } else if std::mem::take(&mut requests.wanted.ahead) {
+            drop(requests);
+            core.prepare_ahead();
+        } else if Times::is_due(times.look) {
+            drop(requests);
+            core.look_at_ages(release);
+            times.look = times.look_every.map(|every| now() + every);
+        } else if Times::is_due(times.trim) {
+            drop(requests);
+            core.look_at_ages(release);
+            core.segments.trim_spares(&core.context());
+            times.pause = LONGEST_PAUSE.min(2 * times.pause);
+            times.trim = core.has_long_tail().then(|| now() + times.pause);
+        } else if Times::is_due(times.flush) {
+            drop(requests);
+            let _ = if planted!(TimerDoesNotFlush) { Ok(()) } else { core.flush_on_time() };
+            // The next period begins at the end of this flush, so that a disk slower than the
+            // period gets a pause.
+            times.flush = Times::after(times.period);
+        } else {
+            requests = worker.sleep(requests, times.next());
+            continue;
+        }
+        core.store_figures();
+        core.report_elsewhere();
+        requests = worker.requests();
+    }
+}

@@ -1,0 +1,76 @@
+//! The delivery worker: an ordinary thread of the queue's own, for which nobody waits with a lock
+//! held. It ends leases and delays, carries dead letters, calls the wakers of futures, and reports
+//! what the storage worker noted.
+//!
+//! The thread starts when it is first asked for one of these. Where it cannot start, calls end
+//! leases and carry letters when they come upon them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::consumers::Consumers;
+use crate::commit::Core;
+use crate::events;
+use crate::storage::Storage;
+use crate::threads::requests::Due;
+use crate::threads::worker::ThreadBody;
+
+/// When dropped, at the end of the thread, says that it does no more.
+struct AtItsEnd<'a, S: Storage>(&'a Core<S>);
+
+impl<S: Storage> Drop for AtItsEnd<'_, S> {
+    fn drop(&mut self) {
+        self.0.delivery_worker.leave();
+    }
+}
+
+/// Lets the thread start from now on.
+pub(super) fn allow<S: Storage>(core: &Arc<Core<S>>, consumers: &Arc<Consumers<S>>) {
+    // Weak, against a cycle: the core has the worker.
+    let (weak, consumers) = (Arc::downgrade(core), Arc::clone(consumers));
+    core.delivery_worker.allow("mmq-delivery", move || {
+        let (core, consumers) = (weak.upgrade()?, Arc::clone(&consumers));
+        Some(Box::new(move || {
+            let _leaving = AtItsEnd(&core);
+            serve(&core, &consumers);
+        }) as ThreadBody)
+    });
+}
+
+/// The thread's work, until it is told to stop.
+fn serve<S: Storage>(core: &Core<S>, consumers: &Consumers<S>) {
+    let worker = &core.delivery_worker;
+    let mut requests = worker.requests();
+    while !requests.stop {
+        if let Some(due) = requests.wanted.take_due() {
+            drop(requests);
+            work(core, consumers, due);
+            requests = worker.requests();
+        } else {
+            let next = requests.wanted.next();
+            requests = worker.sleep(requests, next);
+        }
+    }
+}
+
+fn work<S: Storage>(core: &Core<S>, consumers: &Consumers<S>, due: Due) {
+    events::take_over(due.events);
+    if due.wake_flushed {
+        core.tasks.for_flush.wake(u64::MAX);
+    }
+    if due.wake_for_room {
+        core.tasks.for_room.wake(if planted!(OneFutureToldOfRoom) { 1 } else { u64::MAX });
+    }
+    if due.wake_readers {
+        core.wake_readers(u64::MAX);
+    }
+    if due.deliveries {
+        consumers.look_at_deliveries(core);
+        core.store_figures();
+    }
+    // A subscriber that panics has had its say; the thread goes on.
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(events::tell)) {
+        // Forgotten: its drop might panic again.
+        std::mem::forget(panic);
+    }
+}

@@ -1,0 +1,196 @@
+//! Producers at the limit, the storage worker that makes room for them, and the delivery worker
+//! that runs the program's code.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
+
+use super::{Queue, go, open, plan, small, under};
+use crate::consume::redelivery::{DeadLetters, Rules};
+use crate::consume::standing::Read;
+use crate::engine::reading::{self, AsMessage};
+use crate::engine::{Background, Engine};
+use crate::error::{Error, GapCause, Result};
+use crate::format::Origin;
+use crate::options::{OnFull, Options};
+use crate::tests::mutants::Mutant;
+use crate::tests::schedule;
+use crate::threads::waiting::Signal;
+use crate::threads::{JoinHandle, now};
+
+const MESSAGES: u64 = 40;
+
+fn producer(name: &str, queue: &Queue) -> JoinHandle {
+    let queue = Queue::clone(queue);
+    go(name, move || {
+        for _ in 0..MESSAGES {
+            queue.enqueue(&[1; 2000]).unwrap();
+        }
+    })
+}
+
+/// What a producer waits for the storage worker does, and every message comes or is told as
+/// dropped.
+#[test]
+fn producers_at_the_limit_wait_for_the_storage_worker_and_go_on() {
+    let ahead = || Options::new().arena_size(8192).max_bytes(140 << 10);
+    for limit in [|| small(4), ahead] {
+        under(60, move || {
+            let queue = open(&limit().on_full(OnFull::DropOldest), Background::Workers);
+            let consumer = queue.consumer("").unwrap();
+            let producers = ["1", "2"].map(|name| producer(name, &queue));
+            producers.into_iter().for_each(JoinHandle::join);
+            let mut next = 0;
+            loop {
+                match reading::next(&queue, &consumer, Read::Take) {
+                    Ok(Some(message)) => assert_eq!(message.seq(), next),
+                    Ok(None) => break,
+                    Err(Error::Gap(gap)) => {
+                        assert_eq!((gap.first, gap.cause), (next, GapCause::Dropped));
+                        next = gap.last;
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+                next += 1;
+            }
+            assert_eq!(next, 2 * MESSAGES);
+            queue.close().unwrap();
+        });
+    }
+}
+
+/// A waker that enqueues, as it may.
+struct Enqueues {
+    queue: Queue,
+    woken: AtomicU64,
+}
+
+impl Wake for Enqueues {
+    fn wake(self: Arc<Self>) {
+        self.woken.fetch_add(1, Ordering::SeqCst);
+        self.queue.enqueue(&[2; 2000]).unwrap();
+    }
+}
+
+/// Where only durable messages are visible a flush wakes readers. The storage worker leads it for
+/// a future, while a producer that holds the producers' lock waits for the storage worker, and the
+/// waker waits for that lock.
+#[test]
+fn a_waker_may_enqueue_while_producers_wait_for_the_storage_worker() {
+    under(60, || {
+        let limit = small(4).on_full(OnFull::DropOldest).flush_every_ops(1);
+        let queue = open(&limit, Background::Workers);
+        let consumer = queue.consumer("").unwrap();
+        let waking = Enqueues { queue: Queue::clone(&queue), woken: AtomicU64::new(0) };
+        let waking = Arc::new(waking);
+        let ticket = {
+            let signal = Signal::Task(Waker::from(Arc::clone(&waking)));
+            queue.join(&consumer, signal).unwrap()
+        };
+        let producer = producer("producer", &queue);
+        for _ in 0..8 {
+            // What a future of a flush asks for.
+            queue.core.storage_worker.request(|wanted| wanted.flush_for_tasks = true);
+            let signal = Signal::Task(Waker::from(Arc::clone(&waking)));
+            queue.core.waiters.rearm(ticket, signal);
+        }
+        producer.join();
+        queue.leave(&consumer, ticket);
+        queue.close().unwrap();
+        assert!(waking.woken.load(Ordering::SeqCst) > 0);
+    });
+}
+
+/// Another queue, which takes its time.
+#[derive(Default)]
+struct Letters(Mutex<Vec<u64>>);
+
+impl DeadLetters for Letters {
+    fn put(&self, _: &[u8], origin: &Origin) -> Result<()> {
+        now();
+        self.0.lock().unwrap().push(origin.seq);
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        now();
+        Ok(())
+    }
+
+    fn id(&self) -> usize {
+        0
+    }
+
+    fn dead_letters(&self) -> Vec<Arc<dyn DeadLetters>> {
+        Vec::new()
+    }
+}
+
+/// Workers reject everything, and the queue is closed at once: each message is a letter once.
+fn letters_go_before_the_close() {
+    let letters = Arc::new(Letters::default());
+    let rules = || Rules { dead_letters: Some(Arc::clone(&letters) as _), ..Rules::default() };
+    let queue = open(&small(4), Background::Workers);
+    let consumer = queue.consumer("").unwrap();
+    queue.set_redelivery(&consumer, rules()).unwrap();
+    for _ in 0..6 {
+        queue.enqueue(b"job").unwrap();
+    }
+    while let Some((message, handed)) = queue.receive(&consumer, AsMessage).unwrap() {
+        queue.reject(&consumer, message.seq(), handed).unwrap();
+    }
+    queue.close().unwrap();
+    let mut sent = letters.0.lock().unwrap().clone();
+    sent.sort_unstable();
+    assert_eq!(sent, [0, 1, 2, 3, 4, 5]);
+    let storage = queue.core.storage.process_kill();
+    let queue = Engine::open_without_workers(storage, &small(4)).unwrap();
+    assert_eq!(queue.consumer("").unwrap().len(&queue.core), 0, "messages that went wait here");
+}
+
+#[test]
+fn an_orderly_close_sends_each_letter_once() {
+    under(100, letters_go_before_the_close);
+}
+
+/// A thread takes what is there by the default consumer, and another one removes it.
+fn the_default_consumer_is_removed_meanwhile() {
+    let queue = open(&small(4), Background::Calls);
+    for _ in 0..4 {
+        queue.enqueue(b"message").unwrap();
+    }
+    let reader = {
+        let queue = Arc::clone(&queue);
+        go("reader", move || {
+            for _ in 0..4 {
+                let look = queue.by_default(|reader| reading::next(&queue, reader, Read::Look));
+                assert!(look.unwrap().is_some());
+            }
+        })
+    };
+    for _ in 0..2 {
+        let _ = queue.remove_consumer("");
+    }
+    reader.join();
+}
+
+#[test]
+fn a_read_by_the_default_consumer_has_it_begin_also_when_it_was_just_removed() {
+    under(100, the_default_consumer_is_removed_meanwhile);
+}
+
+#[test]
+fn bugs_that_are_planted_in_workers_are_found() {
+    let bugs: [(Mutant, fn()); 3] = [
+        (Mutant::LettersUnderWayDoubled, letters_go_before_the_close),
+        (Mutant::LastLettersStay, letters_go_before_the_close),
+        (Mutant::RemovedBetweenSteps, the_default_consumer_is_removed_meanwhile),
+    ];
+    for (mutant, program) in bugs {
+        Mutant::plant(Some(mutant));
+        let found = (0..3000).find(|seed| schedule::run(plan(*seed), program).failure.is_some());
+        Mutant::plant(None);
+        println!("{mutant:?} is found by schedule {found:?}");
+        assert!(found.is_some(), "{mutant:?} is not found");
+    }
+}

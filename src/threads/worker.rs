@@ -1,0 +1,186 @@
+//! A thread of the queue's own that does what other threads request of it.
+//!
+//! A thread that waits here is parked by itself, in no list of waiters. Condition variables keep
+//! such a list for the whole process, and a child made by a fork inherits it: the worker, which
+//! nearly always sleeps, would stand in it for ever, while its stack becomes that of one of the
+//! child's own threads.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::threads::{
+    AtomicBool, JoinHandle, Mutex, MutexGuard, OnceLock, Thread, current, now, park, park_timeout,
+    spawn,
+};
+
+/// What other threads have requested since the worker last looked, `R` of it.
+#[derive(Debug, Default)]
+pub(crate) struct Requests<R> {
+    pub(crate) wanted: R,
+    /// The worker's thread is to end, or has ended.
+    pub(crate) stop: bool,
+    thread: Option<Thread>,
+}
+
+/// What the thread does until it is told to stop.
+pub(crate) type ThreadBody = Box<dyn FnOnce() + Send>;
+
+/// The thread's name, and what makes its [`ThreadBody`]; `None` when the queue is gone.
+struct Starter {
+    name: &'static str,
+    body: Box<dyn Fn() -> Option<ThreadBody> + Send + Sync>,
+}
+
+/// Any thread makes requests, and the worker's thread does them. The first request starts it.
+pub(crate) struct Worker<R> {
+    requests: Mutex<Requests<R>>,
+    /// The thread runs and was not told to stop. Read without the lock.
+    running: AtomicBool,
+    starter: OnceLock<Starter>,
+    thread: Mutex<Option<JoinHandle>>,
+}
+
+impl<R: Default> Default for Worker<R> {
+    fn default() -> Worker<R> {
+        Worker {
+            requests: Mutex::default(),
+            running: AtomicBool::new(false),
+            starter: OnceLock::new(),
+            thread: Mutex::default(),
+        }
+    }
+}
+
+impl<R: fmt::Debug> fmt::Debug for Worker<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker")
+            .field("requests", &self.requests)
+            .field("running", &self.running)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// A worker that this thread is to start cannot start.
+    pub(crate) static NO_THREADS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+impl<R> Worker<R> {
+    /// Lets the thread start from now on.
+    pub(crate) fn allow(
+        &self,
+        name: &'static str,
+        body: impl Fn() -> Option<ThreadBody> + Send + Sync + 'static,
+    ) {
+        let _ = self.starter.set(Starter { name, body: Box::new(body) });
+    }
+
+    /// Starts the thread if it does not run. False when there is to be none.
+    #[cold]
+    pub(crate) fn start(&self) -> io::Result<bool> {
+        let Some(starter) = self.starter.get() else {
+            return Ok(false);
+        };
+        let mut thread = self.thread.lock();
+        if self.requests.lock().stop {
+            return Ok(false);
+        }
+        if thread.is_none() {
+            #[cfg(test)]
+            if NO_THREADS.get() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            let Some(body) = (starter.body)() else {
+                return Ok(false);
+            };
+            *thread = Some(spawn(starter.name, body)?);
+            self.note_begin();
+        }
+        Ok(self.is_running())
+    }
+
+    /// The thread runs, unless it has ended already.
+    pub(crate) fn note_begin(&self) {
+        let requests = self.requests.lock();
+        self.running.store(!requests.stop, Ordering::Release);
+    }
+
+    /// Whether the thread runs and was not told to stop.
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.load(Ordering::Acquire)
+    }
+
+    /// Makes a request. False when no thread does it: then the caller is to.
+    pub(crate) fn request(&self, request: impl FnOnce(&mut R)) -> bool {
+        if !self.is_running() && !self.start().unwrap_or(false) {
+            return false;
+        }
+        if planted!(RungBeforeTheWish) {
+            self.wake();
+            request(&mut self.requests.lock().wanted);
+            return true;
+        }
+        let mut requests = self.requests.lock();
+        request(&mut requests.wanted);
+        let thread = requests.thread.clone();
+        drop(requests);
+        if let Some(thread) = thread {
+            thread.unpark();
+        }
+        true
+    }
+
+    pub(crate) fn requests(&self) -> MutexGuard<'_, Requests<R>> {
+        self.requests.lock()
+    }
+
+    /// The worker waits until something is requested, or until the time `due`.
+    pub(crate) fn sleep<'a>(
+        &'a self,
+        mut requests: MutexGuard<'a, Requests<R>>,
+        due: Option<Instant>,
+    ) -> MutexGuard<'a, Requests<R>> {
+        if requests.thread.is_none() {
+            requests.thread = Some(current());
+        }
+        drop(requests);
+        match due {
+            None => park(),
+            Some(due) => park_timeout(due.saturating_duration_since(now())),
+        }
+        self.requests.lock()
+    }
+
+    fn wake(&self) {
+        let thread = self.requests.lock().thread.clone();
+        if let Some(thread) = thread {
+            thread.unpark();
+        }
+    }
+
+    /// Tells the thread to stop, and waits for its end. (Foreign code on the thread itself may
+    /// close the queue: then the thread ends later, and finds the queue closed.)
+    pub(crate) fn stop(&self) {
+        self.requests.lock().stop = true;
+        self.running.store(false, Ordering::Release);
+        if !planted!(KeeperNotRungToEnd) {
+            self.wake();
+        }
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread
+            && !thread.is_current()
+        {
+            thread.join();
+        }
+    }
+
+    /// The thread ends, and does no more of what was requested.
+    pub(crate) fn leave(&self) {
+        let mut requests = self.requests.lock();
+        requests.stop = true;
+        self.running.store(false, Ordering::Release);
+    }
+}
