@@ -289,9 +289,9 @@ enum mmq_fresh
   MMQ_FRESH_MANUAL = 0,
   /**
    * A message is fresh for so many milliseconds after it was put in, and at most an eighth
-   * longer. (Messages that were written before the lanes were opened may count as younger than
-   * they are.) From mmq_lanes_open on the queue begins a new segment each eighth of this time,
-   * until it is closed.
+   * longer. From mmq_lanes_open on the queue remembers, in memory and to an eighth of this time,
+   * when messages were put in. Those of this opening that were there before may count as younger
+   * than they are; those of an earlier opening are the backlog's.
    */
   MMQ_FRESH_AGE = 1,
   /** A message is fresh as long as it is among the last so many numbers. */

@@ -15,10 +15,10 @@ use crate::storage::{FileStorage, Storage};
 /// How long a message is fresh. One that is not any more is left behind, for the backlog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fresh {
-    /// So long after it was put in, and at most an eighth longer: the queue's segments tell when
-    /// their messages were written, and each takes messages for an eighth of this time. (Messages
-    /// that were written before the lanes were opened may count as younger than they are.) At least
-    /// a millisecond.
+    /// So long after it was put in, and at most an eighth longer. From the opening of the lanes on
+    /// the queue remembers, in memory and to an eighth of this time, when messages were put in.
+    /// Those of this opening that were there before may count as younger than they are; those of an
+    /// earlier opening are the backlog's. At least a millisecond.
     Age(Duration),
     /// As long as it is among the last so many numbers. At least 1.
     Messages(u64),

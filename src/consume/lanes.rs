@@ -80,9 +80,8 @@ pub(crate) struct TwoLanes<F> {
     backlog_at: Option<Instant>,
     /// Messages below the number were written before the time, in milliseconds.
     begun: (u64, u64),
-    /// All messages in the segment of this life were written before the time, as the segments told
-    /// at another time.
-    written: Option<(u64, u64, u64)>,
+    /// The messages with these numbers were written before the time, as was known at another time.
+    written: Option<(Range<u64>, u64, u64)>,
 }
 
 impl<F: StorageFile> TwoLanes<F> {
@@ -135,14 +134,8 @@ impl<F: StorageFile> TwoLanes<F> {
         if self.rules.youngest_first { stretches - 1 } else { 0 }
     }
 
-    /// Whether the message at `spot` is not fresh any more. It lies in the segment of this `life`,
-    /// where that is known.
-    fn is_behind<S: Storage<File = F>>(
-        &mut self,
-        core: &Core<S>,
-        spot: Spot,
-        life: Option<u64>,
-    ) -> bool {
+    /// Whether the message at `spot` is not fresh any more.
+    fn is_behind<S: Storage<File = F>>(&mut self, core: &Core<S>, spot: Spot) -> bool {
         match self.rules.within {
             Within::Manual => false,
             Within::Last(most) => {
@@ -150,37 +143,34 @@ impl<F: StorageFile> TwoLanes<F> {
             }
             Within::Millis(age) => {
                 spot.position < core.visible.position.load(Ordering::Acquire)
-                    && self.is_too_old(core, spot, life, age)
+                    && self.is_too_old(core, spot.seq, age)
             }
         }
     }
 
-    fn is_too_old<S: Storage<File = F>>(
-        &mut self,
-        core: &Core<S>,
-        spot: Spot,
-        life: Option<u64>,
-        age: u64,
-    ) -> bool {
-        let now = core.storage.now();
-        let is_past = |before: u64| before.saturating_add(age) <= now;
-        if spot.seq < self.begun.0 && is_past(self.begun.1) {
+    fn is_too_old<S: Storage<File = F>>(&mut self, core: &Core<S>, seq: u64, age: u64) -> bool {
+        if seq < core.found_tail.seq && !planted!(FoundIsFresh) {
+            // An earlier run wrote it.
             return true;
         }
-        // Segments that begin meanwhile may tell more, when the clock was set.
-        let is_current = |asked: u64| asked <= now && now - asked <= age / 8;
-        match (self.written, life) {
-            (Some((of, before, asked)), Some(life))
-                if of == life && is_current(asked) && !is_past(before) =>
-            {
-                false
-            }
-            _ => {
-                let told = core.segments.list().written_before(spot.position, now);
-                self.written = told.map(|(life, before)| (life, before, now));
-                told.is_some_and(|(_, before)| is_past(before))
-            }
+        let now = core.storage.now();
+        let is_past = |before: u64| before.saturating_add(age) <= now;
+        if seq < self.begun.0 && is_past(self.begun.1) {
+            return true;
         }
+        // Later marks may tell more, when the clock was set.
+        let is_current = |asked: u64| asked <= now && now - asked <= age / 8;
+        if let Some((numbers, before, asked)) = &self.written
+            && numbers.contains(&seq)
+            && is_current(*asked)
+            && !is_past(*before)
+        {
+            return false;
+        }
+        let visible = core.visible.seq.load(Ordering::Acquire);
+        let known = core.write_times.lock().written_before(seq, visible);
+        self.written = known.map(|(numbers, before)| (numbers, before, now));
+        self.written.as_ref().is_some_and(|(_, before, _)| is_past(*before))
     }
 }
 
@@ -300,12 +290,12 @@ impl<S: Storage> Progress<S> {
         let mut is_more = false;
         // What was given back is fresh for no longer than the rest.
         while let Some((seq, open)) = ledger.first_returned(Lane::Fresh)
-            && lanes.is_behind(core, Spot { position: open.position, seq }, None)
+            && lanes.is_behind(core, Spot { position: open.position, seq })
         {
             ledger.stretches.raise_fresh_from(seq + 1);
             is_more = true;
         }
-        if lanes.is_behind(core, self.cursor.spot(), self.cursor.segment_life()) {
+        if lanes.is_behind(core, self.cursor.spot()) {
             is_more |= !self.jump(core).is_empty();
         }
         is_more

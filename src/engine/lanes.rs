@@ -20,7 +20,7 @@ impl<S: Storage> Engine<S> {
         standing.set_lanes(&self.core, rules)?;
         drop(one_at_a_time);
         if let Within::Millis(age) = rules.within {
-            self.core.writer.lock().date_segments(Duration::from_millis(age));
+            self.core.writer.lock().mark_write_times(&self.core, Duration::from_millis(age));
         }
         // What an earlier run rejected may go to its letters now.
         if !planted!(LettersNotTold) {

@@ -1,4 +1,4 @@
-//! Finds the segments in which every message is too old, or no longer fresh.
+//! Finds the segments in which every message is too old.
 //!
 //! A segment's header says when its first message was written (`created`), and before which time
 //! its last one was (`until`). The writer holds to that: with ages a segment takes messages for an
@@ -41,13 +41,6 @@ impl Ages {
     pub(crate) fn new(max_age: Duration) -> Ages {
         let most = u64::try_from(max_age.as_millis()).unwrap_or(u64::MAX);
         Ages { most, span: (most / 8).clamp(1, u32::MAX.into()) }
-    }
-
-    /// These, with segments that take messages for no longer than messages are `fresh`.
-    pub(crate) fn shortened(ages: Option<Ages>, fresh: Duration) -> Ages {
-        let fresh = Ages::new(fresh).span;
-        let never = Ages { most: u64::MAX, span: fresh };
-        ages.map_or(never, |ages| Ages { span: ages.span.min(fresh), ..ages })
     }
 
     /// The time between two looks at the ages of segments.
@@ -106,19 +99,6 @@ pub(crate) struct Expired {
 }
 
 impl<F: StorageFile> List<F> {
-    /// The segment that the position lies in, by its life, and a time before which all its messages
-    /// were written; `None` when no header tells one.
-    pub(crate) fn written_before(&self, position: u64, now: u64) -> Option<(u64, u64)> {
-        let at = self.live.partition_point(|row| row.header.end() <= position);
-        let own = self.live.get(at)?.header;
-        // Its messages were written before the segments behind it began. (One that began in the
-        // future tells nothing: the clock was ahead then, or is behind now.)
-        let mut behind = self.live.range(at + 1..).map(|row| row.header.created);
-        let behind = behind.find(|created| *created <= now);
-        let until = Some(own.until).filter(|until| *until != 0);
-        until.into_iter().chain(behind).min().map(|before| (own.life, before))
-    }
-
     /// How many segments, from the oldest on, hold only messages that are too old. The last
     /// message ends at position `tail`.
     fn too_old(&mut self, ages: Ages, tail: u64, now: u64) -> usize {

@@ -31,6 +31,7 @@ mod status;
 mod tail;
 mod tasks;
 mod wakes;
+mod write_times;
 
 pub(crate) use figures::{FlushTotals, FullTotals, nanos};
 pub(crate) use gaps::Gaps;
@@ -41,6 +42,7 @@ use tail::SharedTail;
 use tasks::Tasks;
 #[cfg(feature = "async")]
 pub(crate) use tasks::flush_failed;
+pub(crate) use write_times::WriteTimes;
 
 use std::sync::atomic::Ordering;
 
@@ -146,6 +148,8 @@ pub(crate) struct State<S: Storage> {
     figures: Mutex<Figures>,
     /// No number at or above it may be given out: the checkpoint on disk reserves those below.
     pub(crate) leased: AtomicU64,
+    /// When messages were written. Its lock is taken last, and held for a moment.
+    pub(crate) write_times: Mutex<WriteTimes>,
     /// The tail that the opening found. What lies between the durable mark and it is suspect (R4).
     pub(crate) found_tail: Spot,
 }
@@ -210,6 +214,7 @@ impl<S: Storage> State<S> {
             full_totals: FullTotals::default(),
             figures: Mutex::new(parts.figures),
             leased: AtomicU64::new(0),
+            write_times: Mutex::default(),
             found_tail: parts.tail,
         };
         state.committed.publish(parts.tail);

@@ -9,6 +9,8 @@ use crate::consume::redelivery::Rules;
 use crate::consume::standing::{Handed, Standing};
 use crate::engine::{Engine, reading};
 use crate::options::Options;
+use crate::state::WriteTimes;
+use crate::tests::mutants::Mutant;
 use crate::tests::sim::SimStorage;
 
 type Queue = Arc<Engine<SimStorage>>;
@@ -146,7 +148,7 @@ fn more_outages_than_ranges_fit_make_nothing_fresh_again() {
 }
 
 #[test]
-fn a_clock_that_was_ahead_keeps_nothing_fresh_for_longer_than_the_headers_tell() {
+fn a_clock_that_was_ahead_keeps_nothing_fresh_for_longer_than_it_is_known() {
     let options = Options::new().arena_size(64 << 10);
     let queue = open(disk(7), &options);
     let link = queue.consumer("link").unwrap();
@@ -163,13 +165,81 @@ fn a_clock_that_was_ahead_keeps_nothing_fresh_for_longer_than_the_headers_tell()
         queue.core.storage.advance_clock(1000);
         put(&queue, 1);
     }
-    // What a cursor that has just come here would say.
-    let now = crate::storage::Storage::now(&queue.core.storage);
-    let spot = link.with_progress(|progress| progress.cursor.spot());
-    let before = queue.core.segments.list().written_before(spot.position, now).unwrap().1;
-    assert!(before + 8000 <= now, "the headers tell that 1 is too old");
     let (seq, handed) = try_receive(&queue, &link, None).unwrap();
     assert!(handed.is_backlog(), "{seq} was put in 20 s ago: fresh for 8 s");
+}
+
+/// Dates need no segments: a message in each eighth of the age fills one file, and none is dropped.
+#[test]
+fn ages_of_lanes_take_no_space() {
+    let options = Options::new().arena_size(64 << 10).max_bytes(512 << 10);
+    let options = options.on_full(crate::options::OnFull::DropOldest);
+    let queue = open(disk(7), &options);
+    let link = queue.consumer("link").unwrap();
+    queue.set_lanes(&link, rules(Within::Millis(80), (1, 0))).unwrap();
+    for _ in 0..400 {
+        queue.core.storage.advance_clock(10);
+        put(&queue, 1);
+    }
+    assert!(queue.core.segments.list().live.len() <= 4);
+    let received: Vec<_> = std::iter::from_fn(|| try_receive(&queue, &link, None)).collect();
+    let backlog = received.iter().filter(|(_, handed)| handed.is_backlog()).count();
+    // The first one is not fresh any more: all that wait are left behind.
+    assert_eq!((received.len(), backlog), (400, 400));
+    put(&queue, 1);
+    queue.core.storage.advance_clock(79);
+    assert!(!try_receive(&queue, &link, None).unwrap().1.is_backlog());
+    let most = || queue.core.write_times.lock().len();
+    assert!(most() <= 64);
+    Mutant::plant(Some(Mutant::MarksWithoutEnd));
+    for _ in 0..100 {
+        queue.core.storage.advance_clock(10);
+        put(&queue, 1);
+    }
+    Mutant::plant(None);
+    assert!(most() > 64);
+}
+
+/// However many marks were merged, a time is never too early, and not much too late.
+#[test]
+fn merged_times_are_never_too_early() {
+    let mut times = WriteTimes::default();
+    let written = |seq: u64| 1000 + seq * 10 + seq % 7;
+    for seq in 0..5000 {
+        times.mark(seq, written(seq), written(seq) + 10);
+        let seqs = [0, seq / 3, seq / 2, seq - seq.min(20), seq];
+        for seq in seqs {
+            let (numbers, before) = times.written_before(seq, u64::MAX).unwrap();
+            assert!(
+                numbers.contains(&seq) && before > written(seq),
+                "{seq}: {numbers:?}, {before}"
+            );
+        }
+        let age = written(seq) - written(seq / 2);
+        let late = times.written_before(seq / 2, u64::MAX).unwrap().1 - written(seq / 2);
+        assert!(late <= 20 + age / 4, "{late} ms too late after {age} ms");
+    }
+}
+
+/// What was there before an opening is not fresh.
+#[test]
+fn what_an_earlier_opening_left_is_the_backlogs() {
+    let options = Options::new().arena_size(64 << 10);
+    let is_backlog = || {
+        let queue = open(disk(7), &options);
+        put(&queue, 1);
+        let queue = open(queue.core.storage.process_kill(), &options);
+        let link = queue.consumer("link").unwrap();
+        queue.set_lanes(&link, rules(Within::Millis(8000), (1, 0))).unwrap();
+        put(&queue, 1);
+        let mut received = std::iter::from_fn(|| try_receive(&queue, &link, None));
+        received.find(|it| it.0 == 0).unwrap().1.is_backlog()
+    };
+    assert!(is_backlog());
+    Mutant::plant(Some(Mutant::FoundIsFresh));
+    let planted = is_backlog();
+    Mutant::plant(None);
+    assert!(!planted);
 }
 
 #[test]

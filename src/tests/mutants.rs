@@ -482,6 +482,10 @@ mutants! {
     RemovedBetweenSteps => "a read by the default consumer has it begin",
     /// The durable mark passes what was drained before the places are durable that say so.
     MarkRestsOnPlaces => "P1: what is said to be durable is",
+    /// The marks of when messages were written become more and more.
+    MarksWithoutEnd => "memory stays bounded",
+    /// What an earlier opening left counts as fresh for an age more.
+    FoundIsFresh => "after an opening what was there before is the backlog's",
     /// Letters go in one piece, however large they are together.
     LettersOfAnySize => "memory stays bounded",
     /// A close ends letters under way: they go again.

@@ -1,4 +1,5 @@
-//! With ages: the times between which the tail's segment takes messages.
+//! With ages: the times between which the tail's segment takes messages. With lanes by age: when
+//! messages are written.
 
 use std::time::Duration;
 
@@ -13,9 +14,18 @@ pub(super) struct Span {
     pub(super) until: u64,
 }
 
+/// How often it is marked when messages are written.
+#[derive(Debug, Clone, Copy)]
+struct Marks {
+    span: u64,
+    /// When the last one was made.
+    begun: u64,
+}
+
 #[derive(Debug)]
 pub(super) struct Clock {
     ages: Option<Ages>,
+    marks: Option<Marks>,
     /// The time at the last [`look`](Self::look).
     now: u64,
     /// The times of the tail's segment, as the clock shows them now.
@@ -26,18 +36,38 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn new(ages: Option<Ages>) -> Clock {
-        Clock { ages, now: 0, span: Span::default(), begun: 0 }
+        Clock { ages, marks: None, now: 0, span: Span::default(), begun: 0 }
     }
 
-    /// From now on a segment takes messages for an eighth of the time that they are `fresh`.
-    pub(super) fn shorten(&mut self, fresh: Duration) {
-        self.ages = Some(Ages::shortened(self.ages, fresh));
+    /// From now on it is marked when messages are written, to an eighth of the time that they are
+    /// `fresh`, if it was not as often before.
+    pub(super) fn mark_often(&mut self, fresh: Duration) {
+        let span = (u64::try_from(fresh.as_millis()).unwrap_or(u64::MAX) / 8).max(1);
+        let often = self.marks.map_or(span, |marks| marks.span.min(span));
+        self.marks = Some(Marks { span: often, begun: u64::MAX });
     }
 
-    /// Whether segments are to tell when their messages were written.
+    /// Whether the time is taken for each message.
     #[inline]
+    pub(super) fn is_needed(&self) -> bool {
+        self.ages.is_some() || self.marks.is_some()
+    }
+
+    /// Whether segments say when their messages were written, because these have a `max_age`.
     pub(super) fn has_ages(&self) -> bool {
         self.ages.is_some()
+    }
+
+    /// The times between which messages are written from now on, when the last ones are over.
+    pub(super) fn next_mark(&mut self) -> Option<(u64, u64)> {
+        let now = self.now;
+        let marks = self.marks.as_mut()?;
+        // (Also when the clock was set back.)
+        let is_over = now < marks.begun || now - marks.begun >= marks.span;
+        is_over.then(|| {
+            marks.begun = now;
+            (now, now.saturating_add(marks.span))
+        })
     }
 
     /// Takes the time.

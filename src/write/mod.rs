@@ -87,9 +87,14 @@ impl<F: StorageFile> Writer<F> {
         }
     }
 
-    /// Segments tell from now on when their messages were written, to an eighth of `fresh`.
-    pub(crate) fn date_segments(&mut self, fresh: Duration) {
-        self.clock.shorten(fresh);
+    /// From now on it is known when messages were written, to an eighth of `fresh`.
+    pub(crate) fn mark_write_times<S: Storage<File = F>>(
+        &mut self,
+        state: &State<S>,
+        fresh: Duration,
+    ) {
+        self.clock.mark_often(fresh);
+        self.look_at_clock(state);
     }
 
     pub(crate) fn committed(&self) -> Spot {
@@ -115,7 +120,7 @@ impl<F: StorageFile> Writer<F> {
         payload: &[u8],
         batch: Batch,
     ) -> Result<()> {
-        if self.clock.has_ages() {
+        if self.clock.is_needed() {
             self.look_at_clock(state);
         }
         if planted!(BatchVisibleInParts) && batch.continues {
@@ -134,7 +139,8 @@ impl<F: StorageFile> Writer<F> {
     /// nothing, where the quick way is closed.
     #[inline(always)]
     pub(crate) fn push_quickly(&mut self, payload: &[u8]) -> bool {
-        !self.clock.has_ages() && self.tail.store_quickly(payload, Batch::default(), &mut self.seal)
+        !self.clock.is_needed()
+            && self.tail.store_quickly(payload, Batch::default(), &mut self.seal)
     }
 
     /// Writes a dead letter behind the tail: the `payload` begins with its origin. The first one of
@@ -145,7 +151,7 @@ impl<F: StorageFile> Writer<F> {
         payload: &[u8],
     ) -> Result<()> {
         state.index.state_origins()?;
-        if self.clock.has_ages() {
+        if self.clock.is_needed() {
             self.look_at_clock(state);
         }
         self.push_slow(state, payload, Batch::LETTER)
@@ -184,11 +190,14 @@ impl<F: StorageFile> Writer<F> {
         })
     }
 
-    /// With ages: takes the time, and closes the quick way when the tail's segment takes no more
-    /// messages.
+    /// Takes the time. Closes the quick way when the tail's segment takes no more messages, and
+    /// marks when the next ones are written.
     #[inline(never)]
     fn look_at_clock<S: Storage<File = F>>(&mut self, state: &State<S>) {
         self.clock.look(&state.storage);
+        if let Some((begun, until)) = self.clock.next_mark() {
+            state.write_times.lock().mark(self.tail.at.seq, begun, until);
+        }
         if self.clock.is_over() {
             self.tail.close();
         }

@@ -28,7 +28,7 @@ impl<F: StorageFile> Writer<F> {
         len: usize,
     ) -> Result<Room<F>> {
         let total = fragment_len(len as u64);
-        if self.clock.has_ages() {
+        if self.clock.is_needed() {
             self.look_at_clock(state);
         }
         if !self.has_quick_room(total) {

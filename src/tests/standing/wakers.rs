@@ -143,8 +143,9 @@ fn a_waker_may_call_the_queue() {
                 }
             };
             let failed = Arc::new(Mutex::new(None));
+            let returned = Arc::new(AtomicU64::new(0));
             let waker = {
-                let failed = Arc::clone(&failed);
+                let (failed, returned) = (Arc::clone(&failed), Arc::clone(&returned));
                 Counting::new(move || {
                     if let Err(panic) =
                         std::panic::catch_unwind(std::panic::AssertUnwindSafe(&calls))
@@ -152,13 +153,16 @@ fn a_waker_may_call_the_queue() {
                         *failed.lock().unwrap() =
                             panic.downcast_ref::<String>().cloned().or(Some("panicked".into()));
                     }
+                    returned.fetch_add(1, Ordering::SeqCst);
                 })
             };
             let ticket = engine.join(&standing, waker.signal()).unwrap();
             // (The delivery worker may be the one that calls it.)
             let rearm = |woken| {
                 let began = std::time::Instant::now();
-                while waker.woken() < woken && began.elapsed() < Duration::from_secs(60) {
+                while returned.load(Ordering::SeqCst) < woken
+                    && began.elapsed() < Duration::from_secs(60)
+                {
                     std::thread::yield_now();
                 }
                 engine.core.waiters.rearm(ticket, waker.signal());
