@@ -12,6 +12,7 @@ use std::io;
 use std::path::Path;
 
 use crate::error::{Error, Gap};
+use crate::threads::requests::Noted;
 
 /// Reports the noted events when it is dropped. It is made before the call takes its first lock, so
 /// it is dropped after the last lock is released.
@@ -59,9 +60,6 @@ pub(crate) fn are_noted() -> bool {
     false
 }
 
-/// Events that were noted and not reported yet.
-pub(crate) type Noted = Vec<Box<dyn FnOnce() + Send>>;
-
 /// Takes the events that the calling thread has noted, for another thread to report them.
 pub(crate) fn take() -> Noted {
     #[cfg(feature = "tracing")]
@@ -90,7 +88,7 @@ mod noted {
     use std::cell::{Cell, RefCell};
 
     thread_local! {
-        static NOTED: RefCell<crate::events::Noted> = const { RefCell::new(Vec::new()) };
+        static NOTED: RefCell<crate::threads::requests::Noted> = const { RefCell::new(Vec::new()) };
         /// This thread is inside a subscriber.
         static TELLING: Cell<bool> = const { Cell::new(false) };
         pub(super) static HELD: Cell<u32> = const { Cell::new(0) };
@@ -115,7 +113,7 @@ mod noted {
         }
     }
 
-    pub(super) fn take() -> crate::events::Noted {
+    pub(super) fn take() -> crate::threads::requests::Noted {
         NOTED.try_with(std::cell::RefCell::take).unwrap_or_default()
     }
 
@@ -143,6 +141,7 @@ mod noted {
         if !TELLING.get() && HELD.get() == 0 && !std::thread::panicking() {
             TELLING.set(true);
             let _telling = Telling;
+            crate::threads::ranks::check_foreign_code();
             NOTED.take().into_iter().for_each(|event| event());
         }
     }

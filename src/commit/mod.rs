@@ -14,6 +14,7 @@ use crate::state::State;
 use crate::storage::Storage;
 use crate::threads::Mutex;
 use crate::threads::padded::Padded;
+use crate::threads::ranks::{Rank, ranked};
 use crate::write::Writer;
 
 /// One open queue below its consumers: the [`State`], and the writer under the producers' lock.
@@ -34,7 +35,7 @@ impl<S: Storage> Deref for Core<S> {
 
 impl<S: Storage> Core<S> {
     pub(crate) fn new(state: State<S>, writer: Writer<S::File>) -> Core<S> {
-        Core { state, writer: Padded::new(Mutex::new(writer)) }
+        Core { state, writer: Padded::new(ranked(Rank::Producers, writer)) }
     }
 
     /// The end of what consumers may read, with exactly its number.

@@ -18,6 +18,7 @@ use crate::commit::Core;
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 use crate::threads::now;
+use crate::threads::ranks::enter_storage_worker;
 use crate::threads::requests::Errand;
 use crate::threads::worker::ThreadBody;
 
@@ -120,6 +121,7 @@ impl Times {
 /// The thread's work, until it is told to stop. After each piece the figures are stored, and what
 /// happened is handed on to be reported.
 fn serve<S: Storage>(core: &Core<S>, period: Option<Duration>, release: &Release<S>) {
+    enter_storage_worker();
     let worker = &core.storage_worker;
     let mut times = Times::new(period, core.ages.map(|ages| ages.look_every()));
     let mut requests = worker.requests();

@@ -18,6 +18,7 @@ use crate::read::{Check, Cursor, Record};
 use crate::state::PlaceCell;
 use crate::storage::Storage;
 use crate::threads::padded::Padded;
+use crate::threads::ranks::{Rank, ranked};
 use crate::threads::ready::Ready;
 use crate::threads::{AtomicBool, AtomicU64, Mutex, OnceLock};
 
@@ -153,16 +154,19 @@ impl<S: Storage> Standing<S> {
             leads_to: Mutex::default(),
             moves_seen: AtomicU64::new(u64::MAX),
             ready: OnceLock::new(),
-            progress: Padded::new(Mutex::new(Progress {
-                cursor: Cursor::new(Spot::default()),
-                place_row,
-                stored: Spot::default(),
-                special: true,
-                existence: Existence::NotYet,
-                ledger: None,
-                lanes: None,
-                ready: None,
-            })),
+            progress: Padded::new(ranked(
+                Rank::Consumer,
+                Progress {
+                    cursor: Cursor::new(Spot::default()),
+                    place_row,
+                    stored: Spot::default(),
+                    special: true,
+                    existence: Existence::NotYet,
+                    ledger: None,
+                    lanes: None,
+                    ready: None,
+                },
+            )),
         }
     }
 

@@ -16,6 +16,7 @@ use crate::options::Start;
 use crate::read::Cursor;
 use crate::state::PlaceCell;
 use crate::storage::Storage;
+use crate::threads::ranks::{Rank, ranked};
 use crate::threads::{Mutex, MutexGuard};
 
 /// The default consumer's name. A name that a user gives is never empty.
@@ -36,7 +37,7 @@ impl<S: Storage> Consumers<S> {
         Consumers {
             by_name: Mutex::default(),
             default: Arc::new(Standing::new(DEFAULT, DEFAULT_ROW, default_row)),
-            registry: Mutex::default(),
+            registry: ranked(Rank::Registry, ()),
         }
     }
 }

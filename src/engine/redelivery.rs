@@ -16,6 +16,7 @@ use crate::events;
 use crate::format::Origin;
 use crate::memory::PerProcess;
 use crate::storage::Storage;
+use crate::threads::ranks::check_foreign_code;
 use crate::threads::{Mutex, now};
 
 /// Held while a consumer gets a queue for its dead letters: two threads could make a circle.
@@ -159,6 +160,7 @@ impl<S: Storage> Consumers<S> {
         let (mut sent, mut too_large, mut refused) = (BTreeSet::new(), BTreeSet::new(), None);
         {
             // A subscriber could end this thread with letters under way.
+            check_foreign_code();
             let _quiet = events::hold();
             for Letter { seq, attempts, message, .. } in &letters {
                 let origin =

@@ -35,6 +35,7 @@ use crate::index::Index;
 use crate::index::losses::GivenUp;
 use crate::segment::pool::Pool;
 use crate::storage::Storage;
+use crate::threads::ranks::{Rank, ranked};
 use crate::threads::requests::StorageRequests;
 use crate::threads::worker::Worker;
 use crate::threads::{AtomicU64, Mutex, MutexGuard};
@@ -226,29 +227,32 @@ impl<S: Storage> Segments<S> {
         let rows = found.live.iter().chain(&found.spares).chain(&found.drained);
         let slots = rows.map(|row| row.slot).chain(found.foreign_slots.iter().copied()).collect();
         Segments {
-            list: Mutex::new(List {
-                live: found.live.into(),
-                open: handed_on
-                    .iter()
-                    .map(|open| (open.header.life, Arc::downgrade(open)))
-                    .collect(),
-                kept_open: Vec::new(),
-                handed_on,
-                last_store: 0,
-                recycling: Recycling::new(found.drained, found.spares, found.held),
-                drained_up_to: 0,
-                undated_tail: None,
-                margin: 1,
-                names: Names {
-                    slots,
-                    next_life: found.next_life,
-                    salts: Salts::default(),
-                    other_bytes: found.other_bytes,
-                    directory_changes: 1,
-                    rows_complete: found.rows_complete,
+            list: ranked(
+                Rank::Segments,
+                List {
+                    live: found.live.into(),
+                    open: handed_on
+                        .iter()
+                        .map(|open| (open.header.life, Arc::downgrade(open)))
+                        .collect(),
+                    kept_open: Vec::new(),
+                    handed_on,
+                    last_store: 0,
+                    recycling: Recycling::new(found.drained, found.spares, found.held),
+                    drained_up_to: 0,
+                    undated_tail: None,
+                    margin: 1,
+                    names: Names {
+                        slots,
+                        next_life: found.next_life,
+                        salts: Salts::default(),
+                        other_bytes: found.other_bytes,
+                        directory_changes: 1,
+                        rows_complete: found.rows_complete,
+                    },
                 },
-            }),
-            settling: Mutex::new(false),
+            ),
+            settling: ranked(Rank::Settling, false),
             synced_changes: AtomicU64::new(0),
             syncing_directory: Mutex::new(()),
             passed: AtomicU64::new(0),

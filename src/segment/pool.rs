@@ -20,6 +20,7 @@ use crate::memory::{self, Window};
 use crate::segment::geometry::Geometry;
 use crate::storage::StorageFile;
 use crate::threads::Mutex;
+use crate::threads::ranks::{Rank, ranked};
 
 /// Who asks for a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +83,7 @@ pub(crate) struct Granted {
 
 impl Pool {
     pub(crate) fn new(geometry: Geometry) -> Pool {
-        Pool { geometry, windows: Mutex::new(Windows::default()) }
+        Pool { geometry, windows: ranked(Rank::Pool, Windows::default()) }
     }
 
     pub(crate) fn geometry(&self) -> &Geometry {

@@ -8,6 +8,7 @@ use crate::error::{Gap, GapCause};
 use crate::events;
 use crate::format::{self, Spot};
 use crate::index::losses::GivenUp;
+use crate::threads::ranks::{Rank, ranked};
 use crate::threads::{AtomicU32, AtomicU64, Mutex};
 
 #[derive(Debug)]
@@ -39,7 +40,7 @@ impl Gaps {
         Gaps {
             has_known: AtomicU32::new(u32::from(!known.is_empty())),
             known: Mutex::new(known),
-            given_up: Mutex::new(given_up),
+            given_up: ranked(Rank::GivenUp, given_up),
             told: AtomicU64::new(0),
             lost: Default::default(),
             counted: Mutex::new(given_up.end()),

@@ -56,6 +56,7 @@ use crate::segment::pool::Pool;
 use crate::segment::{Context, DiskLimits, Segments};
 use crate::storage::Storage;
 use crate::threads::padded::Padded;
+use crate::threads::ranks::{Rank, ranked};
 use crate::threads::requests::{DeliveryRequests, StorageRequests};
 use crate::threads::waiting::Waiters;
 use crate::threads::worker::Worker;
@@ -189,12 +190,15 @@ impl<S: Storage> State<S> {
             filler: AtomicUsize::new(0),
             visible: Padded::default(),
             committed: Padded::default(),
-            durable: Padded::new(Mutex::new(Durable {
-                spot: parts.durable,
-                has_leader: false,
-                wanted: parts.durable,
-                failures: 0,
-            })),
+            durable: Padded::new(ranked(
+                Rank::Flush,
+                Durable {
+                    spot: parts.durable,
+                    has_leader: false,
+                    wanted: parts.durable,
+                    failures: 0,
+                },
+            )),
             flushed: Condvar::new(),
             segment_synced: Condvar::new(),
             oldest_seq: AtomicU64::new(parts.oldest_seq),
@@ -212,7 +216,7 @@ impl<S: Storage> State<S> {
             gaps: Gaps::new(parts.known_gaps, parts.given_up),
             flush_totals: FlushTotals::default(),
             full_totals: FullTotals::default(),
-            figures: Mutex::new(parts.figures),
+            figures: ranked(Rank::Figures, parts.figures),
             leased: AtomicU64::new(0),
             write_times: Mutex::default(),
             found_tail: parts.tail,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::format::Spot;
+use crate::threads::ranks::{Rank, ranked};
 use crate::threads::{AtomicU64, Mutex, RwLock};
 
 /// A consumer's place as other threads see it, with its counts. Only the thread that holds the
@@ -88,7 +89,7 @@ impl Places {
             giving_back: RwLock::default(),
             removed_moves: AtomicU64::new(unsynced_moves),
             removed_taken: AtomicU64::new(0),
-            synced_moves: Mutex::new(0),
+            synced_moves: ranked(Rank::SyncedPlaces, 0),
             unread: Mutex::default(),
         }
     }

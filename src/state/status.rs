@@ -9,6 +9,7 @@ use crate::events;
 use crate::storage::Storage;
 use crate::storage::poison::Poison;
 use crate::threads::AtomicUsize;
+use crate::threads::ranks::{OtherQueues, other_queues};
 
 impl<S: Storage> State<S> {
     /// Whether this process is a forked child of the one that opened the queue. A child has neither
@@ -97,7 +98,12 @@ impl<S: Storage> State<S> {
     pub(crate) fn filling(&self) -> Filling<'_> {
         self.filler.store(this_thread(), Ordering::Relaxed);
         self.index.poison.begin_filling();
-        Filling { poison: &self.index.poison, filler: &self.filler, _untold: events::hold() }
+        Filling {
+            poison: &self.index.poison,
+            filler: &self.filler,
+            _untold: events::hold(),
+            _other_queues: other_queues(),
+        }
     }
 }
 
@@ -109,6 +115,7 @@ pub(crate) struct Filling<'a> {
     /// Holds events back: the closure may call another queue, and the end of that call must not
     /// tell them under this queue's lock.
     _untold: events::Holding,
+    _other_queues: OtherQueues,
 }
 
 impl Drop for Filling<'_> {

@@ -5,6 +5,7 @@
 //! calling thread: a seed says which thread goes on (`src/tests/schedule/`).
 
 pub(crate) mod padded;
+pub(crate) mod ranks;
 pub(crate) mod ready;
 #[cfg(not(test))]
 mod real;

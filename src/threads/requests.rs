@@ -7,9 +7,12 @@
 use std::time::Instant;
 
 use crate::error::Result;
-use crate::events::Noted;
+use crate::threads::ranks::check_wait_for_storage_worker;
 use crate::threads::worker::Worker;
 use crate::threads::{Thread, current, now, park};
+
+/// Events that were noted and not reported yet.
+pub(crate) type Noted = Vec<Box<dyn FnOnce() + Send>>;
 
 /// Work with syncs in it, which the storage worker does for producers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +79,7 @@ impl Worker<StorageRequests> {
     /// worker may wait for.
     #[cold]
     pub(crate) fn ask(&self, errand: Errand) -> Option<Result<()>> {
+        check_wait_for_storage_worker();
         if planted!(ErrandsDoneHere) || !self.request(|wanted| wanted.asked = Awaited::For(errand))
         {
             return None;

@@ -19,6 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
+use crate::threads::ranks::check_foreign_code;
 use crate::threads::ready::Ready;
 use crate::threads::{Mutex, Thread};
 
@@ -36,6 +37,7 @@ impl Signal {
         match self {
             Signal::Thread(thread) => thread.unpark(),
             Signal::Task(waker) => {
+                check_foreign_code();
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
                     // Forgotten: its drop might panic again.
                     std::mem::forget(panic);

@@ -19,6 +19,7 @@ use crate::segment::geometry::LENGTH_HERE;
 use crate::state::State;
 use crate::storage::Stores;
 use crate::tests::sim::{SYNCS, SimFile, SimStorage, meanwhile};
+use crate::threads::ranks::other_queues;
 use crate::write::Room;
 
 fn options() -> Options {
@@ -244,6 +245,7 @@ fn a_segment_that_was_to_follow_is_to_follow_again_when_its_first_record_is_roll
         assert_eq!((writer.succession.next(), writer.tail.at.position > base), (None, true));
         core.index.set_next(None);
         writer.roll_back(core);
+        let _other = other_queues();
         let after_a_kill = open(&storage.process_kill(), &options());
         assert_eq!(after_a_kill.core.writer.lock().succession.next(), next);
     }
@@ -322,6 +324,7 @@ fn a_run_without_a_lease_keeps_that_of_the_run_before() {
 fn a_lease_is_on_disk_before_a_number_at_it_is_given_out() {
     // The first number of the next run after a power cut that loses everything not synced.
     let lease = |storage: &SimStorage| {
+        let _other = other_queues();
         open(&storage.power_cut_losing_all(), &options()).core.committed_spot().seq
     };
     // How many of the shortest messages fit a stride.

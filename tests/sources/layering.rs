@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 /// row of `queue`, which users see. The programs in `bin` see the library as its users do.
 const ROWS: &[&[&str]] = &[
     &["error"],
-    &["events", "stats"],
     &["threads"],
+    &["events", "stats"],
     &["memory"],
     &["format", "options"],
     &["message", "storage"],

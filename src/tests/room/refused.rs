@@ -9,6 +9,7 @@ use crate::error::{Error, Gap, GapCause};
 use crate::format::Batch;
 use crate::storage::Stores;
 use crate::tests::sim::{Call, SimStorage};
+use crate::threads::ranks::other_queues;
 
 /// Of a batch that was refused all but the first record lie behind the tail, intact. Whoever stands
 /// there when the segment is given back goes on behind it, and meets the next messages of the same
@@ -83,6 +84,8 @@ fn nobody_reads_from_a_segment_of_which_nothing_is_committed() {
     let dropped = Gap { first: 0, last: 4, cause: GapCause::Dropped };
     let refused = queue.write(1, |writer, core| {
         writer.push(core, b"refused", Batch::default())?;
+        // As if by another thread.
+        let _other = other_queues();
         assert!(matches!(ahead.next(), Some(Err(Error::Gap(gap))) if gap == dropped));
         assert!(matches!(look(&queue, "a", Read::Take), Err(Error::Gap(gap)) if gap == dropped));
         assert!(look(&queue, "a", Read::Take).unwrap().is_none() && ahead.next().is_none());

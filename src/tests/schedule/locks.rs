@@ -3,70 +3,112 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::panic::Location;
 use std::time::Instant;
 
-use super::{here, is_scheduled, step};
+use super::{here, is_scheduled, ranks, step};
+use crate::threads::ranks::Rank;
 
-#[derive(Default)]
-pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
+pub(crate) struct Mutex<T> {
+    inner: parking_lot::Mutex<T>,
+    /// Where it stands in the order of locks, if it has a place there.
+    rank: Option<Rank>,
+}
+
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Mutex<T> {
+        Mutex::new(T::default())
+    }
+}
 
 pub(crate) struct MutexGuard<'a, T> {
     mutex: &'a Mutex<T>,
     /// There but while the lock is let go within a call.
     guard: Option<parking_lot::MutexGuard<'a, T>>,
+    /// Where it was taken.
+    at: &'static Location<'static>,
 }
 
 impl<T> Mutex<T> {
     pub(crate) const fn new(value: T) -> Mutex<T> {
-        Mutex(parking_lot::Mutex::new(value))
+        Mutex { inner: parking_lot::Mutex::new(value), rank: None }
+    }
+
+    pub(super) fn with_rank(rank: Rank, value: T) -> Mutex<T> {
+        Mutex { rank: Some(rank), ..Mutex::new(value) }
+    }
+
+    /// It is held from now on.
+    fn held(&self, at: &'static Location<'static>) {
+        if let Some(rank) = self.rank {
+            ranks::push(self.key(), rank, at);
+        }
     }
 
     fn key(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
+    #[track_caller]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        if let Some(rank) = self.rank {
+            ranks::check(rank);
+        }
         step();
-        MutexGuard { mutex: self, guard: Some(self.take()) }
+        let guard = MutexGuard { mutex: self, guard: Some(self.take()), at: Location::caller() };
+        self.held(guard.at);
+        guard
     }
 
     fn take(&self) -> parking_lot::MutexGuard<'_, T> {
         if !is_scheduled() {
-            return self.0.lock();
+            return self.inner.lock();
         }
         loop {
-            if let Some(guard) = self.0.try_lock() {
+            if let Some(guard) = self.inner.try_lock() {
                 return guard;
             }
             here(|schedule, me| schedule.wait(me, self.key(), None));
         }
     }
 
+    #[track_caller]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         step();
-        self.0.try_lock().map(|guard| MutexGuard { mutex: self, guard: Some(guard) })
+        let at = Location::caller();
+        let guard = self.inner.try_lock()?;
+        self.held(at);
+        Some(MutexGuard { mutex: self, guard: Some(guard), at })
     }
 }
 
 impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.inner.fmt(f)
     }
 }
 
 impl<T> MutexGuard<'_, T> {
     fn let_go(&mut self) {
         self.guard = None;
+        if self.mutex.rank.is_some() {
+            ranks::pop(self.mutex.key());
+        }
         if is_scheduled() {
             here(|schedule, _| schedule.wake(self.mutex.key(), usize::MAX));
         }
+    }
+
+    fn take_again(&mut self) {
+        self.guard = Some(self.mutex.take());
+        self.mutex.held(self.at);
     }
 
     pub(crate) fn unlocked<R>(guard: &mut Self, work: impl FnOnce() -> R) -> R {
         guard.let_go();
         step();
         let done = work();
-        guard.guard = Some(guard.mutex.take());
+        guard.take_again();
         done
     }
 }
@@ -136,7 +178,7 @@ impl Condvar {
             let until = until.map(|until| schedule.nanos_at(until));
             schedule.wait(me, self.key(), until)
         });
-        guard.guard = Some(guard.mutex.take());
+        guard.take_again();
         !is_woken
     }
 

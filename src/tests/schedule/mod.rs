@@ -20,6 +20,7 @@ mod end;
 pub(crate) mod locks;
 mod log;
 mod plan;
+pub(crate) mod ranks;
 pub(crate) mod threads;
 
 use std::cell::{Cell, RefCell};

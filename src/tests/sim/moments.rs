@@ -63,6 +63,8 @@ pub(crate) fn reached(place: &str) {
     let due =
         MEANWHILE.with_borrow_mut(|meanwhile| meanwhile.take_if(|(awaited, _)| *awaited == place));
     if let Some((_, work)) = due {
+        // It is another thread's.
+        let _other = crate::threads::ranks::other_queues();
         work();
     }
 }
