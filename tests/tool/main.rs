@@ -30,6 +30,8 @@ mod input;
 mod json;
 #[path = "../../src/bin/mmq/look.rs"]
 mod look;
+#[path = "../../src/bin/mmq/making.rs"]
+mod making;
 #[path = "../../src/bin/mmq/metrics.rs"]
 mod metrics;
 #[path = "../../src/bin/mmq/opening.rs"]
@@ -67,6 +69,7 @@ mod import_killed;
 mod import_pqueue;
 mod import_writers;
 mod letters;
+mod load_killed;
 mod looking;
 mod manual;
 mod owning;

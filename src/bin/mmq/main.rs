@@ -27,6 +27,7 @@ mod import;
 mod input;
 mod json;
 mod look;
+mod making;
 mod metrics;
 mod opening;
 mod output;

@@ -1,14 +1,12 @@
 //! `import`: another queue's directory becomes a queue.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::io;
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use mmq::{Error, Options, Queue};
+use mmq::{Options, Queue};
 use serde_json::{Value, json};
 
 use super::Call;
@@ -21,7 +19,7 @@ use crate::import::{
     self, Listing, Manner, Notice, OldQueue, Order, Reach, Renamed, SourceKind, Survey, Weight,
 };
 use crate::json;
-use crate::opening;
+use crate::making::{Makes, Making};
 use crate::output::{Out, Output};
 use crate::progress::Bar;
 use crate::units::{self, count};
@@ -78,9 +76,12 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let dir = arguments::dir_of(matches);
     let renamed = renamed(matches)?;
     let target = match arguments::path_of(matches, "new") {
-        Some(new) => Some(Target::check(new, dir)?),
+        Some(new) => Some(Making::of(new, Makes::Import)?),
         None => None,
     };
+    if target.as_ref().is_some_and(|target| target.is_within(dir)) {
+        return Err(Failure::usage("NEW is within DIR, which is never changed"));
+    }
     let listing = Listing::of(dir)?;
     let kind = match text_of(matches, "as").and_then(SourceKind::named) {
         Some(kind) => kind,
@@ -112,9 +113,11 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let names = renamed.apply(&survey.consumers, &mut survey.findings)?;
     if let Some(target) = target.as_ref().filter(|_| !is_dry) {
         let mut bar = Bar::new(call.console, Some(survey.bytes));
-        target.make(&mut source, &survey, &names, &mut |bytes| {
-            bar.at(bytes, || ", imported".to_owned());
-            stopped()
+        target.make(&Options::new(), |queue| {
+            fill(queue, &mut source, &survey, &names, &mut |bytes| {
+                bar.at(bytes, || ", imported".to_owned());
+                stopped()
+            })
         })?;
     }
     let report = Report { dir, new: target.as_ref(), kind, survey: &survey, names: &names };
@@ -156,92 +159,6 @@ fn renamed(matches: &ArgMatches) -> Tried<Renamed> {
     Ok(renamed)
 }
 
-/// The new queue, and the directory that becomes it when it is complete.
-struct Target {
-    path: PathBuf,
-    making: PathBuf,
-}
-
-impl Target {
-    fn check(new: &Path, dir: &Path) -> Tried<Target> {
-        let io = |error: &io::Error| Failure::io(new.display(), error);
-        match fs::read_dir(new) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(io(&error)),
-            Ok(mut listed) => {
-                if listed.next().is_some() {
-                    let message =
-                        format!("{} is not empty: an import makes a new queue", new.display());
-                    return Err(Failure::new(Ending::Refused, "exists", message));
-                }
-            }
-        }
-        let name = new.file_name().ok_or_else(|| Failure::usage("NEW has no name"))?;
-        let parent = match new.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
-        let parent = fs::canonicalize(parent).map_err(|error| io(&error))?;
-        if fs::canonicalize(dir).is_ok_and(|dir| parent.starts_with(dir)) {
-            return Err(Failure::usage("NEW is within DIR, which is never changed"));
-        }
-        let path = parent.join(name);
-        let path = fs::canonicalize(&path).unwrap_or(path);
-        let mut making = path.file_name().unwrap_or(OsStr::new("")).to_owned();
-        making.push(".importing");
-        Ok(Target { making: path.with_file_name(making), path })
-    }
-
-    /// Removes what an import that was killed has left. Nothing but a queue is removed.
-    fn clear(&self) -> Tried<()> {
-        let failed = |error: io::Error| Failure::io(self.making.display(), &error);
-        let names = match fs::read_dir(&self.making) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            listed => listed.map_err(failed)?.map(|listed| Ok(listed?.path())),
-        };
-        let paths = names.collect::<io::Result<Vec<_>>>().map_err(failed)?;
-        let is_ours = |path: &PathBuf| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name == "index" || name.starts_with("index.") || name.starts_with("segment-")
-        };
-        if !paths.iter().all(is_ours) {
-            let path = self.making.display();
-            let message = format!("{path} is in the way, and holds other files than a queue's");
-            return Err(Failure::new(Ending::Refused, "exists", message));
-        }
-        // Another import may be at it. (The opening may remove or rename what is half made.)
-        if let Err(error @ Error::Locked { .. }) = Options::new().create(false).open(&self.making) {
-            return Err(error.into());
-        }
-        fs::remove_dir_all(&self.making).map_err(failed)
-    }
-
-    fn make(
-        &self,
-        source: &mut OldQueue,
-        survey: &Survey,
-        names: &[String],
-        heed: &mut dyn FnMut(u64) -> Tried<()>,
-    ) -> Tried<()> {
-        self.clear()?;
-        let queue = opening::open(&self.making, &Options::new())?;
-        let filled = fill(&queue, source, survey, names, heed);
-        let closed = queue.close();
-        let made = filled.and_then(|()| Ok(closed?)).and_then(|()| self.put_in_place());
-        if made.is_err() {
-            let _ = self.clear();
-        }
-        made
-    }
-
-    fn put_in_place(&self) -> Tried<()> {
-        let renamed = fs::rename(&self.making, &self.path);
-        let parent = self.path.parent().unwrap_or(Path::new("/"));
-        let synced = renamed.and_then(|()| File::open(parent)?.sync_all());
-        synced.map_err(|error| Failure::io(self.path.display(), &error))
-    }
-}
-
 fn fill(
     queue: &Queue,
     source: &mut OldQueue,
@@ -273,7 +190,7 @@ fn fill(
 
 struct Report<'a> {
     dir: &'a Path,
-    new: Option<&'a Target>,
+    new: Option<&'a Making>,
     kind: SourceKind,
     survey: &'a Survey,
     names: &'a [String],
@@ -292,7 +209,7 @@ impl Report<'_> {
         let report = json!({
             "schema": 1,
             "source": self.dir.display().to_string(),
-            "path": self.new.map(|target| target.path.display().to_string()),
+            "path": self.new.map(|target| target.path().display().to_string()),
             "dry_run": matches.get_flag("dry-run"),
             "kind": self.kind.name(),
             "arena_size": survey.arena_size,

@@ -14,15 +14,18 @@ use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
 use crate::framing::{JsonLine, numbered};
 use crate::input::Input;
-use crate::opening::{self, Reads};
+use crate::making::{Makes, Making};
+use crate::opening::Reads;
 use crate::progress::Bar;
 use crate::units::{self, count};
 
 const AFTER: &str = "\
 Messages keep their order, and consumers stand at the same messages, with the same ones acknowledged
 ahead of others; numbers begin anew, and dead letters lose their origins. (mmq copy keeps both.)
-Status 0: a power cut takes nothing. Status 1: the same, but the dump tells of gaps (messages that
-its queue had lost or given up, which are left out), or it was cut short.";
+Until the queue is complete its directory is called NEW.loading. The same command again clears away
+what a killed one has left there. Status 0: a power cut takes nothing. Status 1: the same, but the
+dump tells of gaps (messages that its queue had lost or given up, which are left out), or it was cut
+short. Any other status: NEW is not made.";
 
 /// Messages that are held unacknowledged at a time, and bytes of them: those that a consumer had in
 /// hand before others that it had acknowledged.
@@ -35,7 +38,7 @@ pub(crate) fn command() -> Command {
         "Make a queue out of what `mmq dump` printed",
         "Examples:\n  mmq load copy < q.json\n  mmq load copy q.json",
     )
-    .arg(arguments::dir().value_name("NEW").help("Its directory: missing, or an empty queue"))
+    .arg(arguments::dir().value_name("NEW").help("Its directory: missing, or an empty one"))
     .arg(arguments::path("file", "FILE").help("What to read; - is standard input [default: -]"))
     .arg(size("arena-size", "The unit of mapping [default: 128MiB]"))
     .after_help(AFTER)
@@ -55,31 +58,22 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     if let Some(bytes) = call.matches.get_one::<u64>("arena-size") {
         options = options.arena_size(*bytes);
     }
-    let dir = arguments::dir_of(call.matches);
-    let is_new = !dir.exists();
-    let queue = opening::open(dir, &options)?;
-    let mut load = Load { queue: &queue, places, messages: 0, gaps: 0, last: None };
-    let result = load.all(call, &mut lines);
-    let (report, gaps) = (load.report(), load.gaps);
-    let closed = queue.close();
-    if let Some(ending) = call.signals.stop() {
-        closed?;
-        call.console.note(format!("ended by a signal; {report}, and no consumer"));
-        return Ok(ending);
-    }
-    if is_new && result.as_ref().is_err_and(|failure| failure.ending != Ending::Bad) {
-        // A queue that lacks messages must not pass for the whole one.
-        std::fs::remove_dir_all(dir).map_err(|error| Failure::io(dir.display(), &error))?;
-    }
-    result?;
-    closed?;
+    let making = Making::of(arguments::dir_of(call.matches), Makes::Load)?;
+    let (report, gaps, cut) = making.make(&options, |queue| {
+        let mut load = Load { queue, places, messages: 0, gaps: 0, last: None };
+        let cut = load.all(call, &mut lines)?;
+        Ok((load.report(), load.gaps, cut))
+    })?;
     call.console.note(report);
     if gaps > 0 {
         let message =
             format!("the dump tells of {}: its queue lacked messages", count(gaps, "gap"));
-        return Err(Failure::new(Ending::Bad, "gap", message));
+        let told = Failure::new(Ending::Bad, "gap", message);
+        let Some(cut) = cut else { return Err(told) };
+        call.console.note(told.text());
+        return Err(cut);
     }
-    Ok(Ending::Done)
+    cut.map_or(Ok(Ending::Done), Err)
 }
 
 /// The lines of a dump.
@@ -202,17 +196,17 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    fn all(&mut self, call: &Call<'_>, lines: &mut Lines<'_>) -> Tried<()> {
+    /// Puts all of it in. Returns what is wrong with the dump as a whole.
+    fn all(&mut self, call: &Call<'_>, lines: &mut Lines<'_>) -> Tried<Option<Failure>> {
         let queue = self.queue;
-        let path = queue.path().display();
-        if queue.stats().next_seq > 0 || !queue.consumers().is_empty() {
-            let message = format!("queue {path} is not empty; load into a new directory");
-            return Err(Failure::new(Ending::Refused, "not_empty", message));
-        }
         let mut bar = Bar::new(call.console, None);
         while lines.next()? {
-            if call.signals.stop().is_some() {
-                return Ok(());
+            if let Some(ending) = call.signals.stop() {
+                return Err(Failure::new(
+                    ending,
+                    "stopped",
+                    "ended by a signal; nothing is loaded",
+                ));
             }
             let (seq, line) = numbered(&lines.text).map_err(|reason| lines.refused(&reason))?;
             if seq.is_some_and(|seq| self.last.is_some_and(|last| seq <= last)) {
@@ -244,17 +238,14 @@ impl Load<'_> {
                 call.console.note(format!("consumer {name:?} had {had}: {comes}"));
             }
         }
-        match cut {
-            None => Ok(()),
-            Some(last) => {
-                let (name, next) = (&lines.reader.get_ref().name, lines.next_seq);
-                let message = format!(
-                    "{name}: ends behind message {last}, and the queue had messages up to {}: the dump was cut short",
-                    next - 1
-                );
-                Err(Failure::new(Ending::Bad, "cut_short", message))
-            }
-        }
+        Ok(cut.map(|last| {
+            let (name, next) = (&lines.reader.get_ref().name, lines.next_seq);
+            let message = format!(
+                "{name}: ends behind message {last}, and the queue had messages up to {}: the dump was cut short",
+                next - 1
+            );
+            Failure::new(Ending::Bad, "cut_short", message)
+        }))
     }
 
     fn message(&mut self, seq: u64, message: &[u8]) -> Tried<()> {

@@ -1,0 +1,138 @@
+//! Making a whole queue under a name beside it, which becomes the queue when it is complete.
+//!
+//! Nothing stands under the queue's own name before all of it is durable: what a killed command
+//! leaves has another name, which the same command clears away the next time.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use mmq::{Error, Options, Queue};
+
+use crate::ending::Ending;
+use crate::failure::{Failure, Tried};
+use crate::opening;
+
+/// The command that makes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Makes {
+    Import,
+    Load,
+}
+
+impl Makes {
+    /// What the name ends with until the queue is complete.
+    fn suffix(self) -> &'static str {
+        match self {
+            Makes::Import => ".importing",
+            Makes::Load => ".loading",
+        }
+    }
+
+    /// Something is in `new` already.
+    fn refused(self, new: &Path) -> Failure {
+        let new = new.display();
+        let (code, message) = match self {
+            Makes::Import => ("exists", format!("{new} is not empty: an import makes a new queue")),
+            Makes::Load => ("not_empty", format!("{new} is not empty; load into a new directory")),
+        };
+        Failure::new(Ending::Refused, code, message)
+    }
+}
+
+/// The new queue, and the directory that becomes it when it is complete.
+#[derive(Debug)]
+pub(crate) struct Making {
+    path: PathBuf,
+    making: PathBuf,
+}
+
+impl Making {
+    /// The queue `new`, which must be missing, or an empty directory.
+    pub(crate) fn of(new: &Path, makes: Makes) -> Tried<Making> {
+        let io = |error: &io::Error| Failure::io(new.display(), error);
+        match fs::read_dir(new) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(io(&error)),
+            Ok(mut listed) => {
+                if listed.next().is_some() {
+                    return Err(makes.refused(new));
+                }
+            }
+        }
+        let name = new.file_name().ok_or_else(|| Failure::usage("NEW has no name"))?;
+        let parent = match new.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        let parent = fs::canonicalize(parent).map_err(|error| io(&error))?;
+        let path = parent.join(name);
+        let path = fs::canonicalize(&path).unwrap_or(path);
+        let mut making = path.file_name().unwrap_or(OsStr::new("")).to_owned();
+        making.push(makes.suffix());
+        Ok(Making { making: path.with_file_name(making), path })
+    }
+
+    /// Where the queue will be.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it would be made within `dir`.
+    pub(crate) fn is_within(&self, dir: &Path) -> bool {
+        fs::canonicalize(dir).is_ok_and(|dir| self.making.starts_with(dir))
+    }
+
+    /// Removes what a command that was killed has left. Nothing but a queue is removed.
+    fn clear(&self) -> Tried<()> {
+        let failed = |error: io::Error| Failure::io(self.making.display(), &error);
+        let names = match fs::read_dir(&self.making) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            listed => listed.map_err(failed)?.map(|listed| Ok(listed?.path())),
+        };
+        let paths = names.collect::<io::Result<Vec<_>>>().map_err(failed)?;
+        let is_ours = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name == "index" || name.starts_with("index.") || name.starts_with("segment-")
+        };
+        if !paths.iter().all(is_ours) {
+            let path = self.making.display();
+            let message = format!("{path} is in the way, and holds other files than a queue's");
+            return Err(Failure::new(Ending::Refused, "exists", message));
+        }
+        // Another command may be at it. (The opening may remove or rename what is half made.)
+        if let Err(error @ Error::Locked { .. }) = Options::new().create(false).open(&self.making) {
+            return Err(error.into());
+        }
+        fs::remove_dir_all(&self.making).map_err(failed)
+    }
+
+    /// Makes the queue, with what `fill` puts in and answers. When that fails nothing is left.
+    pub(crate) fn make<T>(
+        &self,
+        options: &Options,
+        fill: impl FnOnce(&Queue) -> Tried<T>,
+    ) -> Tried<T> {
+        self.clear()?;
+        let made = opening::open(&self.making, options).and_then(|queue| {
+            let filled = fill(&queue);
+            let closed = queue.close();
+            let filled = filled?;
+            closed?;
+            self.put_in_place()?;
+            Ok(filled)
+        });
+        if made.is_err() {
+            let _ = self.clear();
+        }
+        made
+    }
+
+    fn put_in_place(&self) -> Tried<()> {
+        let renamed = fs::rename(&self.making, &self.path);
+        let parent = self.path.parent().unwrap_or(Path::new("/"));
+        let synced = renamed.and_then(|()| File::open(parent)?.sync_all());
+        synced.map_err(|error| Failure::io(self.path.display(), &error))
+    }
+}
