@@ -217,6 +217,22 @@ fn what_is_missing_is_told_and_all_before_it_comes() {
 }
 
 #[test]
+fn an_import_that_makes_nothing_ends_with_another_status_than_one_that_has_left_something_out() {
+    let mut random = Random::new(seed("import_status"));
+    let dir = crate::support::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    filled(&mut random, 4096, 60, 500, &[0]).write_to(&from, Release::Five);
+    let metadata = from.join("metadata.dat");
+    let whole = fs::read(&metadata).unwrap();
+    fs::write(&metadata, &whole[..5]).unwrap();
+    let words = [to.to_str().unwrap(), "--force"];
+    let told = said(&ends(on("import", &from, &words), 6));
+    assert!(told.contains("metadata.dat is cut off") && !to.exists(), "{told}");
+    fs::write(&metadata, whole).unwrap();
+    report(&from, &to, &[], 0);
+}
+
+#[test]
 fn random_metadata_end_in_order_and_change_nothing() {
     let mut random = Random::new(seed("import_random"));
     let dir = crate::support::tempdir().unwrap();
@@ -242,6 +258,8 @@ fn random_metadata_end_in_order_and_change_nothing() {
         let output = on("import", &from, &words).output().unwrap();
         let status = output.status.code().unwrap();
         assert!([0, 1, 6].contains(&status), "{status}: {}", said(&output));
+        // The status alone says whether there is a new queue.
+        assert_eq!(to.exists(), status < 6, "{status}: {}", said(&output));
         assert!(picture(&from) == before && !dir.path().join("to.importing").exists());
         assert!(!said(&output).contains("panicked"), "{}", said(&output));
     }

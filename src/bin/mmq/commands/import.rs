@@ -24,8 +24,14 @@ use crate::output::{Out, Output};
 use crate::progress::Bar;
 use crate::units::{self, count};
 
+const AFTER: &str = "\
+Until the queue is complete its directory is called NEW.importing. Status 0: all of it is in NEW.
+Status 1: NEW is made (with --dry-run: would be), and something was torn or is lost; the report says
+what. Status 6: nothing was made, because DIR is too damaged to find anything in it, or because NEW
+is not empty. With any other status nothing was made either.";
+
 pub(crate) fn command() -> Command {
-    let about = "Make a queue of a directory of bigqueue or pqueue, which is only read; status 1: something of it was torn or is lost";
+    let about = "Make a queue of a directory of bigqueue or pqueue, which is only read";
     arguments::command(
         "import",
         about,
@@ -69,6 +75,7 @@ pub(crate) fn command() -> Command {
         "End the queue before so many messages of no bytes that follow each other",
     ))
     .arg(flag("force", "Also when a process has the files open"))
+    .after_help(AFTER)
 }
 
 pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {

@@ -170,7 +170,7 @@ fn changed(dir: &Path) -> Failure {
 
 /// What the source says of itself is so wrong that nothing of it can be found.
 fn damaged(message: String) -> Failure {
-    Failure::new(Ending::Bad, "damaged", message)
+    Failure::new(Ending::Refused, "damaged", message)
 }
 
 /// A buffer of that length.
