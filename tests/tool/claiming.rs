@@ -7,9 +7,48 @@ use mmq::Queue;
 use crate::looking::{number, stat, text};
 use crate::run::{check, ends, given, on, said};
 
-/// A queue that nobody has read.
+/// A queue that a program made, and nobody has read.
 fn unread(dir: &Path) {
-    check(given(on("put", dir, &[]), b"a\nb\nc\n"), 0);
+    let queue = Queue::open(dir).unwrap();
+    queue.enqueue_batch(["a", "b", "c"]).unwrap();
+    queue.close().unwrap();
+}
+
+/// Lines that take more than one segment, put in from a shell.
+fn put_many(dir: &Path) -> u64 {
+    let lines: String = (0..20_000).map(|number| format!("{number:0>300}\n")).collect();
+    check(given(on("put", dir, &[]), lines.as_bytes()), 0);
+    20_000
+}
+
+#[test]
+fn what_was_put_in_from_a_shell_stays_for_take_whoever_else_comes_and_drains() {
+    let dir = crate::support::tempdir().unwrap();
+    let late = dir.path().join("late");
+    let all = put_many(&late);
+    assert_eq!(said(&ends(on("consumers", &late, &["add", "late", "--at", "last"]), 0)), "");
+    assert_eq!(text("take", &late, &[]).lines().count() as u64, all);
+    let drained = dir.path().join("drained");
+    put_many(&drained);
+    ends(on("consumers", &drained, &["add", "audit"]), 0);
+    assert_eq!(text("take", &drained, &["--consumer", "audit"]).lines().count() as u64, all);
+    assert_eq!(text("take", &drained, &[]).lines().count() as u64, all);
+}
+
+#[test]
+fn the_own_consumer_is_there_from_the_first_put_until_it_is_removed() {
+    let dir = crate::support::tempdir().unwrap();
+    let dir = dir.path();
+    check(given(on("put", dir, &[]), b"a\n"), 0);
+    assert!(text("consumers", dir, &[]).starts_with("(the queue's own)    at 0: 1 message"));
+    assert_eq!(stat(dir)["consumers"][0]["name"], "");
+    ends(on("consumers", dir, &["add", "audit"]), 0);
+    ends(on("consumers", dir, &["rm", ""]), 2);
+    ends(on("consumers", dir, &["rm", "", "--yes"]), 0);
+    // A queue that is read by names alone stays one.
+    check(given(on("put", dir, &[]), b"b\n"), 0);
+    let listed = text("consumers", dir, &[]);
+    assert!(listed.starts_with("audit ") && listed.lines().count() == 1, "{listed}");
 }
 
 #[test]

@@ -104,7 +104,10 @@ fn a_usage_error_for_programs_says_all_of_it() {
 #[test]
 fn a_queue_that_nobody_has_read_shows_its_own_consumer_and_an_age() {
     let dir = crate::support::tempdir().unwrap();
-    let queue = queue_of(dir.path(), 3);
+    let queue = dir.path().join("q");
+    let program = ::mmq::Queue::open(&queue).unwrap();
+    program.enqueue_batch(["0", "1", "2"]).unwrap();
+    program.close().unwrap();
     let line = text(&ends(on("stat", &queue, &["--json"]), 0).stdout);
     let object: serde_json::Value = serde_json::from_str(&line).unwrap();
     let consumer = &object["consumers"][0];

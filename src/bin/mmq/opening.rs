@@ -26,6 +26,16 @@ pub(crate) fn open(dir: &Path, options: &Options) -> Tried<Queue> {
     }
 }
 
+/// Makes the queue's own consumer, at the oldest message, when the queue has no consumer: it keeps
+/// what is put in for `take` and `each`, whatever other consumers come and go.
+pub(crate) fn keep_for_own(queue: &Queue) -> Tried<()> {
+    let stats = queue.stats();
+    if stats.consumers == 0 {
+        queue.seek(stats.oldest_seq)?;
+    }
+    Ok(())
+}
+
 /// Opens a queue that is there.
 pub(crate) fn open_existing(dir: &Path) -> Tried<Queue> {
     open(dir, &Options::new().create(false))

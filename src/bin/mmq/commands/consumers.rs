@@ -67,7 +67,7 @@ pub(crate) fn command() -> Command {
             "Remove a consumer",
             "Examples:\n  mmq consumers q rm audit --yes",
         )
-        .arg(name("name", "Its name"))
+        .arg(name("name", "Its name; \"\" is the queue's own"))
         .arg(yes()),
     )
     .subcommand(

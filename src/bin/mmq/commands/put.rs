@@ -22,6 +22,11 @@ use crate::units;
 /// How long a message waits for room before it looks whether a signal has come.
 const PATIENCE: Duration = Duration::from_millis(200);
 
+const AFTER: &str = "\
+A queue without a consumer gets its own one here, for which `mmq take` and `mmq each` read: what is
+put in stays for them, whatever other consumers come, drain it and go. Where only consumers with
+names read, `mmq consumers q rm ''` ends it.";
+
 pub(crate) fn command() -> Command {
     let about =
         "Put messages in, from standard input or files; status 0: a power cut takes none of them";
@@ -56,7 +61,7 @@ pub(crate) fn command() -> Command {
         .arg(flag("batch", "Put in all of the input, or nothing, also after a crash"))
         .arg(flag("print-seq", "Print the number of each message"))
         .arg(flag("no-flush", "Leave it to the system when the messages reach the disk"));
-    arguments::framing_in(put)
+    arguments::framing_in(put.after_help(AFTER))
 }
 
 pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
@@ -64,6 +69,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let options = options(call.matches);
     let dir = arguments::dir_of(call.matches);
     let queue = opening::open(dir, &options)?;
+    opening::keep_for_own(&queue)?;
     let mut put = Put::new(call, &queue, &files)?;
     let result = if call.matches.get_flag("batch") {
         put.all_or_nothing(&files)

@@ -25,7 +25,11 @@ impl<'a> Dead<'a> {
     pub(super) fn queue(&mut self) -> Tried<&Queue> {
         let queue = match self.open.take() {
             Some(queue) => queue,
-            None => opening::open(self.dir, &Options::new())?,
+            None => {
+                let queue = opening::open(self.dir, &Options::new())?;
+                opening::keep_for_own(&queue)?;
+                queue
+            }
         };
         Ok(self.open.insert(queue))
     }
