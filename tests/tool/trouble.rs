@@ -296,3 +296,51 @@ fn what_was_given_back_meanwhile_is_told() {
     assert!(said.contains(" were given back before they were read; dump it again"), "{said}");
     assert_eq!(status, Some(1), "{said}");
 }
+
+/// A queue whose index is lost and whose only segment has a zeroed header: its messages are whole.
+fn beheaded(dir: &Path) {
+    filled(dir, 0);
+    let all = segments(dir);
+    fs::remove_file(dir.join("index")).unwrap();
+    for path in all {
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[..64].fill(0);
+        fs::write(&path, bytes).unwrap();
+    }
+}
+
+#[test]
+fn segments_that_no_queue_is_found_in_are_damage_and_nothing_touches_them() {
+    let dir = crate::support::tempdir().unwrap();
+    let queue = dir.path().join("q");
+    beheaded(&queue);
+    let advice = format!("mmq salvage {} --to NEW", queue.display());
+    refused(&queue, 1, "damaged", &[&advice]);
+    let before = files(&queue);
+    let copy = dir.path().join("copy");
+    let words: [(&str, &[&str]); 6] = [
+        ("put", &[]),
+        ("take", &[]),
+        ("each", &["--", "true"]),
+        ("purge", &["--yes"]),
+        ("copy", &[copy.to_str().unwrap()]),
+        ("consumers", &["add", "audit"]),
+    ];
+    for (command, words) in words {
+        let told = said(&ends(on(command, &queue, words), 6));
+        assert!(told.contains(&advice), "{command}: {told}");
+        assert!(files(&queue) == before, "{command}");
+    }
+    // What an earlier opening has set aside is no empty place either.
+    for path in segments(&queue) {
+        let mut aside = path.clone().into_os_string();
+        aside.push(".damaged");
+        fs::rename(path, aside).unwrap();
+    }
+    refused(&queue, 1, "damaged", &[&advice]);
+    ends(on("put", &queue, &[]), 6);
+    assert!(!queue.join("index").exists());
+    let saved = dir.path().join("saved");
+    ends(on("salvage", &queue, &["--to", saved.to_str().unwrap()]), 1);
+    assert_eq!(text("take", &saved, &[]).lines().count(), 100);
+}

@@ -71,6 +71,15 @@ impl Failure {
         Failure::new(Ending::Missing, "no_consumer", message)
     }
 
+    /// The directory has files of a queue, and no queue is found in them.
+    pub(crate) fn remains(ending: Ending, dir: &Path) -> Failure {
+        let dir = dir.display();
+        let message = format!(
+            "{dir} is a damaged queue: neither its index nor a segment says what it holds; `mmq salvage {dir} --to NEW` gets out what is whole, and changes nothing in it"
+        );
+        Failure::new(ending, "damaged", message)
+    }
+
     /// The same, in other words.
     pub(crate) fn saying(self, message: impl Into<String>) -> Failure {
         Failure { message: message.into(), ..self }
@@ -100,6 +109,15 @@ impl Failure {
     }
 }
 
+/// Whether files of a queue are in the directory: segments, or what was set aside as damaged.
+pub(crate) fn holds_remains(dir: &Path) -> bool {
+    let names = dir.read_dir().into_iter().flatten().flatten().map(|listed| listed.file_name());
+    names.map(|name| name.to_string_lossy().into_owned()).any(|name| {
+        let is_segment = name.strip_prefix("segment-").is_some_and(|rest| !rest.is_empty());
+        is_segment || name.ends_with(".damaged")
+    })
+}
+
 /// What went wrong within the library.
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
@@ -113,6 +131,9 @@ impl From<Error> for Failure {
             Error::NotFound { what: "message", .. } => (Ending::Missing, "no_message", ""),
             Error::NotFound { what: "path", .. } => (Ending::Missing, "no_path", ""),
             Error::NotFound { what: "segment file", .. } => (Ending::Missing, "no_segment", ""),
+            Error::NotFound { path, .. } if holds_remains(path) => {
+                return Failure::remains(Ending::Bad, path);
+            }
             Error::NotFound { path, .. } if path.is_dir() => {
                 let message =
                     format!("{} holds no queue; `mmq put` makes one there", path.display());

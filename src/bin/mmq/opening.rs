@@ -4,9 +4,10 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mmq::{Consumer, Delivery, Error, Iter, Options, Queue};
+use mmq::{Consumer, Delivery, Error, Inspector, Iter, Options, Queue};
 
-use crate::failure::{Failure, Tried};
+use crate::ending::Ending;
+use crate::failure::{Failure, Tried, holds_remains};
 use crate::place::Bounds;
 
 /// How long an opening waits for the process that has the queue. Commands that follow each other,
@@ -15,6 +16,7 @@ const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Opens the queue. It must be there, unless the options may create it.
 pub(crate) fn open(dir: &Path, options: &Options) -> Tried<Queue> {
+    check(dir)?;
     let until = Instant::now() + PATIENCE;
     loop {
         match options.open(dir) {
@@ -23,6 +25,20 @@ pub(crate) fn open(dir: &Path, options: &Options) -> Tried<Queue> {
             }
             opened => return opened.map_err(Failure::from),
         }
+    }
+}
+
+/// Refuses a directory with files of a queue that is found in none of them. An opening would rename
+/// these files, and begin a new queue beside them or say that there is none.
+fn check(dir: &Path) -> Tried<()> {
+    if !holds_remains(dir) {
+        return Ok(());
+    }
+    let looked = Inspector::open(dir).and_then(|inspector| inspector.snapshot());
+    match looked {
+        Err(Error::NotFound { what: "queue", .. }) => Err(Failure::remains(Ending::Refused, dir)),
+        // The opening says what else is wrong.
+        _ => Ok(()),
     }
 }
 
