@@ -38,6 +38,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('put', 'put', [CompletionResultType]::ParameterValue, 'Put messages in, from standard input or files; status 0: a power cut takes none of them')
             [CompletionResult]::new('take', 'take', [CompletionResultType]::ParameterValue, 'Remove messages and print them, the oldest first')
             [CompletionResult]::new('each', 'each', [CompletionResultType]::ParameterValue, 'Run a command for each message, until it succeeds')
+            [CompletionResult]::new('redrive', 'redrive', [CompletionResultType]::ParameterValue, 'Put dead letters back into their queue')
             [CompletionResult]::new('forward', 'forward', [CompletionResultType]::ParameterValue, 'Send messages on to NATS JetStream or a Redis stream, each once')
             [CompletionResult]::new('consumers', 'consumers', [CompletionResultType]::ParameterValue, 'Consumers: each has a place of its own and sees every message')
             [CompletionResult]::new('purge', 'purge', [CompletionResultType]::ParameterValue, 'Give up messages: every consumer goes on behind them')
@@ -210,10 +211,23 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('--jobs', '--jobs', [CompletionResultType]::ParameterName, 'How many commands run at a time [default: 1]')
             [CompletionResult]::new('--retries', '--retries', [CompletionResultType]::ParameterName, 'How often a message comes again [default: 5]')
             [CompletionResult]::new('--dead', '--dead', [CompletionResultType]::ParameterName, 'The queue for messages that failed too often; it is made when it is missing')
+            [CompletionResult]::new('--backoff', '--backoff', [CompletionResultType]::ParameterName, 'Wait so long after the first failure, twice as long after each further one, an hour at most')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Kill a command, and all that it has started, after so long: it has failed')
             [CompletionResult]::new('--consumer', '--consumer', [CompletionResultType]::ParameterName, 'The consumer whose messages they are [default: the queue''s own, which has no name]')
             [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'Wait for the first message, so long or for ever; status 3 when none came')
             [CompletionResult]::new('-f', '-f', [CompletionResultType]::ParameterName, 'Go on for ever. While nothing is there, others can open the queue')
             [CompletionResult]::new('--follow', '--follow', [CompletionResultType]::ParameterName, 'Go on for ever. While nothing is there, others can open the queue')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
+            [CompletionResult]::new('--no-progress', '--no-progress', [CompletionResultType]::ParameterName, 'Draw no line of progress')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'mmq;redrive' {
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'At most so many [default: all there are]')
+            [CompletionResult]::new('--count', '--count', [CompletionResultType]::ParameterName, 'At most so many [default: all there are]')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
             [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
             [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
@@ -456,6 +470,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('put', 'put', [CompletionResultType]::ParameterValue, 'Put messages in, from standard input or files; status 0: a power cut takes none of them')
             [CompletionResult]::new('take', 'take', [CompletionResultType]::ParameterValue, 'Remove messages and print them, the oldest first')
             [CompletionResult]::new('each', 'each', [CompletionResultType]::ParameterValue, 'Run a command for each message, until it succeeds')
+            [CompletionResult]::new('redrive', 'redrive', [CompletionResultType]::ParameterValue, 'Put dead letters back into their queue')
             [CompletionResult]::new('forward', 'forward', [CompletionResultType]::ParameterValue, 'Send messages on to NATS JetStream or a Redis stream, each once')
             [CompletionResult]::new('consumers', 'consumers', [CompletionResultType]::ParameterValue, 'Consumers: each has a place of its own and sees every message')
             [CompletionResult]::new('purge', 'purge', [CompletionResultType]::ParameterValue, 'Give up messages: every consumer goes on behind them')
@@ -493,6 +508,9 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             break
         }
         'mmq;help;each' {
+            break
+        }
+        'mmq;help;redrive' {
             break
         }
         'mmq;help;forward' {

@@ -64,6 +64,9 @@ _mmq() {
             mmq,put)
                 cmd="mmq__subcmd__put"
                 ;;
+            mmq,redrive)
+                cmd="mmq__subcmd__redrive"
+                ;;
             mmq,salvage)
                 cmd="mmq__subcmd__salvage"
                 ;;
@@ -157,6 +160,9 @@ _mmq() {
             mmq__subcmd__help,put)
                 cmd="mmq__subcmd__help__subcmd__put"
                 ;;
+            mmq__subcmd__help,redrive)
+                cmd="mmq__subcmd__help__subcmd__redrive"
+                ;;
             mmq__subcmd__help,salvage)
                 cmd="mmq__subcmd__help__subcmd__salvage"
                 ;;
@@ -194,7 +200,7 @@ _mmq() {
 
     case "${cmd}" in
         mmq)
-            opts="-q -h -V --json --quiet --no-progress --help --version stat cat peek tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help"
+            opts="-q -h -V --json --quiet --no-progress --help --version stat cat peek tail gaps verify put take each redrive forward consumers purge copy dump load salvage import spool bench completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -484,7 +490,7 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__each)
-            opts="-j -f -q -h --jobs --retries --dead --consumer --wait --follow --json --quiet --no-progress --help"
+            opts="-j -f -q -h --jobs --retries --dead --backoff --timeout --consumer --wait --follow --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -503,6 +509,14 @@ _mmq() {
                     return 0
                     ;;
                 --dead)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --backoff)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -622,7 +636,7 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__help)
-            opts="stat cat tail gaps verify put take each forward consumers purge copy dump load salvage import spool bench completions man help"
+            opts="stat cat tail gaps verify put take each redrive forward consumers purge copy dump load salvage import spool bench completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -901,6 +915,20 @@ _mmq() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        mmq__subcmd__help__subcmd__redrive)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         mmq__subcmd__help__subcmd__salvage)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1086,6 +1114,28 @@ _mmq() {
                     ;;
                 --framing)
                     COMPREPLY=($(compgen -W "line null length varint json raw" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mmq__subcmd__redrive)
+            opts="-n -q -h --count --json --quiet --no-progress --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)

@@ -35,6 +35,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand put 'Put messages in, from standard input or files; status 0: a power cut takes none of them'
             cand take 'Remove messages and print them, the oldest first'
             cand each 'Run a command for each message, until it succeeds'
+            cand redrive 'Put dead letters back into their queue'
             cand forward 'Send messages on to NATS JetStream or a Redis stream, each once'
             cand consumers 'Consumers: each has a place of its own and sees every message'
             cand purge 'Give up messages: every consumer goes on behind them'
@@ -198,10 +199,22 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand --jobs 'How many commands run at a time [default: 1]'
             cand --retries 'How often a message comes again [default: 5]'
             cand --dead 'The queue for messages that failed too often; it is made when it is missing'
+            cand --backoff 'Wait so long after the first failure, twice as long after each further one, an hour at most'
+            cand --timeout 'Kill a command, and all that it has started, after so long: it has failed'
             cand --consumer 'The consumer whose messages they are [default: the queue''s own, which has no name]'
             cand --wait 'Wait for the first message, so long or for ever; status 3 when none came'
             cand -f 'Go on for ever. While nothing is there, others can open the queue'
             cand --follow 'Go on for ever. While nothing is there, others can open the queue'
+            cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
+            cand -q 'Say nothing on standard error but failures'
+            cand --quiet 'Say nothing on standard error but failures'
+            cand --no-progress 'Draw no line of progress'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'mmq;redrive'= {
+            cand -n 'At most so many [default: all there are]'
+            cand --count 'At most so many [default: all there are]'
             cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
             cand -q 'Say nothing on standard error but failures'
             cand --quiet 'Say nothing on standard error but failures'
@@ -421,6 +434,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand put 'Put messages in, from standard input or files; status 0: a power cut takes none of them'
             cand take 'Remove messages and print them, the oldest first'
             cand each 'Run a command for each message, until it succeeds'
+            cand redrive 'Put dead letters back into their queue'
             cand forward 'Send messages on to NATS JetStream or a Redis stream, each once'
             cand consumers 'Consumers: each has a place of its own and sees every message'
             cand purge 'Give up messages: every consumer goes on behind them'
@@ -450,6 +464,8 @@ set edit:completion:arg-completer[mmq] = {|@words|
         &'mmq;help;take'= {
         }
         &'mmq;help;each'= {
+        }
+        &'mmq;help;redrive'= {
         }
         &'mmq;help;forward'= {
         }

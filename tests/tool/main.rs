@@ -28,6 +28,8 @@ mod import;
 mod input;
 #[path = "../../src/bin/mmq/json.rs"]
 mod json;
+#[path = "../../src/bin/mmq/letter.rs"]
+mod letter;
 #[path = "../../src/bin/mmq/look.rs"]
 mod look;
 #[path = "../../src/bin/mmq/making.rs"]
@@ -62,6 +64,7 @@ mod claiming;
 mod copying;
 mod dumping;
 mod each;
+mod each_dead;
 mod forwarding;
 mod framings;
 mod import_bigqueue;

@@ -13,6 +13,13 @@ use crate::signals::{For, Signals, Woken};
 /// How often a queue that somebody else may be writing to is looked at.
 const INTERVAL: Duration = Duration::from_millis(50);
 
+/// Whether attempts are counted over deaths of this program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attempts {
+    Forgotten,
+    Stored,
+}
+
 /// Hands out the messages of a consumer. While nothing is there it lets go of the queue, so that
 /// others can put messages in.
 #[derive(Debug)]
@@ -20,6 +27,7 @@ pub(crate) struct Feed<'a> {
     dir: PathBuf,
     name: Option<String>,
     signals: &'a Signals,
+    attempts: Attempts,
     /// `None` while nothing is there.
     open: Option<(Queue, Option<Consumer>)>,
 }
@@ -30,9 +38,10 @@ impl<'a> Feed<'a> {
         dir: PathBuf,
         name: Option<String>,
         signals: &'a Signals,
+        attempts: Attempts,
     ) -> Tried<Feed<'a>> {
         let queue = opening::open_existing(&dir)?;
-        let mut feed = Feed { dir, name, signals, open: None };
+        let mut feed = Feed { dir, name, signals, attempts, open: None };
         feed.begin(queue)?;
         Ok(feed)
     }
@@ -42,6 +51,12 @@ impl<'a> Feed<'a> {
             Reads::Own(_) => None,
             Reads::Named(consumer) => Some(consumer),
         };
+        if self.attempts == Attempts::Stored {
+            match &consumer {
+                Some(consumer) => Reads::Named(consumer.clone()).count_attempts()?,
+                None => Reads::Own(&queue).count_attempts()?,
+            }
+        }
         self.open = Some((queue, consumer));
         Ok(())
     }

@@ -26,6 +26,7 @@ mod human;
 mod import;
 mod input;
 mod json;
+mod letter;
 mod look;
 mod making;
 mod metrics;

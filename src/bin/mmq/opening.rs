@@ -4,7 +4,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mmq::{Consumer, Delivery, Error, Inspector, Iter, Options, Queue};
+use mmq::{Consumer, Delivery, Error, Inspector, Iter, Options, Queue, Redelivery};
 
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried, holds_remains};
@@ -81,6 +81,14 @@ impl<'a> Reads<'a> {
         match self {
             Reads::Own(queue) => queue.receive(),
             Reads::Named(consumer) => consumer.receive(),
+        }
+    }
+
+    /// Has it stored how often messages were handed out in vain.
+    pub(crate) fn count_attempts(&self) -> mmq::Result<()> {
+        match self {
+            Reads::Own(queue) => queue.set_redelivery(Redelivery::new()),
+            Reads::Named(consumer) => consumer.set_redelivery(Redelivery::new()),
         }
     }
 

@@ -37,6 +37,7 @@ pub(crate) const PAGES: &[(&str, &str)] = &[
     page!("mmq-man"),
     page!("mmq-purge"),
     page!("mmq-put"),
+    page!("mmq-redrive"),
     page!("mmq-salvage"),
     page!("mmq-spool"),
     page!("mmq-stat"),

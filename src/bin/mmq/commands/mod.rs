@@ -14,6 +14,7 @@ mod load;
 pub(crate) mod man;
 mod purge;
 mod put;
+mod redrive;
 mod salvage;
 mod spool;
 mod stat;
@@ -47,7 +48,7 @@ struct Entry {
 }
 
 /// In the order of the help.
-const COMMANDS: [Entry; 20] = [
+const COMMANDS: [Entry; 21] = [
     Entry { command: stat::command, run: stat::run },
     Entry { command: cat::command, run: cat::run },
     Entry { command: tail::command, run: tail::run },
@@ -56,6 +57,7 @@ const COMMANDS: [Entry; 20] = [
     Entry { command: put::command, run: put::run },
     Entry { command: take::command, run: take::run },
     Entry { command: each::command, run: each::run },
+    Entry { command: redrive::command, run: redrive::run },
     Entry { command: forward::command, run: forward::run },
     Entry { command: consumers::command, run: consumers::run },
     Entry { command: purge::command, run: purge::run },

@@ -2,7 +2,7 @@
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-pub(super) fn encode(bytes: &[u8]) -> String {
+pub(crate) fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for three in bytes.chunks(3) {
         let mut word = 0;
@@ -18,7 +18,7 @@ pub(super) fn encode(bytes: &[u8]) -> String {
 }
 
 /// `None` for text that is no base64. Padding may be missing; blanks may not be there.
-pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let text = text.strip_suffix("==").or(text.strip_suffix('=')).unwrap_or(text).as_bytes();
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
     for four in text.chunks(4) {

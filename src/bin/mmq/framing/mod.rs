@@ -1,6 +1,6 @@
 //! Where one message ends and the next begins, in a stream of bytes.
 
-mod base64;
+pub(crate) mod base64;
 mod decode;
 mod json;
 mod read;

@@ -3,11 +3,10 @@
 use std::fmt;
 use std::path::Path;
 
-use mmq::Options;
-use mmq::Queue;
+use mmq::{Error, Options, Queue};
 
-use crate::failure::Failure;
-use crate::failure::Tried;
+use crate::failure::{Failure, Tried};
+use crate::letter::Letter;
 use crate::opening;
 
 /// The queue, open while there is work, so that others can look after it meanwhile.
@@ -34,10 +33,14 @@ impl<'a> Dead<'a> {
         Ok(self.open.insert(queue))
     }
 
-    /// Puts a message in. It is durable when this returns.
-    pub(super) fn bury(&mut self, message: &[u8]) -> Tried<()> {
+    /// Puts a message in, as a letter. It is durable when this returns.
+    pub(super) fn bury(&mut self, letter: &Letter<'_>) -> Tried<()> {
         let queue = self.queue()?;
-        queue.enqueue(message)?;
+        match queue.enqueue(letter.text()) {
+            // What is said of it must not keep it from being there.
+            Err(Error::MessageTooLarge { .. }) => queue.enqueue(letter.message)?,
+            put => put?,
+        };
         Ok(queue.flush()?)
     }
 

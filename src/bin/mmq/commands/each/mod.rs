@@ -3,17 +3,17 @@
 mod dead;
 mod work;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use mmq::Delivery;
 
 use self::dead::Dead;
-use self::work::{Ran, Work};
+use self::work::{Errors, Ran, Work};
 use super::Call;
 use super::take::nothing;
 use crate::arguments;
@@ -21,8 +21,10 @@ use crate::arguments::Waits;
 use crate::ending::Ending;
 use crate::failure::Failure;
 use crate::failure::Tried;
-use crate::feed::Feed;
-use crate::signals::Woken;
+use crate::feed::{Attempts, Feed};
+use crate::letter::Letter;
+use crate::signals::{For, Woken};
+use crate::units;
 use crate::units::count;
 
 /// Messages that are kept aside without a dead-letter queue, at most, and their bytes. They stay
@@ -30,13 +32,23 @@ use crate::units::count;
 const MOST_KEPT: usize = 1000;
 const MOST_KEPT_BYTES: u64 = 64 << 20;
 
+/// The longest delay of `--backoff`.
+const LONGEST_DELAY: Duration = Duration::from_secs(3600);
+
+/// How long after its time a message is looked for again that is not there yet.
+const TICK: Duration = Duration::from_millis(5);
+
 const AFTER: &str = "\
 The message is on the command's standard input, its number in MMQ_SEQ, and in MMQ_ATTEMPT how often
-it was tried, from 1. It is removed when the command ends with status 0, and comes again at once
-otherwise. Nothing is lost when this program is killed: what was not removed comes again.
+it was tried, from 1. It is removed when the command ends with status 0, and comes again otherwise, at
+once or after the delay of --backoff; meanwhile the queue stays open here. Nothing is lost when this
+program is killed: what was not removed comes again, at once.
 
 A message that has failed too often goes to the queue of --dead, is durable there, and is then
-removed. Without --dead it stays, is not tried again by this run, and comes first in the next one.
+removed. With --dead attempts are stored, so that one whose command ends this program each time goes
+there too. It is there as a JSON object: queue, consumer, seq, attempts, reason (how the last
+attempt ended), stderr (its last line), and text or base64, the message; `mmq redrive DIR2 DIR` puts
+it back. Without --dead it stays, is not tried again by this run, and comes first in the next one.
 Status 1: messages were given up. Status 3: none came (with --wait).";
 
 pub(crate) fn command() -> Command {
@@ -67,9 +79,17 @@ pub(crate) fn command() -> Command {
                 "The queue for messages that failed too often; it is made when it is missing",
             ),
         )
+        .arg(
+            duration("backoff", "Wait so long after the first failure, twice as long after each further one, an hour at most"),
+        )
+        .arg(duration("timeout", "Kill a command, and all that it has started, after so long: it has failed"))
         .arg(arguments::consumer())
         .after_help(AFTER);
     arguments::following(each)
+}
+
+fn duration(id: &'static str, help: &'static str) -> Arg {
+    Arg::new(id).long(id).value_name("DURATION").help(help).value_parser(units::parse_duration)
 }
 
 pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
@@ -80,9 +100,15 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     if let Some(dead) = arguments::path_of(matches, "dead") {
         arguments::is_outside(dead, dir)?;
     }
-    let mut feed = Feed::open(dir.to_owned(), consumer, call.signals)?;
+    let (attempts, errors) = match matches.contains_id("dead") {
+        true => (Attempts::Stored, Errors::Kept),
+        false => (Attempts::Forgotten, Errors::Passed),
+    };
+    let mut feed = Feed::open(dir.to_owned(), consumer, call.signals, attempts)?;
     let words: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
-    let work = Work::new(&words).ok_or_else(|| Failure::usage("name a command behind --"))?;
+    let limit = matches.get_one::<Duration>("timeout").copied();
+    let work = Work::new(&words, errors, limit)
+        .ok_or_else(|| Failure::usage("name a command behind --"))?;
     let mut each = Each::new(call, work, arguments::path_of(matches, "dead").map(Dead::new))?;
     let result = each.all(&mut feed, waits);
     // They come again.
@@ -106,6 +132,9 @@ struct Each<'a> {
     work: Work<'a>,
     jobs: u64,
     retries: u64,
+    backoff: Option<Duration>,
+    /// When messages come again that wait for their delay.
+    delayed: BTreeMap<u64, Instant>,
     dead: Option<Dead<'a>>,
     done: u64,
     /// Numbers of messages that have failed too often, without a queue for them.
@@ -127,6 +156,8 @@ impl<'a> Each<'a> {
             work,
             jobs: number("jobs", 1),
             retries: number("retries", 5),
+            backoff: call.matches.get_one::<Duration>("backoff").copied(),
+            delayed: BTreeMap::new(),
             dead,
             done: 0,
             given_up: BTreeSet::new(),
@@ -194,16 +225,34 @@ impl<'a> Each<'a> {
                         Err(failure) => result = Err(failure),
                     }
                 }
+                let due = self.due();
                 if running == 0 {
-                    return result;
+                    if due.is_none() || result.is_err() || self.call.signals.stop().is_some() {
+                        return result;
+                    }
+                    result = self.call.signals.wait(&[], For::Reading, due).map(drop);
+                    continue;
                 }
                 // Only a message that fails comes back: nobody else has the queue.
-                if let Ok((delivery, ran)) = reports.recv() {
+                let report = match due.filter(|_| running < self.jobs && result.is_ok()) {
+                    Some(due) => {
+                        reports.recv_timeout(due.saturating_duration_since(Instant::now())).ok()
+                    }
+                    None => reports.recv().ok(),
+                };
+                if let Some((delivery, ran)) = report {
                     running -= 1;
                     result = result.and(self.settle(delivery, ran));
                 }
             }
         })
+    }
+
+    /// When to look again for a message that waits for its delay. `None`: none does. One whose time
+    /// has come may take a moment to be there.
+    fn due(&self) -> Option<Instant> {
+        let earliest = self.delayed.values().min()?;
+        Some((*earliest).max(Instant::now() + TICK))
     }
 
     /// The next message to work on.
@@ -215,7 +264,17 @@ impl<'a> Each<'a> {
                 self.missing += gap.count();
                 self.call.console.note(gap.to_string());
             }
+            if let Some(delivery) = &delivery {
+                self.delayed.remove(&delivery.seq());
+            }
             match delivery {
+                // Its command has ended this program as often as it may fail.
+                Some(delivery)
+                    if self.dead.is_some() && u64::from(delivery.attempts()) > self.most() =>
+                {
+                    let reason = "it was tried, and this program ended with it";
+                    self.bury(delivery, reason, "")?;
+                }
                 Some(delivery) if self.given_up.contains(&delivery.seq()) => {
                     self.kept.push(delivery)
                 }
@@ -224,9 +283,31 @@ impl<'a> Each<'a> {
         }
     }
 
+    /// How often a message is tried.
+    fn most(&self) -> u64 {
+        self.retries.saturating_add(1)
+    }
+
+    /// Has the message go to the queue for the dead.
+    fn bury(&mut self, delivery: Delivery, reason: &str, last_line: &str) -> Tried<()> {
+        let Some(dead) = &mut self.dead else { return Ok(()) };
+        let matches = self.call.matches;
+        dead.bury(&Letter {
+            queue: arguments::dir_of(matches),
+            consumer: arguments::text_of(matches, "consumer").unwrap_or_default(),
+            seq: delivery.seq(),
+            attempts: delivery.attempts(),
+            reason,
+            last_line,
+            message: &delivery,
+        })?;
+        self.buried += 1;
+        Ok(delivery.ack()?)
+    }
+
     fn settle(&mut self, delivery: Delivery, ran: Ran) -> Tried<()> {
         let seq = delivery.seq();
-        let reason = match ran {
+        let (reason, last_line) = match ran {
             Ran::Done => {
                 self.done += 1;
                 return Ok(delivery.ack()?);
@@ -239,19 +320,24 @@ impl<'a> Each<'a> {
             Ran::Failed { by_signal: true, .. } if self.call.signals.stop().is_some() => {
                 return Ok(());
             }
-            Ran::Failed { reason, .. } => reason,
+            Ran::Failed { reason, last_line, .. } => (reason, last_line),
         };
         let attempts = u64::from(delivery.attempts());
-        let of = self.retries.saturating_add(1);
+        let of = self.most();
         self.call.console.note(format!("message {seq}: {reason} (attempt {attempts} of {of})"));
         if attempts < of {
-            delivery.nack();
+            let Some(first) = self.backoff else {
+                delivery.nack();
+                return Ok(());
+            };
+            let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
+            let delay = first.saturating_mul(2u32.saturating_pow(doublings)).min(LONGEST_DELAY);
+            self.delayed.insert(seq, Instant::now() + delay);
+            delivery.nack_after(delay);
             return Ok(());
         }
-        if let Some(dead) = &mut self.dead {
-            dead.bury(&delivery)?;
-            self.buried += 1;
-            return Ok(delivery.ack()?);
+        if self.dead.is_some() {
+            return self.bury(delivery, &reason, &last_line);
         }
         self.given_up.insert(seq);
         self.kept.push(delivery);

@@ -1,14 +1,27 @@
 //! The command that is run for a message.
 
 use std::ffi::OsString;
-use std::io;
-use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
-use std::process::ExitStatus;
-use std::process::Stdio;
+use std::io::{self, Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use mmq::Delivery;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::units;
+
+/// How often a command with a time limit is looked at.
+const TICK: Duration = Duration::from_millis(10);
+
+/// How long the rest of standard error is waited for once the command has ended: a process that it
+/// left behind may hold it open for ever.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// The most of a line of standard error that is kept.
+const LONGEST_LINE: usize = 1024;
 
 /// How a run ended.
 #[derive(Debug)]
@@ -16,10 +29,21 @@ pub(super) enum Ran {
     Done,
     Failed {
         reason: String,
+        /// The last line that it wrote to standard error, where that is wanted.
+        last_line: String,
         by_signal: bool,
     },
     /// There is no such command, or no process to run it in.
     NotStarted(io::Error),
+}
+
+/// What becomes of the command's standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Errors {
+    /// It is this program's own.
+    Passed,
+    /// The same, and its last line is kept.
+    Kept,
 }
 
 /// A command and its arguments.
@@ -27,12 +51,25 @@ pub(super) enum Ran {
 pub(super) struct Work<'a> {
     program: &'a OsString,
     words: &'a [OsString],
+    errors: Errors,
+    limit: Option<Duration>,
+}
+
+/// How a command came to its end.
+enum End {
+    Status(ExitStatus),
+    /// It took longer than it may, and was killed.
+    Killed(Duration),
 }
 
 impl<'a> Work<'a> {
-    pub(super) fn new(words: &'a [OsString]) -> Option<Work<'a>> {
+    pub(super) fn new(
+        words: &'a [OsString],
+        errors: Errors,
+        limit: Option<Duration>,
+    ) -> Option<Work<'a>> {
         let (program, words) = words.split_first()?;
-        Some(Work { program, words })
+        Some(Work { program, words, errors, limit })
     }
 
     pub(super) fn program(&self) -> &OsString {
@@ -42,27 +79,97 @@ impl<'a> Work<'a> {
     /// Runs it with the message on its standard input.
     pub(super) fn run(&self, message: &Delivery) -> Ran {
         match self.run_to_its_end(message) {
-            Ok(status) if status.success() => Ran::Done,
-            Ok(status) => {
+            Ok((End::Status(status), _)) if status.success() => Ran::Done,
+            Ok((End::Status(status), last_line)) => {
                 // A shell says so by its status.
                 let by_signal =
                     status.signal().is_some() || matches!(status.code(), Some(130 | 143));
-                Ran::Failed { reason: status.to_string(), by_signal }
+                Ran::Failed { reason: status.to_string(), last_line, by_signal }
+            }
+            Ok((End::Killed(limit), last_line)) => {
+                let limit = units::duration(limit);
+                let reason = format!("killed: it took longer than {limit}");
+                Ran::Failed { reason, last_line, by_signal: false }
             }
             Err(error) => Ran::NotStarted(error),
         }
     }
 
-    fn run_to_its_end(&self, message: &Delivery) -> io::Result<ExitStatus> {
+    fn run_to_its_end(&self, message: &Delivery) -> io::Result<(End, String)> {
         let mut command = Command::new(self.program);
         command.args(self.words).stdin(Stdio::piped());
         command.env("MMQ_SEQ", message.seq().to_string());
         command.env("MMQ_ATTEMPT", message.attempts().to_string());
-        let mut child = command.spawn()?;
-        if let Some(mut stdin) = child.stdin.take() {
-            // It need not read all of it: its exit status alone counts.
-            let _ = stdin.write_all(message);
+        if self.errors == Errors::Kept {
+            command.stderr(Stdio::piped());
         }
-        child.wait()
+        if self.limit.is_some() {
+            // All that it starts is killed with it.
+            command.process_group(0);
+        }
+        let mut child = command.spawn()?;
+        let last_line = child.stderr.take().map(last_line);
+        let stdin = child.stdin.take();
+        let end = thread::scope(|scope| {
+            let feed = move || {
+                if let Some(mut stdin) = stdin {
+                    // It need not read all of it: its exit status alone counts.
+                    let _ = stdin.write_all(message);
+                }
+            };
+            match self.limit {
+                None => {
+                    feed();
+                    child.wait().map(End::Status)
+                }
+                Some(limit) => {
+                    scope.spawn(feed);
+                    wait_within(&mut child, limit)
+                }
+            }
+        })?;
+        let last_line = last_line.and_then(|line| line.recv_timeout(PATIENCE).ok());
+        Ok((end, last_line.unwrap_or_default()))
     }
+}
+
+/// Waits for the end of the command, which is killed with its process group when its time is over.
+fn wait_within(child: &mut Child, limit: Duration) -> io::Result<End> {
+    let until = Instant::now().checked_add(limit);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(End::Status(status));
+        }
+        if until.is_some_and(|until| Instant::now() >= until) {
+            // It was not waited for, so the number is still its own.
+            kill_process_group(Pid::from_child(child), Signal::KILL)?;
+            child.wait()?;
+            return Ok(End::Killed(limit));
+        }
+        thread::sleep(TICK);
+    }
+}
+
+/// Hands on what comes to this program's standard error. The last line with anything in it comes
+/// from the receiver at the end.
+fn last_line(mut errors: ChildStderr) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let (mut buffer, mut line, mut last) = ([0; 4096], Vec::new(), Vec::new());
+        while let Ok(count @ 1..) = errors.read(&mut buffer) {
+            let bytes = buffer.get(..count).unwrap_or_default();
+            let _ = io::stderr().write_all(bytes);
+            for byte in bytes {
+                match byte {
+                    b'\n' if line.trim_ascii().is_empty() => line.clear(),
+                    b'\n' => last = std::mem::take(&mut line),
+                    byte if line.len() < LONGEST_LINE => line.push(*byte),
+                    _ => {}
+                }
+            }
+        }
+        let last = if line.trim_ascii().is_empty() { last } else { line };
+        let _ = sender.send(String::from_utf8_lossy(&last).into_owned());
+    });
+    receiver
 }

@@ -1,0 +1,104 @@
+//! `redrive`: puts dead letters back into the queue that they come from.
+
+use clap::Command;
+use mmq::{Queue, past_gaps};
+
+use super::Call;
+use super::take::nothing;
+use crate::arguments;
+use crate::ending::Ending;
+use crate::failure::{Failure, Tried};
+use crate::letter;
+use crate::opening::{self, open_existing};
+use crate::units::count;
+
+/// So many messages, or bytes of them, are put in before they are made durable and removed here.
+const MOST: usize = 1000;
+const MOST_BYTES: usize = 16 << 20;
+
+const AFTER: &str = "\
+A letter of `mmq each --dead` goes back as the message that it holds; any other message goes back as
+it is. Each gets a new number in SRC, behind all that waits there, and is tried from the beginning.
+A message is removed from DEAD when it is durable in SRC: when this program is killed between the
+two it is in both. Status 1: messages of DEAD will never come. Status 3: none was there.";
+
+pub(crate) fn command() -> Command {
+    arguments::command(
+        "redrive",
+        "Put dead letters back into their queue",
+        "Examples:\n  mmq redrive failed jobs\n  mmq redrive failed jobs -n 1",
+    )
+    .arg(arguments::path("dir", "DEAD").help("The queue of the letters").required(true))
+    .arg(arguments::path("source", "SRC").help("Where they go, which is there").required(true))
+    .arg(arguments::number("count", "At most so many [default: all there are]").short('n'))
+    .after_help(AFTER)
+}
+
+pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
+    let dir = arguments::dir_of(call.matches);
+    let Some(source) = arguments::path_of(call.matches, "source") else {
+        return Err(Failure::usage("name the queue that they go to"));
+    };
+    let most = call.matches.get_one::<u64>("count").copied().unwrap_or(u64::MAX);
+    let dead = open_existing(dir)?;
+    let source = open_existing(source)?;
+    opening::keep_for_own(&source)?;
+    let mut redrive = Redrive { call, dead: &dead, source: &source, done: 0, missing: 0 };
+    let mut result = Ok(true);
+    while let Ok(true) = result
+        && redrive.done < most
+        && call.signals.stop().is_none()
+    {
+        result = redrive.some(most);
+    }
+    let (done, missing) = (redrive.done, redrive.missing);
+    let closed = source.close().and(dead.close());
+    call.console.note(format!("put back: {}", count(done, "message")));
+    result?;
+    closed?;
+    if let Some(ending) = call.signals.stop() {
+        return Ok(ending);
+    }
+    if missing > 0 {
+        let message = format!("{} will never come", count(missing, "message"));
+        return Err(Failure::new(Ending::Bad, "gap", message));
+    }
+    if done == 0 { Err(nothing(dir)) } else { Ok(Ending::Done) }
+}
+
+struct Redrive<'a> {
+    call: &'a Call<'a>,
+    dead: &'a Queue,
+    source: &'a Queue,
+    done: u64,
+    missing: u64,
+}
+
+impl Redrive<'_> {
+    /// Puts some back. False when no more are there.
+    fn some(&mut self, most: u64) -> Tried<bool> {
+        let (mut taken, mut bytes, mut more) = (Vec::new(), 0, true);
+        while taken.len() < MOST && bytes < MOST_BYTES && self.done + (taken.len() as u64) < most {
+            let on_gap = |gap: mmq::Gap| {
+                self.missing += gap.count();
+                self.call.console.note(gap.to_string());
+            };
+            let Some(delivery) = past_gaps(|| self.dead.receive(), on_gap)? else {
+                more = false;
+                break;
+            };
+            match letter::message_of(&delivery).filter(|_| delivery.origin().is_none()) {
+                Some(message) => self.source.enqueue(message)?,
+                None => self.source.enqueue(&*delivery)?,
+            };
+            bytes += delivery.len();
+            taken.push(delivery);
+        }
+        self.source.flush()?;
+        for delivery in taken {
+            delivery.ack()?;
+            self.done += 1;
+        }
+        Ok(more)
+    }
+}
