@@ -58,6 +58,9 @@ pub(crate) fn block(snapshot: &Snapshot, sizes: Sizes, paint: Paint) -> String {
         if let Some(most) = owner.max_bytes {
             line("limit", sizes.of(most));
         }
+        if owner.in_flight > 0 {
+            line("in flight", format!("{}, with workers", count(owner.in_flight, "message")));
+        }
         if owner.refused > 0 {
             line("refused", format!("{} for want of room", count(owner.refused, "call")));
         }

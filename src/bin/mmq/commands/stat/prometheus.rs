@@ -52,7 +52,7 @@ const CONSUMERS: [(&str, &str, OfConsumer); 3] = [
 ];
 
 /// What the owner counts; absent where it has stored nothing.
-const OWNERS: [(&str, &str, &str, &[Sample]); 7] = [
+const OWNERS: [(&str, &str, &str, &[Sample]); 9] = [
     (
         "mmq_max_disk_bytes",
         "gauge",
@@ -87,6 +87,18 @@ const OWNERS: [(&str, &str, &str, &[Sample]); 7] = [
         "counter",
         "Messages rejected since the owner opened the queue: dead letters, or given up",
         &[(None, |of| Some(of.rejected as f64))],
+    ),
+    (
+        "mmq_taken_total",
+        "counter",
+        "Messages that consumers took or skipped since the owner opened the queue",
+        &[(None, |of| Some(of.taken as f64))],
+    ),
+    (
+        "mmq_in_flight",
+        "gauge",
+        "Messages that are with workers: handed out and not yet acknowledged or given back",
+        &[(None, |of| Some(of.in_flight as f64))],
     ),
     (
         "mmq_flushes_total",
@@ -134,6 +146,13 @@ pub(super) fn text(asked: &[Polled]) -> String {
         family(&mut text, name, kind, help);
         for (label, snapshot) in &queues {
             sample(&mut text, name, &[("queue", label)], value(snapshot));
+        }
+    }
+    let free = "mmq_disk_free_bytes";
+    family(&mut text, free, "gauge", "Bytes of disk that are free; absent where nobody knows");
+    for (label, snapshot) in &queues {
+        if let Some(bytes) = snapshot.free_bytes {
+            sample(&mut text, free, &[("queue", label)], bytes as f64);
         }
     }
     for (name, kind, help, values) in OWNERS {
