@@ -171,6 +171,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('--on-full', '--on-full', [CompletionResultType]::ParameterName, 'What to do when there is no room [default: reject]')
             [CompletionResult]::new('--arena-size', '--arena-size', [CompletionResultType]::ParameterName, 'The unit of mapping, for new files [default: 128MiB]')
             [CompletionResult]::new('--framing', '--framing', [CompletionResultType]::ParameterName, 'Where a message ends [default: line]')
+            [CompletionResult]::new('--wait-lock', '--wait-lock', [CompletionResultType]::ParameterName, 'Wait while another process has the queue, so long or for ever; status 4 then')
             [CompletionResult]::new('--batch', '--batch', [CompletionResultType]::ParameterName, 'Put in all of the input, or nothing, also after a crash')
             [CompletionResult]::new('--print-seq', '--print-seq', [CompletionResultType]::ParameterName, 'Print the number of each message')
             [CompletionResult]::new('--no-flush', '--no-flush', [CompletionResultType]::ParameterName, 'Leave it to the system when the messages reach the disk')
@@ -192,6 +193,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'Wait for the first message, so long or for ever; status 3 when none came')
             [CompletionResult]::new('--framing', '--framing', [CompletionResultType]::ParameterName, 'Where a message ends [default: line]')
             [CompletionResult]::new('--decode', '--decode', [CompletionResultType]::ParameterName, 'Show each message as this shell command answers it: one process, --framing length both ways, each answer at once')
+            [CompletionResult]::new('--wait-lock', '--wait-lock', [CompletionResultType]::ParameterName, 'Wait while another process has the queue, so long or for ever; status 4 then')
             [CompletionResult]::new('--sync', '--sync', [CompletionResultType]::ParameterName, 'Remove a message only when it is durable in the file that it is written to')
             [CompletionResult]::new('-f', '-f', [CompletionResultType]::ParameterName, 'Go on for ever. While nothing is there, others can open the queue')
             [CompletionResult]::new('--follow', '--follow', [CompletionResultType]::ParameterName, 'Go on for ever. While nothing is there, others can open the queue')
@@ -215,6 +217,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Kill a command, and all that it has started, after so long: it has failed')
             [CompletionResult]::new('--consumer', '--consumer', [CompletionResultType]::ParameterName, 'The consumer whose messages they are [default: the queue''s own, which has no name]')
             [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'Wait for the first message, so long or for ever; status 3 when none came')
+            [CompletionResult]::new('--wait-lock', '--wait-lock', [CompletionResultType]::ParameterName, 'Wait while another process has the queue, so long or for ever; status 4 then')
             [CompletionResult]::new('-f', '-f', [CompletionResultType]::ParameterName, 'Go on for ever. While nothing is there, others can open the queue')
             [CompletionResult]::new('--follow', '--follow', [CompletionResultType]::ParameterName, 'Go on for ever. While nothing is there, others can open the queue')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
@@ -228,6 +231,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
         'mmq;redrive' {
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'At most so many [default: all there are]')
             [CompletionResult]::new('--count', '--count', [CompletionResultType]::ParameterName, 'At most so many [default: all there are]')
+            [CompletionResult]::new('--wait-lock', '--wait-lock', [CompletionResultType]::ParameterName, 'Wait while another process has the queue, so long or for ever; status 4 then')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
             [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
             [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
@@ -265,6 +269,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             break
         }
         'mmq;consumers' {
+            [CompletionResult]::new('--wait-lock', '--wait-lock', [CompletionResultType]::ParameterName, 'Wait while another process has the queue, so long or for ever; status 4 then')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
             [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
             [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
@@ -280,6 +285,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
         }
         'mmq;consumers;add' {
             [CompletionResult]::new('--at', '--at', [CompletionResultType]::ParameterName, 'Where it begins [default: first]')
+            [CompletionResult]::new('--wait-lock', '--wait-lock', [CompletionResultType]::ParameterName, 'Wait while another process has the queue, so long or for ever; status 4 then')
             [CompletionResult]::new('-y', '-y', [CompletionResultType]::ParameterName, 'Give messages up without asking')
             [CompletionResult]::new('--yes', '--yes', [CompletionResultType]::ParameterName, 'Give messages up without asking')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
@@ -291,6 +297,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             break
         }
         'mmq;consumers;seek' {
+            [CompletionResult]::new('--wait-lock', '--wait-lock', [CompletionResultType]::ParameterName, 'Wait while another process has the queue, so long or for ever; status 4 then')
             [CompletionResult]::new('-y', '-y', [CompletionResultType]::ParameterName, 'Give messages up without asking')
             [CompletionResult]::new('--yes', '--yes', [CompletionResultType]::ParameterName, 'Give messages up without asking')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
@@ -302,6 +309,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             break
         }
         'mmq;consumers;rm' {
+            [CompletionResult]::new('--wait-lock', '--wait-lock', [CompletionResultType]::ParameterName, 'Wait while another process has the queue, so long or for ever; status 4 then')
             [CompletionResult]::new('-y', '-y', [CompletionResultType]::ParameterName, 'Give messages up without asking')
             [CompletionResult]::new('--yes', '--yes', [CompletionResultType]::ParameterName, 'Give messages up without asking')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
@@ -313,6 +321,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             break
         }
         'mmq;consumers;fork' {
+            [CompletionResult]::new('--wait-lock', '--wait-lock', [CompletionResultType]::ParameterName, 'Wait while another process has the queue, so long or for ever; status 4 then')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
             [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
             [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
@@ -346,6 +355,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
         }
         'mmq;purge' {
             [CompletionResult]::new('--before', '--before', [CompletionResultType]::ParameterName, 'Up to there [default: last, all of them]')
+            [CompletionResult]::new('--wait-lock', '--wait-lock', [CompletionResultType]::ParameterName, 'Wait while another process has the queue, so long or for ever; status 4 then')
             [CompletionResult]::new('-y', '-y', [CompletionResultType]::ParameterName, 'Give messages up without asking')
             [CompletionResult]::new('--yes', '--yes', [CompletionResultType]::ParameterName, 'Give messages up without asking')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
@@ -357,6 +367,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             break
         }
         'mmq;copy' {
+            [CompletionResult]::new('--wait-lock', '--wait-lock', [CompletionResultType]::ParameterName, 'Wait while another process has the queue, so long or for ever; status 4 then')
             [CompletionResult]::new('--new-id', '--new-id', [CompletionResultType]::ParameterName, 'The copy is a queue of its own, with an id of its own [the default]')
             [CompletionResult]::new('--same-id', '--same-id', [CompletionResultType]::ParameterName, 'The copy is a backup with the queue''s id, to replace the queue')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')

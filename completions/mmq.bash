@@ -304,12 +304,16 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__consumers)
-            opts="-q -h --json --quiet --no-progress --help add seek rm fork help"
+            opts="-q -h --wait-lock --json --quiet --no-progress --help add seek rm fork help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --wait-lock)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -318,13 +322,17 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__consumers__subcmd__add)
-            opts="-y -q -h --at --yes --json --quiet --no-progress --help"
+            opts="-y -q -h --at --yes --wait-lock --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --at)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --wait-lock)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -336,12 +344,16 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__consumers__subcmd__fork)
-            opts="-q -h --json --quiet --no-progress --help"
+            opts="-q -h --wait-lock --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --wait-lock)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -434,12 +446,16 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__consumers__subcmd__rm)
-            opts="-y -q -h --yes --json --quiet --no-progress --help"
+            opts="-y -q -h --yes --wait-lock --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --wait-lock)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -448,12 +464,16 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__consumers__subcmd__seek)
-            opts="-y -q -h --yes --json --quiet --no-progress --help"
+            opts="-y -q -h --yes --wait-lock --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --wait-lock)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -462,12 +482,16 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__copy)
-            opts="-q -h --new-id --same-id --json --quiet --no-progress --help"
+            opts="-q -h --new-id --same-id --wait-lock --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --wait-lock)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -490,7 +514,7 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__each)
-            opts="-j -f -q -h --jobs --retries --dead --backoff --timeout --consumer --wait --follow --json --quiet --no-progress --help"
+            opts="-j -f -q -h --jobs --retries --dead --backoff --timeout --consumer --wait --follow --wait-lock --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -525,6 +549,10 @@ _mmq() {
                     return 0
                     ;;
                 --wait)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --wait-lock)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1076,13 +1104,17 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__purge)
-            opts="-y -q -h --before --yes --json --quiet --no-progress --help"
+            opts="-y -q -h --before --yes --wait-lock --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --before)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --wait-lock)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1094,7 +1126,7 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__put)
-            opts="-0 -q -h --max-bytes --on-full --arena-size --batch --print-seq --no-flush --framing --null --keep-cr --json --quiet --no-progress --help"
+            opts="-0 -q -h --max-bytes --on-full --arena-size --batch --print-seq --no-flush --framing --null --keep-cr --wait-lock --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1116,6 +1148,10 @@ _mmq() {
                     COMPREPLY=($(compgen -W "line null length varint json raw" -- "${cur}"))
                     return 0
                     ;;
+                --wait-lock)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1124,7 +1160,7 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__redrive)
-            opts="-n -q -h --count --json --quiet --no-progress --help"
+            opts="-n -q -h --count --wait-lock --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1135,6 +1171,10 @@ _mmq() {
                     return 0
                     ;;
                 -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --wait-lock)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1286,7 +1326,7 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__take)
-            opts="-n -f -0 -q -h --count --consumer --sync --wait --follow --framing --null --strict --decode --json --quiet --no-progress --help"
+            opts="-n -f -0 -q -h --count --consumer --sync --wait --follow --framing --null --strict --decode --wait-lock --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1313,6 +1353,10 @@ _mmq() {
                     return 0
                     ;;
                 --decode)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --wait-lock)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

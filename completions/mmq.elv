@@ -161,6 +161,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand --on-full 'What to do when there is no room [default: reject]'
             cand --arena-size 'The unit of mapping, for new files [default: 128MiB]'
             cand --framing 'Where a message ends [default: line]'
+            cand --wait-lock 'Wait while another process has the queue, so long or for ever; status 4 then'
             cand --batch 'Put in all of the input, or nothing, also after a crash'
             cand --print-seq 'Print the number of each message'
             cand --no-flush 'Leave it to the system when the messages reach the disk'
@@ -181,6 +182,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand --wait 'Wait for the first message, so long or for ever; status 3 when none came'
             cand --framing 'Where a message ends [default: line]'
             cand --decode 'Show each message as this shell command answers it: one process, --framing length both ways, each answer at once'
+            cand --wait-lock 'Wait while another process has the queue, so long or for ever; status 4 then'
             cand --sync 'Remove a message only when it is durable in the file that it is written to'
             cand -f 'Go on for ever. While nothing is there, others can open the queue'
             cand --follow 'Go on for ever. While nothing is there, others can open the queue'
@@ -203,6 +205,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand --timeout 'Kill a command, and all that it has started, after so long: it has failed'
             cand --consumer 'The consumer whose messages they are [default: the queue''s own, which has no name]'
             cand --wait 'Wait for the first message, so long or for ever; status 3 when none came'
+            cand --wait-lock 'Wait while another process has the queue, so long or for ever; status 4 then'
             cand -f 'Go on for ever. While nothing is there, others can open the queue'
             cand --follow 'Go on for ever. While nothing is there, others can open the queue'
             cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
@@ -215,6 +218,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
         &'mmq;redrive'= {
             cand -n 'At most so many [default: all there are]'
             cand --count 'At most so many [default: all there are]'
+            cand --wait-lock 'Wait while another process has the queue, so long or for ever; status 4 then'
             cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
             cand -q 'Say nothing on standard error but failures'
             cand --quiet 'Say nothing on standard error but failures'
@@ -250,6 +254,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand --help 'Print help'
         }
         &'mmq;consumers'= {
+            cand --wait-lock 'Wait while another process has the queue, so long or for ever; status 4 then'
             cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
             cand -q 'Say nothing on standard error but failures'
             cand --quiet 'Say nothing on standard error but failures'
@@ -264,6 +269,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
         }
         &'mmq;consumers;add'= {
             cand --at 'Where it begins [default: first]'
+            cand --wait-lock 'Wait while another process has the queue, so long or for ever; status 4 then'
             cand -y 'Give messages up without asking'
             cand --yes 'Give messages up without asking'
             cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
@@ -274,6 +280,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand --help 'Print help'
         }
         &'mmq;consumers;seek'= {
+            cand --wait-lock 'Wait while another process has the queue, so long or for ever; status 4 then'
             cand -y 'Give messages up without asking'
             cand --yes 'Give messages up without asking'
             cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
@@ -284,6 +291,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand --help 'Print help'
         }
         &'mmq;consumers;rm'= {
+            cand --wait-lock 'Wait while another process has the queue, so long or for ever; status 4 then'
             cand -y 'Give messages up without asking'
             cand --yes 'Give messages up without asking'
             cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
@@ -294,6 +302,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand --help 'Print help'
         }
         &'mmq;consumers;fork'= {
+            cand --wait-lock 'Wait while another process has the queue, so long or for ever; status 4 then'
             cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
             cand -q 'Say nothing on standard error but failures'
             cand --quiet 'Say nothing on standard error but failures'
@@ -320,6 +329,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
         }
         &'mmq;purge'= {
             cand --before 'Up to there [default: last, all of them]'
+            cand --wait-lock 'Wait while another process has the queue, so long or for ever; status 4 then'
             cand -y 'Give messages up without asking'
             cand --yes 'Give messages up without asking'
             cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
@@ -330,6 +340,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand --help 'Print help'
         }
         &'mmq;copy'= {
+            cand --wait-lock 'Wait while another process has the queue, so long or for ever; status 4 then'
             cand --new-id 'The copy is a queue of its own, with an id of its own [the default]'
             cand --same-id 'The copy is a backup with the queue''s id, to replace the queue'
             cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'

@@ -155,6 +155,7 @@ length\t'the length before each: four bytes, big-endian; for any bytes'
 varint\t'the length before each, in LEB128; for any bytes'
 json\t'a JSON object in a line; for any bytes'
 raw\t'nothing between messages; a file is one message'"
+complete -c mmq -n "__fish_mmq_using_subcommand put" -l wait-lock -d 'Wait while another process has the queue, so long or for ever; status 4 then' -r
 complete -c mmq -n "__fish_mmq_using_subcommand put" -l batch -d 'Put in all of the input, or nothing, also after a crash'
 complete -c mmq -n "__fish_mmq_using_subcommand put" -l print-seq -d 'Print the number of each message'
 complete -c mmq -n "__fish_mmq_using_subcommand put" -l no-flush -d 'Leave it to the system when the messages reach the disk'
@@ -174,6 +175,7 @@ varint\t'the length before each, in LEB128; for any bytes'
 json\t'a JSON object in a line; for any bytes'
 raw\t'nothing between messages; a file is one message'"
 complete -c mmq -n "__fish_mmq_using_subcommand take" -l decode -d 'Show each message as this shell command answers it: one process, --framing length both ways, each answer at once' -r
+complete -c mmq -n "__fish_mmq_using_subcommand take" -l wait-lock -d 'Wait while another process has the queue, so long or for ever; status 4 then' -r
 complete -c mmq -n "__fish_mmq_using_subcommand take" -l sync -d 'Remove a message only when it is durable in the file that it is written to'
 complete -c mmq -n "__fish_mmq_using_subcommand take" -s f -l follow -d 'Go on for ever. While nothing is there, others can open the queue'
 complete -c mmq -n "__fish_mmq_using_subcommand take" -s 0 -l null -d 'The same as --framing null'
@@ -189,12 +191,14 @@ complete -c mmq -n "__fish_mmq_using_subcommand each" -l backoff -d 'Wait so lon
 complete -c mmq -n "__fish_mmq_using_subcommand each" -l timeout -d 'Kill a command, and all that it has started, after so long: it has failed' -r
 complete -c mmq -n "__fish_mmq_using_subcommand each" -l consumer -d 'The consumer whose messages they are [default: the queue\'s own, which has no name]' -r
 complete -c mmq -n "__fish_mmq_using_subcommand each" -l wait -d 'Wait for the first message, so long or for ever; status 3 when none came' -r
+complete -c mmq -n "__fish_mmq_using_subcommand each" -l wait-lock -d 'Wait while another process has the queue, so long or for ever; status 4 then' -r
 complete -c mmq -n "__fish_mmq_using_subcommand each" -s f -l follow -d 'Go on for ever. While nothing is there, others can open the queue'
 complete -c mmq -n "__fish_mmq_using_subcommand each" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
 complete -c mmq -n "__fish_mmq_using_subcommand each" -s q -l quiet -d 'Say nothing on standard error but failures'
 complete -c mmq -n "__fish_mmq_using_subcommand each" -l no-progress -d 'Draw no line of progress'
 complete -c mmq -n "__fish_mmq_using_subcommand each" -s h -l help -d 'Print help'
 complete -c mmq -n "__fish_mmq_using_subcommand redrive" -s n -l count -d 'At most so many [default: all there are]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand redrive" -l wait-lock -d 'Wait while another process has the queue, so long or for ever; status 4 then' -r
 complete -c mmq -n "__fish_mmq_using_subcommand redrive" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
 complete -c mmq -n "__fish_mmq_using_subcommand redrive" -s q -l quiet -d 'Say nothing on standard error but failures'
 complete -c mmq -n "__fish_mmq_using_subcommand redrive" -l no-progress -d 'Draw no line of progress'
@@ -230,6 +234,7 @@ complete -c mmq -n "__fish_mmq_using_subcommand forward" -l json -d 'For program
 complete -c mmq -n "__fish_mmq_using_subcommand forward" -s q -l quiet -d 'Say nothing on standard error but failures'
 complete -c mmq -n "__fish_mmq_using_subcommand forward" -l no-progress -d 'Draw no line of progress'
 complete -c mmq -n "__fish_mmq_using_subcommand forward" -s h -l help -d 'Print help'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and not __fish_seen_subcommand_from add seek rm fork help" -l wait-lock -d 'Wait while another process has the queue, so long or for ever; status 4 then' -r
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and not __fish_seen_subcommand_from add seek rm fork help" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and not __fish_seen_subcommand_from add seek rm fork help" -s q -l quiet -d 'Say nothing on standard error but failures'
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and not __fish_seen_subcommand_from add seek rm fork help" -l no-progress -d 'Draw no line of progress'
@@ -240,21 +245,25 @@ complete -c mmq -n "__fish_mmq_using_subcommand consumers; and not __fish_seen_s
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and not __fish_seen_subcommand_from add seek rm fork help" -a "fork" -d 'Make a consumer at the place of another'
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and not __fish_seen_subcommand_from add seek rm fork help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from add" -l at -d 'Where it begins [default: first]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from add" -l wait-lock -d 'Wait while another process has the queue, so long or for ever; status 4 then' -r
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from add" -s y -l yes -d 'Give messages up without asking'
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from add" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from add" -s q -l quiet -d 'Say nothing on standard error but failures'
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from add" -l no-progress -d 'Draw no line of progress'
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from seek" -l wait-lock -d 'Wait while another process has the queue, so long or for ever; status 4 then' -r
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from seek" -s y -l yes -d 'Give messages up without asking'
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from seek" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from seek" -s q -l quiet -d 'Say nothing on standard error but failures'
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from seek" -l no-progress -d 'Draw no line of progress'
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from seek" -s h -l help -d 'Print help'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from rm" -l wait-lock -d 'Wait while another process has the queue, so long or for ever; status 4 then' -r
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from rm" -s y -l yes -d 'Give messages up without asking'
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from rm" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from rm" -s q -l quiet -d 'Say nothing on standard error but failures'
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from rm" -l no-progress -d 'Draw no line of progress'
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from rm" -s h -l help -d 'Print help'
+complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from fork" -l wait-lock -d 'Wait while another process has the queue, so long or for ever; status 4 then' -r
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from fork" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from fork" -s q -l quiet -d 'Say nothing on standard error but failures'
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from fork" -l no-progress -d 'Draw no line of progress'
@@ -265,11 +274,13 @@ complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subco
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from help" -f -a "fork" -d 'Make a consumer at the place of another'
 complete -c mmq -n "__fish_mmq_using_subcommand consumers; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c mmq -n "__fish_mmq_using_subcommand purge" -l before -d 'Up to there [default: last, all of them]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand purge" -l wait-lock -d 'Wait while another process has the queue, so long or for ever; status 4 then' -r
 complete -c mmq -n "__fish_mmq_using_subcommand purge" -s y -l yes -d 'Give messages up without asking'
 complete -c mmq -n "__fish_mmq_using_subcommand purge" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
 complete -c mmq -n "__fish_mmq_using_subcommand purge" -s q -l quiet -d 'Say nothing on standard error but failures'
 complete -c mmq -n "__fish_mmq_using_subcommand purge" -l no-progress -d 'Draw no line of progress'
 complete -c mmq -n "__fish_mmq_using_subcommand purge" -s h -l help -d 'Print help'
+complete -c mmq -n "__fish_mmq_using_subcommand copy" -l wait-lock -d 'Wait while another process has the queue, so long or for ever; status 4 then' -r
 complete -c mmq -n "__fish_mmq_using_subcommand copy" -l new-id -d 'The copy is a queue of its own, with an id of its own [the default]'
 complete -c mmq -n "__fish_mmq_using_subcommand copy" -l same-id -d 'The copy is a backup with the queue\'s id, to replace the queue'
 complete -c mmq -n "__fish_mmq_using_subcommand copy" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'

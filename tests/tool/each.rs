@@ -66,7 +66,7 @@ fn a_message_that_fails_comes_again_so_often_and_then_goes_to_the_dead() {
     assert!(said(&output).contains("2 messages went to "), "{}", said(&output));
     assert_eq!(left(&queue), 0);
     let dead = Queue::open(dead).unwrap();
-    let mut letter = || {
+    let letter = || {
         let letter = dead.dequeue().unwrap().unwrap();
         serde_json::from_slice::<serde_json::Value>(&letter).unwrap()["text"].to_string()
     };

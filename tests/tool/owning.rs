@@ -294,3 +294,48 @@ fn damage_is_told_in_its_place_and_ends_with_status_1() {
     each.args(["--", "true"]);
     assert!(said(&ends(each, 1)).contains("message 3999 will never come"));
 }
+
+#[test]
+fn a_command_waits_for_the_lock_so_long_as_it_is_told() {
+    let dir = crate::support::tempdir().unwrap();
+    let path = dir.path().join("q");
+    numbers(&path, 2);
+    let commands: [(&str, &[&str]); 5] = [
+        ("put", &[]),
+        ("take", &["-n", "1"]),
+        ("each", &["--", "true"]),
+        ("consumers", &["add", "audit"]),
+        ("purge", &["--yes"]),
+    ];
+    for (command, words) in commands {
+        let queue = Queue::open(&path).unwrap();
+        let call = |wait: &[&str]| on(command, &path, &[wait, words].concat());
+        let refused = said(&ends(call(&["--wait-lock", "0s"]), 4));
+        assert!(refused.contains("--wait-lock"), "{command}: {refused}");
+        ends(call(&["--wait-lock", "400ms"]), 4);
+        let mut waiting = call(&["--wait-lock", "60s"]);
+        let child = waiting.stdout(std::process::Stdio::null()).spawn().unwrap();
+        let mut child = crate::run::Running(child);
+        queue.close().unwrap();
+        assert_eq!(child.0.wait().unwrap().code(), Some(0), "{command}");
+    }
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_the_lock() {
+    let dir = crate::support::tempdir().unwrap();
+    let path = dir.path().join("q");
+    numbers(&path, 1);
+    let queue = Queue::open(&path).unwrap();
+    let mut take = on("take", &path, &["--wait-lock"]);
+    let mut child = crate::run::Running(take.stderr(std::process::Stdio::null()).spawn().unwrap());
+    let pid = rustix::process::Pid::from_child(&child.0);
+    eventually("it catches signals", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.0.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << 14 != 0
+    });
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(child.0.wait().unwrap().code(), Some(143));
+    assert_eq!(queue.len(), 1);
+}

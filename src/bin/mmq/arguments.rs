@@ -10,6 +10,8 @@ use crate::failure::{Failure, Tried};
 use crate::framing;
 use crate::units;
 
+pub(crate) const WAIT_LOCK: &str = "wait-lock";
+
 /// Refuses a new directory within one that is not to change.
 pub(crate) fn is_outside(new: &Path, dir: &Path) -> Tried<()> {
     let Ok(dir) = dir.canonicalize() else {
@@ -119,6 +121,19 @@ pub(crate) fn consumer() -> Arg {
         .long("consumer")
         .value_name("NAME")
         .help("The consumer whose messages they are [default: the queue's own, which has no name]")
+}
+
+/// `--wait-lock`, of a command that opens a queue which others may have.
+pub(crate) fn locking(command: Command) -> Command {
+    command.arg(
+        Arg::new(WAIT_LOCK)
+            .long(WAIT_LOCK)
+            .value_name("DURATION")
+            .num_args(0..=1)
+            .value_parser(units::parse_duration)
+            .global(true)
+            .help("Wait while another process has the queue, so long or for ever; status 4 then"),
+    )
 }
 
 /// `--wait` and `--follow`.

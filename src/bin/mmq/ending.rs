@@ -17,7 +17,7 @@ pub(crate) enum Ending {
     Locked = 4,
     /// No such queue, consumer or message.
     Missing = 5,
-    /// Refused: full, too large, a later format, framing.
+    /// Refused: full, too large, damaged, a later format, framing.
     Refused = 6,
     /// The system or the far side failed.
     Failed = 7,

@@ -80,6 +80,11 @@ impl Failure {
         Failure::new(ending, "damaged", message)
     }
 
+    /// The same, with another exit status.
+    pub(crate) fn with_ending(self, ending: Ending) -> Failure {
+        Failure { ending, ..self }
+    }
+
     /// The same, in other words.
     pub(crate) fn saying(self, message: impl Into<String>) -> Failure {
         Failure { message: message.into(), ..self }
@@ -125,7 +130,7 @@ impl From<Error> for Failure {
             Error::Locked { .. } => (
                 Ending::Locked,
                 "locked",
-                "; to look at it, `mmq stat`, `cat` and `tail` need no lock",
+                "; --wait-lock waits for it; to look at it, `mmq stat`, `cat` and `tail` need no lock",
             ),
             Error::NotFound { what: "consumer", .. } => (Ending::Missing, "no_consumer", ""),
             Error::NotFound { what: "message", .. } => (Ending::Missing, "no_message", ""),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use mmq::{Consumer, Delivery, Error, Gap, Inspector, Options, Queue, QueueState, past_gaps};
 
 use crate::failure::{Failure, Tried};
-use crate::opening::{self, Reads};
+use crate::opening::{Opener, Reads};
 use crate::signals::{For, Signals, Woken};
 
 /// How often a queue that somebody else may be writing to is looked at.
@@ -37,11 +37,11 @@ impl<'a> Feed<'a> {
     pub(crate) fn open(
         dir: PathBuf,
         name: Option<String>,
-        signals: &'a Signals,
+        opener: Opener<'a>,
         attempts: Attempts,
     ) -> Tried<Feed<'a>> {
-        let queue = opening::open_existing(&dir)?;
-        let mut feed = Feed { dir, name, signals, attempts, open: None };
+        let queue = opener.open_existing(&dir)?;
+        let mut feed = Feed { dir, name, signals: opener.signals, attempts, open: None };
         feed.begin(queue)?;
         Ok(feed)
     }

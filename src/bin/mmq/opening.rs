@@ -4,17 +4,78 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::ArgMatches;
 use mmq::{Consumer, Delivery, Error, Inspector, Iter, Options, Queue, Redelivery};
 
+use crate::arguments;
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried, holds_remains};
 use crate::place::Bounds;
+use crate::signals::{For, Signals};
 
 /// How long an opening waits for the process that has the queue. Commands that follow each other,
 /// or look whether there is something to do, hold it for no longer.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Opens the queue. It must be there, unless the options may create it.
+/// How long an opening with `--wait-lock` lets the owner work before it tries again.
+const EVERY: Duration = Duration::from_millis(20);
+
+/// How a command opens queues that others may have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Opener<'a> {
+    pub(crate) signals: &'a Signals,
+    patience: Patience,
+}
+
+/// How long it waits for the process that has the queue.
+#[derive(Debug, Clone, Copy)]
+enum Patience {
+    For(Duration),
+    Forever,
+}
+
+impl<'a> Opener<'a> {
+    /// As `--wait-lock` says.
+    pub(crate) fn of(matches: &ArgMatches, signals: &'a Signals) -> Opener<'a> {
+        let id = arguments::WAIT_LOCK;
+        let patience = match matches.try_contains_id(id) {
+            Ok(true) => matches.get_one(id).copied().map_or(Patience::Forever, Patience::For),
+            _ => Patience::For(PATIENCE),
+        };
+        Opener { signals, patience }
+    }
+
+    /// Opens the queue. It must be there, unless the options may create it.
+    pub(crate) fn open(self, dir: &Path, options: &Options) -> Tried<Queue> {
+        check(dir)?;
+        let until = match self.patience {
+            Patience::For(time) => Instant::now().checked_add(time),
+            Patience::Forever => None,
+        };
+        loop {
+            match options.open(dir) {
+                Err(error @ Error::Locked { here: false, .. })
+                    if until.is_none_or(|until| Instant::now() < until) =>
+                {
+                    let next = Instant::now() + EVERY;
+                    self.signals.wait(&[], For::Reading, Some(next))?;
+                    if let Some(ending) = self.signals.stop() {
+                        let message = format!("ended by a signal: {error}");
+                        return Err(Failure::from(error).with_ending(ending).saying(message));
+                    }
+                }
+                opened => return opened.map_err(Failure::from),
+            }
+        }
+    }
+
+    /// Opens a queue that is there.
+    pub(crate) fn open_existing(self, dir: &Path) -> Tried<Queue> {
+        self.open(dir, &Options::new().create(false))
+    }
+}
+
+/// Opens a queue that this command makes for itself, or has to itself.
 pub(crate) fn open(dir: &Path, options: &Options) -> Tried<Queue> {
     check(dir)?;
     let until = Instant::now() + PATIENCE;
@@ -50,11 +111,6 @@ pub(crate) fn keep_for_own(queue: &Queue) -> Tried<()> {
         queue.seek(stats.oldest_seq)?;
     }
     Ok(())
-}
-
-/// Opens a queue that is there.
-pub(crate) fn open_existing(dir: &Path) -> Tried<Queue> {
-    open(dir, &Options::new().create(false))
 }
 
 /// A consumer: the queue's own, or one with a name.

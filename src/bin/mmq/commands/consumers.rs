@@ -13,7 +13,7 @@ use crate::failure::{Failure, Tried};
 use crate::figures;
 use crate::framing::visible_text;
 use crate::look::Looked;
-use crate::opening::{Reads, open_existing};
+use crate::opening::Reads;
 use crate::output::{Out, Output};
 use crate::place::{self, Where};
 use crate::units;
@@ -28,7 +28,7 @@ A queue keeps what no consumer has claimed; the first consumer claims it. Made b
 message, it gives up those before it: without a terminal to ask on, only with --yes.";
 
 pub(crate) fn command() -> Command {
-    arguments::command(
+    let consumers = arguments::command(
         "consumers",
         ABOUT,
         "Examples:\n  \
@@ -79,7 +79,8 @@ pub(crate) fn command() -> Command {
         .arg(name("name", "The name of the one that is there; \"\" is the queue's own"))
         .arg(name("new", "The name of the new one")),
     )
-    .after_help(place::ABOUT)
+    .after_help(place::ABOUT);
+    arguments::locking(consumers)
 }
 
 fn name(id: &'static str, help: &'static str) -> Arg {
@@ -96,7 +97,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let Some((verb, matches)) = call.matches.subcommand() else {
         return list(call, dir);
     };
-    let queue = open_existing(dir)?;
+    let queue = call.opener().open_existing(dir)?;
     let done = work(&queue, verb, matches, call.console);
     let closed = queue.close();
     done?;

@@ -11,7 +11,6 @@ use crate::arguments::{self, flag};
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
 use crate::figures;
-use crate::opening;
 use crate::progress::Bar;
 use crate::units::{self, count};
 
@@ -27,7 +26,7 @@ Until the copy is complete its directory is called NEW.copying. A process that w
 that directory: remove it. Status 0: a power cut takes nothing of the copy.";
 
 pub(crate) fn command() -> Command {
-    arguments::command(
+    let copy = arguments::command(
         "copy",
         "Make a second queue with the same messages, numbers and consumers",
         "Examples:\n  mmq copy q /mnt/other/q\n  mmq copy q backup --same-id",
@@ -43,7 +42,8 @@ pub(crate) fn command() -> Command {
             .conflicts_with("same-id"),
     )
     .arg(flag("same-id", "The copy is a backup with the queue's id, to replace the queue"))
-    .after_help(AFTER)
+    .after_help(AFTER);
+    arguments::locking(copy)
 }
 
 pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
@@ -52,7 +52,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     };
     arguments::is_outside(new, arguments::dir_of(call.matches))?;
     let id = if call.matches.get_flag("same-id") { CopiedId::Same } else { CopiedId::New };
-    let queue = opening::open_existing(arguments::dir_of(call.matches))?;
+    let queue = call.opener().open_existing(arguments::dir_of(call.matches))?;
     let mut bar = Bar::new(call.console, None);
     let copied = queue.copy_to(new, id, |done, total| {
         bar.of(done, total, String::new);

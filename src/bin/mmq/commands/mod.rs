@@ -32,6 +32,7 @@ use crate::arguments;
 use crate::console::{Console, Form};
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
+use crate::opening::Opener;
 use crate::signals::Signals;
 
 /// A command as it was called.
@@ -40,6 +41,13 @@ pub(crate) struct Call<'a> {
     pub(crate) matches: &'a ArgMatches,
     pub(crate) console: Console,
     pub(crate) signals: &'a Signals,
+}
+
+impl<'a> Call<'a> {
+    /// Opens queues that others may have.
+    pub(crate) fn opener(&self) -> Opener<'a> {
+        Opener::of(self.matches, self.signals)
+    }
 }
 
 struct Entry {

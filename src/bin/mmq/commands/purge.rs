@@ -9,7 +9,7 @@ use crate::arguments;
 use crate::console::Console;
 use crate::ending::Ending;
 use crate::failure::Tried;
-use crate::opening::{Reads, open_existing};
+use crate::opening::Reads;
 use crate::place::{self, Where};
 use crate::units::count;
 
@@ -19,7 +19,7 @@ last (the end); a time (2026-11-22T03:00Z) or how long ago (15m): the first segm
 then or later.";
 
 pub(crate) fn command() -> Command {
-    arguments::command(
+    let purge = arguments::command(
         "purge",
         "Give up messages: every consumer goes on behind them",
         "Examples:\n  mmq purge q --yes\n  mmq purge q --before 1042\n  mmq purge q --before -1000 --yes",
@@ -27,11 +27,12 @@ pub(crate) fn command() -> Command {
     .arg(arguments::dir())
     .arg(place::argument("before").long("before").help("Up to there [default: last, all of them]"))
     .arg(yes())
-    .after_help(AFTER)
+    .after_help(AFTER);
+    arguments::locking(purge)
 }
 
 pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
-    let queue = open_existing(arguments::dir_of(call.matches))?;
+    let queue = call.opener().open_existing(arguments::dir_of(call.matches))?;
     let done = purge(&queue, call.matches, call.console);
     let closed = queue.close();
     done?;

@@ -61,14 +61,14 @@ pub(crate) fn command() -> Command {
         .arg(flag("batch", "Put in all of the input, or nothing, also after a crash"))
         .arg(flag("print-seq", "Print the number of each message"))
         .arg(flag("no-flush", "Leave it to the system when the messages reach the disk"));
-    arguments::framing_in(put.after_help(AFTER))
+    arguments::locking(arguments::framing_in(put.after_help(AFTER)))
 }
 
 pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let files = files(call.matches)?;
     let options = options(call.matches);
     let dir = arguments::dir_of(call.matches);
-    let queue = opening::open(dir, &options)?;
+    let queue = call.opener().open(dir, &options)?;
     opening::keep_for_own(&queue)?;
     let mut put = Put::new(call, &queue, &files)?;
     let result = if call.matches.get_flag("batch") {

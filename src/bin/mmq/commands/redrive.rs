@@ -9,7 +9,7 @@ use crate::arguments;
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
 use crate::letter;
-use crate::opening::{self, open_existing};
+use crate::opening;
 use crate::units::count;
 
 /// So many messages, or bytes of them, are put in before they are made durable and removed here.
@@ -23,7 +23,7 @@ A message is removed from DEAD when it is durable in SRC: when this program is k
 two it is in both. Status 1: messages of DEAD will never come. Status 3: none was there.";
 
 pub(crate) fn command() -> Command {
-    arguments::command(
+    let redrive = arguments::command(
         "redrive",
         "Put dead letters back into their queue",
         "Examples:\n  mmq redrive failed jobs\n  mmq redrive failed jobs -n 1",
@@ -31,7 +31,8 @@ pub(crate) fn command() -> Command {
     .arg(arguments::path("dir", "DEAD").help("The queue of the letters").required(true))
     .arg(arguments::path("source", "SRC").help("Where they go, which is there").required(true))
     .arg(arguments::number("count", "At most so many [default: all there are]").short('n'))
-    .after_help(AFTER)
+    .after_help(AFTER);
+    arguments::locking(redrive)
 }
 
 pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
@@ -40,8 +41,8 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
         return Err(Failure::usage("name the queue that they go to"));
     };
     let most = call.matches.get_one::<u64>("count").copied().unwrap_or(u64::MAX);
-    let dead = open_existing(dir)?;
-    let source = open_existing(source)?;
+    let dead = call.opener().open_existing(dir)?;
+    let source = call.opener().open_existing(source)?;
     opening::keep_for_own(&source)?;
     let mut redrive = Redrive { call, dead: &dead, source: &source, done: 0, missing: 0 };
     let mut result = Ok(true);

@@ -46,7 +46,7 @@ pub(crate) fn command() -> Command {
             "Remove a message only when it is durable in the file that it is written to",
         ))
         .after_help(AFTER);
-    arguments::framing_out(arguments::following(take))
+    arguments::locking(arguments::framing_out(arguments::following(take)))
 }
 
 pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
@@ -56,7 +56,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let waits = arguments::waits(matches);
     let most = matches.get_one::<u64>("count").copied();
     let when = if matches.get_flag("sync") { Out::Synced } else { Out::Written };
-    let mut feed = Feed::open(dir.to_owned(), consumer, call.signals, Attempts::Forgotten)?;
+    let mut feed = Feed::open(dir.to_owned(), consumer, call.opener(), Attempts::Forgotten)?;
     let mut take = Take {
         call,
         output: Output::new(call.signals, when)?,

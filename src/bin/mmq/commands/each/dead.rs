@@ -7,25 +7,26 @@ use mmq::{Error, Options, Queue};
 
 use crate::failure::{Failure, Tried};
 use crate::letter::Letter;
-use crate::opening;
+use crate::opening::{self, Opener};
 
 /// The queue, open while there is work, so that others can look after it meanwhile.
 #[derive(Debug)]
 pub(super) struct Dead<'a> {
     dir: &'a Path,
+    opener: Opener<'a>,
     open: Option<Queue>,
 }
 
 impl<'a> Dead<'a> {
-    pub(super) fn new(dir: &'a Path) -> Dead<'a> {
-        Dead { dir, open: None }
+    pub(super) fn new(dir: &'a Path, opener: Opener<'a>) -> Dead<'a> {
+        Dead { dir, opener, open: None }
     }
 
     pub(super) fn queue(&mut self) -> Tried<&Queue> {
         let queue = match self.open.take() {
             Some(queue) => queue,
             None => {
-                let queue = opening::open(self.dir, &Options::new())?;
+                let queue = self.opener.open(self.dir, &Options::new())?;
                 opening::keep_for_own(&queue)?;
                 queue
             }

@@ -85,7 +85,7 @@ pub(crate) fn command() -> Command {
         .arg(duration("timeout", "Kill a command, and all that it has started, after so long: it has failed"))
         .arg(arguments::consumer())
         .after_help(AFTER);
-    arguments::following(each)
+    arguments::locking(arguments::following(each))
 }
 
 fn duration(id: &'static str, help: &'static str) -> Arg {
@@ -104,12 +104,16 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
         true => (Attempts::Stored, Errors::Kept),
         false => (Attempts::Forgotten, Errors::Passed),
     };
-    let mut feed = Feed::open(dir.to_owned(), consumer, call.signals, attempts)?;
+    let mut feed = Feed::open(dir.to_owned(), consumer, call.opener(), attempts)?;
     let words: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
     let limit = matches.get_one::<Duration>("timeout").copied();
     let work = Work::new(&words, errors, limit)
         .ok_or_else(|| Failure::usage("name a command behind --"))?;
-    let mut each = Each::new(call, work, arguments::path_of(matches, "dead").map(Dead::new))?;
+    let mut each = Each::new(
+        call,
+        work,
+        arguments::path_of(matches, "dead").map(|dead| Dead::new(dead, call.opener())),
+    )?;
     let result = each.all(&mut feed, waits);
     // They come again.
     each.kept.clear();

@@ -122,7 +122,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let url = text_of(matches, "url").unwrap_or_default();
     let destination = far::destination(url, matches)?;
     let dead = dead_letters(matches, dir)?;
-    let queue = opening::open_existing(dir)?;
+    let queue = call.opener().open_existing(dir)?;
     let consumer = text_of(matches, "consumer").unwrap_or(CONSUMER);
     let mut forwarder = Forwarder::new(&queue, consumer, destination)?;
     forwarder = forwarder.options(options(matches, dead.as_ref()));
