@@ -20,6 +20,19 @@ const SHELLS: [(Shell, &str, &str); 5] = [
     (Shell::Zsh, "zsh", "_mmq"),
 ];
 
+/// What every page says of the exit status; what a command adds stands in its own text.
+const STATUS: [(&str, &str); 9] = [
+    ("0", "Done; also when the reader of standard output wanted no more."),
+    ("1", "Done, and the answer is bad: damage, a gap, a limit passed, messages given up."),
+    ("2", "The command line is wrong."),
+    ("3", "Nothing was there."),
+    ("4", "Another process has the queue."),
+    ("5", "There is no such queue, consumer or message."),
+    ("6", "Refused: full, too large, damaged, a later format, framing."),
+    ("7", "The system or the far side failed."),
+    ("130, 143", "Ended in order after SIGINT or SIGTERM."),
+];
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -75,9 +88,22 @@ fn pages(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) {
     if command.get_after_help().is_some() {
         page.render_extra_section(&mut text).unwrap();
     }
+    let mut roff = Roff::new();
+    roff.control("SH", ["EXIT STATUS"]);
+    for (status, what) in STATUS {
+        roff.control("TP", ["8"]).text([roman(status)]).text([roman(what)]);
+    }
+    roff.to_writer(&mut text).unwrap();
     pages.push((format!("{name}.1"), text));
     for below in command.get_subcommands() {
         self::pages(below, pages);
+    }
+}
+
+#[test]
+fn every_page_has_the_exit_statuses() {
+    for (name, page) in man::PAGES {
+        assert!(page.contains("\n.SH \"EXIT STATUS\"\n"), "{name}");
     }
 }
 
