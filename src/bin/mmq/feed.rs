@@ -15,7 +15,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Whether attempts are counted over deaths of this program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Attempts {
+pub(crate) enum AttemptCounts {
     Forgotten,
     Stored,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Feed<'a> {
     dir: PathBuf,
     name: Option<String>,
     signals: &'a Signals,
-    attempts: Attempts,
+    attempts: AttemptCounts,
     /// `None` while nothing is there.
     open: Option<(Queue, Option<Consumer>)>,
 }
@@ -38,7 +38,7 @@ impl<'a> Feed<'a> {
         dir: PathBuf,
         name: Option<String>,
         opener: Opener<'a>,
-        attempts: Attempts,
+        attempts: AttemptCounts,
     ) -> Tried<Feed<'a>> {
         let queue = opener.open_existing(&dir)?;
         let mut feed = Feed { dir, name, signals: opener.signals, attempts, open: None };
@@ -51,7 +51,7 @@ impl<'a> Feed<'a> {
             Reads::Own(_) => None,
             Reads::Named(consumer) => Some(consumer),
         };
-        if self.attempts == Attempts::Stored {
+        if self.attempts == AttemptCounts::Stored {
             match &consumer {
                 Some(consumer) => Reads::Named(consumer.clone()).count_attempts()?,
                 None => Reads::Own(&queue).count_attempts()?,

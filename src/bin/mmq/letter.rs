@@ -13,7 +13,7 @@ const VERSION: u64 = 1;
 
 /// A message, where it comes from, and why it failed.
 #[derive(Debug)]
-pub(crate) struct Letter<'a> {
+pub(crate) struct FailedMessage<'a> {
     pub(crate) queue: &'a Path,
     pub(crate) consumer: &'a str,
     pub(crate) seq: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Letter<'a> {
     pub(crate) message: &'a [u8],
 }
 
-impl Letter<'_> {
+impl FailedMessage<'_> {
     pub(crate) fn text(&self) -> String {
         let object = Object::new()
             .with("letter", VERSION)

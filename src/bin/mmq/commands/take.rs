@@ -11,7 +11,7 @@ use super::Call;
 use crate::arguments::{self, Waits, flag, number};
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
-use crate::feed::{Attempts, Feed};
+use crate::feed::{AttemptCounts, Feed};
 use crate::framing::{About, Written};
 use crate::output::{Out, Output};
 use crate::signals::Woken;
@@ -56,7 +56,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let waits = arguments::waits(matches);
     let most = matches.get_one::<u64>("count").copied();
     let when = if matches.get_flag("sync") { Out::Synced } else { Out::Written };
-    let mut feed = Feed::open(dir.to_owned(), consumer, call.opener(), Attempts::Forgotten)?;
+    let mut feed = Feed::open(dir.to_owned(), consumer, call.opener(), AttemptCounts::Forgotten)?;
     let mut take = Take {
         call,
         output: Output::new(call.signals, when)?,

@@ -6,7 +6,7 @@ use std::path::Path;
 use mmq::{Error, Options, Queue};
 
 use crate::failure::{Failure, Tried};
-use crate::letter::Letter;
+use crate::letter::FailedMessage;
 use crate::opening::{self, Opener};
 
 /// The queue, open while there is work, so that others can look after it meanwhile.
@@ -35,7 +35,7 @@ impl<'a> Dead<'a> {
     }
 
     /// Puts a message in, as a letter. It is durable when this returns.
-    pub(super) fn bury(&mut self, letter: &Letter<'_>) -> Tried<()> {
+    pub(super) fn bury(&mut self, letter: &FailedMessage<'_>) -> Tried<()> {
         let queue = self.queue()?;
         match queue.enqueue(letter.text()) {
             // What is said of it must not keep it from being there.

@@ -21,8 +21,8 @@ use crate::arguments::Waits;
 use crate::ending::Ending;
 use crate::failure::Failure;
 use crate::failure::Tried;
-use crate::feed::{Attempts, Feed};
-use crate::letter::Letter;
+use crate::feed::{AttemptCounts, Feed};
+use crate::letter::FailedMessage;
 use crate::signals::{For, Woken};
 use crate::units;
 use crate::units::count;
@@ -40,9 +40,9 @@ const TICK: Duration = Duration::from_millis(5);
 
 const AFTER: &str = "\
 The message is on the command's standard input, its number in MMQ_SEQ, and in MMQ_ATTEMPT how often
-it was tried, from 1. It is removed when the command ends with status 0, and comes again otherwise, at
-once or after the delay of --backoff; meanwhile the queue stays open here. Nothing is lost when this
-program is killed: what was not removed comes again, at once.
+it was tried, from 1. It is removed when the command ends with status 0, and comes again otherwise,
+at once or after the delay of --backoff; meanwhile the queue stays open here. Nothing is lost when
+this program is killed: what was not removed comes again, at once.
 
 A message that has failed too often goes to the queue of --dead, is durable there, and is then
 removed. With --dead attempts are stored, so that one whose command ends this program each time goes
@@ -101,8 +101,8 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
         arguments::is_outside(dead, dir)?;
     }
     let (attempts, errors) = match matches.contains_id("dead") {
-        true => (Attempts::Stored, Errors::Kept),
-        false => (Attempts::Forgotten, Errors::Passed),
+        true => (AttemptCounts::Stored, Errors::Kept),
+        false => (AttemptCounts::Forgotten, Errors::Passed),
     };
     let mut feed = Feed::open(dir.to_owned(), consumer, call.opener(), attempts)?;
     let words: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
@@ -296,7 +296,7 @@ impl<'a> Each<'a> {
     fn bury(&mut self, delivery: Delivery, reason: &str, last_line: &str) -> Tried<()> {
         let Some(dead) = &mut self.dead else { return Ok(()) };
         let matches = self.call.matches;
-        dead.bury(&Letter {
+        dead.bury(&FailedMessage {
             queue: arguments::dir_of(matches),
             consumer: arguments::text_of(matches, "consumer").unwrap_or_default(),
             seq: delivery.seq(),

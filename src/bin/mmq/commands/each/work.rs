@@ -56,7 +56,7 @@ pub(super) struct Work<'a> {
 }
 
 /// How a command came to its end.
-enum End {
+enum RunEnd {
     Status(ExitStatus),
     /// It took longer than it may, and was killed.
     Killed(Duration),
@@ -79,14 +79,14 @@ impl<'a> Work<'a> {
     /// Runs it with the message on its standard input.
     pub(super) fn run(&self, message: &Delivery) -> Ran {
         match self.run_to_its_end(message) {
-            Ok((End::Status(status), _)) if status.success() => Ran::Done,
-            Ok((End::Status(status), last_line)) => {
+            Ok((RunEnd::Status(status), _)) if status.success() => Ran::Done,
+            Ok((RunEnd::Status(status), last_line)) => {
                 // A shell says so by its status.
                 let by_signal =
                     status.signal().is_some() || matches!(status.code(), Some(130 | 143));
                 Ran::Failed { reason: status.to_string(), last_line, by_signal }
             }
-            Ok((End::Killed(limit), last_line)) => {
+            Ok((RunEnd::Killed(limit), last_line)) => {
                 let limit = units::duration(limit);
                 let reason = format!("killed: it took longer than {limit}");
                 Ran::Failed { reason, last_line, by_signal: false }
@@ -95,7 +95,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn run_to_its_end(&self, message: &Delivery) -> io::Result<(End, String)> {
+    fn run_to_its_end(&self, message: &Delivery) -> io::Result<(RunEnd, String)> {
         let mut command = Command::new(self.program);
         command.args(self.words).stdin(Stdio::piped());
         command.env("MMQ_SEQ", message.seq().to_string());
@@ -120,7 +120,7 @@ impl<'a> Work<'a> {
             match self.limit {
                 None => {
                     feed();
-                    child.wait().map(End::Status)
+                    child.wait().map(RunEnd::Status)
                 }
                 Some(limit) => {
                     scope.spawn(feed);
@@ -134,17 +134,17 @@ impl<'a> Work<'a> {
 }
 
 /// Waits for the end of the command, which is killed with its process group when its time is over.
-fn wait_within(child: &mut Child, limit: Duration) -> io::Result<End> {
+fn wait_within(child: &mut Child, limit: Duration) -> io::Result<RunEnd> {
     let until = Instant::now().checked_add(limit);
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(End::Status(status));
+            return Ok(RunEnd::Status(status));
         }
         if until.is_some_and(|until| Instant::now() >= until) {
             // It was not waited for, so the number is still its own.
             kill_process_group(Pid::from_child(child), Signal::KILL)?;
             child.wait()?;
-            return Ok(End::Killed(limit));
+            return Ok(RunEnd::Killed(limit));
         }
         thread::sleep(TICK);
     }
