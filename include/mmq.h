@@ -243,9 +243,10 @@ enum mmq_gap_cause
    */
   MMQ_GAP_REJECTED = 5,
   /**
-   * The numbers were only reserved when the machine lost power; no message is known to have had
-   * them. They stay unused, so that no number is given out twice. (A message enqueued right
-   * before the cut may have had one.)
+   * The numbers were reserved when the machine lost power, or when the process died and another
+   * mount sees the queue. Probably no messages are missing: none is known to have had one of
+   * them. But what says so may be lost together with messages that were not flushed. The numbers
+   * stay unused, so that none is given out twice.
    */
   MMQ_GAP_RESERVED = 6,
 };
@@ -517,7 +518,10 @@ typedef struct mmq_stats {
   uint64_t consumers;
   /** Gaps told to consumers since the queue was opened. */
   uint64_t gaps;
-  /** Sequence numbers in those gaps, without those that were only reserved (reserved_numbers). */
+  /**
+   * Sequence numbers in those gaps, without those that were only reserved (reserved_numbers).
+   * Those may hold lost messages, too, which were not flushed before a power cut.
+   */
   uint64_t lost_messages;
   /** Lost messages whose bytes were damaged. */
   uint64_t lost_damaged;

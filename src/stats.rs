@@ -53,7 +53,8 @@ pub struct Stats {
     /// Gaps told to consumers since the queue was opened.
     pub gaps: u64,
     /// Sequence numbers in those gaps, without those that were only
-    /// [reserved](Self::reserved_numbers).
+    /// [reserved](Self::reserved_numbers). Those may hold lost messages, too, which were not
+    /// flushed before a power cut.
     pub lost_messages: u64,
     /// Lost messages whose bytes were damaged.
     pub lost_damaged: u64,

@@ -98,9 +98,10 @@ pub enum GapCause {
     /// They were older than [`Options::max_age`](crate::Options::max_age). Counted as for
     /// [`Dropped`](Self::Dropped).
     Expired,
-    /// The numbers were only reserved when the machine lost power; no message is known to have had
-    /// them. They stay unused, so that no number is given out twice. (A message enqueued right
-    /// before the cut may have had one.)
+    /// The numbers were reserved when the machine lost power, or when the process died and another
+    /// mount sees the queue. Probably no messages are missing: none is known to have had one of
+    /// them. But what says so may be lost together with messages that were not flushed. The numbers
+    /// stay unused, so that none is given out twice.
     Reserved,
     /// It was handed out to this consumer as often as it may be, or
     /// [rejected](crate::Delivery::reject), and the consumer has no

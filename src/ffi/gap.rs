@@ -39,9 +39,10 @@ pub enum mmq_gap_cause {
     /// This consumer rejected the message, or was handed it in vain as often as it may be, and has
     /// no queue for dead letters (mmq_consumer_set_redelivery).
     MMQ_GAP_REJECTED = 5,
-    /// The numbers were only reserved when the machine lost power; no message is known to have had
-    /// them. They stay unused, so that no number is given out twice. (A message enqueued right
-    /// before the cut may have had one.)
+    /// The numbers were reserved when the machine lost power, or when the process died and another
+    /// mount sees the queue. Probably no messages are missing: none is known to have had one of
+    /// them. But what says so may be lost together with messages that were not flushed. The numbers
+    /// stay unused, so that none is given out twice.
     MMQ_GAP_RESERVED = 6,
 }
 

@@ -53,6 +53,7 @@ pub struct mmq_stats {
     /// Gaps told to consumers since the queue was opened.
     pub gaps: u64,
     /// Sequence numbers in those gaps, without those that were only reserved (reserved_numbers).
+    /// Those may hold lost messages, too, which were not flushed before a power cut.
     pub lost_messages: u64,
     /// Lost messages whose bytes were damaged.
     pub lost_damaged: u64,

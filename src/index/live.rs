@@ -121,6 +121,12 @@ impl<S: Storage> Index<S> {
         if let Some(spot) = live.synced {
             self.set_synced(spot);
         }
+        // Late bytes are written as they are by then, each range at its first turn: the token,
+        // which was cleared first, would come before what it speaks for. Without it the end of this
+        // run is a power cut for the next opening.
+        if is_new && self.sheets.are_late() && !planted!(TokenOfTheLate) {
+            return;
+        }
         sheet.copy_in(at + live_at::CACHE_TOKEN, &live.token.encode());
     }
 
@@ -178,11 +184,6 @@ impl<S: Storage> Index<S> {
         self.change_run(|run| run.next = next);
     }
 
-    /// Stores that no life at or above this one was ever used.
-    pub(crate) fn set_next_life(&self, life: u64) {
-        self.change_run(|run| run.next_life = life);
-    }
-
     /// Stores the lease: no number at or above `seq` was given out.
     pub(crate) fn set_lease(&self, seq: u64) {
         self.change_run(|run| run.lease = seq);
@@ -197,15 +198,36 @@ impl<S: Storage> Index<S> {
     /// [`set_rows_are`](Self::set_rows_are) takes it back. The caller is about to change segments,
     /// and may not when this fails.
     pub(crate) fn begin_changing(&self) -> io::Result<()> {
-        if planted!(ChangingNotSaid) {
+        self.try_change_run(|run| run.flags |= FLAG_CHANGING)
+    }
+
+    /// As [`begin_changing`](Self::begin_changing), and says that no life at or above `next_life`
+    /// was ever used. The header of a new life may not be written when this fails: an opening that
+    /// finds a life which the index does not know takes it for an older copy.
+    pub(crate) fn begin_life(&self, next_life: u64) -> io::Result<()> {
+        if planted!(NextLifeLate) {
+            self.begin_changing()?;
+            self.change_run(|run| run.next_life = next_life);
             return Ok(());
         }
+        self.try_change_run(|run| {
+            run.next_life = next_life;
+            run.flags |= FLAG_CHANGING;
+        })
+    }
+
+    /// Changes the run record, or else fails and leaves it as it was.
+    fn try_change_run(&self, change: impl FnOnce(&mut Run)) -> io::Result<()> {
         let mut run = self.run.lock();
-        let changing = Run { flags: run.flags | FLAG_CHANGING, ..*run };
-        if changing != *run {
-            let (bytes, before) = (changing.encode(&self.queue_id), run.encode(&self.queue_id));
+        let mut changed = *run;
+        change(&mut changed);
+        if planted!(ChangingNotSaid) {
+            changed.flags = run.flags;
+        }
+        if changed != *run {
+            let (bytes, before) = (changed.encode(&self.queue_id), run.encode(&self.queue_id));
             self.sheet.try_copy_in(index_at::LIVE + live_at::RUN_A, &bytes, &before)?;
-            *run = changing;
+            *run = changed;
             self.sheet.copy_in(index_at::LIVE + live_at::RUN_B, &bytes);
         }
         Ok(())

@@ -1,6 +1,8 @@
 //! The index alone, on a simulated disk: what each of its parts leaves behind, whatever happens to
 //! the bytes of another.
 
+mod refused;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
@@ -12,6 +14,7 @@ use crate::format::{
     SegmentHeader, SegmentState, Spot, live_at, numbers,
 };
 use crate::index::image::Live;
+use crate::index::run::Next;
 use crate::storage::{CacheToken, Stores};
 use crate::tests::sim::{Call, SimStorage, forget_meanwhile, meanwhile};
 
@@ -406,10 +409,10 @@ fn two_threads_that_change_the_run_record_lose_nothing_of_each_other() {
     let other = Arc::clone(&index);
     // Only where the lock is let go in between can the other thread come.
     meanwhile("with the run record unlocked", move || other.set_lease(5));
-    index.set_next_life(7);
+    index.set_next(Some(Next { base: 8, seq: 7, ..Next::default() }));
     let came = !forget_meanwhile();
     let run = image(&storage).live.run.unwrap();
-    assert_eq!((run.next_life, run.lease == 5), (7, came));
+    assert_eq!((run.next.map(|next| next.seq), run.lease == 5), (Some(7), came));
 }
 
 #[test]

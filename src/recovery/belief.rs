@@ -55,14 +55,38 @@ impl Belief {
         }
     }
 
+    /// How the run before ended. Behind a clean end another run may have begun and not changed it:
+    /// one that hands out what was left. It has died if its process id still stands there in the
+    /// same boot and directory, seen from this mount or another one: in a container a job may end
+    /// every run so.
+    pub(super) fn ended(self, image: &IndexImage, token: &CacheToken) -> Ended {
+        let has_holder = image.live.run.is_some() && image.live.pid != 0;
+        let died = has_holder && image.live.token.place == token.place;
+        match self {
+            Belief::Disk => Ended::Cut,
+            Belief::CleanEnd if died && !planted!(DeathBehindACleanEnd) => Ended::Killed,
+            Belief::CleanEnd => Ended::InOrder,
+            _ if has_holder => Ended::Killed,
+            _ => Ended::InOrder,
+        }
+    }
+
     /// The walk searches for more records behind bytes that do not validate.
     pub(super) fn searches(self) -> bool {
         matches!(self, Belief::Mount | Belief::Disk)
     }
 
-    /// Nothing shows that power was cut: appends go on where the last one ended.
+    /// Nothing shows that power was cut: what was found is all there was.
     pub(super) fn is_trusted(self) -> bool {
         self != Belief::Disk
+    }
+
+    /// Whether appends go on at the spot that was found. Another mount may have lost the last
+    /// messages together with the bytes of the index that spoke of them, and nothing shows it. So
+    /// numbers go on at the lease, behind a gap: those between may have been given out.
+    pub(super) fn goes_on_at(self, image: &IndexImage, found: Spot) -> bool {
+        let is_sure = self != Belief::Mount || planted!(NumbersOfAnotherMount);
+        self.is_trusted() && (is_sure || lease(image, self) <= found.seq)
     }
 
     /// The run record of the live part, if it is believed.
@@ -108,12 +132,19 @@ impl Belief {
             Belief::Mount => {
                 all_there
                     && all_before_was_given_back(image, self, rows)
-                    && image.live.tail.is_some()
+                    && (image.live.tail.is_some() || states_tail(image, reached))
                     && walked.holes.is_empty()
                     && walked.units_behind <= 1
             }
         }
     }
+}
+
+/// Whether the run record has the tail at this spot, behind what the next segment is to state. An
+/// opening that died between the words of the tail had stored that first.
+fn states_tail(image: &IndexImage, spot: Spot) -> bool {
+    let next = image.live.run.and_then(|run| run.next);
+    next.is_some_and(|next| next.base == spot.position && next.seq == spot.seq)
 }
 
 /// Whether every message before the first segment was given back.
@@ -138,4 +169,13 @@ pub(super) fn held_from(image: &IndexImage, belief: Belief, held: u64) -> u64 {
     let passed = lowest
         .unwrap_or_else(|| image.checkpoint.map_or(0, |checkpoint| checkpoint.held).max(held));
     if planted!(GivenUpComesBack) { passed } else { given_up(image, belief).end().max(passed) }
+}
+
+/// The lease: no number at or above it was given out.
+pub(super) fn lease(image: &IndexImage, belief: Belief) -> u64 {
+    // The run's lease is an upper bound even when the rest of the run record is not believed. A run
+    // that was closed in order gave its lease back.
+    let is_believed = belief != Belief::CleanEnd && !planted!(LeaseOfTheRunForgotten);
+    let run = image.live.run.filter(|_| is_believed).unwrap_or_default();
+    run.lease.max(image.checkpoint.map_or(0, |checkpoint| checkpoint.lease))
 }

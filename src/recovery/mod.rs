@@ -20,7 +20,7 @@ use crate::index::run::{Next, Run};
 use crate::index::{Index, IndexFile};
 use crate::options::Options;
 pub(crate) use crate::recovery::belief::Ended;
-use crate::recovery::belief::{Belief, given_up, held_from};
+use crate::recovery::belief::{Belief, given_up, held_from, lease};
 use crate::recovery::foreign::refuse_foreign;
 use crate::recovery::repair::{Holds, discard, repair, restate};
 use crate::recovery::rows::{Gathered, Rows, believe_rows_or_gather_headers};
@@ -65,10 +65,12 @@ pub(crate) fn recover<S: Storage>(storage: &S, options: &Options) -> Result<Reco
     }
     let mut known = take_up_index(storage, nonce, read, gathered)?;
     let mut end = find_end(storage, &mut known)?;
-    let tail = if known.belief.is_trusted() {
+    if !known.belief.is_trusted() {
+        mend(storage, &mut known, &mut end)?;
+    }
+    let tail = if known.belief.goes_on_at(&known.image, end.reached) {
         PlacedTail { spot: end.reached, next: end.next }
     } else {
-        mend(storage, &mut known, &mut end)?;
         place_tail(storage, &mut known, &end)?
     };
     let tail = discard_unused(storage, &mut known, &end.stated, tail)?;
@@ -415,15 +417,6 @@ fn discard_unused<S: Storage>(
 /// better.
 fn held_by_segments(image: &IndexImage, rows: &Rows) -> u64 {
     if image.checkpoint.is_none() && image.consumers.is_empty() { rows.held } else { 0 }
-}
-
-/// The lease: no number at or above it was given out.
-fn lease(image: &IndexImage, belief: Belief) -> u64 {
-    // The run's lease is an upper bound even when the rest of the run record is not believed. A run
-    // that was closed in order gave its lease back.
-    let is_believed = belief != Belief::CleanEnd && !planted!(LeaseOfTheRunForgotten);
-    let run = image.live.run.filter(|_| is_believed).unwrap_or_default();
-    run.lease.max(image.checkpoint.map_or(0, |checkpoint| checkpoint.lease))
 }
 
 fn random_u64<S: Storage>(storage: &S) -> u64 {

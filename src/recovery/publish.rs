@@ -11,9 +11,9 @@ use crate::index::image::Live;
 use crate::index::run::{Next, Run};
 use crate::index::{RowsAre, StoredOver};
 use crate::options::Options;
-use crate::recovery::belief::{Belief, given_up};
+use crate::recovery::belief::{Belief, given_up, lease};
 use crate::recovery::walk::Walked;
-use crate::recovery::{Ended, Known, PlacedTail, Recovered, lease};
+use crate::recovery::{Ended, Known, PlacedTail, Recovered};
 use crate::segment::{Found, Lost, Row, open_life};
 use crate::storage::{Storage, StorageFile, store_again};
 
@@ -55,12 +55,7 @@ pub(super) fn publish<S: Storage>(
         synced: Some(durable),
     };
     let over = if is_believed { StoredOver::Believed } else { StoredOver::Doubted };
-    let ended = match known.belief {
-        Belief::Disk => Ended::Cut,
-        Belief::CleanEnd => Ended::InOrder,
-        _ if was_closed => Ended::InOrder,
-        _ => Ended::Killed,
-    };
+    let ended = known.belief.ended(&known.image, &known.token);
     if ended != Ended::Killed && !planted!(CutTakenForDeath) {
         // Before the next opening can take the end of this one for the death of a run that had
         // messages with workers.
@@ -230,7 +225,8 @@ fn next_life<S: Storage>(known: &Known<S>) -> u64 {
     if planted!(LifeUsedAgain) {
         return known.rows.highest_life.map_or(0, |life| life + 1);
     }
-    let by_checkpoint = image.checkpoint.map_or(0, |checkpoint| checkpoint.next_life);
+    let checkpoint = image.checkpoint.filter(|_| !planted!(LivesOfTheCheckpointForgotten));
+    let by_checkpoint = checkpoint.map_or(0, |checkpoint| checkpoint.next_life);
     highest.max(by_checkpoint).max(image.live.run.map_or(0, |run| run.next_life))
 }
 

@@ -68,7 +68,8 @@ impl Stated {
         let known_end = from.max(self.seq);
         let end = known_end.max(lease);
         let before = before.filter(|_| from == found.seq).unwrap_or_default();
-        let is_damage = self.durable.seq > from.max(self.passed);
+        let passed = if planted!(PassedIsDamaged) { 0 } else { self.passed };
+        let is_damage = self.durable.seq > from.max(passed);
         let cause = if is_damage { GapCause::Damaged } else { GapCause::Unflushed };
         let missing = Next {
             base: 0,

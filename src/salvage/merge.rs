@@ -245,6 +245,7 @@ impl Merge {
         let begins =
             reading.record.is_some_and(|seen| seen.fragment.more && !seen.fragment.continues);
         if begins
+            && !planted!(UnfinishedSalvaged)
             && self.is_behind_the_tail(&reading)
             && !reading.has_whole_batch(&self.wreck.segments[reading.at])
         {

@@ -85,7 +85,8 @@ impl Undated {
     fn look(self, tail: u64, now: u64) -> Undated {
         let has_more = tail > self.tail && !planted!(LaterOnesNotLookedFor);
         let until = if has_more { now } else { self.until.min(now) };
-        Undated { tail: tail.max(self.tail), begun: self.begun.min(now), until, ..self }
+        let begun = if planted!(FirstLookStays) { self.begun } else { self.begun.min(now) };
+        Undated { tail: tail.max(self.tail), begun, until, ..self }
     }
 }
 

@@ -133,10 +133,9 @@ impl<F: StorageFile> List<F> {
         state: SegmentState,
         plan: Plan,
     ) -> Result<SegmentHeader> {
-        context.begin_changing()?;
         let life = self.names.next_life;
+        context.begin_life(life + 1)?;
         self.names.next_life += 1;
-        context.index.set_next_life(self.names.next_life);
         Ok(SegmentHeader {
             version: context.index.version(),
             state,

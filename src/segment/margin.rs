@@ -74,7 +74,8 @@ impl<S: Storage> Segments<S> {
         let geometry = context.pool.geometry();
         let mut list = self.list();
         let length = list.tail_len(geometry).min(geometry.usual_len);
-        let wanted = list.margin * (length + overhead(length));
+        let beside = if planted!(MarginWithoutOverhead) { 0 } else { overhead(length) };
+        let wanted = list.margin * (length + beside);
         let mut any = false;
         while geometry.drops_ahead
             && list.room(context) < wanted

@@ -203,6 +203,13 @@ impl<S: Storage> Context<'_, S> {
         let path = || self.storage.path().join(format::INDEX_NAME);
         self.index.begin_changing().map_err(|error| Error::io("write", path(), error))
     }
+
+    /// As [`begin_changing`](Self::begin_changing), before the header of the life below `next_life`
+    /// is written.
+    fn begin_life(&self, next_life: u64) -> Result<()> {
+        let path = || self.storage.path().join(format::INDEX_NAME);
+        self.index.begin_life(next_life).map_err(|error| Error::io("write", path(), error))
+    }
 }
 
 #[derive(Debug)]

@@ -33,8 +33,13 @@ impl<S: Storage> Segments<S> {
         }
         self.sync_directory(context.storage, context.index)?;
         context.index.sync_for_change(context.durable, context.given_up, held)?;
+        reached!("behind the sync of what goes");
         let mut list = self.list();
         context.begin_changing()?;
+        let held = match list.live.front() {
+            Some(row) if planted!(HeldTakenAfterTheSync) => row.header.first_seq,
+            _ => held,
+        };
         let lives = if planted!(DrainedDuringSyncGoes) {
             list.recycling.drained.iter().map(|drained| drained.row.header.life).collect()
         } else {

@@ -319,7 +319,9 @@ impl<S: Storage> State<S> {
             // Never lower than before: those numbers may have been given out, or told as missing.
             leased = lease.max(if planted!(LeaseGoesBack) { 0 } else { checkpoint.lease });
             checkpoint.lease = leased;
-            checkpoint.next_life = checkpoint.next_life.max(next_life);
+            if !planted!(LivesNotLeased) {
+                checkpoint.next_life = checkpoint.next_life.max(next_life);
+            }
         })?;
         self.index.set_lease(leased);
         self.leased.store(leased, Ordering::Release);

@@ -165,7 +165,9 @@ impl<S: Storage> Storage for Overlay<S> {
             opened => opened?,
         };
         let mut names = self.names.lock();
-        names.insert(from.to_owned(), None);
+        if !planted!(OldNameStays) {
+            names.insert(from.to_owned(), None);
+        }
         names.insert(to.to_owned(), Some(file));
         Ok(())
     }

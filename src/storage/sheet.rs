@@ -2,9 +2,10 @@
 //!
 //! Where a store through a mapping may need space ([`Stores::ByCall`]), a [`Sheet`] is private
 //! memory, and a write call follows every store to it. When a full disk refuses that call, the
-//! bytes stay *late*, in memory, and are written before any bytes that are stored after them. So
-//! the file always holds what a kill at some earlier moment would have left. A place that is late
-//! only makes messages come again after a kill.
+//! bytes stay *late*, in memory, and are written before any bytes that are stored after them. A
+//! range that is stored to again while it is late is written once, at its first turn, with its
+//! newest bytes. Nobody may rely on another order of late bytes. A place that is late only makes
+//! messages come again after a kill.
 //!
 //! Bytes that acknowledged messages depend on must not be late. The `try_` functions store those,
 //! and change nothing when they fail.
@@ -89,6 +90,11 @@ impl<F: StorageFile> Sheets<F> {
             }
         };
         Ok(Sheet { window, at, calls: self.calls.clone() })
+    }
+
+    /// Whether any bytes are late.
+    pub(crate) fn are_late(&self) -> bool {
+        self.calls.as_ref().is_some_and(|calls| !calls.late.lock().is_empty())
     }
 
     /// Writes the late bytes.

@@ -455,7 +455,41 @@ mutants! {
     /// A flush that comes behind the end of the run says that it is done.
     FlushedAfterTheEnd => "P1: what is said to be durable is",
     /// An opening that found bytes lost with a mount leaves the token in the index.
-    TokenKeptAfterALoss => "what an opening that dies has mended is told as it would have been",
+    TokenKeptAfterALoss => "what an opening that dies has mended is told as it would have been";
+        equivalent: "Behind another mount numbers go on at the lease, whatever was found, and what \
+         was mended tells the same. (Before that the next opening went on at the tail.)",
+    /// A process that died behind a clean end counts as one that closed its queue.
+    DeathBehindACleanEnd => "a message is handed out so often at most",
+    /// A live part whose bytes are late bears the token.
+    TokenOfTheLate => "what speaks for the live part is stored when the live part is",
+    /// The next life may be late although a header bears the one before it.
+    NextLifeLate => "an older copy of the index is known by lives alone",
+    /// Numbers go on at the tail that another mount found.
+    NumbersOfAnotherMount => "no number is given out twice",
+    /// Rows are complete although the first segments have none.
+    FirstRowsNotMissed => "rows are held against the files"; equivalent:
+        "Where the first segment's file is there, it is a file without a row, and the rows are not \
+         believed. Where it is not, the headers tell no more than the rows.",
+    /// Behind a power cut messages count as damaged that every consumer had passed.
+    PassedIsDamaged => "nothing is called damaged that nobody misses",
+    /// An opening does not look for lives in the checkpoint.
+    LivesOfTheCheckpointForgotten => "R5: no life is used twice",
+    /// The checkpoint of a lease does not say which lives were used.
+    LivesNotLeased => "R5: no life is used twice",
+    /// Headers say of a segment that was drained during a sync that its places are on the disk.
+    HeldTakenAfterTheSync => "a header says what was given back durably",
+    /// A clock that is set back leaves the time of the first look at the tail's segment.
+    FirstLookStays => "what bears a time to come does not stay for ever",
+    /// A file of zeros is removed though the checkpoint says that it held messages.
+    BlankOfMessagesRemoved => "what is damaged is set aside, not removed",
+    /// Segments may bear a version before the index says so on the disk.
+    VersionSaidEarly => "an older mmq refuses what it cannot read",
+    /// A salvage hands out the beginning of a batch that was never put in.
+    UnfinishedSalvaged => "a batch is whole or absent",
+    /// In a look at a queue a file that was set aside has its old name, too.
+    OldNameStays => "a look says what an opening would do",
+    /// Room ahead of need is for a segment without the blocks that say where it lies.
+    MarginWithoutOverhead => "room is made before it is needed",
     /// What several headers state as missing is subtracted from the figures as often.
     GapsCountedTwice => "the figures say how many there are",
     /// A reader that searches behind damage takes a record for one of the next segment.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::{Taken, disk, fine, holds_but_for, kept_but_for, options, take_all};
+use super::{Taken, disk, fine, holds_but_for, kept_but_for, options, search, take_all};
 use crate::error::GapCause;
 use crate::format::{
     CONSUMER_ROWS, ConsumerAt, INDEX_NAME, NAME_ROW_LEN, PLACE_PAIR_LEN, SEGMENT_HEADER_LEN,
@@ -62,7 +62,7 @@ fn a_file_that_grew_right_before_a_kill_is_measured() {
 /// call: the next one tells what that one would have told.
 #[test]
 fn an_opening_that_dies_behind_a_remount_changes_nothing_of_what_is_told() {
-    kept_but_for(Mutant::TokenKeptAfterALoss, |seed, images| {
+    let images = search(None, |seed, images| {
         let options = options().max_bytes(256 << 10);
         let queue = open(disk(seed), &options)?;
         fine(queue.default_consumer())?;
@@ -87,6 +87,7 @@ fn an_opening_that_dies_behind_a_remount_changes_nothing_of_what_is_told() {
         }
         Ok(seed < 60)
     });
+    assert!(images.is_ok_and(|images| images > 1000));
 }
 
 /// A segment that was about to be given up is found live, with bytes of a refused batch behind its
@@ -167,9 +168,11 @@ fn killed_after_it_expired() -> Vec<SimStorage> {
     }
 }
 
-/// What the next run's consumer is told.
+/// What the next run's consumer is told, but for numbers that were only reserved.
 fn told(storage: SimStorage) -> Vec<Taken> {
-    take_all(&open(storage, &options()).unwrap()).unwrap()
+    let mut told = take_all(&open(storage, &options()).unwrap()).unwrap();
+    told.retain(|it| it.as_ref().map_or_else(|gap| gap.cause != GapCause::Reserved, |_| true));
+    told
 }
 
 #[test]

@@ -3,8 +3,13 @@
 mod batches;
 mod drained;
 mod left;
+mod lives;
+mod mounts;
 mod refused;
+mod refused_later;
+mod salvaged;
 mod suspect;
+mod unsynced;
 
 use super::examine::{Queue, next_of, open, standing_of};
 use super::model::{Check, content, ensure};

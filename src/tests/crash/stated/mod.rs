@@ -308,8 +308,9 @@ fn killed_within_a_commit_damage_costs_its_message_alone() {
     assert!(unknown >= 6, "{unknown}");
 }
 
-/// The process dies and the queue is opened in another mount namespace: no number is missing, none
-/// is skipped, and nothing is synced for it. The same when another process had it since.
+/// The process dies and the queue is opened in another mount namespace: no message is missing. With
+/// a lease the numbers up to it are skipped, because another mount may have lost some that were
+/// given out. The same when another process had it since.
 #[test]
 fn another_mount_namespace_is_no_power_cut() {
     for (every, stores) in
@@ -331,20 +332,24 @@ fn another_mount_namespace_is_no_power_cut() {
         let synced = queue.core.storage.call_count(Call::SyncFile);
         let next = next_of(&queue);
         if stores == 0 {
-            assert!(
-                next == 30 && (every == Some(1) || synced == 0),
-                "{next}, {synced} syncs at opening"
-            );
+            assert_eq!(next == 30, every == Some(1), "{next}");
+            // What the last segment states is made durable before other numbers are stated.
+            assert!(every == Some(1) || synced <= 1, "{synced} syncs at opening");
         }
         assert_eq!(queue.enqueue(&content(next, 700)).unwrap(), next);
         // Killed between the stores of the tail, the index does not say what is there.
         let gaps = told_all(&queue, "", 30);
         assert!(
-            gaps.iter().all(|gap| stores > 0 && gap.cause == GapCause::Reserved),
+            gaps.iter().all(|gap| every.is_none() && gap.cause == GapCause::Reserved),
             "{stores}: {gaps:?}"
         );
         let queue = open(queue.core.storage.seen_elsewhere(), &options).unwrap();
-        assert_eq!((next_of(&queue), take_all(&queue).unwrap().len()), (next + 1, 0));
+        assert_eq!(next_of(&queue) == next + 1, every == Some(1));
+        let told = take_all(&queue).unwrap();
+        assert!(
+            told.iter().all(|it| it.as_ref().is_err_and(|gap| gap.cause == GapCause::Reserved)),
+            "{told:?}"
+        );
     }
 }
 
@@ -374,7 +379,7 @@ fn a_remount_in_the_same_boot_may_be_a_power_cut() {
             gaps.iter().all(|gap| gap.first >= 10 && is_of_a_cut(gap)),
             "seed {seed}: {gaps:?}"
         );
-        lost += u32::from(!gaps.is_empty());
+        lost += u32::from(gaps.iter().any(|gap| gap.cause == GapCause::Unflushed));
         assert_eq!(queue.enqueue(b"new").unwrap(), stated);
         assert_eq!(take_all(&queue).unwrap(), [Ok((stated, b"new".to_vec()))], "seed {seed}");
     }

@@ -1,0 +1,69 @@
+//! Stores of the index that may not be late: the disk refuses them, and nothing rests on them.
+
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::format::{INDEX_NAME, Version};
+use crate::index::Index;
+use crate::index::image::{IndexImage, Live};
+use crate::index::live::StoredOver;
+use crate::index::run::Run;
+use crate::storage::{CacheToken, Storage, Stores};
+use crate::tests::crash::holds_but_for;
+use crate::tests::sim::{Call, Mutant, SimStorage, forget_meanwhile, meanwhile};
+
+const ID: [u8; 16] = *b"0123456789abcdef";
+const TOKEN: CacheToken = CacheToken { place: [3; 16], mount: 4 };
+
+/// Bytes are stored by calls.
+fn begun() -> (SimStorage, Index<SimStorage>) {
+    let storage = SimStorage::new(3);
+    storage.set_stores(Stores::ByCall);
+    let index = Index::create(&storage, ID, 7).unwrap();
+    storage.sync_directory().unwrap();
+    let live = Live { token: TOKEN, run: Some(Run::default()), ..Live::default() };
+    index.begin_run(&live, StoredOver::Doubted);
+    (storage, index)
+}
+
+fn live(storage: &SimStorage) -> Live {
+    IndexImage::read(&storage.read_file(INDEX_NAME), &ID).live
+}
+
+/// The header of a new life may be written when the index says so, in the file.
+#[test]
+fn no_life_begins_that_the_index_does_not_know() {
+    holds_but_for(Mutant::NextLifeLate, || {
+        let (storage, index) = begun();
+        index.begin_changing().unwrap();
+        storage.fail_after(Call::Write, 1, Errno::NOSPC, true);
+        let begun = index.begin_life(5);
+        assert_eq!(begun.is_ok(), live(&storage).run.unwrap().next_life >= 5);
+        storage.clear_faults();
+        index.begin_life(6).unwrap();
+        assert_eq!(live(&storage).run.unwrap().next_life, 6);
+    });
+}
+
+/// A place is late when the version is to be synced, so it cannot be: no segment bears the version
+/// yet, and the next call tries again.
+#[test]
+fn a_version_counts_when_it_is_on_the_disk() {
+    holds_but_for(Mutant::VersionSaidEarly, || {
+        let (storage, index) = begun();
+        let index = Arc::new(index);
+        let (other, disk) = (Arc::clone(&index), storage.clone());
+        meanwhile("before a version is synced", move || {
+            disk.fail_after(Call::Write, 1, Errno::NOSPC, true);
+            other.set_lease(5);
+        });
+        assert!(index.state_origins().is_err() && !forget_meanwhile());
+        assert_eq!(index.version(), Version::Plain);
+        storage.clear_faults();
+        let synced = storage.call_count(Call::SyncFile);
+        index.state_origins().unwrap();
+        assert_eq!(index.version(), Version::Origins);
+        assert!(storage.call_count(Call::SyncFile) > synced);
+    });
+}

@@ -1,0 +1,86 @@
+//! The same boot, and another mount: a container that died, or a file system that failed.
+
+use super::{disk, holds_but_for, kept_but_for, options, take_all};
+use crate::consume::redelivery::Rules;
+use crate::engine::reading::AsMessage;
+use crate::error::{Error, Gap, GapCause};
+use crate::tests::crash::examine::{next_of, open};
+use crate::tests::crash::model::{content, ensure};
+use crate::tests::sim::{Mutant, SimStorage};
+
+/// A queue was closed with one message. Each process that is handed that message dies of it: how
+/// often each is told that it was handed out, until it is rejected.
+fn attempts(dies: fn(&SimStorage) -> SimStorage) -> Vec<u32> {
+    let queue = open(disk(1), &options()).unwrap();
+    queue.consumer("c").unwrap();
+    queue.enqueue(b"poison").unwrap();
+    queue.close().unwrap();
+    let mut left = dies(&queue.core.storage);
+    let mut attempts = Vec::new();
+    for _ in 0..6 {
+        let queue = open(left, &options()).unwrap();
+        let standing = queue.consumer("c").unwrap();
+        let rules = Rules { max_attempts: Some(3), ..Rules::default() };
+        queue.set_redelivery(&standing, rules).unwrap();
+        match queue.receive(&standing, AsMessage) {
+            Ok(received) => attempts.push(received.unwrap().1.attempts),
+            Err(Error::Gap(Gap { cause: GapCause::Rejected, .. })) => break,
+            Err(error) => panic!("{error}"),
+        }
+        left = dies(&queue.core.storage);
+    }
+    attempts
+}
+
+/// A worker that only consumes never takes back the mark of the clean end.
+#[test]
+fn a_death_behind_a_clean_end_counts_in_whichever_mount() {
+    holds_but_for(Mutant::DeathBehindACleanEnd, || {
+        assert_eq!(attempts(SimStorage::process_kill), [1, 2, 3]);
+        assert_eq!(attempts(SimStorage::seen_elsewhere), [1, 2, 3]);
+        // Power was cut, or somebody copied it: nobody died of the message.
+        assert_eq!(attempts(SimStorage::copied), [1; 6]);
+    });
+}
+
+/// The file system failed and was mounted again, and lost the index's last page together with the
+/// segments' pages: what is left looks like an earlier moment. Every acknowledged number is told,
+/// and none is given out again, also when this happens again and again.
+#[test]
+fn what_a_mount_lost_without_a_trace_was_reserved() {
+    let mut reserved = 0;
+    kept_but_for(Mutant::NumbersOfAnotherMount, |seed, images| {
+        let options = options().max_bytes(256 << 10);
+        let mut storage = disk(seed);
+        let (mut put, mut told) = (Vec::new(), 0);
+        for remount in 0..4 {
+            let queue = open(storage, &options)?;
+            queue.default_consumer().map_err(|error| error.to_string())?;
+            for found in take_all(&queue)? {
+                let (first, last) = match &found {
+                    Ok((seq, bytes)) if *bytes == content(*seq, 300) => (*seq, *seq),
+                    Ok((seq, _)) => return Err(format!("{seq} is another message")),
+                    Err(gap) => (gap.first, gap.last),
+                };
+                // A place that was lost has messages come again.
+                ensure!(first <= told, "{told} is not told, but {found:?}");
+                reserved += u32::from(found.is_err_and(|gap| gap.cause == GapCause::Reserved));
+                told = told.max(last + 1);
+            }
+            let most = put.last().map_or(0, |last| last + 1);
+            let next = next_of(&queue);
+            ensure!(told >= most && next >= most, "{told} told, {next} is next, {most} were put");
+            if remount == 0 {
+                queue.core.flush().map_err(|error| error.to_string())?;
+            }
+            for _ in 0..3 {
+                let seq = queue.enqueue(&content(next_of(&queue), 300));
+                put.push(seq.map_err(|error| error.to_string())?);
+            }
+            storage = queue.core.storage.mounted_again(seed * 4 + remount);
+            *images += 1;
+        }
+        Ok(seed < 60)
+    });
+    assert!(reserved > 60, "{reserved}");
+}
