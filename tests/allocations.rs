@@ -90,8 +90,8 @@ fn pairs_of_enqueue_and_dequeue_allocate_only_where_a_segment_ends() {
             // Two or three segments end; the producer is the first to go on in the next one, then
             // the consumer.
             assert!(some <= 6, "{some} of {pairs} pairs of {len} bytes allocate, way {way}");
-            // Names and rows, and those of a new file where the keeper had no time to hand a
-            // drained one back.
+            // Names and rows, and those of a new file where the storage worker had no time to hand
+            // a drained one back.
             assert!(most <= 64, "{most} allocations in one pair of {len} bytes, way {way}");
         }
     }

@@ -58,17 +58,16 @@ impl<S: Storage> Engine<S> {
         if default.exists() { Ok(default) } else { self.begin_default() }
     }
 
-    /// A call that reads by the default consumer. When another thread removes it between two steps
-    /// of the call, it begins again, as for the next call.
+    /// A call that reads by the default consumer. As often as another thread removes it between two
+    /// steps of the call, it begins again, as for the next call.
     #[inline(always)]
     pub(crate) fn by_default<R>(
         &self,
         mut read: impl FnMut(&Arc<Standing<S>>) -> Result<R>,
     ) -> Result<R> {
-        let mut may_begin_again = !planted!(RemovedBetweenSteps);
         loop {
             match read(self.default_consumer()?) {
-                Err(Error::NotFound { .. }) if may_begin_again => may_begin_again = false,
+                Err(Error::NotFound { .. }) if !planted!(RemovedBetweenSteps) => {}
                 answer => return answer,
             }
         }

@@ -251,7 +251,7 @@ fn a_period_beyond_what_the_clock_can_say_stops_no_keeper() {
         take(&engine).unwrap();
     }
     assert!(engine.stats().segments < 3);
-    // What is drained only the keeper hands on, as nobody needs the space.
+    // What is drained only the storage worker hands on, as nobody needs the space.
     eventually(|| !engine.core.segments.list().has_drained());
     engine.close().unwrap();
 }

@@ -42,7 +42,7 @@ fn a_backlog_that_was_read_leaves_short_segments_when_the_queue_is_idle() {
     let least = queue.core.pool.geometry().least_len;
     for _ in 0..3 {
         grow_and_drain(&queue);
-        // As the keeper does when nothing was drained for a while.
+        // As the storage worker does when nothing was drained for a while.
         assert!(queue.core.drain_long_tail() && lengths(&queue).is_empty());
         queue.core.settle().unwrap();
         queue.core.segments.trim_spares(&queue.core.context());

@@ -74,21 +74,23 @@ mutants! {
     StoreNotNotedAgain => "P1: what is said to be durable is",
     /// A store to a segment that was opened again as the tail is not noted.
     ReopenedTailNotNoted => "P1: what is said to be durable is",
-    /// The keeper takes a tail for committed that is stored in the index alone.
+    /// The storage worker takes a tail for committed that is stored in the index alone.
     UncommittedTailFlushed => "the durable mark never passes the committed tail",
     /// The tail's segment is drained although the header of a refused record may stand there.
     DrainedUncleared => "what is refused is never delivered",
     /// A clean end is not written down.
     CleanEndNotWritten => "after a clean end nothing is told as missing",
-    /// The keeper's flush waits for the producers' lock, whose holder may wait for the keeper.
+    /// The storage worker's flush waits for the producers' lock, whose holder may wait for the
+    /// storage worker.
     KeeperWaitsForProducers => "P9: no order of calls deadlocks",
-    /// Who waits for the keeper is not told that it has ended.
+    /// Who waits for the storage worker is not told that it has ended.
     KeeperLeavesInSilence => "P9: no wake-up is lost",
-    /// A producer does the keeper's errands itself, although there is a keeper.
+    /// A producer does the storage worker's errands itself, although there is a keeper.
     ErrandsDoneHere => "P9: no sync on the thread of a caller that asked for none",
     /// A producer that waits for an errand is not told that it is done.
     AnswerNotTold => "P9: no wake-up is lost",
-    /// Segments that the keeper drops ahead of need are no reason to try again without room.
+    /// Segments that the storage worker drops ahead of need are no reason to try again without
+    /// room.
     RoomAheadNotCounted => "P5: a queue with room takes messages, and drops no more than it must",
     /// Messages are dropped ahead of need behind the visible end, where a record may be half there.
     UncommittedDropped => "P1: what is being written is not given up",
@@ -96,9 +98,9 @@ mutants! {
     GivenUpFlushed => "P9: nobody waits for a flush that nobody needs",
     /// Near the limit a file grows by a page at a time.
     SmallSteps => "space comes in large steps near the limit, too",
-    /// The keeper is not woken to end.
+    /// The storage worker is not woken to end.
     KeeperNotRungToEnd => "P9: a close ends",
-    /// The keeper does not flush when `flush_every` has passed.
+    /// The storage worker does not flush when `flush_every` has passed.
     TimerDoesNotFlush => "P1: with a timer, messages are durable in time",
     /// The durable mark moves before the sync.
     MarkBeforeSync => "P1: what is said to be durable is",
@@ -135,7 +137,7 @@ mutants! {
     /// The tail's position is published before its number.
     PositionBeforeNumber => "a position never comes with a number before it";
         equivalent: "tests/loom/models.rs finds it, which is none of the groups",
-    /// The keeper is rung before the wish is noted.
+    /// The storage worker is rung before the wish is noted.
     RungBeforeTheWish => "P9: no wake-up is lost",
     /// After the descriptor was cleared, news are not looked for again.
     ReadyNotLookedAtAgain => "P9: no wake-up is lost",
@@ -237,7 +239,7 @@ mutants! {
     OneFutureToldOfRoom => "P9: no wake-up is lost",
     /// Futures that wait for room are not told when there is some.
     RoomNotToldToFutures => "P9: no wake-up is lost",
-    /// A close, an interrupt and the keeper's end wake no future.
+    /// A close, an interrupt and the storage worker's end wake no future.
     FuturesLeftAsleep => "P9: no wake-up is lost",
     /// A future that is dropped while it waits for room stays in line.
     DroppedFutureStays => "a future that is dropped leaves nothing behind",

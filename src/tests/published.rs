@@ -1,5 +1,5 @@
-//! The order in which a commit becomes known: to the index, to the keeper, to consumers. On a
-//! simulated disk, in an order that the test makes.
+//! The order in which a commit becomes known: to the index, to the storage worker, to consumers. On
+//! a simulated disk, in an order that the test makes.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -57,8 +57,8 @@ fn a_message_that_somebody_took_is_not_taken_back() {
     assert!(refusals > 1, "{refusals}");
 }
 
-/// The keeper flushes while a producer has stored its tail in the index and not yet published it.
-/// It goes by what is published: the rest may still be rolled back.
+/// The storage worker flushes while a producer has stored its tail in the index and not yet
+/// published it. It goes by what is published: the rest may still be rolled back.
 #[test]
 fn the_keeper_flushes_up_to_what_is_published() {
     let storage = disk();

@@ -255,8 +255,8 @@ fn counts_outlive_deaths_and_no_message_is_lost_or_blamed_for_another() {
     }
 }
 
-/// Power is cut right after the keeper has looked: whatever is done here and was not acknowledged
-/// is there.
+/// Power is cut right after the storage worker has looked: whatever is done here and was not
+/// acknowledged is there.
 #[test]
 fn a_letter_is_on_the_disk_before_its_message_is_done() {
     for seed in 0..50 {

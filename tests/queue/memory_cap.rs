@@ -10,8 +10,8 @@ use crate::support::{KIB, MIB, Messages, itself, mapped, mapped_beside, open_fil
 use mmq::{Options, Queue};
 
 /// Descriptors a queue may hold: the directory, the index, the two ends' segments, and the spares
-/// kept while messages pass (how many there are at a moment depends on how far the keeper's thread
-/// has come).
+/// kept while messages pass (how many there are at a moment depends on how far the storage worker's
+/// thread has come).
 const MOST_OPEN: usize = 12;
 
 /// Holds a queue's mappings to its cap, sample by sample.

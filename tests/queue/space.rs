@@ -11,8 +11,8 @@ use mmq::{Options, Queue};
 /// One active segment and the spares kept for use again.
 const MOST_SEGMENTS: usize = 4;
 /// Segment files while messages pass: those at the two ends, and up to six that are drained or
-/// spare. How many at a moment depends on how far the keeper's thread has come. A new file is
-/// created only when there is no spare and fewer than six are drained.
+/// spare. How many at a moment depends on how far the storage worker's thread has come. A new file
+/// is created only when there is no spare and fewer than six are drained.
 const MOST_BUSY: usize = 9;
 
 #[test]
@@ -203,8 +203,8 @@ fn cycling_thousands_of_segments_leaves_descriptors_mappings_and_files_flat() {
         }
     }
     println!("first half {first_half:?}, second half {second_half:?}");
-    // Bounds, not a comparison of the halves: within them the counts depend on how far the keeper's
-    // thread has come.
+    // Bounds, not a comparison of the halves: within them the counts depend on how far the storage
+    // worker's thread has come.
     for most in [first_half, second_half] {
         assert!(most.descriptors <= 12 && most.mappings <= 12 && most.files <= 12, "{most:?}");
     }

@@ -293,8 +293,8 @@ fn a_refused_segment_ahead_takes_no_name() {
     }
 }
 
-/// Without `max_bytes` and `min_free_bytes` the keeper's own call makes one segment ahead, and not
-/// a second one.
+/// Without `max_bytes` and `min_free_bytes` the storage worker's own call makes one segment ahead,
+/// and not a second one.
 #[test]
 fn one_segment_is_made_ahead_where_nobody_counts_the_bytes() {
     for limited in [true, false] {

@@ -184,7 +184,8 @@ impl Model {
         overdue.map(|overdue| overdue.max(self.latest))
     }
 
-    /// The keeper has looked at the time `now`, and `oldest` is the first number that is held.
+    /// The storage worker has looked at the time `now`, and `oldest` is the first number that is
+    /// held.
     pub(super) fn check_expired(&self, oldest: u64, now: u64) -> Check {
         let overdue = self.first_overdue(oldest);
         ensure!(

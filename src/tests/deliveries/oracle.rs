@@ -270,7 +270,7 @@ impl Oracle {
         }
     }
 
-    /// Whether there is something for the keeper to do.
+    /// Whether there is something for the storage worker to do.
     pub(super) fn is_due(&self) -> bool {
         let letters = self.has_letters();
         self.open.values().any(|open| match open.is {

@@ -203,7 +203,8 @@ impl Run {
         }
     }
 
-    /// After a call that may leave the keeper something to do: there is none, and the call does it.
+    /// After a call that may leave the storage worker something to do: there is none, and the call
+    /// does it.
     fn attend(&mut self, who: usize) {
         if self.sides[who].oracle.is_due() {
             self.sides.iter_mut().for_each(|side| side.oracle.look());
@@ -283,7 +284,7 @@ impl Run {
             Err(Error::Expired) => ensure!(is_late, "the lease of {seq} has not ended"),
             Err(error) => return Err(format!("cannot answer {seq}: {error}")),
         }
-        // An extension lets the keeper know also where it changes nothing.
+        // An extension lets the storage worker know also where it changes nothing.
         let is_told = match step {
             Step::Ack { .. } => false,
             Step::Extend { .. } => answered != Answered::Expired,

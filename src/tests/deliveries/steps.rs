@@ -5,7 +5,7 @@ use crate::tests::sim::Rng;
 
 pub(super) const CONSUMERS: usize = 2;
 
-/// Whether the keeper looks at the deliveries once the clock has moved.
+/// Whether the storage worker looks at the deliveries once the clock has moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keeper {
     Looks,

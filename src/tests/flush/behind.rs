@@ -1,5 +1,5 @@
-//! Producers that are ahead of the keeper: full segments that are not synced, and the threads that
-//! wait for the sync.
+//! Producers that are ahead of the storage worker: full segments that are not synced, and the
+//! threads that wait for the sync.
 
 use std::thread;
 use std::time::Duration;
@@ -31,7 +31,7 @@ fn few_full_segments_wait_for_their_sync() {
     assert!(take_all(&cut).0.len() >= 6);
 }
 
-/// The producer waits for the keeper, and syncs nothing itself.
+/// The producer waits for the storage worker, and syncs nothing itself.
 #[test]
 fn a_producer_waits_for_the_keeper_when_too_many_segments_are_not_synced() {
     let storage = disk();
@@ -52,8 +52,8 @@ fn a_producer_waits_for_the_keeper_when_too_many_segments_are_not_synced() {
         })
     };
     gate.wait_for_visitor();
-    // The keeper stands in its first sync: nothing is durable, and the producer can go on only so
-    // far.
+    // The storage worker stands in its first sync: nothing is durable, and the producer can go on
+    // only so far.
     assert!(queue.core.segments.list().count_unsynced() <= 2);
     gate.open();
     let (syncs, most) = producer.join().unwrap();
@@ -64,7 +64,7 @@ fn a_producer_waits_for_the_keeper_when_too_many_segments_are_not_synced() {
 }
 
 /// A queue is closed, or flushed by its timer, by whoever waits for the producers' lock, whose
-/// holder waits for the keeper.
+/// holder waits for the storage worker.
 #[test]
 fn a_producer_that_waits_for_the_keeper_hangs_neither_its_timer_nor_a_close() {
     for close in [false, true] {
@@ -132,8 +132,8 @@ fn a_checkpoint_is_never_far_behind_what_is_held() {
     assert_eq!(storage.call_count(Call::SyncFile), syncs);
 }
 
-/// The keeper cannot flush, for a reason that may pass: the producer that waits for it learns the
-/// reason, and goes on later.
+/// The storage worker cannot flush, for a reason that may pass: the producer that waits for it
+/// learns the reason, and goes on later.
 #[test]
 fn a_producer_that_waits_for_a_flush_that_cannot_be_made_now_is_told_and_may_try_again() {
     let storage = disk();
@@ -167,7 +167,7 @@ fn a_producer_that_waits_for_a_flush_that_cannot_be_made_now_is_told_and_may_try
     while answer().is_err() {}
 }
 
-/// A subscriber's panic ends the keeper's thread: what it would have done the calls do.
+/// A subscriber's panic ends the storage worker's thread: what it would have done the calls do.
 #[test]
 fn when_the_thread_has_ended_nobody_waits_for_what_it_would_have_done() {
     let storage = disk();

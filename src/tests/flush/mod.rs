@@ -230,8 +230,8 @@ fn nothing_is_stored_again_in_a_segment_that_was_drained() {
     assert_eq!(told, [true; 6]);
 }
 
-/// An opening with a timer or an age fails when the keeper's thread cannot be started: nobody would
-/// keep the promise.
+/// An opening with a timer or an age fails when the storage worker's thread cannot be started:
+/// nobody would keep the promise.
 #[test]
 fn a_queue_whose_thread_cannot_be_started_does_not_open_with_a_timer() {
     NO_THREADS.set(true);

@@ -1,4 +1,4 @@
-//! Room that is made ahead of need, by the keeper.
+//! Room that is made ahead of need, by the storage worker.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,8 +32,8 @@ fn held(queue: &Queue) -> u64 {
     queue.core.segments.list().live.iter().map(|row| row.header.allocated).sum()
 }
 
-/// The first lease, room at the limit, segments that consumers have read: the keeper does every
-/// sync that these take.
+/// The first lease, room at the limit, segments that consumers have read: the storage worker does
+/// every sync that these take.
 #[test]
 fn who_puts_in_without_a_flush_never_syncs() {
     for max_bytes in LIMITS {
@@ -85,7 +85,8 @@ fn a_queue_that_drops_ahead_of_need_is_nearly_full() {
     assert_eq!(next, 1500);
 }
 
-/// The keeper makes room while a producer writes a record that begins in the oldest segment.
+/// The storage worker makes room while a producer writes a record that begins in the oldest
+/// segment.
 #[test]
 fn a_record_that_is_being_written_is_not_dropped_for_the_next_one() {
     let [_, max_bytes] = LIMITS;
@@ -113,8 +114,8 @@ fn a_record_that_is_being_written_is_not_dropped_for_the_next_one() {
     assert_eq!(*last, long);
 }
 
-/// A producer that was refused tries again when the keeper has made room meanwhile, and drops
-/// nothing more.
+/// A producer that was refused tries again when the storage worker has made room meanwhile, and
+/// drops nothing more.
 #[test]
 fn who_found_no_room_tries_again_when_the_keeper_has_made_some() {
     let storage = SimStorage::new(3).with_file_capacity(256 << 10);

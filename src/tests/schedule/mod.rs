@@ -108,7 +108,7 @@ struct Core {
     steps: u64,
     /// Nanoseconds since the beginning.
     now: u64,
-    /// When only the keeper was left to do anything.
+    /// When only the storage worker was left to do anything.
     quiet_since: Option<u64>,
     switch_one_in: u64,
     by_rank: bool,

@@ -211,9 +211,10 @@ fn a_removal_wakes_who_waits() {
     });
 }
 
-/// The producer holds its lock while it waits for the keeper, whose timer flushes meanwhile.
+/// The producer holds its lock while it waits for the storage worker, whose timer flushes
+/// meanwhile.
 #[test]
-fn a_producer_that_waits_for_the_keepers_sync_goes_on() {
+fn a_producer_that_waits_for_the_workers_sync_goes_on() {
     for every in [None, Some(Duration::from_micros(100))] {
         under(100, move || {
             let queue = open(&small(9).flush_every(every), Background::Workers);
@@ -232,12 +233,14 @@ fn a_producer_that_waits_for_the_keepers_sync_goes_on() {
     }
 }
 
-/// A subscriber's panic may end the keeper's thread at any time.
+/// The thread may end at any time, by a panic.
 #[test]
-fn a_producer_whose_keeper_ends_goes_on_by_itself() {
+fn a_producer_whose_worker_ends_goes_on_by_itself() {
     under(50, || {
         let queue = open(&small(9), Background::Calls);
-        // As if a keeper ran that never comes to its work.
+        // Its numbers are reserved: it does not wait for that.
+        queue.enqueue(&[1; 6000]).unwrap();
+        // As if a worker ran that never comes to its work.
         queue.core.storage_worker.note_begin();
         let producer = {
             let queue = Arc::clone(&queue);
@@ -254,7 +257,7 @@ fn a_producer_whose_keeper_ends_goes_on_by_itself() {
     });
 }
 
-/// The keeper flushes by its timer while a producer is about to publish what it has stored.
+/// The storage worker flushes by its timer while a producer is about to publish what it has stored.
 #[test]
 fn the_durable_mark_never_passes_the_committed_tail() {
     under(100, || {

@@ -226,7 +226,7 @@ pub(super) fn draw(rng: &mut Rng, options: &Options) -> Vec<Cast> {
         casts.push(Cast { name: KERNEL.into(), acts });
     }
     if rng.percent(20) {
-        // The keeper alone looks at ages, and has ended when a close returns.
+        // The storage worker alone looks at ages, and has ended when a close returns.
         casts.iter_mut().for_each(|cast| cast.acts.retain(|act| *act != Act::Look));
         casts.push(Cast { name: CLOSER.into(), acts: vec![Act::Sleep(rng.below(30)), Act::Close] });
     }

@@ -305,7 +305,8 @@ fn a_fifth_consumer_is_not_counted_over_openings() {
     assert_eq!(attempts, [3, 3, 3, 3, 1]);
 }
 
-/// A future waits for a delay, and its waker, which the keeper calls, needs the keeper.
+/// A future waits for a delay, and its waker, which the storage worker calls, needs the storage
+/// worker.
 #[cfg(feature = "async")]
 #[test]
 fn a_waker_that_the_keeper_calls_may_enqueue() {

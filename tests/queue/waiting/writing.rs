@@ -205,8 +205,8 @@ fn a_flush_that_waits_ends_with_a_close() {
     drop(put);
 }
 
-/// With `flush_every_ops` of 1 it is the keeper's flush that shows a message: a reader's waker that
-/// puts more in must not wait for the keeper, which calls it.
+/// With `flush_every_ops` of 1 it is the storage worker's flush that shows a message: a reader's
+/// waker that puts more in must not wait for the storage worker, which calls it.
 #[test]
 fn a_waker_that_the_keeper_calls_may_put_messages_in() {
     struct Puts(Arc<Queue>);

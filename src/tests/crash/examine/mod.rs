@@ -80,8 +80,8 @@ pub(super) fn open(storage: SimStorage, options: &Options) -> Check<Queue> {
     opened.map(Arc::new).map_err(|error| format!("does not open: {error}"))
 }
 
-/// Makes a spare as the keeper does when the tail comes near its segment's end, and nobody counts
-/// the bytes. Here they are counted: segments are 4 MiB long without a limit.
+/// Makes a spare as the storage worker does when the tail comes near its segment's end, and nobody
+/// counts the bytes. Here they are counted: segments are 4 MiB long without a limit.
 pub(super) fn prepare_ahead(queue: &Queue) {
     let unlimited = DiskLimits { max_bytes: None, min_free_bytes: 0 };
     if !queue.core.is_poisoned() {
