@@ -58,7 +58,7 @@ fn rules_may_be_set_while_the_queue_for_letters_is_filled() {
         let mut jumps = None;
         failed
             .enqueue_with(8, |_| {
-                jumps = Some(thread::spawn(move || drop(lanes.jump().unwrap())));
+                jumps = Some(thread::spawn(move || lanes.jump().unwrap()));
                 let rules = Redelivery::new().dead_letters(Arc::clone(&failed));
                 workers.set_redelivery(rules).unwrap();
             })
