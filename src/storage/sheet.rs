@@ -2,7 +2,9 @@
 //!
 //! Where a store through a mapping may need space ([`Stores::ByCall`]), a [`Sheet`] is private
 //! memory, and a write call follows every store to it. When a full disk refuses that call, the
-//! bytes stay *late*, in memory, and are written before any bytes that are stored after them. A
+//! bytes stay *late*, in memory, and are written before any bytes that are stored after them. For a
+//! moment after a refusal the disk is not asked again, but by a flush: a full btrfs takes
+//! milliseconds to say no, and each message that is taken stores a place. A
 //! range that is stored to again while it is late is written once, at its first turn, with its
 //! newest bytes. Nobody may rely on another order of late bytes. A place that is late only makes
 //! messages come again after a kill.
@@ -13,12 +15,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::error::Unwritten;
 use crate::events;
 use crate::memory::Window;
 use crate::storage::{StorageFile, Stores};
-use crate::threads::Mutex;
+use crate::threads::{Mutex, now};
 
 /// The index file, and how its sheets are stored to.
 #[derive(Debug)]
@@ -41,8 +44,45 @@ pub(crate) struct Sheet<F> {
 struct Calls<F> {
     path: PathBuf,
     file: Arc<F>,
-    /// Bytes that were stored and not yet written, the oldest first. Every store holds this lock.
-    late: Mutex<Vec<Late>>,
+    /// Every store holds this lock.
+    late: Mutex<LateBytes>,
+}
+
+/// Bytes that were stored and not yet written, the oldest first.
+#[derive(Debug, Default)]
+struct LateBytes {
+    list: Vec<Late>,
+    /// When the disk refused them last.
+    refused: Option<Instant>,
+}
+
+/// So long the disk is not asked again. (Not at all in tests, but for one.)
+const PAUSE: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 100 });
+#[cfg(test)]
+thread_local! {
+    pub(crate) static PAUSE_HERE: std::cell::Cell<Duration> = const { std::cell::Cell::new(PAUSE) };
+}
+
+impl LateBytes {
+    /// The disk has refused bytes a moment ago.
+    fn are_to_wait(&self) -> bool {
+        #[cfg(not(test))]
+        let pause = PAUSE;
+        #[cfg(test)]
+        let pause = PAUSE_HERE.get();
+        !self.list.is_empty()
+            && !pause.is_zero()
+            && !planted!(FullDiskAskedEachTime)
+            && self.refused.is_some_and(|refused| now().duration_since(refused) < pause)
+    }
+
+    /// Adds late bytes. Those that were late before keep their turn.
+    fn add<F>(&mut self, sheet: &Sheet<F>, offset: usize, len: usize) {
+        let at = sheet.at + offset as u64;
+        if !self.list.iter().any(|other| other.at == at && other.len == len) {
+            self.list.push(Late { window: sheet.window.clone_shared(), offset, len, at });
+        }
+    }
 }
 
 /// Bytes of a sheet that are stored and not yet written.
@@ -94,7 +134,7 @@ impl<F: StorageFile> Sheets<F> {
 
     /// Whether any bytes are late.
     pub(crate) fn are_late(&self) -> bool {
-        self.calls.as_ref().is_some_and(|calls| !calls.late.lock().is_empty())
+        self.calls.as_ref().is_some_and(|calls| !calls.late.lock().list.is_empty())
     }
 
     /// Writes the late bytes.
@@ -232,12 +272,16 @@ impl<F: StorageFile> Calls<F> {
     fn store(&self, sheet: &Sheet<F>, offset: usize, len: usize, store: impl FnOnce(&Window)) {
         let mut late = self.late.lock();
         store(&sheet.window);
-        let was_late = !late.is_empty();
+        if late.are_to_wait() {
+            return late.add(sheet, offset, len);
+        }
+        let was_late = !late.list.is_empty();
         let written = self.write_late(&mut late).and_then(|()| self.write(sheet, offset, len));
         if let Err(error) = written
             && !planted!(RefusedStoreForgotten)
         {
-            add(&mut late, sheet, offset, len);
+            late.add(sheet, offset, len);
+            late.refused = Some(now());
             drop(late);
             if !was_late {
                 events::index_late(&self.path, &error);
@@ -263,7 +307,7 @@ impl<F: StorageFile> Calls<F> {
             if !planted!(RefusedStoreKept) {
                 undo(&sheet.window);
             }
-            add(&mut late, sheet, offset, len);
+            late.add(sheet, offset, len);
         })
     }
 
@@ -273,7 +317,7 @@ impl<F: StorageFile> Calls<F> {
         let late = self.late.lock();
         // While bytes are late the disk refuses writes.
         let written =
-            late.is_empty() && self.file.write_at(bytes, sheet.at + offset as u64).is_ok();
+            late.list.is_empty() && self.file.write_at(bytes, sheet.at + offset as u64).is_ok();
         if written {
             sheet.window.copy_in(offset, bytes);
         }
@@ -285,26 +329,19 @@ impl<F: StorageFile> Calls<F> {
         self.file.write_at(sheet.window.bytes(offset, len), sheet.at + offset as u64)
     }
 
-    fn write_late(&self, late: &mut Vec<Late>) -> io::Result<()> {
-        if late.is_empty() {
+    fn write_late(&self, late: &mut LateBytes) -> io::Result<()> {
+        let list = &mut late.list;
+        if list.is_empty() {
             return Ok(());
         }
         let write =
             |late: &Late| self.file.write_at(late.window.bytes(late.offset, late.len), late.at);
-        let refused = late.iter().enumerate().find_map(|(at, late)| Some((at, write(late).err()?)));
-        let (written, error) = refused.map_or((late.len(), None), |(at, error)| (at, Some(error)));
-        late.drain(..written);
+        let refused = list.iter().enumerate().find_map(|(at, late)| Some((at, write(late).err()?)));
+        let (written, error) = refused.map_or((list.len(), None), |(at, error)| (at, Some(error)));
+        list.drain(..written);
         match error {
             None => Ok(()),
             Some(error) => Err(io::Error::new(error.kind(), Unwritten(error))),
         }
-    }
-}
-
-/// Adds late bytes. Those that were late before keep their turn.
-fn add<F>(late: &mut Vec<Late>, sheet: &Sheet<F>, offset: usize, len: usize) {
-    let at = sheet.at + offset as u64;
-    if !late.iter().any(|other| other.at == at && other.len == len) {
-        late.push(Late { window: sheet.window.clone_shared(), offset, len, at });
     }
 }

@@ -522,6 +522,8 @@ mutants! {
     MarksWithoutEnd => "memory stays bounded",
     /// What an earlier opening left counts as fresh for an age more.
     FoundIsFresh => "after an opening what was there before is the backlog's",
+    /// A full disk is asked for space for each place that is stored.
+    FullDiskAskedEachTime => "a full disk drains at the speed of a disk that is not",
     /// Letters go in one piece, however large they are together.
     LettersOfAnySize => "memory stays bounded",
     /// A close ends letters under way: they go again.

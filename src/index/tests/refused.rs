@@ -1,14 +1,16 @@
 //! Stores of the index that may not be late: the disk refuses them, and nothing rests on them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::format::{INDEX_NAME, Version};
+use crate::format::{INDEX_NAME, Place, Spot, Version};
 use crate::index::Index;
 use crate::index::image::{IndexImage, Live};
 use crate::index::live::StoredOver;
 use crate::index::run::Run;
+use crate::storage::sheet::PAUSE_HERE;
 use crate::storage::{CacheToken, Storage, Stores};
 use crate::tests::crash::holds_but_for;
 use crate::tests::sim::{Call, Mutant, SimStorage, forget_meanwhile, meanwhile};
@@ -65,5 +67,27 @@ fn a_version_counts_when_it_is_on_the_disk() {
         index.state_origins().unwrap();
         assert_eq!(index.version(), Version::Origins);
         assert!(storage.call_count(Call::SyncFile) > synced);
+    });
+}
+
+/// A full disk that has said no is not asked again for each place that is stored: it takes its
+/// time for that. A sync asks.
+#[test]
+fn a_disk_that_refused_a_place_is_left_alone_for_a_moment() {
+    holds_but_for(Mutant::FullDiskAskedEachTime, || {
+        let (storage, index) = begun();
+        let begin = Place { number: 0, position: 64, seq: 1 };
+        let mut row = index.add_consumer(&storage, None, "a", begin, 0).unwrap().1;
+        PAUSE_HERE.set(Duration::from_secs(3600));
+        storage.fail_after(Call::Write, 1, Errno::NOSPC, true);
+        let writes = storage.call_count(Call::Write);
+        (2..50).for_each(|seq| row.store(Spot { position: 64 * seq, seq }));
+        let asked = storage.call_count(Call::Write) - writes;
+        storage.clear_faults();
+        index.sync().unwrap();
+        PAUSE_HERE.set(Duration::ZERO);
+        assert_eq!(asked, 1);
+        let left = storage.power_cut_losing_all().read_file(INDEX_NAME);
+        assert_eq!(IndexImage::read(&left, &ID).consumers[0].place.seq, 49);
     });
 }
