@@ -838,7 +838,7 @@ mmq_status mmq_open(const char *dir, const struct mmq_options *options, struct m
  * thread may be in a call with this very handle. Threads that wait in a call of one of the queue's
  * consumers get MMQ_CLOSED; handles of consumers can only be freed from now on. Messages stay
  * readable until they are freed. Rejected messages that can go to their queue for dead letters go
- * first, for five seconds at most.
+ * first; after five seconds no more begin to go.
  *
  * @param queue The queue, or NULL.
  * @return MMQ_OK; MMQ_IO or MMQ_FULL (see "Full disk" at the top) when this last flush failed,

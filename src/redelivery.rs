@@ -109,8 +109,8 @@ impl Redelivery {
     /// [`GapCause::Rejected`](crate::GapCause::Rejected). A letter says [where it comes
     /// from](crate::Message::origin).
     ///
-    /// A close of this queue first sends what is rejected and can go, for five seconds at most;
-    /// what is left goes after the next opening.
+    /// A close of this queue first sends what is rejected and can go, and begins with no more after
+    /// five seconds; what is left goes after the next opening.
     ///
     /// The queue is kept open until the consumer gets another `Redelivery`, is removed, or its
     /// queue is closed.
@@ -166,7 +166,9 @@ impl DeadLetters for OtherQueue {
 
     fn flush(&self) -> Result<()> {
         // For the committed tail it would wait for a producer.
-        self.engine.core.flush_for_tasks()
+        let flushed = self.engine.core.flush_for_tasks();
+        self.engine.core.wake_owed();
+        flushed
     }
 
     fn check(&self) -> Result<()> {

@@ -15,12 +15,17 @@ use crate::storage::Storage;
 use crate::threads::requests::Due;
 use crate::threads::worker::ThreadBody;
 
-/// When dropped, at the end of the thread, says that it does no more.
+/// When dropped, at the end of the thread, says that it does no more. After a panic those that it
+/// was to wake are woken now.
 struct AtItsEnd<'a, S: Storage>(&'a Core<S>);
 
 impl<S: Storage> Drop for AtItsEnd<'_, S> {
     fn drop(&mut self) {
         self.0.delivery_worker.leave();
+        if std::thread::panicking() {
+            self.0.tasks.wake_all();
+            self.0.wake_readers(u64::MAX);
+        }
     }
 }
 

@@ -51,15 +51,16 @@ impl<S: Storage> Engine<S> {
     /// As [`writer`](Self::writer), but waits no longer than a moment.
     fn writer_in_a_moment(&self) -> Result<MutexGuard<'_, Writer<S::File>>> {
         self.core.check_may_wait()?;
-        let began = now();
+        let (began, mut has_parked) = (now(), false);
         let mut writer = self.core.writer.try_lock();
         while writer.is_none() && now().saturating_duration_since(began) < LETTER_WAITS {
             park_timeout(Duration::from_millis(1));
+            has_parked = true;
             writer = self.core.writer.try_lock();
-            if writer.is_some() {
-                // A token that ended a pause may have been meant for the caller's own wait.
-                current().unpark();
-            }
+        }
+        if has_parked {
+            // A token that ended a pause may have been meant for the caller's own wait.
+            current().unpark();
         }
         self.core.check_still_writable()?;
         let busy = || io::ErrorKind::WouldBlock.into();
@@ -159,6 +160,7 @@ impl<S: Storage> Engine<S> {
             writer.push(core, payload, Batch::default())
         };
         let (seq, _, waiters, ()) = self.write_and_commit(WaitsFor::Locks, push)?;
+        self.core.wake_owed();
         if waiters != 0 && !self.core.durable_only {
             self.core.wake_readers(1);
         }

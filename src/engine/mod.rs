@@ -228,6 +228,7 @@ impl<S: Storage> Engine<S> {
         if flushed.is_ok() || planted!(HolderGoesUnflushed) {
             core.index.set_pid(0);
         }
+        core.index.write_late();
         Some(flushed.and(settled))
     }
 

@@ -22,7 +22,7 @@ use crate::threads::{Mutex, now};
 /// Held while a consumer gets a queue for its dead letters: two threads could make a circle.
 static CIRCLES: PerProcess<Mutex<()>> = PerProcess::new();
 
-/// For so long a close sends letters, at most.
+/// After so long a close begins with no more letters.
 const LAST_LETTERS: Duration = Duration::from_secs(5);
 
 /// The queues to which letters that go to `first` may come, over any number of queues.
@@ -152,7 +152,9 @@ impl<S: Storage> Consumers<S> {
     }
 
     /// Puts rejected messages into the queue for dead letters, flushes it, and only then makes them
-    /// done. Returns how many went. The caller holds no lock.
+    /// done. Returns how many went, or can never go. The caller holds no lock.
+    #[cold]
+    #[inline(never)]
     fn post(&self, core: &Core<S>, standing: &Standing<S>) -> usize {
         let Some((dead, letters)) = standing.take_letters(core, message) else {
             return 0;
@@ -188,10 +190,9 @@ impl<S: Storage> Consumers<S> {
                 refused = Some(error);
             }
         }
-        // If nobody else holds it any more, the other queue is closed here, without a lock.
-        drop(dead);
+        let gone = sent.len() + too_large.len();
         if let Some(error) = refused {
-            let left = letters.len() - sent.len();
+            let left = letters.len() - gone;
             events::letters_stay(core.storage.path(), standing.name(), left, &error);
         }
         let mut crossed = false;
@@ -210,6 +211,8 @@ impl<S: Storage> Consumers<S> {
             // A failed sync poisons the queue: the next call that writes returns the error.
             let _ = core.settle_and_wake();
         }
-        sent.len()
+        // If nobody else holds it any more, the other queue is closed here, without a lock.
+        drop(dead);
+        gone
     }
 }

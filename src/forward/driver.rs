@@ -87,8 +87,8 @@ pub(super) struct Driver<'a, L, D> {
     not_before: Duration,
     flushed: Duration,
     trimmed: Duration,
-    /// The place when it was last flushed.
-    flushed_place: (u64, u64),
+    /// The place when it was last flushed; `None`: not by this driver.
+    flushed_place: Option<(u64, u64)>,
     /// A number that the far side refuses, and how often it did.
     refused: Option<(u64, u32)>,
     /// Numbers that are refused for good and not yet passed: why, and whether they are put away.
@@ -125,7 +125,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
             not_before: Duration::ZERO,
             flushed: Duration::ZERO,
             trimmed: Duration::ZERO,
-            flushed_place: (0, 0),
+            flushed_place: None,
             refused: None,
             given_up: BTreeMap::new(),
             counts: Counts::default(),
@@ -155,7 +155,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
             self.trimmed = now;
             self.keeping.trim(&mut self.local, session.acknowledged)?;
         }
-        let place = (self.local.place(), self.local.kept());
+        let place = Some((self.local.place(), self.local.kept()));
         if now >= self.flushed + FLUSH_EVERY && place != self.flushed_place {
             self.flushed = now;
             if !planted!(ForwardNeverFlushed) {
@@ -168,7 +168,7 @@ impl<'a, L: Local, D: Destination> Driver<'a, L, D> {
     /// Makes both places durable.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
         self.local.flush()?;
-        self.flushed_place = (self.local.place(), self.local.kept());
+        self.flushed_place = Some((self.local.place(), self.local.kept()));
         Ok(())
     }
 

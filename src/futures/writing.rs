@@ -68,7 +68,10 @@ impl<S: Storage> Flushing<S> {
             }
             let round = core.tasks.next_round();
             self.waits = Some((core.tasks.for_flush.join(LINE, signal), round));
-            if core.storage_worker.request(|wanted| wanted.flush_for_tasks = true) {
+            // One worker flushes and the other one wakes: without both this thread flushes.
+            if core.delivery_worker.request(|_| ())
+                && core.storage_worker.request(|wanted| wanted.flush_for_tasks = true)
+            {
                 return Poll::Pending;
             }
             return self.flush_here();

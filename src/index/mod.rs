@@ -194,6 +194,11 @@ impl<S: Storage> Index<S> {
         }
     }
 
+    /// At the end of a run: writes what is late, if the disk takes it now. Nobody comes later.
+    pub(crate) fn write_late(&self) {
+        let _ = self.sheets.write_late();
+    }
+
     /// Makes everything stored in the index before this call durable. When late bytes cannot be
     /// written now, returns an error without a sync, and the bytes stay late.
     pub(crate) fn sync(&self) -> Result<()> {

@@ -365,8 +365,8 @@ impl Queue {
     /// be called before that call returns: let a thread that is to be stopped wait through a
     /// consumer's handle, or with a short timeout.
     ///
-    /// Rejected messages that can go to their queue for dead letters go first, for five seconds at
-    /// most.
+    /// Rejected messages that can go to their queue for dead letters go first. After five seconds
+    /// no more begin to go.
     ///
     /// `close` takes the queue by value. [`Arc::into_inner`](std::sync::Arc::into_inner) takes it
     /// out of an [`Arc`]; or let the last owner drop it. Dropping the queue does

@@ -80,11 +80,12 @@ impl<S: Storage> State<S> {
         })
     }
 
-    /// Has the events reported that this thread has noted. (Where no thread can do it they wait for
-    /// the next time.)
+    /// Has the events reported that this thread has noted. Where no thread can do it nobody is
+    /// told: they would become more and more.
     pub(crate) fn report_elsewhere(&self) {
         if events::are_noted() {
-            self.delivery_worker.request(|wanted| wanted.events.append(&mut events::take()));
+            let mut events = events::take();
+            self.delivery_worker.request(|wanted| wanted.events.append(&mut events));
         }
     }
 }

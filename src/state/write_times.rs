@@ -24,12 +24,11 @@ impl WriteTimes {
     /// The messages from `first` on are written from `begun` on, and before `until` those that are
     /// written before the next call.
     pub(crate) fn mark(&mut self, first: u64, begun: u64, until: u64) {
-        if let Some(last) = self.0.back_mut()
-            && last.first == first
+        // No message was written since, or those that were have been taken back.
+        while self.0.back().is_some_and(|last| last.first >= first)
+            && !planted!(TakenBackStaysMarked)
         {
-            // No message was written since.
-            *last = Stamp { first, begun, until };
-            return;
+            self.0.pop_back();
         }
         self.0.push_back(Stamp { first, begun, until });
         if self.0.len() > MOST && !planted!(MarksWithoutEnd) {

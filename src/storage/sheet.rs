@@ -308,6 +308,7 @@ impl<F: StorageFile> Calls<F> {
                 undo(&sheet.window);
             }
             late.add(sheet, offset, len);
+            late.refused = Some(now());
         })
     }
 

@@ -221,6 +221,23 @@ fn merged_times_are_never_too_early() {
     }
 }
 
+/// A batch that takes long is taken back, and its numbers are given to later messages.
+#[test]
+fn the_times_of_a_batch_that_was_taken_back_are_not_those_of_later_messages() {
+    let before = || {
+        let mut times = WriteTimes::default();
+        times.mark(100, 1000, 1010);
+        times.mark(150, 1012, 1022);
+        times.mark(100, 6000, 6010);
+        times.written_before(120, u64::MAX).unwrap().1
+    };
+    assert_eq!(before(), 6010);
+    Mutant::plant(Some(Mutant::TakenBackStaysMarked));
+    let planted = before();
+    Mutant::plant(None);
+    assert!(planted < 6000);
+}
+
 /// What was there before an opening is not fresh.
 #[test]
 fn what_an_earlier_opening_left_is_the_backlogs() {

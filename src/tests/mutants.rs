@@ -524,6 +524,8 @@ mutants! {
     FoundIsFresh => "after an opening what was there before is the backlog's",
     /// A full disk is asked for space for each place that is stored.
     FullDiskAskedEachTime => "a full disk drains at the speed of a disk that is not",
+    /// The times of messages that were taken back stay.
+    TakenBackStaysMarked => "a message is fresh for its age",
     /// Letters go in one piece, however large they are together.
     LettersOfAnySize => "memory stays bounded",
     /// A close ends letters under way: they go again.

@@ -1,5 +1,6 @@
 //! Messages that come again where something is full, far away, or of an earlier run.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use crate::consume::standing::{Handed, Read, Standing};
 use crate::engine::{Engine, reading};
 use crate::error::{Error, GapCause, Result};
 use crate::format::Origin;
-use crate::options::Options;
+use crate::options::{OnFull, Options};
 use crate::tests::mutants::Mutant;
 use crate::tests::schedule::threads::stop_clock;
 use crate::tests::sim::SimStorage;
@@ -327,6 +328,63 @@ fn large_letters_do_not_go_all_at_once() {
     let planted = most_at_once();
     Mutant::plant(None);
     assert_eq!(planted, 30 * (8 << 10));
+}
+
+/// A queue that is closed at first, and takes letters then.
+#[derive(Default)]
+struct ClosedAtFirst(Mutex<(bool, Vec<u64>)>);
+
+impl DeadLetters for ClosedAtFirst {
+    fn put(&self, _: &[u8], origin: &Origin) -> Result<()> {
+        let mut other = self.0.lock().unwrap();
+        if !other.0 {
+            return Err(Error::Closed);
+        }
+        other.1.push(origin.seq);
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn id(&self) -> usize {
+        0
+    }
+
+    fn dead_letters(&self) -> Vec<Arc<dyn DeadLetters>> {
+        Vec::new()
+    }
+}
+
+/// A rejected message is dropped before its letter could go: it is told once, with its cause.
+#[test]
+fn a_letter_whose_message_was_dropped_is_told_as_a_gap() {
+    let began = Instant::now();
+    stop_clock(Some(began));
+    let options = Options::new().arena_size(4096).max_bytes(96 << 10).on_full(OnFull::DropOldest);
+    let storage = SimStorage::new(1).with_file_capacity(64 << 10);
+    let queue = Engine::open_without_workers(storage, &options).unwrap();
+    let letters = Arc::new(ClosedAtFirst::default());
+    let to = Some(Arc::clone(&letters) as _);
+    let standing = workers(&queue, Rules { dead_letters: to, ..Rules::default() });
+    (0..2).for_each(|seq| assert_eq!(queue.enqueue(&[1; 3000]).unwrap(), seq));
+    let (seq, handed) = receive(&queue, &standing).unwrap();
+    queue.reject(&standing, seq, handed).unwrap();
+    while queue.core.oldest_seq.load(Ordering::Acquire) == 0 {
+        queue.enqueue(&[1; 3000]).unwrap();
+    }
+    letters.0.lock().unwrap().0 = true;
+    stop_clock(Some(began + LONG));
+    queue.consumers.look_at_deliveries(&queue.core);
+    let told = queue.receive(&standing, reading::AsMessage).map(drop).unwrap_err();
+    stop_clock(None);
+    assert!(
+        matches!(&told, Error::Gap(gap) if (gap.first, gap.cause) == (0, GapCause::Dropped)),
+        "{told}"
+    );
+    assert!(letters.0.lock().unwrap().1.is_empty());
+    assert_eq!(standing.in_flight(&queue.core), 0);
 }
 
 /// A read that takes, or looks, finds a message that an earlier run rejected: its letter goes.

@@ -130,7 +130,7 @@ impl From<Error> for Failure {
             Error::Locked { .. } => (
                 Ending::Locked,
                 "locked",
-                "; --wait-lock waits for it; to look at it, `mmq stat`, `cat` and `tail` need no lock",
+                "; to look at it, `mmq stat`, `cat` and `tail` need no lock",
             ),
             Error::NotFound { what: "consumer", .. } => (Ending::Missing, "no_consumer", ""),
             Error::NotFound { what: "message", .. } => (Ending::Missing, "no_message", ""),

@@ -64,6 +64,11 @@ impl<'a> Opener<'a> {
                         return Err(Failure::from(error).with_ending(ending).saying(message));
                     }
                 }
+                Err(error @ Error::Locked { here: false, .. }) => {
+                    let failure = Failure::from(error);
+                    let text = format!("{}; --wait-lock waits for it", failure.text());
+                    return Err(failure.saying(text));
+                }
                 opened => return opened.map_err(Failure::from),
             }
         }

@@ -1,7 +1,7 @@
 //! `redrive`: puts dead letters back into the queue that they come from.
 
 use clap::Command;
-use mmq::{Queue, past_gaps};
+use mmq::{Delivery, Queue, past_gaps};
 
 use super::Call;
 use super::take::nothing;
@@ -41,8 +41,9 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
         return Err(Failure::usage("name the queue that they go to"));
     };
     let most = call.matches.get_one::<u64>("count").copied().unwrap_or(u64::MAX);
-    let dead = call.opener().open_existing(dir)?;
+    // In the order in which `each` opens them: each could wait for the other else.
     let source = call.opener().open_existing(source)?;
+    let dead = call.opener().open_existing(dir)?;
     opening::keep_for_own(&source)?;
     let mut redrive = Redrive { call, dead: &dead, source: &source, done: 0, missing: 0 };
     let mut result = Ok(true);
@@ -78,28 +79,34 @@ struct Redrive<'a> {
 impl Redrive<'_> {
     /// Puts some back. False when no more are there.
     fn some(&mut self, most: u64) -> Tried<bool> {
-        let (mut taken, mut bytes, mut more) = (Vec::new(), 0, true);
-        while taken.len() < MOST && bytes < MOST_BYTES && self.done + (taken.len() as u64) < most {
-            let on_gap = |gap: mmq::Gap| {
-                self.missing += gap.count();
-                self.call.console.note(gap.to_string());
-            };
-            let Some(delivery) = past_gaps(|| self.dead.receive(), on_gap)? else {
-                more = false;
-                break;
-            };
-            match letter::message_of(&delivery).filter(|_| delivery.origin().is_none()) {
-                Some(message) => self.source.enqueue(message)?,
-                None => self.source.enqueue(&*delivery)?,
-            };
-            bytes += delivery.len();
-            taken.push(delivery);
-        }
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        let put = self.put(most, &mut taken, &mut bytes);
+        // Also after an error: what is in the other queue must not go there again.
         self.source.flush()?;
         for delivery in taken {
             delivery.ack()?;
             self.done += 1;
         }
-        Ok(more)
+        put
+    }
+
+    /// Puts some into the other queue. False when no more are there.
+    fn put(&mut self, most: u64, taken: &mut Vec<Delivery>, bytes: &mut usize) -> Tried<bool> {
+        while taken.len() < MOST && *bytes < MOST_BYTES && self.done + (taken.len() as u64) < most {
+            let on_gap = |gap: mmq::Gap| {
+                self.missing += gap.count();
+                self.call.console.note(gap.to_string());
+            };
+            let Some(delivery) = past_gaps(|| self.dead.receive(), on_gap)? else {
+                return Ok(false);
+            };
+            match letter::message_of(&delivery).filter(|_| delivery.origin().is_none()) {
+                Some(message) => self.source.enqueue(message)?,
+                None => self.source.enqueue(&*delivery)?,
+            };
+            *bytes += delivery.len();
+            taken.push(delivery);
+        }
+        Ok(true)
     }
 }

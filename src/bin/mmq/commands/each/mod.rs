@@ -276,7 +276,8 @@ impl<'a> Each<'a> {
                 Some(delivery)
                     if self.dead.is_some() && u64::from(delivery.attempts()) > self.most() =>
                 {
-                    let reason = "it was tried, and this program ended with it";
+                    let reason =
+                        "earlier runs have tried it as often, and ended before it was done";
                     self.bury(delivery, reason, "")?;
                 }
                 Some(delivery) if self.given_up.contains(&delivery.seq()) => {
