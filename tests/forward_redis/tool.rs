@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use mmq::{CopiedId, Queue};
+use mmq::{CopiedId, Inspector, Queue};
 
 use super::KEY;
 use super::server::Server;
@@ -62,7 +62,11 @@ fn a_signal_ends_it_in_order() {
     put(dir.path(), "message 0\n");
     for (signal, status) in [("TERM", 143), ("INT", 130)] {
         let mut running = forward(dir.path(), &server.url(), &["--quiet"]).spawn().unwrap();
-        while server.entries(KEY).is_empty() {
+        let has_the_queue = || {
+            let looked = Inspector::open(dir.path()).and_then(|queue| queue.snapshot());
+            looked.is_ok_and(|snapshot| snapshot.owner_pid == Some(running.id()))
+        };
+        while !has_the_queue() || server.entries(KEY).is_empty() {
             std::thread::yield_now();
         }
         let pid = running.id().to_string();
