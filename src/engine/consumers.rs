@@ -58,21 +58,6 @@ impl<S: Storage> Engine<S> {
         if default.exists() { Ok(default) } else { self.begin_default() }
     }
 
-    /// A call that reads by the default consumer. As often as another thread removes it between two
-    /// steps of the call, it begins again, as for the next call.
-    #[inline(always)]
-    pub(crate) fn by_default<R>(
-        &self,
-        mut read: impl FnMut(&Arc<Standing<S>>) -> Result<R>,
-    ) -> Result<R> {
-        loop {
-            match read(self.default_consumer()?) {
-                Err(Error::NotFound { .. }) if !planted!(RemovedBetweenSteps) => {}
-                answer => return answer,
-            }
-        }
-    }
-
     /// The default consumer, for a call that looks: it may not exist.
     pub(crate) fn default_standing(&self) -> &Arc<Standing<S>> {
         &self.consumers.default

@@ -25,7 +25,7 @@ impl Queue {
     #[inline]
     #[doc(alias = "PeekString")]
     pub fn peek(&self) -> Result<Option<Message>> {
-        self.engine.by_default(|reader| reading::next(&self.engine, reader, Read::Look))
+        reading::next(&self.engine, self.engine.default_consumer()?, Read::Look)
     }
 
     /// Takes the next message; `None` when there is none.
@@ -43,7 +43,7 @@ impl Queue {
     #[inline]
     #[doc(alias = "DequeueString")]
     pub fn dequeue(&self) -> Result<Option<Message>> {
-        self.engine.by_default(|reader| reading::next(&self.engine, reader, Read::Take))
+        reading::next(&self.engine, self.engine.default_consumer()?, Read::Take)
     }
 
     /// As [`peek`](Self::peek), into a buffer whose content is replaced; returns the sequence
@@ -55,8 +55,7 @@ impl Queue {
     /// As [`peek`](Self::peek).
     #[inline]
     pub fn peek_into(&self, buffer: &mut Vec<u8>) -> Result<Option<u64>> {
-        self.engine
-            .by_default(|reader| reading::next_into(&self.engine, reader, Read::Look, buffer))
+        reading::next_into(&self.engine, self.engine.default_consumer()?, Read::Look, buffer)
     }
 
     /// As [`dequeue`](Self::dequeue), into a buffer whose content is replaced; returns the sequence
@@ -68,8 +67,7 @@ impl Queue {
     /// As [`dequeue`](Self::dequeue).
     #[inline]
     pub fn dequeue_into(&self, buffer: &mut Vec<u8>) -> Result<Option<u64>> {
-        self.engine
-            .by_default(|reader| reading::next_into(&self.engine, reader, Read::Take, buffer))
+        reading::next_into(&self.engine, self.engine.default_consumer()?, Read::Take, buffer)
     }
 
     /// Takes up to `max` messages, as many as there are, without waiting.
@@ -79,7 +77,7 @@ impl Queue {
     /// As [`dequeue`](Self::dequeue), when no message was taken. An error behind the first message
     /// comes with the next call.
     pub fn dequeue_batch(&self, max: usize) -> Result<Vec<Message>> {
-        self.engine.by_default(|reader| reading::batch(&self.engine, reader, max))
+        reading::batch(&self.engine, self.engine.default_consumer()?, max)
     }
 
     /// Takes the next message, and waits for it up to `timeout`; `None` when none came. Does not
@@ -100,7 +98,7 @@ impl Queue {
     /// As [`dequeue`](Self::dequeue).
     #[inline]
     pub fn skip(&self) -> Result<Option<u64>> {
-        self.engine.by_default(|reader| reading::skip(&self.engine, reader))
+        reading::skip(&self.engine, self.engine.default_consumer()?)
     }
 
     /// Hands out the next message, to be [acknowledged](Delivery::ack) when its work is done:
@@ -111,7 +109,7 @@ impl Queue {
     /// As [`dequeue`](Self::dequeue).
     #[inline]
     pub fn receive(&self) -> Result<Option<Delivery>> {
-        self.engine.by_default(|reader| delivery::receive(&self.engine, reader))
+        delivery::receive(&self.engine, self.engine.default_consumer()?)
     }
 
     /// Calls `work` with each message and acknowledges the message when `work` returns `Ok`:
