@@ -270,7 +270,8 @@ pub(crate) fn not_counted(path: &Path, consumer: &str) {
     let _ = (path, consumer);
 }
 
-/// Rejected messages could not go to the queue for dead letters. They stay, and are tried again.
+/// Rejected messages could not go to the queue for dead letters. So many `letters` stay, and are
+/// tried again; those that are too large for that queue come as gaps.
 #[inline]
 pub(crate) fn letters_stay(path: &Path, consumer: &str, letters: usize, error: &Error) {
     #[cfg(feature = "tracing")]

@@ -85,7 +85,7 @@ mutants! {
     KeeperWaitsForProducers => "P9: no order of calls deadlocks",
     /// Who waits for the storage worker is not told that it has ended.
     KeeperLeavesInSilence => "P9: no wake-up is lost",
-    /// A producer does the storage worker's errands itself, although there is a keeper.
+    /// A producer does the storage worker's errands itself, although that thread runs.
     ErrandsDoneHere => "P9: no sync on the thread of a caller that asked for none",
     /// A producer that waits for an errand is not told that it is done.
     AnswerNotTold => "P9: no wake-up is lost",
@@ -245,7 +245,7 @@ mutants! {
     DroppedFutureStays => "a future that is dropped leaves nothing behind",
     /// A future that joins the line does not ask whether it was interrupted before.
     InterruptedBeforeTheLine => "an interrupt ends every wait",
-    /// Without a keeper, a future notes how much room came only after it looked for some.
+    /// Without workers, a future notes how much room came only after it looked for some.
     RoomCountedLate => "P9: no wake-up is lost",
     /// An enqueue that was interrupted has put its message in.
     InterruptedThoughDone => "an interrupt changes nothing",

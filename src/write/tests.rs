@@ -352,15 +352,15 @@ fn a_lease_is_on_disk_before_a_number_at_it_is_given_out() {
     assert_eq!(renewed, 2, "it is renewed when it must be, and no sooner");
 }
 
-/// Half of the lease is used: the keeper is asked to reserve more, nobody waits for it, and no
-/// number counts as reserved before the disk says so.
+/// Half of the lease is used: the storage worker is asked to reserve more, nobody waits for it, and
+/// no number counts as reserved before the disk says so.
 #[test]
-fn a_lease_is_renewed_ahead_of_need_and_by_the_keeper() {
+fn a_lease_is_renewed_ahead_of_need_and_by_the_storage_worker() {
     let storage = disk();
     let engine = Arc::new(open(&storage, &options()));
     let core = &*engine.core;
     engine.enqueue(b"").unwrap();
-    // From here on there is a keeper, which is this thread.
+    // From here on there is a storage worker, which is this thread.
     core.storage_worker.note_begin();
     let first = core.leased.load(Ordering::Acquire);
     let syncs = SYNCS.get();
