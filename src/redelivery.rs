@@ -67,7 +67,7 @@ pub struct Redelivery {
     lease: Option<Duration>,
     backoff: Option<(Duration, Duration)>,
     max_attempts: Option<u32>,
-    dead_letters: Option<OtherQueue>,
+    dead_letters: Option<Arc<OtherQueue>>,
 }
 
 impl Redelivery {
@@ -116,15 +116,14 @@ impl Redelivery {
     /// queue is closed.
     pub fn dead_letters(mut self, queue: Arc<Queue>) -> Redelivery {
         let engine = Arc::clone(queue.engine());
-        self.dead_letters = Some(OtherQueue { engine, _kept_open: Some(queue) });
+        self.dead_letters = Some(Arc::new(OtherQueue { engine, _kept_open: Some(queue) }));
         self
     }
 
     /// As [`dead_letters`](Self::dead_letters), but the queue is not kept open.
     #[cfg(feature = "capi")]
     pub(crate) fn dead_letters_to(mut self, engine: &Arc<Engine<FileStorage>>) -> Redelivery {
-        let engine = Arc::clone(engine);
-        self.dead_letters = Some(OtherQueue { engine, _kept_open: None });
+        self.dead_letters = Some(Arc::new(OtherQueue::of(engine)));
         self
     }
 
@@ -145,21 +144,29 @@ impl Redelivery {
         if self.max_attempts == Some(0) {
             return refuse("max_attempts", "0 would hand out nothing: at least 1");
         }
-        let dead_letters = self.dead_letters.map(|to| Arc::new(to) as Arc<dyn DeadLetters>);
+        let dead_letters = self.dead_letters.map(|to| to as Arc<dyn DeadLetters>);
         let Redelivery { lease, backoff, max_attempts, .. } = self;
         Ok(Rules { lease, backoff, max_attempts, dead_letters })
     }
 }
 
 /// The queue for the dead letters of a consumer.
-#[derive(Debug, Clone)]
-struct OtherQueue {
-    engine: Arc<Engine<FileStorage>>,
+#[derive(Debug)]
+pub(crate) struct OtherQueue<S: Storage = FileStorage> {
+    engine: Arc<Engine<S>>,
     /// An engine alone does not keep its queue from being closed.
     _kept_open: Option<Arc<Queue>>,
 }
 
-impl DeadLetters for OtherQueue {
+impl<S: Storage> OtherQueue<S> {
+    /// Does not keep the queue from being closed.
+    #[cfg(any(test, feature = "capi"))]
+    pub(crate) fn of(engine: &Arc<Engine<S>>) -> OtherQueue<S> {
+        OtherQueue { engine: Arc::clone(engine), _kept_open: None }
+    }
+}
+
+impl<S: Storage> DeadLetters for OtherQueue<S> {
     fn put(&self, payload: &[u8], origin: &Origin) -> Result<()> {
         self.engine.enqueue_letter(payload, origin).map(drop)
     }

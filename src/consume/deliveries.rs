@@ -1,8 +1,8 @@
 //! What becomes of deliveries: they are acknowledged, given back or rejected, their leases end, and
 //! letters go to another queue.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::commit::Core;
@@ -175,7 +175,6 @@ impl<S: Storage> Standing<S> {
         progress.check(core, self)?;
         self.take_up_attempts(core, progress)?;
         let ledger = self.ledger(progress, &[]);
-        *self.leads_to.lock() = rules.dead_letters.as_ref().map(Arc::downgrade);
         let before = std::mem::replace(&mut ledger.redelivery().rules, rules);
         ledger.reject_spent();
         self.note_change(progress, core);
@@ -313,9 +312,24 @@ impl<S: Storage> Standing<S> {
         self.note_change(progress, core);
     }
 
-    /// Where the consumer's rejected messages go. Takes no lock that is held for long.
-    pub(crate) fn dead_letters(&self) -> Option<Arc<dyn DeadLetters>> {
-        self.leads_to.lock().as_ref()?.upgrade()
+    /// Where the consumer's rejected messages go, or are about to go. Takes no lock that is held for
+    /// long.
+    pub(crate) fn dead_letters(&self) -> Vec<Arc<dyn DeadLetters>> {
+        self.leads_to.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Rejected messages are about to go there.
+    pub(crate) fn lead_to(&self, queue: &Arc<dyn DeadLetters>) {
+        self.leads_to.lock().push(Arc::downgrade(queue));
+    }
+
+    /// They go there no more.
+    pub(crate) fn lead_no_more_to(&self, queue: &Arc<dyn DeadLetters>) {
+        let mut leads_to = self.leads_to.lock();
+        let queue = Arc::downgrade(queue);
+        if let Some(at) = leads_to.iter().position(|other| other.ptr_eq(&queue)) {
+            leads_to.swap_remove(at);
+        }
     }
 
     /// After messages were given back or rejected, or a lease has ended.

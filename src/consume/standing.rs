@@ -132,8 +132,9 @@ pub(crate) struct Standing<S: Storage> {
     pub(crate) has_ledger: AtomicBool,
     /// The delivery worker is to be told of leases, delays and letters.
     pub(crate) has_redelivery: AtomicBool,
-    /// Where rejected messages go, for who looks for circles of queues without `progress`.
-    pub(super) leads_to: Mutex<Option<Weak<dyn DeadLetters>>>,
+    /// Where rejected messages go, or are about to go, for who looks for circles of queues without
+    /// `progress`.
+    pub(super) leads_to: Mutex<Vec<Weak<dyn DeadLetters>>>,
     /// Its moves when another consumer last looked for an idle one.
     pub(super) moves_seen: AtomicU64,
     /// The descriptor, once it was asked for. `progress` has it too.

@@ -14,13 +14,9 @@ use crate::engine::reading::message;
 use crate::error::{Error, Result};
 use crate::events;
 use crate::format::Origin;
-use crate::memory::PerProcess;
 use crate::storage::Storage;
+use crate::threads::now;
 use crate::threads::ranks::check_foreign_code;
-use crate::threads::{Mutex, now};
-
-/// Held while a consumer gets a queue for its dead letters: two threads could make a circle.
-static CIRCLES: PerProcess<Mutex<()>> = PerProcess::new();
 
 /// After so long a close begins with no more letters.
 const LAST_LETTERS: Duration = Duration::from_secs(5);
@@ -53,36 +49,45 @@ impl<S: Storage> Engine<S> {
             return Vec::new();
         }
         let standings = self.consumers.all();
-        standings.iter().filter_map(|standing| standing.dead_letters()).collect()
+        standings.iter().flat_map(|standing| standing.dead_letters()).collect()
     }
 
     /// Sets when the consumer's messages come again.
     pub(crate) fn set_redelivery(&self, standing: &Standing<S>, rules: Rules) -> Result<()> {
         let _told = events::at_end();
         self.core.check_may_wait()?;
-        if let Some(dead) = &rules.dead_letters {
+        let dead = rules.dead_letters.clone();
+        if let Some(dead) = &dead {
             dead.check()?;
+            // Said before the look: of two threads that close a circle, one at least sees the other.
+            standing.lead_to(dead);
         }
-        let one_at_a_time = rules.dead_letters.as_ref().map(|_| CIRCLES.get(Mutex::default).lock());
-        // Dropped without the lock: it may be the last holder of a queue, which it closes then.
-        let reached = rules.dead_letters.as_ref().map(reached_from).unwrap_or_default();
-        if reached.iter().any(|queue| queue.id() == self.id()) && !planted!(CircleNotSeen) {
-            let is_itself = rules.dead_letters.as_ref().is_some_and(|dead| dead.id() == self.id());
-            let reason = if is_itself {
-                "a queue cannot be its own: rejected messages would come again"
-            } else {
-                "the dead letters of that queue come back to this one: a circle"
-            };
-            drop(one_at_a_time);
-            let path = self.core.storage.path();
-            return Err(Error::invalid_argument(path, "queue for dead letters", reason));
+        let checked = dead.as_ref().map_or(Ok(()), |dead| self.check_for_circle(dead));
+        let before = checked.and_then(|()| standing.set_redelivery(&self.core, rules));
+        let left = before.as_ref().map_or(&dead, |before| &before.dead_letters);
+        if let Some(left) = left {
+            standing.lead_no_more_to(left);
         }
-        let before = standing.set_redelivery(&self.core, rules);
-        drop(one_at_a_time);
-        drop(reached);
+        // Dropped without a lock: it may be the last holder of a queue, which it closes then.
+        drop(before?);
         self.arm(standing);
         self.core.wake_readers(u64::MAX);
-        before.map(drop)
+        Ok(())
+    }
+
+    /// Letters to that queue must not come back to this one.
+    fn check_for_circle(&self, dead: &Arc<dyn DeadLetters>) -> Result<()> {
+        let reached = reached_from(dead);
+        if planted!(CircleNotSeen) || reached.iter().all(|queue| queue.id() != self.id()) {
+            return Ok(());
+        }
+        let reason = if dead.id() == self.id() {
+            "a queue cannot be its own: rejected messages would come again"
+        } else {
+            "the dead letters of that queue come back to this one: a circle"
+        };
+        let path = self.core.storage.path();
+        Err(Error::invalid_argument(path, "queue for dead letters", reason))
     }
 
     /// Has the delivery worker look at the consumer's deliveries when something will be due, if it
