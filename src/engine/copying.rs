@@ -40,14 +40,12 @@ impl<S: Storage> Engine<S> {
     pub(crate) fn copy_to(&self, to: &S, id: CopiedId, progress: Watched<'_>) -> Result<()> {
         self.find_files()?;
         let path = self.core.storage.path();
-        let ended = self.end().ok_or_else(|| Error::closed(path))?;
-        let copied = ended.and_then(|()| {
+        let closed = self.close_then(|| {
             // A run without a message need not have written one.
             self.core.write_clean_end(self.core.committed_spot())?;
             self.copy_files(to, id, progress)
         });
-        self.give_up();
-        copied
+        closed.unwrap_or_else(|| Err(Error::closed(path)))
     }
 
     /// Looks for the files of all segments, also under other names, as a reader does who comes to

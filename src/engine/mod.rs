@@ -18,6 +18,7 @@ mod wait;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::ThreadId;
 
 use consumers::Consumers;
 use figures::figures_of_run;
@@ -36,9 +37,10 @@ use crate::segment::ages::Ages;
 use crate::segment::geometry::Geometry;
 use crate::segment::pool::Pool;
 use crate::segment::{DiskLimits, Segments};
-use crate::state::{Parts, State};
+use crate::state::{Parts, State, flush_failed};
 use crate::storage::Storage;
-use crate::threads::{AtomicU64, Mutex};
+use crate::threads::worker::is_worker;
+use crate::threads::{AtomicU64, Condvar, Mutex};
 use crate::write::Writer;
 
 #[derive(Debug)]
@@ -51,6 +53,8 @@ pub(crate) struct Engine<S: Storage> {
     later: Later<S>,
     /// This process has the queue open; none once it is closed.
     open_here: Mutex<Option<OpenHere>>,
+    closing: Mutex<Closing>,
+    closed: Condvar,
     /// Calls that found the queue open and went on to take the registry's or the producers' lock.
     #[cfg(test)]
     pub(crate) came: AtomicU64,
@@ -129,6 +133,8 @@ impl<S: Storage> Engine<S> {
             consumers,
             operations: AtomicU64::new(0),
             open_here: Mutex::new(Some(open_here)),
+            closing: Mutex::default(),
+            closed: Condvar::new(),
             later: Later::default(),
             #[cfg(test)]
             came: AtomicU64::new(0),
@@ -169,20 +175,47 @@ impl<S: Storage> Engine<S> {
     /// the files. A second call does nothing.
     pub(crate) fn close(&self) -> Result<()> {
         let _told = events::at_end();
-        let Some(ended) = self.end() else {
-            return Ok(());
-        };
-        self.give_up();
-        ended
+        self.close_then(|| Ok(())).unwrap_or_else(|| {
+            let failed = self.closing.lock().failed.clone();
+            let path = self.core.storage.path();
+            failed.map_or(Ok(()), |text| Err(flush_failed(path, &text)))
+        })
     }
 
-    /// As [`close`](Self::close), but the queue stays locked. `None` when it was closed before.
-    fn end(&self) -> Option<Result<()>> {
-        if self.core.forked() {
-            // The files belong to the parent process. In this child, a lock that another of the
-            // parent's threads held at the fork is held for ever.
+    /// Closes the queue, and does `last` while it is still locked. `None` when another call closes
+    /// it, after that call; and in a child of a fork: the files are the parent process's, and a
+    /// lock that another of the parent's threads held at the fork is held for ever.
+    fn close_then(&self, last: impl FnOnce() -> Result<()>) -> Option<Result<()>> {
+        if self.core.forked() || self.is_closed_by_another() {
             return None;
         }
+        let mut over = CloseIsOver { engine: self, failed: Some("a panic ended the close".into()) };
+        let ended = self.end();
+        let failed = ended.as_ref().err().map(|error| error.to_string().into());
+        let ended = ended.and_then(|()| last());
+        self.give_up();
+        over.failed = failed;
+        Some(ended)
+    }
+
+    /// Whether another call has begun to close the queue. Then its end has come.
+    fn is_closed_by_another(&self) -> bool {
+        let mut closing = self.closing.lock();
+        let here = std::thread::current().id();
+        let Some(by) = closing.by else {
+            closing.by = Some(here);
+            return false;
+        };
+        // The first one waits for the ends of the queue's own threads, and the wakers and
+        // subscribers that it calls may close the queue again.
+        while !closing.is_over && by != here && !is_worker() {
+            self.closed.wait(&mut closing);
+        }
+        true
+    }
+
+    /// Ends the run; the queue stays locked.
+    fn end(&self) -> Result<()> {
         let core = &*self.core;
         // (One that ends the run within a call of the delivery worker leaves what that is at.)
         if !planted!(LastLettersStay) {
@@ -193,9 +226,7 @@ impl<S: Storage> Engine<S> {
             let registry = &self.consumers.registry;
             let _one_at_a_time = (!planted!(ClosedWhileConsumersAreMade)).then(|| registry.lock());
             let mut writer = core.writer.lock();
-            if !core.index.poison.close() {
-                return None;
-            }
+            core.index.poison.close();
             writer.stop();
             self.consumers.by_name.lock().values().cloned().collect::<Vec<_>>()
         };
@@ -229,7 +260,7 @@ impl<S: Storage> Engine<S> {
             core.index.set_pid(0);
         }
         core.index.write_late();
-        Some(flushed.and(settled))
+        flushed.and(settled)
     }
 
     /// Lets others open the queue, whose run has ended.
@@ -237,6 +268,30 @@ impl<S: Storage> Engine<S> {
         drop(self.open_here.lock().take());
         self.core.storage.unlock();
         self.core.tasks.wake_all();
+    }
+}
+
+/// How far a close is.
+#[derive(Debug, Default)]
+struct Closing {
+    by: Option<ThreadId>,
+    is_over: bool,
+    failed: Option<Arc<str>>,
+}
+
+/// When dropped, at the end of the close, lets those go on that wait for it.
+#[derive(Debug)]
+struct CloseIsOver<'a, S: Storage> {
+    engine: &'a Engine<S>,
+    failed: Option<Arc<str>>,
+}
+
+impl<S: Storage> Drop for CloseIsOver<'_, S> {
+    fn drop(&mut self) {
+        let mut closing = self.engine.closing.lock();
+        (closing.is_over, closing.failed) = (true, self.failed.take());
+        drop(closing);
+        self.engine.closed.notify_all();
     }
 }
 

@@ -40,7 +40,6 @@ pub(crate) use places::{PlaceCell, PlaceCounts, Places};
 pub(crate) use space::{LOOK_FOR_ROOM, Space};
 use tail::SharedTail;
 use tasks::Tasks;
-#[cfg(feature = "async")]
 pub(crate) use tasks::flush_failed;
 pub(crate) use write_times::WriteTimes;
 

@@ -72,7 +72,6 @@ impl Tasks {
 }
 
 /// The error of a flush that the storage worker did, with that text.
-#[cfg_attr(not(feature = "async"), allow(dead_code, reason = "only futures wait this way"))]
 pub(crate) fn flush_failed(directory: &std::path::Path, text: &str) -> Error {
     Error::io("flush", directory, std::io::Error::other(text.to_owned()))
 }

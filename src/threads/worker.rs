@@ -5,6 +5,7 @@
 //! nearly always sleeps, would stand in it for ever, while its stack becomes that of one of the
 //! child's own threads.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -68,6 +69,15 @@ thread_local! {
     pub(crate) static NO_THREADS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
+thread_local! {
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread is some queue's own.
+pub(crate) fn is_worker() -> bool {
+    IS_WORKER.get()
+}
+
 impl<R> Worker<R> {
     /// Lets the thread start from now on.
     pub(crate) fn allow(
@@ -96,7 +106,11 @@ impl<R> Worker<R> {
             let Some(body) = (starter.body)() else {
                 return Ok(false);
             };
-            *thread = Some(spawn(starter.name, body)?);
+            let on_thread = move || {
+                IS_WORKER.set(true);
+                body();
+            };
+            *thread = Some(spawn(starter.name, on_thread)?);
             self.note_begin();
         }
         Ok(self.is_running())
