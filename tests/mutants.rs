@@ -8,7 +8,7 @@
 //! bug that nobody catches without an argument, and one that is caught in spite of it. Holes that
 //! the table names as open are not drawn; they fail like others when they run.
 //!
-//! Faults of the first audit have a seed each in the table, of a test that draws schedules. First
+//! Faults of the audits have a seed each in the table, of a test that draws schedules. First
 //! of all it is seen that each seed still finds its fault. Any change of the queue or of the worlds
 //! may move a seed; then another one must be among those that CI tries each day, and is printed.
 //!
@@ -120,7 +120,7 @@ fn run(program: &str, group: &Group, mutant: Option<&str>) -> End {
     }
 }
 
-/// A fault of the first audit, and who finds it.
+/// A fault of an audit, and who finds it.
 struct Audited {
     mutant: String,
     fault: String,

@@ -143,6 +143,9 @@ fn serve<S: Storage>(core: &Core<S>, period: Option<Duration>, release: &Release
         } else if std::mem::take(&mut requests.wanted.flush_for_tasks) {
             drop(requests);
             core.tasks.run_round(|| core.flush_for_tasks());
+            if planted!(StorageWorkerCallsWakers) {
+                core.tasks.for_flush.wake(u64::MAX);
+            }
             core.wake_flushed_elsewhere();
         } else if std::mem::take(&mut requests.wanted.ahead) {
             drop(requests);

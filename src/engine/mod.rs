@@ -208,7 +208,7 @@ impl<S: Storage> Engine<S> {
         };
         // The first one waits for the ends of the queue's own threads, and the wakers and
         // subscribers that it calls may close the queue again.
-        while !closing.is_over && by != here && !is_worker() {
+        while !closing.is_over && by != here && !is_worker() && !planted!(CloseNotWaitedFor) {
             self.closed.wait(&mut closing);
         }
         true

@@ -65,6 +65,9 @@ impl<S: Storage> Engine<S> {
         passed: u64,
     ) -> Result<SearchOutcome> {
         let core = &*self.core;
+        if planted!(DeliveriesByProducers) {
+            self.consumers.look_at_deliveries(core);
+        }
         if self.find_room(writer)? || core.regain(passed)? || core.pool.unmap_unwanted() {
             search.has_waited = false;
             return Ok(SearchOutcome::Room);

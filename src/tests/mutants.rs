@@ -7,7 +7,9 @@
 #[macro_use]
 mod plant;
 
-use plant::{CLOSED_MEANWHILE, CRASH, LENT, NEWS_PASSED_ON, STORED_AGAIN, TOLD_DURABLE, WORLD};
+use plant::{
+    CLOSED_MEANWHILE, CRASH, JOBS, LENT, NEWS_PASSED_ON, STORED_AGAIN, TOLD_DURABLE, WORLD,
+};
 
 mutants! {
     /// A checkpoint is written before the messages that it names as durable are synced (R0).
@@ -513,7 +515,8 @@ mutants! {
     /// Figures that the disk refuses wait to be written, before all that is stored later.
     FiguresWait => "figures that cannot be stored change nothing else",
     /// An interrupt ends the flush of a message that is in the queue.
-    FlushOfAMessageInterrupted => "a call that says nothing was changed changed nothing",
+    FlushOfAMessageInterrupted => "a call that says nothing was changed changed nothing";
+        audit: "T10", JOBS, 2199023255553,
     /// The durable mark passes what was drained before the places are durable that say so.
     MarkRestsOnPlaces => "P1: what is said to be durable is",
     /// The marks of when messages were written become more and more.
@@ -528,8 +531,17 @@ mutants! {
     LettersOfAnySize => "memory stays bounded",
     /// A close ends letters under way: they go again.
     LettersUnderWayDoubled => "an orderly close costs no letter a copy",
+    /// A producer that looks for room looks at deliveries, with its lock held.
+    DeliveriesByProducers => "who is waited for takes no lock that a waiter may hold";
+        audit: "T1", JOBS, 2199023255556,
+    /// The storage worker calls the wakers of futures.
+    StorageWorkerCallsWakers => "the storage worker runs no code of the program's";
+        audit: "T3", JOBS, 2199023255553,
+    /// A close returns while another one is under way.
+    CloseNotWaitedFor => "after a close all is durable",
     /// A close leaves rejected messages that could go.
-    LastLettersStay => "a close sends what is rejected",
+    LastLettersStay => "a close sends what is rejected";
+        audit: "T11", JOBS, 2199023255821,
     /// A row of attempts counts whatever its checksum says.
     AttemptsNotChecked => "what is read from the index validates",
     /// How often a message was handed out is not stored.

@@ -5,8 +5,9 @@ use std::sync::OnceLock;
 
 use super::Mutant;
 
-// Tests that draw schedules, and find faults of the first audit by a seed.
+// Tests that draw schedules, and find faults of the audits by a seed.
 pub(super) const WORLD: &str = "tests::world::whatever_threads_disk_and_death_do_the_promises_hold";
+pub(super) const JOBS: &str = "tests::world::whatever_becomes_of_jobs_the_promises_hold";
 pub(super) const CRASH: &str = "tests::crash::whatever_a_crash_leaves_keeps_the_promises";
 pub(super) const STORED_AGAIN: &str =
     "tests::together::places::a_flush_that_stores_pages_again_changes_no_message";
@@ -43,7 +44,7 @@ macro_rules! mutants {
             /// Holes in the tests: nobody catches these yet.
             const OPEN: &[(Mutant, &str)] = &[$($((Mutant::$name, $hole),)?)+];
 
-            /// Faults of the first audit, planted back: the test that draws, and a seed of it that
+            /// Faults of the audits, planted back: the test that draws, and a seed of it that
             /// finds the fault.
             const AUDIT: &[(Mutant, &str, &str, u64)] =
                 &[$($((Mutant::$name, $fault, $test, $seed),)?)+];

@@ -9,7 +9,7 @@ mod cuts;
 mod interrupts;
 mod places;
 #[cfg(feature = "async")]
-mod tasks;
+pub(in crate::tests) mod tasks;
 mod workers;
 
 use std::ops::Range;

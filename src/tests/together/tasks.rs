@@ -33,8 +33,8 @@ impl Wake for Waking {
 }
 
 /// A future on the thread that polls it.
-struct Task {
-    future: Enqueuing<[u8; 6000], SimStorage>,
+pub(in crate::tests) struct Task<M = [u8; 6000]> {
+    future: Enqueuing<M, SimStorage>,
     waking: Arc<Waking>,
 }
 
@@ -42,8 +42,10 @@ impl Task {
     fn new(queue: &Queue) -> Task {
         Task::of(Enqueuing::new(queue, MESSAGE, None))
     }
+}
 
-    fn of(future: Enqueuing<[u8; 6000], SimStorage>) -> Task {
+impl<M: AsRef<[u8]>> Task<M> {
+    pub(in crate::tests) fn of(future: Enqueuing<M, SimStorage>) -> Task<M> {
         let waking = Waking { thread: threads::current(), is_woken: AtomicBool::new(false) };
         Task { future, waking: Arc::new(waking) }
     }
@@ -60,7 +62,7 @@ impl Task {
         }
     }
 
-    fn end(mut self) -> Result<u64> {
+    pub(in crate::tests) fn end(mut self) -> Result<u64> {
         loop {
             if let Poll::Ready(outcome) = self.poll() {
                 return outcome;

@@ -10,7 +10,8 @@
 //! does not need for that go, and what is left is told as a story (`story`).
 //!
 //! Worlds from seed 2^40 on have visitors besides (`visitors`): one interrupts whoever waits, one
-//! removes the default consumer.
+//! removes the default consumer. Those from 2^41 on are of another kind (`jobs`): leases, delays,
+//! attempts, lanes, and a second queue for dead letters.
 //!
 //! There are 300 worlds times `MMQ_EFFORT`. `MMQ_SEED=N..` says from which on, `MMQ_SEED=N` which
 //! one alone, with its story.
@@ -19,10 +20,12 @@ mod actor;
 mod acts;
 mod guest;
 mod heard;
+mod jobs;
 mod known;
 mod promised;
 mod quiet;
 mod reads;
+mod runs;
 mod script;
 mod shown;
 mod shrink;
@@ -30,22 +33,24 @@ mod story;
 mod told;
 mod visitors;
 
-use std::ops::{AddAssign, Range};
+use std::fmt;
+use std::ops::AddAssign;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
 
 use self::acts::Told;
+use self::jobs::{JOBS, Jobs};
 use self::known::Known;
+use self::runs::{Kind, run};
 use self::script::Script;
 use self::shrink::Failing;
 use self::visitors::VISITED;
 use crate::engine::Engine;
 use crate::format::segment_slot;
-use crate::tests::effort::{alone, effort, first};
-use crate::tests::schedule::{self, Log, Plan};
+use crate::tests::effort::alone;
+use crate::tests::schedule::{self, Line, Log, Plan};
 use crate::tests::sim::{Mutant, Rng, SimStorage};
 
 pub(super) type Queue = Arc<Engine<SimStorage>>;
@@ -257,13 +262,6 @@ fn make_unreadable(storage: &SimStorage, which: u64) {
 /// Steps that are taken to shrink a failing world.
 const MOST_TO_SHRINK: u64 = 3_000_000;
 
-/// The command that runs a world alone.
-fn replay(seed: u64) -> String {
-    let set = |name| std::env::var(name).map_or(String::new(), |value| format!("{name}={value} "));
-    let mutant = set("MMQ_MUTANT");
-    format!("{mutant}MMQ_SEED={seed} cargo test --release --lib world:: -- --nocapture")
-}
-
 /// Shrinks a failing world and tells its story.
 fn report(seed: u64, world: World, broken: Broken) -> String {
     let before = story::size(&world);
@@ -291,110 +289,43 @@ fn report(seed: u64, world: World, broken: Broken) -> String {
     )
 }
 
-/// Runs one world, and tells its story.
-fn run_alone(seed: u64) {
-    let world = World::draw(seed);
-    let log = Log::default();
-    match world.play(None) {
-        Ok(_) => {
-            world.play(Some(&log)).expect("the same again");
-            println!("{}", story::told(&world, &log.take()));
-        }
-        Err(broken) => {
-            println!("seed {seed} breaks a promise; replay it by\n    {}", replay(seed));
-            println!("{}", report(seed, world, broken));
-            panic!("seed {seed} breaks a promise: see above");
-        }
+impl Kind for World {
+    type Broken = Broken;
+
+    fn draw(seed: u64) -> World {
+        World::draw(seed)
+    }
+
+    fn play(&self, log: Option<&Log>) -> Result<Played, Broken> {
+        self.play(log)
+    }
+
+    fn story(&self, lines: &[Line]) -> String {
+        story::told(self, lines)
+    }
+
+    fn report(self, seed: u64, broken: Broken) -> String {
+        report(seed, self, broken)
     }
 }
 
-/// Keeps the calling thread, and those that it starts, on one processor. The threads of a world
-/// take turns: a turn that goes to another processor costs several times as much.
-fn stay_on_processor(number: usize) {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-        let Ok(allowed) = sched_getaffinity(None) else { return };
-        let processors = (0..CpuSet::MAX_CPU).filter(|at| allowed.is_set(*at));
-        if let Some(processor) = processors.cycle().nth(number) {
-            let mut only = CpuSet::new();
-            only.set(processor);
-            let _ = sched_setaffinity(None, &only);
-        }
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
     }
 }
 
 #[test]
 fn whatever_threads_disk_and_death_do_the_promises_hold() {
-    run_worlds(0..VISITED);
+    run::<World>(0..VISITED);
 }
 
 #[test]
 fn whatever_interrupts_and_removals_do_the_promises_hold() {
-    run_worlds(VISITED..u64::MAX);
+    run::<World>(VISITED..JOBS);
 }
 
-/// Runs the worlds that are asked for, by their numbers in that range of seeds.
-fn run_worlds(seeds: Range<u64>) {
-    if let Some(seed) = alone() {
-        if seeds.contains(&seed) {
-            run_alone(seed);
-        }
-        return;
-    }
-    let worlds = 300 * effort();
-    let first = seeds.start + first().unwrap_or(0) % VISITED;
-    let (next, began) = (AtomicU64::new(0), Instant::now());
-    let all = Mutex::new(Played::default());
-    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(16));
-    let mutant = Mutant::planted();
-    let mut broken: Vec<(u64, World, Broken)> = std::thread::scope(|scope| {
-        let worker = |number| {
-            stay_on_processor(number);
-            Mutant::plant(mutant);
-            let mut broken = Vec::new();
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= worlds {
-                    return broken;
-                }
-                let (started, seed) = (Instant::now(), first + number);
-                let world = World::draw(seed);
-                match world.play(None) {
-                    Ok(played) => *all.lock() += played,
-                    Err(found) => {
-                        println!(
-                            "seed {seed} breaks a promise; replay it by\n    {}",
-                            replay(seed)
-                        );
-                        broken.push((seed, world, found));
-                    }
-                }
-                // A thread that goes on for ever keeps a processor from the others.
-                let enough = if mutant.is_some() { 1 } else { 5 };
-                let goes_on = !broken.is_empty() && started.elapsed() > schedule::STILL;
-                if broken.len() >= enough || goes_on {
-                    next.store(worlds, Ordering::Relaxed);
-                }
-            }
-        };
-        let workers: Vec<_> =
-            (0..threads).map(|number| scope.spawn(move || worker(number))).collect();
-        workers.into_iter().flat_map(|worker| worker.join().expect("a worker")).collect()
-    });
-    let took = began.elapsed();
-    let Played { steps, schedules, died, died_at_work, worlds } = all.into_inner();
-    println!(
-        "{worlds} worlds, {schedules} schedules ({died} ended by a death, {died_at_work} of these \
-         with threads at work), {steps} steps, {:.0} steps a second",
-        steps as f64 / took.as_secs_f64()
-    );
-    broken.sort_by_key(|(seed, ..)| *seed);
-    let mut broken = broken.into_iter();
-    let Some((seed, world, first)) = broken.next() else { return };
-    for (seed, _, broken) in broken {
-        println!("also seed {seed}: {}", broken.text.lines().next().unwrap_or_default());
-    }
-    println!("{}", report(seed, world, first));
-    panic!("seed {seed} breaks a promise: see above");
+#[test]
+fn whatever_becomes_of_jobs_the_promises_hold() {
+    run::<Jobs>(JOBS..u64::MAX);
 }
