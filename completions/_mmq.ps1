@@ -259,6 +259,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('--ca', '--ca', [CompletionResultType]::ParameterName, 'The certificates of authorities to trust')
             [CompletionResult]::new('--cert', '--cert', [CompletionResultType]::ParameterName, 'The client''s certificate')
             [CompletionResult]::new('--cert-key', '--cert-key', [CompletionResultType]::ParameterName, 'The client''s private key')
+            [CompletionResult]::new('--wait-lock', '--wait-lock', [CompletionResultType]::ParameterName, 'Wait while another process has the queue, so long or for ever; status 4 then')
             [CompletionResult]::new('--once', '--once', [CompletionResultType]::ParameterName, 'End when all that is here is there, and not at a signal alone')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
             [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
@@ -433,6 +434,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
         'mmq;spool' {
             [CompletionResult]::new('--output', '--output', [CompletionResultType]::ParameterName, 'Write there instead')
             [CompletionResult]::new('--arena-size', '--arena-size', [CompletionResultType]::ParameterName, 'The unit of mapping [default: 128MiB]')
+            [CompletionResult]::new('--wait-lock', '--wait-lock', [CompletionResultType]::ParameterName, 'Wait while another process has the queue, so long or for ever; status 4 then')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
             [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
             [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')

@@ -564,7 +564,7 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__forward)
-            opts="-q -h --once --consumer --name --keep --keep-bytes --on-refused --dead --if-forgotten --gaps --metrics --key --stream --subject --mode --creds --nkey --ca --cert --cert-key --json --quiet --no-progress --help"
+            opts="-q -h --once --consumer --name --keep --keep-bytes --on-refused --dead --if-forgotten --gaps --metrics --key --stream --subject --mode --creds --nkey --ca --cert --cert-key --wait-lock --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -639,6 +639,10 @@ _mmq() {
                     return 0
                     ;;
                 --cert-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --wait-lock)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1212,7 +1216,7 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__spool)
-            opts="-q -h --output --arena-size --json --quiet --no-progress --help"
+            opts="-q -h --output --arena-size --wait-lock --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1223,6 +1227,10 @@ _mmq() {
                     return 0
                     ;;
                 --arena-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --wait-lock)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

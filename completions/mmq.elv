@@ -245,6 +245,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand --ca 'The certificates of authorities to trust'
             cand --cert 'The client''s certificate'
             cand --cert-key 'The client''s private key'
+            cand --wait-lock 'Wait while another process has the queue, so long or for ever; status 4 then'
             cand --once 'End when all that is here is there, and not at a signal alone'
             cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
             cand -q 'Say nothing on standard error but failures'
@@ -401,6 +402,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
         &'mmq;spool'= {
             cand --output 'Write there instead'
             cand --arena-size 'The unit of mapping [default: 128MiB]'
+            cand --wait-lock 'Wait while another process has the queue, so long or for ever; status 4 then'
             cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
             cand -q 'Say nothing on standard error but failures'
             cand --quiet 'Say nothing on standard error but failures'

@@ -229,6 +229,7 @@ complete -c mmq -n "__fish_mmq_using_subcommand forward" -l nkey -d 'The file wi
 complete -c mmq -n "__fish_mmq_using_subcommand forward" -l ca -d 'The certificates of authorities to trust' -r -F
 complete -c mmq -n "__fish_mmq_using_subcommand forward" -l cert -d 'The client\'s certificate' -r -F
 complete -c mmq -n "__fish_mmq_using_subcommand forward" -l cert-key -d 'The client\'s private key' -r -F
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l wait-lock -d 'Wait while another process has the queue, so long or for ever; status 4 then' -r
 complete -c mmq -n "__fish_mmq_using_subcommand forward" -l once -d 'End when all that is here is there, and not at a signal alone'
 complete -c mmq -n "__fish_mmq_using_subcommand forward" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
 complete -c mmq -n "__fish_mmq_using_subcommand forward" -s q -l quiet -d 'Say nothing on standard error but failures'
@@ -331,6 +332,7 @@ complete -c mmq -n "__fish_mmq_using_subcommand import" -l no-progress -d 'Draw 
 complete -c mmq -n "__fish_mmq_using_subcommand import" -s h -l help -d 'Print help'
 complete -c mmq -n "__fish_mmq_using_subcommand spool" -l output -d 'Write there instead' -r -F
 complete -c mmq -n "__fish_mmq_using_subcommand spool" -l arena-size -d 'The unit of mapping [default: 128MiB]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand spool" -l wait-lock -d 'Wait while another process has the queue, so long or for ever; status 4 then' -r
 complete -c mmq -n "__fish_mmq_using_subcommand spool" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
 complete -c mmq -n "__fish_mmq_using_subcommand spool" -s q -l quiet -d 'Say nothing on standard error but failures'
 complete -c mmq -n "__fish_mmq_using_subcommand spool" -l no-progress -d 'Draw no line of progress'

@@ -11,25 +11,25 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::run::{Running, check, ends, given, on, said};
 use crate::support::{Random, effort, eventually, seed, within};
 
-fn jobs(dir: &Path, messages: impl IntoIterator<Item = String>) {
+pub(crate) fn jobs(dir: &Path, messages: impl IntoIterator<Item = String>) {
     let queue = Queue::open(dir).unwrap();
     queue.enqueue_batch(messages).unwrap();
     queue.close().unwrap();
 }
 
 /// `mmq each DIR WORDS... -- sh -c SCRIPT`, in the directory of `log`.
-fn each(dir: &Path, words: &[&str], script: &str) -> Command {
+pub(crate) fn each(dir: &Path, words: &[&str], script: &str) -> Command {
     let mut each = on("each", dir, words);
     each.args(["--", "sh", "-c", script]).current_dir(dir.parent().unwrap());
     each
 }
 
-fn log(dir: &Path) -> Vec<String> {
+pub(crate) fn log(dir: &Path) -> Vec<String> {
     let text = fs::read_to_string(dir.parent().unwrap().join("log")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-fn left(dir: &Path) -> u64 {
+pub(crate) fn left(dir: &Path) -> u64 {
     Queue::open(dir).unwrap().len()
 }
 

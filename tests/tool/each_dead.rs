@@ -6,25 +6,16 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use mmq::Queue;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::each::{each, left, log};
 use crate::looking::text;
-use crate::run::{check, ends, given, on, said};
+use crate::run::{Running, check, ends, given, on, said};
+use crate::support::{eventually, within};
 
 fn jobs(dir: &Path, lines: &str) {
     check(given(on("put", dir, &[]), lines.as_bytes()), 0);
-}
-
-/// `mmq each DIR WORDS... -- sh -c SCRIPT`, in the directory of `log`.
-fn each(dir: &Path, words: &[&str], script: &str) -> std::process::Command {
-    let mut each = on("each", dir, words);
-    each.args(["--", "sh", "-c", script]).current_dir(dir.parent().unwrap());
-    each
-}
-
-fn log(dir: &Path) -> Vec<String> {
-    let text = fs::read_to_string(dir.parent().unwrap().join("log")).unwrap_or_default();
-    text.lines().map(str::to_owned).collect()
 }
 
 fn letters(dead: &Path) -> Vec<Value> {
@@ -119,4 +110,123 @@ fn a_command_that_takes_too_long_is_killed_with_all_that_it_has_started() {
         let stat = fs::read_to_string(format!("/proc/{}/stat", child.trim()));
         stat.map_or(true, |stat| stat.contains(") Z "))
     });
+}
+
+#[test]
+fn a_command_that_ends_by_the_signal_that_ends_each_was_not_tried() {
+    let dir = crate::support::tempdir().unwrap();
+    let (queue, dead) = (dir.path().join("q"), dir.path().join("dead"));
+    jobs(&queue, "job\n");
+    let words = ["--dead", dead.to_str().unwrap()];
+    let script = "echo $MMQ_SEQ $MMQ_ATTEMPT >> log; echo $$ > pid; exec sleep 600";
+    let mut child = Running(each(&queue, &words, script).spawn().unwrap());
+    let number = || fs::read_to_string(dir.path().join("pid")).unwrap_or_default();
+    eventually("the command runs", || number().ends_with('\n'));
+    let command = Pid::from_raw(number().trim().parse().unwrap()).unwrap();
+    kill_process(Pid::from_child(&child.0), Signal::TERM).unwrap();
+    eventually("it has the signal", || {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.0.id())).unwrap();
+        status.lines().any(|line| line == "ShdPnd:\t0000000000000000")
+    });
+    kill_process(command, Signal::TERM).unwrap();
+    let ended = within(Duration::from_secs(60), move || child.0.wait().unwrap());
+    assert_eq!(ended.code(), Some(143));
+    // A command that is not there says nothing of the message either.
+    ends(on("each", &queue, &["--dead", words[1], "--", "/no/such/command"]), 7);
+    assert!(!dead.exists(), "the queue is made for the first letter");
+    ends(each(&queue, &words, "echo $MMQ_SEQ $MMQ_ATTEMPT >> log"), 0);
+    assert_eq!(log(&queue), ["0 1", "0 1"]);
+    assert!(!dead.exists());
+}
+
+#[test]
+fn the_queue_for_the_dead_is_free_while_each_works() {
+    let dir = crate::support::tempdir().unwrap();
+    let (queue, dead) = (dir.path().join("q"), dir.path().join("dead"));
+    jobs(&queue, "bad\ngood\n");
+    check(crate::support::command("mkfifo").arg(dir.path().join("fifo")).output().unwrap(), 0);
+    let words = ["--retries", "0", "--dead", dead.to_str().unwrap()];
+    let script = "read line; echo $MMQ_SEQ >> log; test $line = good && read line < fifo";
+    let mut child = Running(each(&queue, &words, script).spawn().unwrap());
+    eventually("the second one runs", || log(&queue) == ["0", "1"]);
+    assert!(said(&ends(on("take", &dead, &["--wait-lock", "0s"]), 0)).is_empty());
+    fs::write(dir.path().join("fifo"), "\n").unwrap();
+    assert_eq!(child.0.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn a_place_that_cannot_be_that_of_the_dead_is_told_before_anything_is_done() {
+    let dir = crate::support::tempdir().unwrap();
+    let queue = dir.path().join("q");
+    jobs(&queue, "job\n");
+    let (file, other) = (dir.path().join("file"), dir.path().join("other"));
+    fs::write(&file, "text").unwrap();
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("letter"), "text").unwrap();
+    for place in [&file, &other] {
+        let words = ["--dead", place.to_str().unwrap()];
+        ends(each(&queue, &words, "echo $MMQ_SEQ >> log"), 5);
+    }
+    let below = file.join("dead");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&file, mode).unwrap();
+    ends(each(&queue, &["--dead", below.to_str().unwrap()], "echo $MMQ_SEQ >> log"), 7);
+    assert_eq!((log(&queue).len(), left(&queue)), (0, 1));
+}
+
+#[test]
+fn one_queue_under_two_names_is_a_wrong_command_line() {
+    let dir = crate::support::tempdir().unwrap();
+    let queue = dir.path().join("q");
+    jobs(&queue, "job\n");
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&queue, &link).unwrap();
+    let slash = format!("{}/", queue.display());
+    for name in [queue.to_str().unwrap(), link.to_str().unwrap(), &slash] {
+        let told = said(&ends(on("redrive", &queue, &[name]), 2));
+        assert!(told.contains("are one queue; name two"), "{told}");
+        let told = said(&ends(each(&queue, &["--dead", name], "true"), 2));
+        assert!(told.contains("are one queue; name two"), "{told}");
+    }
+    assert_eq!(left(&queue), 1);
+}
+
+/// A process of root that may kill none of another user's is refused as a user is by a command that
+/// has become root.
+#[test]
+fn a_command_that_cannot_be_killed_is_told_and_not_waited_for() {
+    let may = |words: &[&str]| {
+        let mut setpriv = crate::support::command("setpriv");
+        setpriv.args(words).arg("true").output().is_ok_and(|output| output.status.success())
+    };
+    if !may(&["--bounding-set", "-kill"]) || !may(&["--reuid", "65534", "--clear-groups"]) {
+        println!("SKIPPED: without root or setpriv no command resists SIGKILL");
+        return;
+    }
+    let dir = crate::support::tempdir().unwrap();
+    let queue = dir.path().join("q");
+    // More than a pipe holds, which the command does not read.
+    jobs(&queue, &("x".repeat(200_000) + "\n"));
+    // It may be killed before it has become another user's.
+    for millis in [200, 1_000, 5_000, 25_000] {
+        let script = "echo $$ > pid
+            exec setpriv --reuid 65534 --clear-groups sleep 600 > /dev/null 2>&1";
+        let mut command = crate::support::command("setpriv");
+        command.args(["--bounding-set", "-kill", env!("CARGO_BIN_EXE_mmq"), "each"]).arg(&queue);
+        command.args(["--timeout", &format!("{millis}ms"), "--retries", "0"]);
+        command.args(["--", "sh", "-c", script]).current_dir(dir.path());
+        let output = within(Duration::from_secs(60), move || command.output().unwrap());
+        if said(&output).contains("killed: it took longer") {
+            continue;
+        }
+        let number = fs::read_to_string(dir.path().join("pid")).unwrap();
+        let process = Pid::from_raw(number.trim().parse().unwrap()).unwrap();
+        kill_process(process, Signal::KILL).unwrap();
+        let output = check(output, 7);
+        let why = format!("process {} cannot be killed: Operation not permitted", number.trim());
+        assert!(said(&output).contains(&why), "{}", said(&output));
+        assert_eq!(left(&queue), 1);
+        return;
+    }
+    panic!("it never became another user's");
 }

@@ -54,6 +54,8 @@ mod signals;
 mod support;
 #[path = "../../src/bin/mmq/times.rs"]
 mod times;
+#[path = "../../src/bin/mmq/turns.rs"]
+mod turns;
 #[path = "../../src/bin/mmq/units.rs"]
 mod units;
 
@@ -72,6 +74,7 @@ mod import_killed;
 mod import_pqueue;
 mod import_writers;
 mod letters;
+mod letting_go;
 mod load_killed;
 mod looking;
 mod manual;

@@ -9,6 +9,7 @@ use crate::flipped;
 use crate::run::{check, ends, given, mmq, on, said};
 use crate::support::eventually;
 use crate::times;
+use crate::turns;
 
 /// A queue that holds `0` to `count - 1`, a line each.
 fn numbers(dir: &Path, count: u64) {
@@ -319,6 +320,29 @@ fn a_command_waits_for_the_lock_so_long_as_it_is_told() {
         queue.close().unwrap();
         assert_eq!(child.0.wait().unwrap().code(), Some(0), "{command}");
     }
+}
+
+#[test]
+fn spool_and_forward_wait_for_the_lock_too() {
+    let dir = crate::support::tempdir().unwrap();
+    let path = dir.path().join("q");
+    let name = path.to_str().unwrap();
+    let mut calls = vec![["spool", "Cargo.toml", name].to_vec()];
+    if cfg!(feature = "forward-redis") {
+        calls.push(["forward", name, "redis://127.0.0.1:1", "--key", "k"].to_vec());
+    }
+    let queue = Queue::open(&path).unwrap();
+    for words in calls {
+        let call = |wait: &[&str]| mmq([&words, wait].concat());
+        let refused = said(&ends(call(&["--wait-lock", "0s"]), 4));
+        assert!(refused.contains("--wait-lock waits for it"), "{refused}");
+        let mut waiting = call(&["--wait-lock"]);
+        let child = crate::run::Running(waiting.spawn().unwrap());
+        eventually("it waits", || turns::somebody_waits(&path));
+        drop(child);
+    }
+    queue.close().unwrap();
+    ends(mmq(["spool", "Cargo.toml", name, "--wait-lock"]), 0);
 }
 
 #[test]

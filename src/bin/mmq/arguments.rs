@@ -30,6 +30,18 @@ pub(crate) fn is_outside(new: &Path, dir: &Path) -> Tried<()> {
     Ok(())
 }
 
+/// Refuses two names of one queue.
+pub(crate) fn is_another(one: &Path, other: &Path) -> Tried<()> {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(a), Ok(b)) if a == b => {
+            let (one, other) = (one.display(), other.display());
+            let message = format!("{one} and {other} are one queue; name two");
+            Err(Failure::usage(message))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Examples first: who asks for help mostly wants one.
 const TEMPLATE: &str =
     "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}";

@@ -9,9 +9,12 @@ use mmq::{Consumer, Delivery, Error, Gap, Inspector, Options, Queue, QueueState,
 use crate::failure::{Failure, Tried};
 use crate::opening::{Opener, Reads};
 use crate::signals::{For, Signals, Woken};
+use crate::turns::{Sign, WaitersTurn, somebody_waits};
 
 /// How often a queue that somebody else may be writing to is looked at.
 const INTERVAL: Duration = Duration::from_millis(50);
+/// The same of one that is wanted back.
+const BACK: Duration = Duration::from_millis(5);
 
 /// Whether attempts are counted over deaths of this program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,15 +23,24 @@ pub(crate) enum AttemptCounts {
     Stored,
 }
 
-/// Hands out the messages of a consumer. While nothing is there it lets go of the queue, so that
-/// others can put messages in.
+/// Until when a feed lets go of its queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Absence {
+    /// Until there are more messages than these, or until that time.
+    UntilMore(u64, Option<Instant>),
+    /// Until one of those who wait for the queue has had it.
+    ForATurn,
+}
+
+/// Hands out the messages of a consumer. It can let go of the queue: while nothing is there, so
+/// that others can put messages in, and when somebody waits for it.
 #[derive(Debug)]
 pub(crate) struct Feed<'a> {
     dir: PathBuf,
     name: Option<String>,
     signals: &'a Signals,
     attempts: AttemptCounts,
-    /// `None` while nothing is there.
+    /// `None` while it has let go.
     open: Option<(Queue, Option<Consumer>)>,
 }
 
@@ -81,36 +93,55 @@ impl<'a> Feed<'a> {
         Ok(past_gaps(|| reads.receive(), on_gap)?)
     }
 
-    /// Waits until there are more messages than those `left`. Every delivery has to be acknowledged
-    /// or given back.
-    pub(crate) fn wait(&mut self, until: Option<Instant>, left: u64) -> Tried<Woken> {
+    /// Whether somebody waits for the queue.
+    pub(crate) fn is_wanted(&self) -> bool {
+        somebody_waits(&self.dir)
+    }
+
+    /// Lets go of the queue, and opens it again. What was handed out comes again: not counted as
+    /// tried where it is dropped behind this call, and counted where it is dropped before.
+    pub(crate) fn let_go(&mut self, away: Absence) -> Tried<Woken> {
         self.close()?;
-        let inspector = Inspector::open(&self.dir)?;
+        let dir = self.dir.clone();
+        let inspector = Inspector::open(&dir)?;
+        let mut turn = WaitersTurn::begin(&dir);
+        let mut sign = None;
         loop {
-            let next = Instant::now() + INTERVAL;
+            let (every, until) = match away {
+                Absence::UntilMore(_, until) => (INTERVAL, until),
+                Absence::ForATurn => (BACK, None),
+            };
+            let next = Instant::now() + every;
             let next = until.map_or(next, |until| next.min(until));
             let woken = self.signals.wait(&[], For::Reading, Some(next))?;
             if woken == Woken::Stopped || until.is_some_and(|until| Instant::now() >= until) {
                 return Ok(woken);
             }
-            if !self.is_worth_opening(&inspector, left)? {
+            let is_time = match away {
+                Absence::UntilMore(than, _) => self.has_more(&inspector, than)?,
+                Absence::ForATurn => turn.is_over(),
+            };
+            if !is_time {
                 continue;
             }
-            match Options::new().create(false).open(&self.dir) {
+            match Options::new().create(false).open(&dir) {
                 Ok(queue) => {
                     self.begin(queue)?;
                     return Ok(Woken::Ready);
                 }
-                // Somebody was quicker.
+                // Somebody was quicker. This one was interrupted, so it waits as they did.
+                Err(Error::Locked { .. }) if matches!(away, Absence::ForATurn) => {
+                    sign = Sign::show(&dir).or(sign);
+                }
                 Err(Error::Locked { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Whether nobody has the queue and there are more messages than those `left`. A look from
-    /// outside gets into nobody's way.
-    fn is_worth_opening(&self, inspector: &Inspector, left: u64) -> Tried<bool> {
+    /// Whether nobody has the queue and there are more messages than those. A look from outside
+    /// gets into nobody's way.
+    fn has_more(&self, inspector: &Inspector, than: u64) -> Tried<bool> {
         let snapshot = match inspector.snapshot() {
             Err(Error::Io { source, .. }) if source.kind() == ErrorKind::WouldBlock => {
                 return Ok(false);
@@ -125,7 +156,7 @@ impl<'a> Feed<'a> {
                 found.map(|consumer| consumer.messages).ok_or_else(gone)?
             }
         };
-        Ok(snapshot.state != QueueState::Owned && waiting > left)
+        Ok(snapshot.state != QueueState::Owned && waiting > than)
     }
 
     /// Makes everything durable, and lets go of the queue.

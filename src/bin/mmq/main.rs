@@ -38,6 +38,7 @@ mod progress;
 mod show;
 mod signals;
 mod times;
+mod turns;
 mod units;
 
 fn main() -> std::process::ExitCode {

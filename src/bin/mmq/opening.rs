@@ -12,6 +12,7 @@ use crate::ending::Ending;
 use crate::failure::{Failure, Tried, holds_remains};
 use crate::place::Bounds;
 use crate::signals::{For, Signals};
+use crate::turns::Sign;
 
 /// How long an opening waits for the process that has the queue. Commands that follow each other,
 /// or look whether there is something to do, hold it for no longer.
@@ -46,17 +47,22 @@ impl<'a> Opener<'a> {
     }
 
     /// Opens the queue. It must be there, unless the options may create it.
+    ///
+    /// Who waits says so: [`Feed::let_go`](crate::feed::Feed::let_go) has the owner let go of it.
     pub(crate) fn open(self, dir: &Path, options: &Options) -> Tried<Queue> {
         check(dir)?;
         let until = match self.patience {
             Patience::For(time) => Instant::now().checked_add(time),
             Patience::Forever => None,
         };
+        let mut sign = None;
         loop {
             match options.open(dir) {
                 Err(error @ Error::Locked { here: false, .. })
                     if until.is_none_or(|until| Instant::now() < until) =>
                 {
+                    // The new one before the old one goes.
+                    sign = Sign::show(dir).or(sign);
                     let next = Instant::now() + EVERY;
                     self.signals.wait(&[], For::Reading, Some(next))?;
                     if let Some(ending) = self.signals.stop() {

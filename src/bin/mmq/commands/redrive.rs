@@ -41,6 +41,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
         return Err(Failure::usage("name the queue that they go to"));
     };
     let most = call.matches.get_one::<u64>("count").copied().unwrap_or(u64::MAX);
+    arguments::is_another(dir, source)?;
     // In the order in which `each` opens them: each could wait for the other else.
     let source = call.opener().open_existing(source)?;
     let dead = call.opener().open_existing(dir)?;

@@ -1,7 +1,6 @@
 //! `tail`: the newest messages, and those that come.
 
 use std::collections::VecDeque;
-use std::fs;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,6 +16,7 @@ use crate::look::{Looked, Met, Outlook};
 use crate::place::{self, Where};
 use crate::show::{self, Show, Stopped};
 use crate::signals::{For, Woken};
+use crate::turns::mark;
 use crate::units;
 
 const NEWEST: u64 = 10;
@@ -115,11 +115,6 @@ fn newest_from(looked: &Looked, snapshot: &Snapshot, newest: u64, end: u64) -> T
         }
         span = span.saturating_mul(2);
     }
-}
-
-/// What changes when a message is put in: the index.
-fn mark(dir: &Path) -> Option<Vec<u8>> {
-    fs::read(dir.join("index")).ok()
 }
 
 struct Following<'a, 'b> {

@@ -11,7 +11,7 @@ use super::Call;
 use crate::arguments::{self, Waits, flag, number};
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
-use crate::feed::{AttemptCounts, Feed};
+use crate::feed::{Absence, AttemptCounts, Feed};
 use crate::framing::{About, Written};
 use crate::output::{Out, Output};
 use crate::signals::Woken;
@@ -114,7 +114,7 @@ impl Take<'_> {
                 Waits::First(_) => self.written.messages() == 0,
                 Waits::Forever => true,
             };
-            if !waiting || feed.wait(deadline, 0)? != Woken::Ready {
+            if !waiting || feed.let_go(Absence::UntilMore(0, deadline))? != Woken::Ready {
                 break;
             }
         }

@@ -3,50 +3,49 @@
 use std::fmt;
 use std::path::Path;
 
-use mmq::{Error, Options, Queue};
+use mmq::{Error, Options};
+use rustix::fs::{Access, access};
 
 use crate::failure::{Failure, Tried};
 use crate::letter::FailedMessage;
 use crate::opening::{self, Opener};
 
-/// The queue, open while there is work, so that others can look after it meanwhile.
-#[derive(Debug)]
+/// The queue. It is open while a letter goes there, so that others can look after it.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Dead<'a> {
     dir: &'a Path,
     opener: Opener<'a>,
-    open: Option<Queue>,
 }
 
 impl<'a> Dead<'a> {
-    pub(super) fn new(dir: &'a Path, opener: Opener<'a>) -> Dead<'a> {
-        Dead { dir, opener, open: None }
-    }
-
-    pub(super) fn queue(&mut self) -> Tried<&Queue> {
-        let queue = match self.open.take() {
-            Some(queue) => queue,
-            None => {
-                let queue = self.opener.open(self.dir, &Options::new())?;
-                opening::keep_for_own(&queue)?;
-                queue
-            }
-        };
-        Ok(self.open.insert(queue))
+    /// A place that cannot be is told before anything is done. The queue is made for the first
+    /// letter.
+    pub(super) fn new(dir: &'a Path, opener: Opener<'a>) -> Tried<Dead<'a>> {
+        let is_new =
+            !dir.exists() || dir.read_dir().is_ok_and(|mut listed| listed.next().is_none());
+        if is_new {
+            let there = dir.ancestors().find(|above| above.exists()).unwrap_or(Path::new("."));
+            // The dot: it is a directory.
+            access(there.join("."), Access::WRITE_OK | Access::EXEC_OK).map_err(|error| {
+                let advice = "name a directory for --dead that you may write to";
+                Failure::io(format!("{}: {advice}", there.display()), &error.into())
+            })?;
+        } else {
+            opener.open_existing(dir)?.close()?;
+        }
+        Ok(Dead { dir, opener })
     }
 
     /// Puts a message in, as a letter. It is durable when this returns.
-    pub(super) fn bury(&mut self, letter: &FailedMessage<'_>) -> Tried<()> {
-        let queue = self.queue()?;
+    pub(super) fn bury(self, letter: &FailedMessage<'_>) -> Tried<()> {
+        let queue = self.opener.open(self.dir, &Options::new())?;
+        opening::keep_for_own(&queue)?;
         match queue.enqueue(letter.text()) {
             // What is said of it must not keep it from being there.
             Err(Error::MessageTooLarge { .. }) => queue.enqueue(letter.message)?,
             put => put?,
         };
-        Ok(queue.flush()?)
-    }
-
-    pub(super) fn close(&mut self) -> Tried<()> {
-        self.open.take().map_or(Ok(()), |queue| queue.close().map_err(Failure::from))
+        Ok(queue.close()?)
     }
 }
 

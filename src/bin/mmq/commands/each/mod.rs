@@ -1,18 +1,19 @@
 //! `each`: runs a command for each message.
 
 mod dead;
+mod failures;
 mod work;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, Command, value_parser};
 use mmq::Delivery;
 
 use self::dead::Dead;
+use self::failures::Failures;
 use self::work::{Errors, Ran, Work};
 use super::Call;
 use super::take::nothing;
@@ -21,16 +22,11 @@ use crate::arguments::Waits;
 use crate::ending::Ending;
 use crate::failure::Failure;
 use crate::failure::Tried;
-use crate::feed::{AttemptCounts, Feed};
+use crate::feed::{Absence, AttemptCounts, Feed};
 use crate::letter::FailedMessage;
 use crate::signals::{For, Woken};
 use crate::units;
 use crate::units::count;
-
-/// Messages that are kept aside without a dead-letter queue, at most, and their bytes. They stay
-/// in the queue; a run that has given up so many ends.
-const MOST_KEPT: usize = 1000;
-const MOST_KEPT_BYTES: u64 = 64 << 20;
 
 /// The longest delay of `--backoff`.
 const LONGEST_DELAY: Duration = Duration::from_secs(3600);
@@ -38,18 +34,31 @@ const LONGEST_DELAY: Duration = Duration::from_secs(3600);
 /// How long after its time a message is looked for again that is not there yet.
 const TICK: Duration = Duration::from_millis(5);
 
+/// How often it is looked whether somebody waits for the queue, while no command runs.
+const LOOK: Duration = Duration::from_millis(50);
+
 const AFTER: &str = "\
 The message is on the command's standard input, its number in MMQ_SEQ, and in MMQ_ATTEMPT how often
 it was tried, from 1. It is removed when the command ends with status 0, and comes again otherwise,
-at once or after the delay of --backoff; meanwhile the queue stays open here. Nothing is lost when
-this program is killed: what was not removed comes again, at once.
+at once or after the delay of --backoff. Nothing is lost when this program is killed: what was not
+removed comes again, at once.
+
+The queue stays open here while there is work. When another mmq waits for it (each command does for
+a moment, and with --wait-lock for longer), no further command begins; when those at hand have ended
+that one has its turn, and then the work goes on. So the command itself must not wait for the queue.
 
 A message that has failed too often goes to the queue of --dead, is durable there, and is then
 removed. With --dead attempts are stored, so that one whose command ends this program each time goes
 there too. It is there as a JSON object: queue, consumer, seq, attempts, reason (how the last
 attempt ended), stderr (its last line), and text or base64, the message; `mmq redrive DIR2 DIR` puts
 it back. Without --dead it stays, is not tried again by this run, and comes first in the next one.
-Status 1: messages were given up. Status 3: none came (with --wait).";
+
+SIGINT and SIGTERM end the run when the commands at hand have ended. A command that they end too was
+interrupted: its message comes again, and that was no attempt. A second signal ends this program at
+once, which is a death. One that cannot be begun is no attempt either.
+
+Status 1: messages were given up. Status 3: none came (with --wait). Status 7: the command cannot be
+run, or took longer than --timeout and cannot be killed.";
 
 pub(crate) fn command() -> Command {
     let each = arguments::command(
@@ -97,27 +106,25 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let dir = arguments::dir_of(matches);
     let consumer = arguments::text_of(matches, "consumer").map(str::to_owned);
     let waits = arguments::waits(matches);
-    if let Some(dead) = arguments::path_of(matches, "dead") {
+    let dead = arguments::path_of(matches, "dead");
+    if let Some(dead) = dead {
         arguments::is_outside(dead, dir)?;
+        arguments::is_another(dead, dir)?;
     }
-    let (attempts, errors) = match matches.contains_id("dead") {
-        true => (AttemptCounts::Stored, Errors::Kept),
-        false => (AttemptCounts::Forgotten, Errors::Passed),
+    let (attempts, errors) = match dead {
+        Some(_) => (AttemptCounts::Stored, Errors::Kept),
+        None => (AttemptCounts::Forgotten, Errors::Passed),
     };
     let mut feed = Feed::open(dir.to_owned(), consumer, call.opener(), attempts)?;
     let words: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
     let limit = matches.get_one::<Duration>("timeout").copied();
     let work = Work::new(&words, errors, limit)
         .ok_or_else(|| Failure::usage("name a command behind --"))?;
-    let mut each = Each::new(
-        call,
-        work,
-        arguments::path_of(matches, "dead").map(|dead| Dead::new(dead, call.opener())),
-    )?;
+    let dead = dead.map(|dead| Dead::new(dead, call.opener())).transpose()?;
+    let mut each = Each::new(call, work, dead);
     let result = each.all(&mut feed, waits);
-    // They come again.
-    each.kept.clear();
-    let closed = feed.close().and(each.close_dead());
+    let closed = feed.close();
+    each.failures.let_go();
     if let Some(ending) = call.signals.stop() {
         let done = count(each.done, "message");
         call.console.note(format!("ended by a signal; done: {done}"));
@@ -131,49 +138,44 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     Ok(Ending::Done)
 }
 
+/// Why there is no work at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Idle {
+    /// Nothing is there but what was given up.
+    Empty,
+    /// Somebody waits for the queue.
+    Wanted,
+}
+
 struct Each<'a> {
     call: &'a Call<'a>,
     work: Work<'a>,
     jobs: u64,
     retries: u64,
     backoff: Option<Duration>,
-    /// When messages come again that wait for their delay.
-    delayed: BTreeMap<u64, Instant>,
     dead: Option<Dead<'a>>,
+    failures: Failures,
     done: u64,
-    /// Numbers of messages that have failed too often, without a queue for them.
-    given_up: BTreeSet<u64>,
-    /// Those of them that are at hand, so that they do not come again.
-    kept: Vec<Delivery>,
     buried: u64,
     missing: u64,
 }
 
 impl<'a> Each<'a> {
-    fn new(call: &'a Call<'a>, work: Work<'a>, dead: Option<Dead<'a>>) -> Tried<Each<'a>> {
-        let number = |id: &str, default| {
-            let matches: &ArgMatches = call.matches;
-            matches.get_one::<u64>(id).copied().unwrap_or(default)
-        };
-        let mut each = Each {
+    fn new(call: &'a Call<'a>, work: Work<'a>, dead: Option<Dead<'a>>) -> Each<'a> {
+        let number =
+            |id: &str, default| call.matches.get_one::<u64>(id).copied().unwrap_or(default);
+        Each {
             call,
             work,
             jobs: number("jobs", 1),
             retries: number("retries", 5),
             backoff: call.matches.get_one::<Duration>("backoff").copied(),
-            delayed: BTreeMap::new(),
             dead,
+            failures: Failures::default(),
             done: 0,
-            given_up: BTreeSet::new(),
-            kept: Vec::new(),
             buried: 0,
             missing: 0,
-        };
-        // A place that cannot be is told before anything is done.
-        if let Some(dead) = &mut each.dead {
-            dead.queue()?;
         }
-        Ok(each)
     }
 
     fn all(&mut self, feed: &mut Feed<'_>, waits: Waits) -> Tried<()> {
@@ -182,39 +184,41 @@ impl<'a> Each<'a> {
             _ => None,
         };
         loop {
-            self.all_there_are(feed)?;
-            let waiting = match waits {
-                Waits::No => false,
-                Waits::First(_) => self.done + self.buried == 0 && self.given_up.is_empty(),
-                Waits::Forever => true,
+            let idle = self.all_there_are(feed)?;
+            let had_some = self.done + self.buried + self.failures.given_up() > 0;
+            let away = match (idle, waits) {
+                _ if self.call.signals.stop().is_some() => return Ok(()),
+                (Idle::Wanted, _) => Absence::ForATurn,
+                (Idle::Empty, Waits::No) => return Ok(()),
+                (Idle::Empty, Waits::First(_)) if had_some => return Ok(()),
+                (Idle::Empty, _) => Absence::UntilMore(self.failures.kept(), deadline),
             };
-            if !waiting || self.call.signals.stop().is_some() {
-                return Ok(());
-            }
-            let left = self.kept.len() as u64;
-            self.kept.clear();
-            self.close_dead()?;
-            if feed.wait(deadline, left)? != Woken::Ready {
+            let woken = feed.let_go(away)?;
+            self.failures.let_go();
+            if woken != Woken::Ready {
                 return Ok(());
             }
         }
     }
 
-    /// Works until no message is left but those given up. What has failed ends it when the
-    /// commands that run have ended.
-    fn all_there_are(&mut self, feed: &Feed<'_>) -> Tried<()> {
+    /// Works until no message is left but those given up, or somebody waits for the queue and no
+    /// command runs. What has failed ends it when the commands that run have ended.
+    fn all_there_are(&mut self, feed: &Feed<'_>) -> Tried<Idle> {
         let work = self.work;
         let (sender, reports) = mpsc::channel::<(Delivery, Ran)>();
         thread::scope(|scope| {
             let mut running = 0;
             let mut result = Ok(());
             loop {
-                if running < self.jobs && result.is_ok() && self.call.signals.stop().is_none() {
+                let ends = result.is_err() || self.call.signals.stop().is_some();
+                let wanted = !ends && feed.is_wanted();
+                if running < self.jobs && !ends && !wanted {
                     match self.next(feed) {
                         Ok(Some(delivery)) => {
+                            let attempt = self.failures.attempts(&delivery);
                             let sender = sender.clone();
                             let job = move || {
-                                let ran = work.run(&delivery);
+                                let ran = work.run(&delivery, attempt);
                                 let _ = sender.send((delivery, ran));
                             };
                             match thread::Builder::new().spawn_scoped(scope, job) {
@@ -226,19 +230,24 @@ impl<'a> Each<'a> {
                             continue;
                         }
                         Ok(None) => {}
-                        Err(failure) => result = Err(failure),
+                        Err(failure) => {
+                            result = Err(failure);
+                            continue;
+                        }
                     }
                 }
-                let due = self.due();
+                let due = self.due().filter(|_| !ends && !wanted);
                 if running == 0 {
-                    if due.is_none() || result.is_err() || self.call.signals.stop().is_some() {
-                        return result;
-                    }
-                    result = self.call.signals.wait(&[], For::Reading, due).map(drop);
+                    let Some(due) = due else {
+                        let idle = if wanted { Idle::Wanted } else { Idle::Empty };
+                        return result.and_then(|()| self.has_room()).map(|()| idle);
+                    };
+                    let next = due.min(Instant::now() + LOOK);
+                    result = self.call.signals.wait(&[], For::Reading, Some(next)).map(drop);
                     continue;
                 }
                 // Only a message that fails comes back: nobody else has the queue.
-                let report = match due.filter(|_| running < self.jobs && result.is_ok()) {
+                let report = match due.filter(|_| running < self.jobs) {
                     Some(due) => {
                         reports.recv_timeout(due.saturating_duration_since(Instant::now())).ok()
                     }
@@ -255,36 +264,42 @@ impl<'a> Each<'a> {
     /// When to look again for a message that waits for its delay. `None`: none does. One whose time
     /// has come may take a moment to be there.
     fn due(&self) -> Option<Instant> {
-        let earliest = self.delayed.values().min()?;
-        Some((*earliest).max(Instant::now() + TICK))
+        Some(self.failures.next_time()?.max(Instant::now() + TICK))
+    }
+
+    /// With too much given up, nothing further can be looked at.
+    fn has_room(&self) -> Tried<()> {
+        if !self.failures.is_full() || self.failures.next_time().is_some() {
+            return Ok(());
+        }
+        let message =
+            "so many messages were given up that this run ends; name a queue for them with --dead";
+        Err(Failure::new(Ending::Bad, "given_up", message))
     }
 
     /// The next message to work on.
     fn next(&mut self, feed: &Feed<'_>) -> Tried<Option<Delivery>> {
         loop {
             let mut gaps = Vec::new();
-            let delivery = feed.next(|gap| gaps.push(gap))?;
+            let delivery = match self.failures.next_due() {
+                None if self.failures.is_full() => None,
+                None => feed.next(|gap| gaps.push(gap))?,
+                due => due,
+            };
             for gap in gaps {
                 self.missing += gap.count();
                 self.call.console.note(gap.to_string());
             }
-            if let Some(delivery) = &delivery {
-                self.delayed.remove(&delivery.seq());
+            let Some(delivery) = delivery else { return Ok(None) };
+            let Some(delivery) = self.failures.pass(delivery) else { continue };
+            // Its command has ended this program as often as it may fail.
+            if self.dead.is_some() && u64::from(delivery.attempts()) > self.most() {
+                let reason = "earlier runs have tried it as often, and ended before it was done";
+                self.bury(delivery, reason, "")?;
+                continue;
             }
-            match delivery {
-                // Its command has ended this program as often as it may fail.
-                Some(delivery)
-                    if self.dead.is_some() && u64::from(delivery.attempts()) > self.most() =>
-                {
-                    let reason =
-                        "earlier runs have tried it as often, and ended before it was done";
-                    self.bury(delivery, reason, "")?;
-                }
-                Some(delivery) if self.given_up.contains(&delivery.seq()) => {
-                    self.kept.push(delivery)
-                }
-                delivery => return Ok(delivery),
-            }
+            self.failures.begin(delivery.seq());
+            return Ok(Some(delivery));
         }
     }
 
@@ -295,9 +310,9 @@ impl<'a> Each<'a> {
 
     /// Has the message go to the queue for the dead.
     fn bury(&mut self, delivery: Delivery, reason: &str, last_line: &str) -> Tried<()> {
-        let Some(dead) = &mut self.dead else { return Ok(()) };
+        let Some(dead) = self.dead else { return Ok(()) };
         let matches = self.call.matches;
-        dead.bury(&FailedMessage {
+        let buried = dead.bury(&FailedMessage {
             queue: arguments::dir_of(matches),
             consumer: arguments::text_of(matches, "consumer").unwrap_or_default(),
             seq: delivery.seq(),
@@ -305,72 +320,71 @@ impl<'a> Each<'a> {
             reason,
             last_line,
             message: &delivery,
-        })?;
+        });
+        if buried.is_err() {
+            self.failures.keep(delivery);
+            return buried;
+        }
         self.buried += 1;
+        self.failures.forget(delivery.seq());
         Ok(delivery.ack()?)
     }
 
     fn settle(&mut self, delivery: Delivery, ran: Ran) -> Tried<()> {
         let seq = delivery.seq();
+        let attempts = self.failures.attempts(&delivery);
         let (reason, last_line) = match ran {
             Ran::Done => {
                 self.done += 1;
+                self.failures.forget(seq);
                 return Ok(delivery.ack()?);
             }
             Ran::NotStarted(error) => {
+                self.failures.keep(delivery);
                 let what = format!("cannot run {:?}", self.work.program());
                 return Err(Failure::io(what, &error));
             }
+            Ran::RunsOn { reason } => {
+                let message =
+                    format!("message {seq}: {reason}; it runs on, and the message stays here");
+                return Err(Failure::new(Ending::Failed, "cannot_kill", message));
+            }
             // It was told to end as this program was.
             Ran::Failed { by_signal: true, .. } if self.call.signals.stop().is_some() => {
+                self.failures.keep(delivery);
                 return Ok(());
             }
             Ran::Failed { reason, last_line, .. } => (reason, last_line),
         };
-        let attempts = u64::from(delivery.attempts());
         let of = self.most();
         self.call.console.note(format!("message {seq}: {reason} (attempt {attempts} of {of})"));
         if attempts < of {
-            let Some(first) = self.backoff else {
-                delivery.nack();
-                return Ok(());
-            };
             let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
-            let delay = first.saturating_mul(2u32.saturating_pow(doublings)).min(LONGEST_DELAY);
-            self.delayed.insert(seq, Instant::now() + delay);
-            delivery.nack_after(delay);
-            return Ok(());
+            let factor = 2u32.saturating_pow(doublings);
+            let delay = self.backoff.map(|first| first.saturating_mul(factor).min(LONGEST_DELAY));
+            self.failures.note(seq, attempts, delay);
+            delivery.nack_after(delay.unwrap_or_default());
+        } else if self.dead.is_some() {
+            self.bury(delivery, &reason, &last_line)?;
+        } else {
+            self.failures.give_up(delivery, attempts);
         }
-        if self.dead.is_some() {
-            return self.bury(delivery, &reason, &last_line);
-        }
-        self.given_up.insert(seq);
-        self.kept.push(delivery);
-        let bytes: u64 = self.kept.iter().map(|kept| kept.len() as u64).sum();
-        if self.kept.len() < MOST_KEPT && bytes < MOST_KEPT_BYTES {
-            return Ok(());
-        }
-        let message =
-            "so many messages were given up that this run ends; name a queue for them with --dead";
-        Err(Failure::new(Ending::Bad, "given_up", message))
-    }
-
-    fn close_dead(&mut self) -> Tried<()> {
-        self.dead.as_mut().map_or(Ok(()), Dead::close)
+        Ok(())
     }
 
     /// What is to be said at the end.
     fn verdict(&self) -> Tried<()> {
         let missing = format!("{} will never come", count(self.missing, "message"));
+        let left = self.failures.given_up();
         let given_up = match &self.dead {
-            _ if self.buried == 0 && self.given_up.is_empty() => {
+            _ if self.buried == 0 && left == 0 => {
                 return match self.missing {
                     0 => Ok(()),
                     _ => Err(Failure::new(Ending::Bad, "gap", missing)),
                 };
             }
             Some(dead) => format!("{} went to {dead}", count(self.buried, "message")),
-            None => format!("{} stay in the queue", count(self.given_up.len() as u64, "message")),
+            None => format!("{} stay in the queue", count(left, "message")),
         };
         if self.missing > 0 {
             self.call.console.note(missing);

@@ -3,12 +3,14 @@
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use mmq::Delivery;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::units;
@@ -19,6 +21,9 @@ const TICK: Duration = Duration::from_millis(10);
 /// How long the rest of standard error is waited for once the command has ended: a process that it
 /// left behind may hold it open for ever.
 const PATIENCE: Duration = Duration::from_millis(200);
+
+/// How long a command that was killed may take to end.
+const KILL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The most of a line of standard error that is kept.
 const LONGEST_LINE: usize = 1024;
@@ -32,6 +37,10 @@ pub(super) enum Ran {
         /// The last line that it wrote to standard error, where that is wanted.
         last_line: String,
         by_signal: bool,
+    },
+    /// It took longer than it may, and cannot be killed.
+    RunsOn {
+        reason: String,
     },
     /// There is no such command, or no process to run it in.
     NotStarted(io::Error),
@@ -60,6 +69,8 @@ enum RunEnd {
     Status(ExitStatus),
     /// It took longer than it may, and was killed.
     Killed(Duration),
+    /// It could not be killed, for that reason.
+    RunsOn(Duration, String),
 }
 
 impl<'a> Work<'a> {
@@ -76,9 +87,9 @@ impl<'a> Work<'a> {
         self.program
     }
 
-    /// Runs it with the message on its standard input.
-    pub(super) fn run(&self, message: &Delivery) -> Ran {
-        match self.run_to_its_end(message) {
+    /// Runs it with the message on its standard input, for the time that `attempt` says.
+    pub(super) fn run(&self, message: &Delivery, attempt: u64) -> Ran {
+        match self.run_to_its_end(message, attempt) {
             Ok((RunEnd::Status(status), _)) if status.success() => Ran::Done,
             Ok((RunEnd::Status(status), last_line)) => {
                 // A shell says so by its status.
@@ -91,15 +102,19 @@ impl<'a> Work<'a> {
                 let reason = format!("killed: it took longer than {limit}");
                 Ran::Failed { reason, last_line, by_signal: false }
             }
+            Ok((RunEnd::RunsOn(limit, why), _)) => {
+                let limit = units::duration(limit);
+                Ran::RunsOn { reason: format!("it took longer than {limit}, and {why}") }
+            }
             Err(error) => Ran::NotStarted(error),
         }
     }
 
-    fn run_to_its_end(&self, message: &Delivery) -> io::Result<(RunEnd, String)> {
+    fn run_to_its_end(&self, message: &Delivery, attempt: u64) -> io::Result<(RunEnd, String)> {
         let mut command = Command::new(self.program);
         command.args(self.words).stdin(Stdio::piped());
         command.env("MMQ_SEQ", message.seq().to_string());
-        command.env("MMQ_ATTEMPT", message.attempts().to_string());
+        command.env("MMQ_ATTEMPT", attempt.to_string());
         if self.errors == Errors::Kept {
             command.stderr(Stdio::piped());
         }
@@ -110,44 +125,77 @@ impl<'a> Work<'a> {
         let mut child = command.spawn()?;
         let last_line = child.stderr.take().map(last_line);
         let stdin = child.stdin.take();
-        let end = thread::scope(|scope| {
-            let feed = move || {
+        let end = match self.limit {
+            None => {
                 if let Some(mut stdin) = stdin {
                     // It need not read all of it: its exit status alone counts.
                     let _ = stdin.write_all(message);
                 }
-            };
-            match self.limit {
-                None => {
-                    feed();
-                    child.wait().map(RunEnd::Status)
-                }
-                Some(limit) => {
-                    scope.spawn(feed);
-                    wait_within(&mut child, limit)
-                }
+                child.wait().map(RunEnd::Status)
             }
-        })?;
+            Some(limit) => run_within(&mut child, limit, stdin, message),
+        }?;
         let last_line = last_line.and_then(|line| line.recv_timeout(PATIENCE).ok());
         Ok((end, last_line.unwrap_or_default()))
     }
 }
 
 /// Waits for the end of the command, which is killed with its process group when its time is over.
-fn wait_within(child: &mut Child, limit: Duration) -> io::Result<RunEnd> {
+/// Meanwhile it gets the message, as far as it reads it.
+fn run_within(
+    child: &mut Child,
+    limit: Duration,
+    mut stdin: Option<ChildStdin>,
+    mut message: &[u8],
+) -> io::Result<RunEnd> {
+    if let Some(stdin) = &stdin {
+        ioctl_fionbio(stdin, true)?;
+    }
     let until = Instant::now().checked_add(limit);
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(RunEnd::Status(status));
         }
         if until.is_some_and(|until| Instant::now() >= until) {
-            // It was not waited for, so the number is still its own.
-            kill_process_group(Pid::from_child(child), Signal::KILL)?;
-            child.wait()?;
+            return kill(child, limit);
+        }
+        let Some(pipe) = &mut stdin else {
+            thread::sleep(TICK);
+            continue;
+        };
+        match pipe.write(message) {
+            Ok(count) => message = message.get(count..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let tick = Timespec::try_from(TICK).ok();
+                let _ = poll(&mut [PollFd::new(pipe, PollFlags::OUT)], tick.as_ref());
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // It reads no more of it.
+            Err(_) => message = &[],
+        }
+        if message.is_empty() {
+            stdin = None;
+        }
+    }
+}
+
+/// Kills the command and all that it has started.
+fn kill(child: &mut Child, limit: Duration) -> io::Result<RunEnd> {
+    // It was not waited for, so the number is still its own.
+    let killed = kill_process_group(Pid::from_child(child), Signal::KILL);
+    let until = Instant::now() + KILL_PATIENCE;
+    // One of several that cannot be killed is told of by no error.
+    while killed.is_ok() && Instant::now() < until {
+        if child.try_wait()?.is_some() {
             return Ok(RunEnd::Killed(limit));
         }
         thread::sleep(TICK);
     }
+    let why = match killed {
+        Ok(()) => "it does not end".to_owned(),
+        Err(error) => io::Error::from(error).to_string(),
+    };
+    Ok(RunEnd::RunsOn(limit, format!("process {} cannot be killed: {why}", child.id())))
 }
 
 /// Hands on what comes to this program's standard error. The last line with anything in it comes

@@ -22,7 +22,6 @@ use super::Call;
 use crate::arguments::{self, flag, text_of};
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
-use crate::opening;
 use crate::signals::{For, Woken};
 
 /// How often it is looked how the forwarder gets on.
@@ -101,7 +100,7 @@ pub(crate) fn command() -> Command {
         .arg(of_nats(file("ca", "The certificates of authorities to trust")))
         .arg(of_nats(file("cert", "The client's certificate").requires("cert-key")))
         .arg(of_nats(file("cert-key", "The client's private key").requires("cert")));
-    forward.after_help(AFTER)
+    arguments::locking(forward.after_help(AFTER))
 }
 
 fn text(id: &'static str, name: &'static str, help: &'static str) -> Arg {
@@ -122,7 +121,10 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let url = text_of(matches, "url").unwrap_or_default();
     let destination = far::destination(url, matches)?;
     let dead = dead_letters(matches, dir)?;
+    // In the order in which `redrive` opens them: each could wait for the other else.
     let queue = call.opener().open_existing(dir)?;
+    let open = |dead| Ok::<_, Failure>(Arc::new(call.opener().open(dead, &Options::new())?));
+    let dead = dead.map(open).transpose()?;
     let consumer = text_of(matches, "consumer").unwrap_or(CONSUMER);
     let mut forwarder = Forwarder::new(&queue, consumer, destination)?;
     forwarder = forwarder.options(options(matches, dead.as_ref()));
@@ -139,12 +141,13 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     Ok(ending)
 }
 
-fn dead_letters(matches: &ArgMatches, dir: &Path) -> Tried<Option<Arc<Queue>>> {
+fn dead_letters<'a>(matches: &'a ArgMatches, dir: &Path) -> Tried<Option<&'a Path>> {
     let is_wanted = text_of(matches, "on-refused") == Some("dead");
     match arguments::path_of(matches, "dead") {
         Some(dead) if is_wanted => {
             arguments::is_outside(dead, dir)?;
-            Ok(Some(Arc::new(opening::open(dead, &Options::new())?)))
+            arguments::is_another(dead, dir)?;
+            Ok(Some(dead))
         }
         None if is_wanted => Err(Failure::usage("--on-refused dead needs --dead DIR2")),
         Some(_) => Err(Failure::usage("--dead goes with --on-refused dead")),

@@ -29,7 +29,6 @@ use crate::ending::Ending;
 use crate::failure::Failure;
 use crate::failure::Tried;
 use crate::input::Input;
-use crate::opening;
 use crate::output::Out;
 use crate::output::Output;
 use crate::progress::Bar;
@@ -43,7 +42,7 @@ Status 0: everything came out byte for byte and in order (or the reader of stand
 for no more). Status 1: it did not.";
 
 pub(crate) fn command() -> Command {
-    arguments::command(
+    let spool = arguments::command(
         "spool",
         "Send a file through a queue, line by line, and check that it comes out unchanged",
         "Examples:\n  mmq spool README.md\n  mmq spool - < access.log > copy.log\n  mmq spool big.iso q --output copy.iso",
@@ -55,7 +54,8 @@ pub(crate) fn command() -> Command {
     )
     .arg(arguments::path("output", "FILE").long("output").help("Write there instead"))
     .arg(arguments::size("arena-size", "The unit of mapping [default: 128MiB]"))
-    .after_help(AFTER)
+    .after_help(AFTER);
+    arguments::locking(spool)
 }
 
 pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
@@ -122,7 +122,7 @@ impl Spool<'_> {
         if let Some(bytes) = self.call.matches.get_one::<u64>("arena-size") {
             options = options.arena_size(*bytes);
         }
-        let mut queue = opening::open(dir, &options)?;
+        let mut queue = self.call.opener().open(dir, &options)?;
         let held = queue.len();
         if held > 0 {
             let dir = dir.display();
@@ -135,7 +135,7 @@ impl Spool<'_> {
         let inside = queue.len();
         if wanted == Wanted::More {
             queue.close()?;
-            queue = opening::open(dir, &options)?;
+            queue = self.call.opener().open(dir, &options)?;
             if queue.len() != inside {
                 let message = format!(
                     "{inside} messages were inside at closing, {} after reopening",
