@@ -46,6 +46,8 @@ mod paint;
 mod place;
 #[path = "../../src/bin/mmq/progress.rs"]
 mod progress;
+#[path = "../../src/bin/mmq/rates.rs"]
+mod rates;
 #[path = "../../src/bin/mmq/show.rs"]
 mod show;
 #[path = "../../src/bin/mmq/signals.rs"]
@@ -58,6 +60,8 @@ mod times;
 mod turns;
 #[path = "../../src/bin/mmq/units.rs"]
 mod units;
+#[path = "../../src/bin/mmq/width.rs"]
+mod width;
 
 #[path = "../support/flipped.rs"]
 mod flipped;
@@ -89,3 +93,4 @@ mod stopping;
 mod terminal;
 mod trouble;
 mod verifying;
+mod widths;

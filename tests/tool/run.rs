@@ -10,6 +10,7 @@ pub(crate) fn mmq(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command
     let mut command = crate::support::command(env!("CARGO_BIN_EXE_mmq"));
     // Where it makes a queue for itself.
     command.env("TMPDIR", crate::support::guard::root());
+    command.env_remove("COLUMNS");
     command.args(words).stdin(Stdio::null());
     command
 }

@@ -119,7 +119,7 @@ fn limits_make_the_status_1_and_are_named() {
 fn watching_ends_by_a_signal() {
     let dir = crate::support::tempdir().unwrap();
     check(given(on("put", dir.path(), &[]), b"x\n"), 0);
-    let mut watch = on("stat", dir.path(), &["--watch", "0.01"]);
+    let mut watch = on("stat", dir.path(), &["--watch", "0.01", "--json"]);
     let mut child = Running(watch.stdout(Stdio::piped()).spawn().unwrap());
     let lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
     for line in lines.take(3) {
@@ -137,6 +137,59 @@ fn watching_ends_by_a_signal() {
     let status = within(std::time::Duration::from_secs(60), move || child.0.wait().unwrap());
     assert_eq!(status.code(), Some(130));
     ends(on("stat", dir.path(), &["--watch", "0"]), 2);
+}
+
+#[test]
+fn watching_into_a_file_shows_blocks_for_people() {
+    let dir = crate::support::tempdir().unwrap();
+    check(given(on("put", dir.path(), &[]), b"x\n"), 0);
+    let mut watch = on("stat", dir.path(), &["--watch", "0.01"]);
+    let mut child = Running(watch.stdout(Stdio::piped()).spawn().unwrap());
+    let lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+    let path = dir.path().to_str().unwrap();
+    let mut lines = lines.map(Result::unwrap);
+    for _ in 0..3 {
+        let time = lines.next().unwrap();
+        assert!(crate::times::parse(&time).is_some(), "{time}");
+        assert_eq!(lines.next().unwrap(), format!("{path}: closed"));
+        let rest: Vec<String> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+        assert!(rest.iter().all(|line| line.starts_with("  ")), "{rest:?}");
+    }
+}
+
+/// So many looks at a queue show what they are to show.
+const MANY: usize = 1000;
+
+#[test]
+fn watching_shows_how_quickly_messages_come_and_go() {
+    let dir = crate::support::tempdir().unwrap();
+    let queue = Queue::open(dir.path()).unwrap();
+    queue.enqueue_batch((0..10).map(|number| number.to_string())).unwrap();
+    queue.consumer("slow").unwrap();
+    queue.dequeue().unwrap().unwrap();
+    let watched = |words: &[&str]| {
+        let mut watch = on("stat", dir.path(), &[&["--watch", "0.01"], words].concat());
+        let mut child = Running(watch.stdout(Stdio::piped()).spawn().unwrap());
+        let lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+        (child, lines.map(Result::unwrap))
+    };
+    let (_child, mut lines) = watched(&["--json"]);
+    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap()).unwrap();
+    assert!(next().get("put_per_second").is_none(), "there was no look before");
+    queue.enqueue_batch(["a", "b", "c"]).unwrap();
+    queue.dequeue().unwrap().unwrap();
+    let mut looks = std::iter::repeat_with(next).take(MANY);
+    let moved = looks.find(|line| line["put_per_second"] != 0.0).expect("some were put in");
+    let of = |name: &str| {
+        let all = moved["consumers"].as_array().unwrap();
+        all.iter().find(|one| one["name"] == name).unwrap()["taken_per_second"].as_f64().unwrap()
+    };
+    let put = moved["put_per_second"].as_f64().unwrap();
+    assert!(put > 0.0 && of("slow") == 0.0, "{moved}");
+    let (_child, lines) = watched(&[]);
+    let mut lines = lines.take(MANY);
+    assert!(lines.any(|line| line.ends_with("; 0.0 put in a second")));
+    assert!(lines.any(|line| line.contains("slow: ") && line.ends_with("; 0.0 taken a second")));
 }
 
 /// A line of the text format, version 0.0.4: a comment, or a sample with its labels.
@@ -261,6 +314,6 @@ fn what_is_with_workers_and_what_was_taken_is_shown() {
         assert!(metrics.contains(line), "{line}{metrics}");
     }
     let shown = text("stat", &path, &[]);
-    assert!(shown.contains("  in flight  2 messages, with workers\n"), "{shown}");
+    assert!(shown.contains("  in flight  2 messages with workers at 20"), "{shown}");
     drop(held);
 }

@@ -11,22 +11,30 @@ use std::time::Duration;
 use mmq::Queue;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::run::{Running, check, ends, given, mmq, on, said};
 use crate::support::{eventually, segments, within};
 
 /// The two ends of a terminal: the person's, and the program's.
 fn terminal() -> (File, File) {
+    terminal_of(0)
+}
+
+/// The same with so many columns; 0: it does not say.
+pub(crate) fn terminal_of(columns: u16) -> (File, File) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let person: OwnedFd = openpt(flags).unwrap();
     grantpt(&person).unwrap();
     unlockpt(&person).unwrap();
+    let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&person, size).unwrap();
     let name = ptsname(&person, Vec::new()).unwrap().into_string().unwrap();
     (person.into(), File::options().read(true).write(true).open(name).unwrap())
 }
 
 /// All that appears on the terminal, piece by piece. It ends when the program has.
-fn screen(mut person: File) -> mpsc::Receiver<String> {
+pub(crate) fn screen(mut person: File) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let mut bytes = [0; 4096];
@@ -132,8 +140,17 @@ fn asks(command: &str, words: &[&str]) {
 
 /// Runs the command with standard output or standard error on a terminal. Returns what appears
 /// there, and the exit status.
-fn on_terminal(mut command: Command, stream: Stream) -> (String, Option<i32>) {
-    let (person, program) = terminal();
+fn on_terminal(command: Command, stream: Stream) -> (String, Option<i32>) {
+    on_terminal_of(0, command, stream)
+}
+
+/// The same on a terminal of so many columns.
+pub(crate) fn on_terminal_of(
+    columns: u16,
+    mut command: Command,
+    stream: Stream,
+) -> (String, Option<i32>) {
+    let (person, program) = terminal_of(columns);
     match stream {
         Stream::Output => command.stdout(program).stderr(Stdio::null()),
         Stream::Errors => command.stderr(program).stdout(Stdio::null()),
@@ -145,7 +162,7 @@ fn on_terminal(mut command: Command, stream: Stream) -> (String, Option<i32>) {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Stream {
+pub(crate) enum Stream {
     Output,
     Errors,
 }

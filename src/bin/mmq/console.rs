@@ -8,6 +8,10 @@ use crate::ending::Ending;
 use crate::failure::Failure;
 use crate::framing::visible_text;
 use crate::paint::Paint;
+use crate::width::Width;
+
+/// Where a line goes on that is too wide.
+const INDENT: usize = 5;
 
 /// Who reads the errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +61,7 @@ impl Console {
             match self.form {
                 Form::Person if failure.ending == Ending::Bad => {
                     let text = visible_text(failure.text().as_bytes());
-                    raw(&self.paint.bad(&format!("mmq: {text}")));
+                    self.raw(&self.paint.bad(&format!("mmq: {text}")));
                 }
                 Form::Person => self.line(&format!("mmq: {}", failure.text())),
                 Form::Program => self.line(&failure.json()),
@@ -68,7 +72,15 @@ impl Console {
 
     /// A whole line. Names in it may hold control bytes, which a terminal would obey.
     pub(crate) fn line(self, text: &str) {
-        raw(&visible_text(text.as_bytes()));
+        self.raw(&visible_text(text.as_bytes()));
+    }
+
+    fn raw(self, line: &str) {
+        let line = match self.form {
+            Form::Person => Width::of(&io::stderr()).fold(line, INDENT),
+            Form::Program => line.to_owned(),
+        };
+        let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
     }
 
     /// Asks a question that `y` answers with yes. `None` when there is no terminal to ask on.
@@ -76,17 +88,14 @@ impl Console {
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             return None;
         }
-        let question = visible_text(question.as_bytes());
-        let _ = io::stderr().write_all(format!("mmq: {question} [y/N] ").as_bytes());
+        let question = format!("mmq: {} [y/N] ", visible_text(question.as_bytes()));
+        let question = Width::of(&io::stderr()).fold(&question, INDENT);
+        let _ = io::stderr().write_all(question.as_bytes());
         let mut answer = String::new();
         let _ = io::stdin().read_line(&mut answer);
         let yes = ["y", "yes"].contains(&answer.trim().to_lowercase().as_str());
         Some(if yes { Consent::Yes } else { Consent::No })
     }
-}
-
-fn raw(line: &str) {
-    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 /// The answer to a question.

@@ -6,6 +6,7 @@ use mmq::{ConsumerSnapshot, Gap, GapCause, Origin, OwnerFigures, QueueState, Sna
 
 use crate::framing::gap_cause;
 use crate::json::Object;
+use crate::rates::Rates;
 
 const SCHEMA: u32 = 1;
 
@@ -44,8 +45,8 @@ pub(crate) fn undurable(snapshot: &Snapshot) -> u64 {
     end.saturating_sub(from).saturating_sub(missing.sum())
 }
 
-/// All of it.
-pub(crate) fn object(snapshot: &Snapshot) -> Object {
+/// All of it, and the rates where they are known.
+pub(crate) fn object(snapshot: &Snapshot, rates: Option<&Rates>) -> Object {
     let owner = snapshot
         .owner_pid
         .map(|pid| Object::new().with("pid", pid).with_time("since", snapshot.owned_since).text());
@@ -67,7 +68,17 @@ pub(crate) fn object(snapshot: &Snapshot) -> Object {
         .with("spare_segments", snapshot.spare_segments)
         .with("poisoned", snapshot.poisoned)
         .with("set_aside_files", snapshot.set_aside_files)
-        .with_all("consumers", snapshot.readers().iter().map(|one| consumer(one).text()))
+        .with_all(
+            "consumers",
+            snapshot.readers().iter().map(|one| {
+                let consumer = consumer(one);
+                match rates {
+                    Some(rates) => consumer.with("taken_per_second", rates.taken(&one.name)),
+                    None => consumer,
+                }
+                .text()
+            }),
+        )
         .with_all("gaps", snapshot.gaps.iter().map(gap))
         .with("free_bytes", snapshot.free_bytes);
     let line = match &snapshot.owner {
@@ -76,6 +87,10 @@ pub(crate) fn object(snapshot: &Snapshot) -> Object {
     };
     let line = match snapshot.found_behind {
         Some(found) => line.with("found_behind", found),
+        None => line,
+    };
+    let line = match rates {
+        Some(rates) => line.with("put_per_second", rates.put),
         None => line,
     };
     line.with_time("taken_at", Some(snapshot.taken_at))

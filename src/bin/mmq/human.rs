@@ -7,6 +7,7 @@ use mmq::{ConsumerSnapshot, QueueState, Snapshot};
 use crate::figures;
 use crate::framing::visible_text;
 use crate::paint::Paint;
+use crate::rates::Rates;
 use crate::times;
 use crate::units::{self, count};
 
@@ -26,21 +27,32 @@ impl Sizes {
     }
 }
 
+/// Where the text of a line begins that has a name.
+pub(crate) const INDENT: usize = 13;
+
 /// The figures of one queue, a line each.
-pub(crate) fn block(snapshot: &Snapshot, sizes: Sizes, paint: Paint) -> String {
+pub(crate) fn block(
+    snapshot: &Snapshot,
+    rates: Option<&Rates>,
+    sizes: Sizes,
+    paint: Paint,
+) -> String {
     let path = visible_text(snapshot.path.as_os_str().as_bytes());
     let mut block = format!("{path}: {}\n", state(snapshot, paint));
     let mut line = |name: &str, text: String| block += &self::line(name, &text);
     let unread = if snapshot.consumers.is_empty() { "; nobody has read yet" } else { "" };
     for consumer in snapshot.readers() {
         let name = if consumer.name.is_empty() { "waiting" } else { "consumer" };
-        line(name, waiting(consumer, sizes) + unread);
+        let taken = rates.and_then(|rates| rates.taken(&consumer.name));
+        let taken = taken.map(|rate| format!("; {rate:.1} taken a second")).unwrap_or_default();
+        line(name, waiting(consumer, sizes) + unread + &taken);
     }
     let undurable = figures::undurable(snapshot);
     let durable =
         if undurable == 0 { "all durable".into() } else { format!("{undurable} not durable yet") };
     let (oldest, next) = (snapshot.oldest_seq, snapshot.next_seq);
-    line("numbers", format!("{oldest} is the oldest, {next} comes next, {durable}"));
+    let put = rates.map(|rates| format!("; {:.1} put in a second", rates.put)).unwrap_or_default();
+    line("numbers", format!("{oldest} is the oldest, {next} comes next, {durable}{put}"));
     let (segments, spare) = (count(snapshot.segments, "segment"), snapshot.spare_segments);
     let mut disk = format!("{} in {segments}, {spare} spare", sizes.of(snapshot.disk_bytes));
     if let Some(free) = snapshot.free_bytes {
@@ -59,7 +71,9 @@ pub(crate) fn block(snapshot: &Snapshot, sizes: Sizes, paint: Paint) -> String {
             line("limit", sizes.of(most));
         }
         if owner.in_flight > 0 {
-            line("in flight", format!("{}, with workers", count(owner.in_flight, "message")));
+            let when = owner.stored_at.map(times::rfc3339);
+            let when = when.map(|when| format!(" at {when}")).unwrap_or_default();
+            line("in flight", format!("{} with workers{when}", count(owner.in_flight, "message")));
         }
         if owner.refused > 0 {
             line("refused", format!("{} for want of room", count(owner.refused, "call")));

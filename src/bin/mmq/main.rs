@@ -35,11 +35,13 @@ mod output;
 mod paint;
 mod place;
 mod progress;
+mod rates;
 mod show;
 mod signals;
 mod times;
 mod turns;
 mod units;
+mod width;
 
 fn main() -> std::process::ExitCode {
     commands::main(std::env::args_os().collect()).into()

@@ -5,11 +5,14 @@ use std::time::{Duration, Instant};
 
 use crate::console::Console;
 use crate::units;
+use crate::width::Width;
 
 /// Nothing is drawn for a command that takes no longer.
 const PATIENCE: Duration = Duration::from_millis(300);
 const EVERY: Duration = Duration::from_millis(100);
-const WIDTH: usize = 30;
+/// The bar itself: so wide, or left out where there is no room for the other.
+const WIDEST: usize = 30;
+const NARROWEST: usize = 5;
 
 /// The line. It is removed when this is dropped.
 #[derive(Debug)]
@@ -42,7 +45,7 @@ impl Bar {
             return;
         }
         self.next = Some(now + EVERY);
-        let line = self.line(bytes, now - self.start, &beside());
+        let line = self.line(bytes, now - self.start, &beside(), Width::of(&io::stderr()));
         self.drawn |= io::stderr().write_all(line.as_bytes()).is_ok();
     }
 
@@ -53,26 +56,51 @@ impl Bar {
         }
     }
 
-    fn line(&self, bytes: u64, spent: Duration, beside: &str) -> String {
+    fn line(&self, bytes: u64, spent: Duration, beside: &str, width: Width) -> String {
         let rate = bytes as f64 / spent.as_secs_f64();
-        let mut line = String::from("\r");
-        if let Some(total) = self.total.filter(|total| *total > 0) {
-            let part = (bytes as f64 / total as f64).min(1.0);
-            let full = "#".repeat((part * WIDTH as f64) as usize);
-            line += &format!("[{full:<WIDTH$}] {:3.0} %  ", part * 100.0);
+        let total = self.total.filter(|total| *total > 0);
+        let part = total.map(|total| (bytes as f64 / total as f64).min(1.0));
+        let mut text = String::new();
+        if let (Some(total), Some(part)) = (total, part) {
+            text += &format!("{:3.0} %  ", part * 100.0);
             if let Ok(left) = Duration::try_from_secs_f64(total.saturating_sub(bytes) as f64 / rate)
             {
-                line += &format!("{} left  ", units::duration(left));
+                text += &format!("{} left  ", units::duration(left));
             }
         }
         let (done, rate) = (units::size(bytes), units::size(rate as u64));
-        line += &format!("{done}, {rate}/s{beside}\x1b[K");
-        line
+        text += &format!("{done}, {rate}/s{beside}");
+        let room = width.beside(&text).saturating_sub("[] ".len()).min(WIDEST);
+        if let Some(part) = part.filter(|_| room >= NARROWEST) {
+            let full = "#".repeat((part * room as f64) as usize);
+            text = format!("[{full:<room$}] {text}");
+        }
+        format!("\r{}\x1b[K", width.cut(&text))
     }
 }
 
 impl Drop for Bar {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_fits_and_says_first_what_is_wanted_first() {
+        let bar = Bar { next: None, start: Instant::now(), total: Some(4 << 30), drawn: false };
+        let line = |columns| {
+            let spent = Duration::from_secs(90);
+            let line = bar.line(1 << 30, spent, ", verified", Width::of_columns(columns));
+            let line = line.strip_prefix('\r').and_then(|line| line.strip_suffix("\x1b[K"));
+            line.expect("it begins and ends so").to_owned()
+        };
+        let text = " 25 %  4 min 30 s left  1.0 GiB, 11.4 MiB/s, verified";
+        assert_eq!(line(40), text[..39]);
+        assert_eq!(line(80), format!("[{:<23}] {text}", "#".repeat(5)));
+        assert_eq!(line(130), format!("[{:<30}] {text}", "#".repeat(7)));
     }
 }

@@ -12,12 +12,14 @@ use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
 use crate::figures;
 use crate::framing::visible_text;
+use crate::human;
 use crate::look::Looked;
 use crate::opening::Reads;
 use crate::output::{Out, Output};
 use crate::place::{self, Where};
 use crate::units;
 use crate::units::count;
+use crate::width::Width;
 
 const ABOUT: &str = "Consumers: each has a place of its own and sees every message";
 
@@ -109,10 +111,11 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
 fn list(call: &Call<'_>, dir: &Path) -> Tried<Ending> {
     let snapshot = Looked::open(dir)?.snapshot()?;
     let mut output = Output::new(call.signals, Out::Written)?;
+    let width = Width::of(&std::io::stdout());
     for consumer in snapshot.readers() {
         let line = match call.console.form {
             Form::Program => figures::consumer(consumer).text(),
-            Form::Person => row(consumer),
+            Form::Person => width.fold(&row(consumer), human::INDENT),
         };
         output.push(format!("{line}\n").as_bytes())?;
     }

@@ -10,9 +10,11 @@ use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
 use crate::figures;
 use crate::framing::gap_line;
+use crate::human;
 use crate::look::Looked;
 use crate::output::{Out, Output};
 use crate::units::count;
+use crate::width::Width;
 
 const AFTER: &str = "\
 The queue may be in use: no lock is taken, and nothing is written. Without --deep it tells what the
@@ -49,10 +51,11 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
         gaps = joined(&gaps, met);
     }
     let mut output = Output::new(call.signals, Out::Written)?;
+    let width = Width::of(&std::io::stdout());
     for gap in &gaps {
         let line = match call.console.form {
             Form::Program => gap_line(*gap),
-            Form::Person => gap.to_string(),
+            Form::Person => width.fold(&gap.to_string(), human::INDENT),
         };
         output.push(format!("{line}\n").as_bytes())?;
     }

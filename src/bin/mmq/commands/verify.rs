@@ -19,6 +19,7 @@ use crate::output::{Out, Output};
 use crate::paint::{self, Paint};
 use crate::progress::Bar;
 use crate::units::{self, count};
+use crate::width::Width;
 
 const AFTER: &str = "\
 The queue may be in use: no lock is taken, and nothing is written. A queue that nobody has is
@@ -97,6 +98,10 @@ struct Report<'a> {
 impl Report<'_> {
     fn say(&mut self, line: &str) -> Tried<()> {
         self.bar.clear();
+        let line = match self.form {
+            Form::Person => Width::of(&std::io::stdout()).fold(line, human::INDENT),
+            Form::Program => line.to_owned(),
+        };
         self.output.push(format!("{line}\n").as_bytes())?;
         self.output.flush()
     }
@@ -126,14 +131,14 @@ impl Report<'_> {
             let renamed = set_aside.iter().map(|(file, becomes)| {
                 Object::new().with("file", file.as_str()).with("becomes", becomes.as_str()).text()
             });
-            let object = figures::object(snapshot)
+            let object = figures::object(snapshot, None)
                 .with_all("would_set_aside", renamed)
                 .with("would_create", created.clone())
                 .with("would_remove", removed.clone())
                 .text();
             return self.say(&Object::new().with_json("as_opened", &object).text());
         }
-        let mut block = human::block(snapshot, Sizes::Rounded, self.paint);
+        let mut block = human::block(snapshot, None, Sizes::Rounded, self.paint);
         for (file, becomes) in set_aside {
             let text = format!("{file} becomes {becomes}: it is damaged, or another queue's");
             let text = visible_text(text.as_bytes());

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use clap::{Arg, ArgAction, Command};
 use mmq::Snapshot;
@@ -23,13 +23,23 @@ use crate::look::Looked;
 use crate::metrics;
 use crate::output::{Out, Output};
 use crate::paint::{self, Paint};
+use crate::rates::Rates;
 use crate::signals::{For, Woken};
+use crate::times;
 use crate::units;
+use crate::width::Width;
 
 const AFTER: &str = "\
 The queue may be in use: no lock is taken, and nothing is written. Ages are upper bounds: that of
 the segment in which a message lies. Messages and bytes are those that wait for a consumer; those
 of the queue are those of its own consumer, and all it holds before that one's first read.
+
+--watch shows what is put in and taken a second since the look before: on a terminal in place of it,
+elsewhere block after block with the time, with --json an object a line. What is in flight, taken,
+refused and lost is what the process that has the queue stored last, at `stored_at`; which messages
+a consumer has in flight, since when, and how often they were tried, that process alone knows.
+
+No line is wider than the terminal; elsewhere COLUMNS sets a width.
 
 With --max-lag, --max-age and --max-bytes the status is 1 when a consumer has more before it, and
 standard error says which. Of several queues, one that cannot be read is told, and the others are
@@ -96,10 +106,12 @@ enum Shape {
 struct Polled {
     label: String,
     answer: Tried<Snapshot>,
+    /// Since the look before.
+    rates: Option<Rates>,
 }
 
 impl Polled {
-    fn new(path: &Path, label: Option<&String>) -> Polled {
+    fn new(path: &Path, label: Option<&String>, before: Option<&Polled>) -> Polled {
         let look = |looked: Looked| {
             let snapshot = looked.snapshot()?;
             let gaps = looked.gaps(&snapshot)?;
@@ -109,7 +121,10 @@ impl Polled {
         };
         let answer = Looked::open(path).and_then(look);
         let label = label.map_or_else(|| path.to_string_lossy().into_owned(), String::clone);
-        Polled { label, answer }
+        let before = before.and_then(Polled::snapshot);
+        let rates = before.zip(answer.as_ref().ok());
+        let rates = rates.and_then(|(before, now)| Rates::between(before, now));
+        Polled { label, answer, rates }
     }
 
     fn snapshot(&self) -> Option<&Snapshot> {
@@ -141,24 +156,27 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let shape = match call.console.form {
         _ if matches.get_flag("prometheus") => Shape::Prometheus,
         Form::Person if watch && terminal => Shape::Screen,
-        Form::Person if !watch => Shape::Block,
-        _ => Shape::JsonLine,
+        Form::Person => Shape::Block,
+        Form::Program => Shape::JsonLine,
     };
     let every = matches.get_one::<Duration>("watch").copied().unwrap_or(Duration::from_secs(1));
     if every.is_zero() {
         return Err(Failure::usage("--watch: the time between two looks is zero"));
     }
     let mut output = Output::new(call.signals, Out::Written)?;
+    let mut before = Vec::new();
     loop {
         let begun = Instant::now();
         let asked = paths.iter().enumerate().map(|(at, path)| {
             let label = labels.get(at).copied();
-            Polled::new(path, label)
+            Polled::new(path, label, before.get(at))
         });
-        let ending = turn(call, shape, &mut output, &asked.collect::<Vec<_>>())?;
+        let asked: Vec<Polled> = asked.collect();
+        let ending = turn(call, shape, &mut output, &asked)?;
         if !watch {
             return Ok(ending);
         }
+        before = asked;
         match call.signals.wait(&[output.as_fd()], For::Closing, begun.checked_add(every))? {
             Woken::TimedOut => {}
             Woken::Ready => return Ok(Ending::Done),
@@ -181,13 +199,26 @@ fn turn(call: &Call<'_>, shape: Shape, output: &mut Output<'_>, asked: &[Polled]
             Some(file) => metrics::replace(file, &text)?,
         }
     } else {
-        for (at, snapshot) in asked.iter().filter_map(Polled::snapshot).enumerate() {
+        let width = Width::of(&std::io::stdout());
+        let is_log = shape == Shape::Block && call.matches.contains_id("watch");
+        if is_log {
+            output.push(format!("{}\n", times::rfc3339(SystemTime::now())).as_bytes())?;
+        }
+        for (at, polled) in asked.iter().enumerate() {
+            let Some(snapshot) = polled.snapshot() else { continue };
+            let rates = polled.rates.as_ref();
             let text = match shape {
-                Shape::JsonLine => figures::object(snapshot).text() + "\n",
-                _ if at == 0 => human::block(snapshot, exact, paint),
-                _ => format!("\n{}", human::block(snapshot, exact, paint)),
+                Shape::JsonLine => figures::object(snapshot, rates).text() + "\n",
+                _ => {
+                    let block = human::block(snapshot, rates, exact, paint);
+                    let between = if at == 0 { "" } else { "\n" };
+                    format!("{between}{}", width.fold(&block, human::INDENT))
+                }
             };
             output.push(text.as_bytes())?;
+        }
+        if is_log {
+            output.push(b"\n")?;
         }
     }
     output.flush()?;
