@@ -10,19 +10,40 @@ use crate::times;
 /// escapes the first 32 alone.
 pub(crate) fn text(value: &Value) -> String {
     let json = value.to_string();
-    let is_obeyed = |c: char| ('\x7f'..='\u{9f}').contains(&c);
-    if !json.contains(is_obeyed) {
-        return json;
-    }
-    let mut escaped = String::with_capacity(json.len() + 16);
-    for c in json.chars() {
-        if is_obeyed(c) {
-            escaped += &format!("\\u{:04x}", u32::from(c));
-        } else {
-            escaped.push(c);
+    let mut escaped = String::with_capacity(json.len());
+    escape(&json, is_obeyed, &mut escaped);
+    escaped
+}
+
+/// Puts a text behind the others, as JSON and in quotes; as [`text`] does, but quickly.
+pub(crate) fn quote(text: &str, json: &mut String) {
+    json.push('"');
+    escape(text, |c| c < ' ' || c == '"' || c == '\\' || is_obeyed(c), json);
+    json.push('"');
+}
+
+fn is_obeyed(c: char) -> bool {
+    ('\x7f'..='\u{9f}').contains(&c)
+}
+
+/// Copies the text, with those characters escaped.
+fn escape(text: &str, is_escaped: impl Fn(char) -> bool, json: &mut String) {
+    let mut copied = 0;
+    for (at, c) in text.char_indices().filter(|(_, c)| is_escaped(*c)) {
+        *json += text.get(copied..at).unwrap_or_default();
+        copied = at + c.len_utf8();
+        match c {
+            '"' => *json += "\\\"",
+            '\\' => *json += "\\\\",
+            '\n' => *json += "\\n",
+            '\r' => *json += "\\r",
+            '\t' => *json += "\\t",
+            '\x08' => *json += "\\b",
+            '\x0c' => *json += "\\f",
+            c => *json += &format!("\\u{:04x}", u32::from(c)),
         }
     }
-    escaped
+    *json += text.get(copied..).unwrap_or_default();
 }
 
 /// A JSON object in the making.
@@ -79,6 +100,9 @@ mod tests {
         let json = text(&all.as_str().into());
         assert!(!json.contains(char::is_control), "{json:?}");
         assert!(json.contains("\\u007f\\u0080") && json.contains("\\u009b"), "{json}");
-        assert_eq!(serde_json::from_str::<String>(&json).ok(), Some(all));
+        assert_eq!(serde_json::from_str::<String>(&json).as_ref().ok(), Some(&all));
+        let mut quoted = String::new();
+        quote(&all, &mut quoted);
+        assert_eq!(quoted, json);
     }
 }

@@ -37,7 +37,11 @@ impl FailedMessage<'_> {
             .with("stderr", self.last_line);
         match std::str::from_utf8(self.message) {
             Ok(text) => object.with("text", text).text(),
-            Err(_) => object.with("base64", base64::encode(self.message)).text(),
+            Err(_) => {
+                let mut text = String::new();
+                base64::encode(self.message, &mut text);
+                object.with("base64", text).text()
+            }
         }
     }
 }

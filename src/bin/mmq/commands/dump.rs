@@ -8,7 +8,7 @@ use crate::arguments;
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
 use crate::figures;
-use crate::framing::{gap_line, message_line};
+use crate::framing::{About, Lines, gap_line};
 use crate::json::Object;
 use crate::look::Looked;
 use crate::output::{Out, Output};
@@ -17,7 +17,12 @@ use crate::units::count;
 const AFTER: &str = "\
 The queue may be in use: no lock is taken, and nothing is written. The first line has the queue's id
 and its consumers' places; then come all messages held, also those that were taken, and gaps.
-Status 1: there was a gap.";
+Status 1: there was a gap.
+
+To move a queue to another host let nobody have it, and copy its directory (`cp -r`, rsync): that
+keeps all of it. `mmq dump` into `mmq load` goes through any pipe, also from a queue in use. It
+keeps messages, their order and the places of consumers, but not numbers, times, and the origins of
+dead letters. (`mmq copy` makes a second queue with the same numbers.)";
 
 pub(crate) fn command() -> Command {
     arguments::command(
@@ -34,25 +39,25 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let snapshot = looked.snapshot()?;
     let mut output = Output::new(call.signals, Out::Written)?;
     output.push((head(&snapshot) + "\n").as_bytes())?;
+    let mut lines = Lines::default();
     let (mut overtaken, mut missing) = (0, 0);
     for seen in looked.from(Start::Oldest) {
         if let Some(ending) = call.signals.stop() {
             output.flush()?;
             return Ok(ending);
         }
-        let line = match seen? {
-            Seen::Message { message, segment_time } => message_line(&message, segment_time),
+        match seen? {
+            Seen::Message { message, segment_time } => {
+                let about = About { time: Some(segment_time), origin: message.origin() };
+                output.push(lines.of(message.seq(), &message, message.len(), about))?;
+            }
             Seen::Gap(gap) => {
                 missing += gap.count();
-                gap_line(gap)
+                output.push((gap_line(gap) + "\n").as_bytes())?;
             }
-            Seen::Overtaken { first, last } => {
-                overtaken += last - first + 1;
-                continue;
-            }
-            _ => continue,
-        };
-        output.push((line + "\n").as_bytes())?;
+            Seen::Overtaken { first, last } => overtaken += last - first + 1,
+            _ => {}
+        }
     }
     output.flush()?;
     if overtaken > 0 {

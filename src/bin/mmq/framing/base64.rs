@@ -2,8 +2,9 @@
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-pub(crate) fn encode(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+/// Puts it behind the text.
+pub(crate) fn encode(bytes: &[u8], text: &mut String) {
+    text.reserve(bytes.len().div_ceil(3) * 4);
     for three in bytes.chunks(3) {
         let mut word = 0;
         for at in 0..3 {
@@ -14,7 +15,6 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
             text.push(if at <= three.len() { ALPHABET[six as usize] as char } else { '=' });
         }
     }
-    text
 }
 
 /// `None` for text that is no base64. Padding may be missing; blanks may not be there.
@@ -39,6 +39,12 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn encode(bytes: &[u8]) -> String {
+        let mut text = String::new();
+        super::encode(bytes, &mut text);
+        text
+    }
 
     #[test]
     fn base64_is_that_of_rfc_4648() {

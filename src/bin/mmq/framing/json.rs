@@ -1,14 +1,16 @@
 //! A message as a JSON object in a line.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::time::SystemTime;
 
-use mmq::{Gap, Message, Origin};
+use mmq::{Gap, Origin};
 use serde_json::value::RawValue;
 
 use super::base64;
 use crate::figures;
-use crate::json::Object;
+use crate::json::{self, Object};
+use crate::times;
 
 /// What a line of input holds.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,27 +29,48 @@ pub(crate) struct About {
     pub(crate) origin: Option<Origin>,
 }
 
-/// The line of the first bytes of a message of that length. Without its newline.
-pub(super) fn line(seq: u64, head: &[u8], len: usize, about: About) -> String {
-    let object = Object::new().with("seq", seq).with("len", len);
-    let object = match std::str::from_utf8(head) {
-        Ok(text) => object.with("text", text),
-        Err(_) => object.with("base64", base64::encode(head)),
-    };
-    let object = match about.time {
-        Some(_) => object.with_time("segment_time", about.time),
-        None => object,
-    };
-    match about.origin {
-        Some(origin) => object.with_json("origin", &figures::origin(&origin)).text(),
-        None => object.text(),
-    }
+/// Makes the lines of messages. Those that follow each other mostly have one time.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    line: String,
+    time: Option<SystemTime>,
+    time_text: String,
 }
 
-/// The line of a message that was put in at that time or later, without its newline.
-pub(crate) fn message_line(message: &Message, time: SystemTime) -> String {
-    let about = About { time: Some(time), origin: message.origin() };
-    line(message.seq(), message, message.len(), about)
+impl Lines {
+    /// The line of the first bytes of a message of that length, with its newline.
+    pub(crate) fn of(&mut self, seq: u64, head: &[u8], len: usize, about: About) -> &[u8] {
+        let line = &mut self.line;
+        line.clear();
+        // A string takes all that it is given.
+        let _ = write!(line, "{{\"seq\":{seq},\"len\":{len},");
+        match std::str::from_utf8(head) {
+            Ok(text) => {
+                line.push_str("\"text\":");
+                json::quote(text, line);
+            }
+            Err(_) => {
+                line.push_str("\"base64\":\"");
+                base64::encode(head, line);
+                line.push('"');
+            }
+        }
+        if let Some(time) = about.time {
+            if self.time != about.time {
+                self.time = about.time;
+                self.time_text = times::rfc3339(time);
+            }
+            line.push_str(",\"segment_time\":\"");
+            line.push_str(&self.time_text);
+            line.push('"');
+        }
+        if let Some(origin) = about.origin {
+            line.push_str(",\"origin\":");
+            line.push_str(&figures::origin(&origin));
+        }
+        line.push_str("}\n");
+        line.as_bytes()
+    }
 }
 
 /// The line of a gap, without its newline.
@@ -109,7 +132,9 @@ mod tests {
     use super::*;
 
     fn line(seq: u64, message: &[u8]) -> String {
-        super::line(seq, message, message.len(), About::default())
+        let mut lines = Lines::default();
+        let line = lines.of(seq, message, message.len(), About::default());
+        String::from_utf8(line.strip_suffix(b"\n").unwrap().to_vec()).unwrap()
     }
 
     #[test]

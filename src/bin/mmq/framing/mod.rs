@@ -10,7 +10,7 @@ mod write;
 use clap::ArgMatches;
 use clap::builder::PossibleValue;
 
-pub(crate) use json::{About, JsonLine, gap_line, message_line, numbered};
+pub(crate) use json::{About, JsonLine, Lines, gap_line, numbered};
 pub(crate) use read::Frames;
 pub(crate) use visible::visible_text;
 pub(crate) use write::{Written, gap_cause};

@@ -7,7 +7,7 @@ use mmq::{Gap, GapCause};
 
 use super::decode::Decoder;
 use super::visible::visible;
-use super::{About, Framing, asked, json};
+use super::{About, Framing, Lines, asked, gap_line};
 use crate::arguments::text_of;
 use crate::console::{Console, Form};
 use crate::ending::Ending;
@@ -49,6 +49,7 @@ pub(crate) struct Written {
     strict: Strict,
     console: Console,
     decoder: Option<Decoder>,
+    lines: Lines,
     head: usize,
     /// A terminal obeys control bytes, so they are shown as text there.
     escapes: bool,
@@ -75,6 +76,7 @@ impl Written {
             strict,
             console,
             decoder: text_of(matches, "decode").map(|command| Decoder::new(command.to_owned())),
+            lines: Lines::default(),
             head: usize::MAX,
             escapes: asked.is_none() && framing == Framing::Line && io::stdout().is_terminal(),
             messages: 0,
@@ -127,8 +129,7 @@ impl Written {
                 output.push(message)?;
             }
             Framing::Json => {
-                output.push(json::line(seq, message, whole.len(), about).as_bytes())?;
-                output.push(b"\n")?;
+                output.push(self.lines.of(seq, message, whole.len(), about))?;
             }
             Framing::Raw => output.push(message)?,
         }
@@ -171,7 +172,7 @@ impl Written {
         self.gaps += 1;
         self.missing += gap.count();
         if self.framing == Framing::Json {
-            output.push(json::gap_line(gap).as_bytes())?;
+            output.push(gap_line(gap).as_bytes())?;
             return output.push(b"\n");
         }
         self.console.note(gap.to_string());
