@@ -181,8 +181,8 @@ pub use format::{FORMAT_VERSION, MAX_MESSAGE_LEN, Origin};
 pub use futures::{Deliveries, Enqueue, Flush, Messages, Recv, RecvDelivery};
 pub use inspect::{Finding, Verified, VerifyStep};
 pub use inspector::{
-    AsOpened, ConsumerSnapshot, InspectedMessages, Inspector, OwnerFigures, QueueState, Seen,
-    Snapshot,
+    AsOpened, ConsumerSnapshot, HandedOut, InspectedMessages, Inspector, OwnerFigures, QueueState,
+    Seen, Snapshot,
 };
 pub use iter::Iter;
 pub use lanes::{Backlog, Fresh, LaneOptions, Lanes};

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::format::{self, Figures, INDEX_NAME, Invalid, LIVE_LEN, Spot, Version, index_at};
+use crate::format::{
+    self, Attempts, Figures, INDEX_NAME, Invalid, LISTED, LIVE_LEN, NumberRange, REJECTED, Spot,
+    Version, index_at,
+};
 use crate::index::image::{ConsumerRow, IndexImage};
 use crate::index::{IndexFile, holder};
 use crate::options::Options;
@@ -53,6 +56,8 @@ pub(crate) struct Picture {
     pub(crate) first: Spot,
     pub(crate) gaps: Gaps,
     pub(crate) consumers: Vec<ConsumerRow>,
+    /// What its holder stores of attempts; nothing of a queue that nobody has.
+    pub(crate) attempts: Vec<Attempts>,
     /// Messages behind the last checkpoint, where power may have been cut.
     pub(crate) found_behind: Option<u64>,
     /// What the holder counts, or the last one counted.
@@ -115,12 +120,46 @@ impl Picture {
     /// How many messages wait for this consumer, and how many behind its place it has done.
     pub(crate) fn waiting_for(&self, consumer: &ConsumerRow) -> (u64, u64) {
         let from = consumer.place.seq.max(self.oldest_seq());
+        let done = self.done_between(consumer, from, self.tail.seq);
+        (self.messages_from(from).saturating_sub(done), done)
+    }
+
+    /// How many messages from `from` on and before `end` the consumer has acknowledged ahead.
+    fn done_between(&self, consumer: &ConsumerRow, from: u64, end: u64) -> u64 {
         let done = consumer.acks.iter().map(|acks| {
-            let (first, end) = (acks.first.max(from), (acks.last + 1).min(self.tail.seq));
+            let (first, end) = (acks.first.max(from), (acks.last + 1).min(end));
             end.saturating_sub(first).saturating_sub(self.gaps.known_missing(first, end))
         });
-        let done: u64 = done.sum();
-        (self.messages_from(from).saturating_sub(done), done)
+        done.sum()
+    }
+
+    /// How many messages the consumer was handed that are not done, the first of them, and how
+    /// often that one was handed out in vain. `None` where it is not stored, and when there are
+    /// none.
+    pub(crate) fn handed_out(&self, consumer: &ConsumerRow) -> Option<(u64, u64, u32)> {
+        let stored = self.attempts.iter().find(|stored| stored.owner == consumer.row)?;
+        let from = consumer.place.seq.max(self.oldest_seq());
+        let below = stored.below.min(self.tail.seq);
+        let counted = |seq: u64| {
+            let count = stored.counts.iter().find(|(counted, _)| *counted == seq);
+            count.map_or(0, |(_, count)| *count)
+        };
+        // One that was rejected is with nobody.
+        let is_open = |seq: u64| {
+            let is_done = |acks: &NumberRange| (acks.first..=acks.last).contains(&seq);
+            seq >= from && !consumer.acks.iter().any(is_done) && counted(seq) & REJECTED == 0
+        };
+        let listed = stored.counts.iter().filter(|(_, count)| count & LISTED != 0);
+        let listed = listed.map(|(seq, _)| *seq).filter(|seq| *seq >= below && is_open(*seq));
+        let listed: Vec<u64> = listed.collect();
+        let first = (from..below).find(|seq| is_open(*seq)).or(listed.first().copied())?;
+        let is_rejected =
+            |(seq, count): &&(u64, u32)| (first..below).contains(seq) && count & REJECTED != 0;
+        let not_out = self.gaps.known_missing(first, below)
+            + self.done_between(consumer, first, below)
+            + stored.counts.iter().filter(is_rejected).count() as u64;
+        let messages = below.saturating_sub(first).saturating_sub(not_out) + listed.len() as u64;
+        Some((messages, first, counted(first) & !(REJECTED | LISTED)))
     }
 
     /// Bytes of the segments from `position` to the tail, and when the segment there was begun, in
@@ -264,6 +303,7 @@ fn picture_in_use<S: Storage>(
         durable,
         gaps: Gaps::new(known_gaps, given_up),
         consumers: image.consumers,
+        attempts: image.attempts_rows.into_iter().flatten().collect(),
         found_behind: None,
         figures: Figures::decode(bytes, &queue_id).map(Box::new),
     }
@@ -319,6 +359,7 @@ fn left<S: Storage>(storage: &Arc<S>) -> Result<(Picture, Arc<Overlay<S>>)> {
         durable: recovered.durable,
         gaps: Gaps::new(recovered.known_gaps, recovered.given_up),
         consumers: recovered.consumers,
+        attempts: Vec::new(),
         found_behind: None,
         figures,
     };

@@ -4,7 +4,7 @@ mod owner;
 mod snapshot;
 
 pub use owner::OwnerFigures;
-pub use snapshot::{AsOpened, ConsumerSnapshot, QueueState, Snapshot};
+pub use snapshot::{AsOpened, ConsumerSnapshot, HandedOut, QueueState, Snapshot};
 
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -128,8 +128,25 @@ pub struct ConsumerSnapshot {
     pub oldest_time: Option<SystemTime>,
     /// As an age, at most.
     pub oldest_age: Option<Duration>,
+    /// What was handed out to its workers. `None` when nothing is out, and where the process that
+    /// has the queue does not store it: it does for four consumers with a
+    /// [redelivery](crate::Redelivery).
+    pub handed_out: Option<HandedOut>,
     /// Where it reads on.
     pub(super) position: u64,
+}
+
+/// Messages that a consumer's workers were handed and that are not done: each is with a worker, or
+/// was given back and comes again. [`ConsumerSnapshot::handed_out`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HandedOut {
+    /// How many.
+    pub messages: u64,
+    /// The sequence number of the first one.
+    pub first_seq: u64,
+    /// How often the first one was given back, or alone with a worker when the process died.
+    pub first_in_vain: u32,
 }
 
 impl Snapshot {
@@ -218,6 +235,9 @@ impl ConsumerSnapshot {
             done_ahead: ahead.map(|acks| (acks.first.max(place.seq), acks.last)).collect(),
             oldest_time,
             oldest_age: oldest_time.map(|time| now.duration_since(time).unwrap_or_default()),
+            handed_out: picture.handed_out(consumer).map(|(messages, first_seq, first_in_vain)| {
+                HandedOut { messages, first_seq, first_in_vain }
+            }),
             position: place.position,
         }
     }

@@ -6,8 +6,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-use mmq::{Options, Queue};
-use serde_json::Value;
+use mmq::{Options, Queue, Redelivery};
+use serde_json::{Value, json};
 
 use crate::looking::{number, stat, stop, text};
 use crate::run::{Running, check, ends, given, mmq, on, said};
@@ -137,6 +137,46 @@ fn watching_ends_by_a_signal() {
     let status = within(std::time::Duration::from_secs(60), move || child.0.wait().unwrap());
     assert_eq!(status.code(), Some(130));
     ends(on("stat", dir.path(), &["--watch", "0"]), 2);
+}
+
+#[test]
+fn what_workers_of_a_consumer_have_is_shown_where_attempts_are_stored() {
+    let dir = crate::support::tempdir().unwrap();
+    let path = dir.path().join("q");
+    let queue = Queue::open(&path).unwrap();
+    queue.enqueue_batch((0..10).map(|number| number.to_string())).unwrap();
+    let (workers, other) = (queue.consumer("workers").unwrap(), queue.consumer("other").unwrap());
+    workers.set_redelivery(Redelivery::new()).unwrap();
+    let _unknown = other.receive().unwrap().unwrap();
+    let handed_out = |name: &str| {
+        let figures = stat(&path);
+        let all = figures["consumers"].as_array().unwrap();
+        all.iter().find(|one| one["name"] == name).unwrap()["handed_out"].clone()
+    };
+    assert_eq!(handed_out("workers"), Value::Null);
+    workers.receive().unwrap().unwrap().nack();
+    workers.receive().unwrap().unwrap().nack();
+    let mut held: Vec<_> = (0..4).map(|_| workers.receive().unwrap().unwrap()).collect();
+    let shows = |messages: u64, first: u64, in_vain: u64| json!({"messages": messages, "first_seq": first, "first_in_vain": in_vain});
+    assert_eq!(handed_out("workers"), shows(4, 0, 2));
+    assert_eq!(handed_out("other"), Value::Null);
+    let said = "; 4 handed out, from 0 on, which came back 2 times\n";
+    assert!(text("stat", &path, &[]).contains(said));
+    assert!(text("consumers", &path, &[]).contains(said));
+    held.remove(2).ack().unwrap();
+    held.remove(0).ack().unwrap();
+    assert_eq!(handed_out("workers"), shows(2, 1, 0));
+    let metrics = text("stat", &path, &["--prometheus", "--label", "q"]);
+    let line = "mmq_consumer_handed_out{queue=\"q\",consumer=\"workers\"} 2\n";
+    assert!(metrics.contains(line), "{metrics}");
+    assert!(!metrics.contains("handed_out{queue=\"q\",consumer=\"other\"}"), "{metrics}");
+    held.into_iter().for_each(|delivery| delivery.ack().unwrap());
+    assert_eq!(handed_out("workers"), Value::Null);
+    let held = workers.receive().unwrap().unwrap();
+    assert_eq!(handed_out("workers"), shows(1, 4, 0));
+    queue.close().unwrap();
+    assert_eq!(handed_out("workers"), Value::Null, "nobody has it");
+    drop(held);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mmq::{ConsumerSnapshot, Gap, GapCause, Origin, OwnerFigures, QueueState, Snapshot};
+use mmq::{ConsumerSnapshot, Gap, GapCause, HandedOut, Origin, OwnerFigures, QueueState, Snapshot};
 
 use crate::framing::gap_cause;
 use crate::json::Object;
@@ -136,8 +136,17 @@ pub(crate) fn consumer(consumer: &ConsumerSnapshot) -> Object {
         .with("messages", consumer.messages)
         .with("bytes", consumer.bytes)
         .with("acknowledged_ahead", consumer.acknowledged_ahead)
+        .with_json("handed_out", &consumer.handed_out.map_or("null".into(), handed_out))
         .with_time("oldest_time", consumer.oldest_time)
         .with("oldest_age_seconds", consumer.oldest_age.map(|age| age.as_millis() as f64 / 1000.0))
+}
+
+fn handed_out(handed: HandedOut) -> String {
+    Object::new()
+        .with("messages", handed.messages)
+        .with("first_seq", handed.first_seq)
+        .with("first_in_vain", handed.first_in_vain)
+        .text()
 }
 
 /// Where a dead letter comes from.

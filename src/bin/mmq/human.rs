@@ -134,5 +134,16 @@ fn waiting(consumer: &ConsumerSnapshot, sizes: Sizes) -> String {
         0 => String::new(),
         ahead => format!(", {ahead} acknowledged ahead"),
     };
-    format!("{name}{waits}{age}, {bytes}, next is {}{ahead}", consumer.next_seq)
+    let handed = handed_out(consumer);
+    format!("{name}{waits}{age}, {bytes}, next is {}{ahead}{handed}", consumer.next_seq)
+}
+
+/// What the consumer's workers have, if it is known.
+pub(crate) fn handed_out(consumer: &ConsumerSnapshot) -> String {
+    let Some(handed) = consumer.handed_out else { return String::new() };
+    let in_vain = match handed.first_in_vain {
+        0 => String::new(),
+        in_vain => format!(", which came back {}", count(in_vain.into(), "time")),
+    };
+    format!("; {} handed out, from {} on{in_vain}", handed.messages, handed.first_seq)
 }

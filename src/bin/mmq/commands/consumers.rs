@@ -134,7 +134,8 @@ fn row(consumer: &ConsumerSnapshot) -> String {
     let (waits, bytes) = (count(consumer.messages, "message"), units::size(consumer.bytes));
     let age = consumer.oldest_age.map(units::duration);
     let age = age.map(|age| format!(", the oldest at most {age} old")).unwrap_or_default();
-    format!("{name:<20} at {}: {waits}, {bytes}{age}", consumer.next_seq)
+    let handed = human::handed_out(consumer);
+    format!("{name:<20} at {}: {waits}, {bytes}{age}{handed}", consumer.next_seq)
 }
 
 fn work(queue: &Queue, verb: &str, matches: &ArgMatches, console: Console) -> Tried<()> {

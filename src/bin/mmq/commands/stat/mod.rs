@@ -35,9 +35,12 @@ the segment in which a message lies. Messages and bytes are those that wait for 
 of the queue are those of its own consumer, and all it holds before that one's first read.
 
 --watch shows what is put in and taken a second since the look before: on a terminal in place of it,
-elsewhere block after block with the time, with --json an object a line. What is in flight, taken,
-refused and lost is what the process that has the queue stored last, at `stored_at`; which messages
-a consumer has in flight, since when, and how often they were tried, that process alone knows.
+elsewhere block after block with the time, with --json an object a line.
+
+Where attempts are stored (mmq each --dead, and programs that set a redelivery) a consumer shows
+what was handed out to its workers and is not done, now, and how often the first of it came back. Of
+all consumers together, what is in flight, taken, refused and lost is what the process that has the
+queue stored last, at `stored_at`. Since when a worker has a message that process alone knows.
 
 No line is wider than the terminal; elsewhere COLUMNS sets a width.
 

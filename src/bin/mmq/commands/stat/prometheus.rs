@@ -41,9 +41,15 @@ const QUEUES: [(&str, &str, &str, OfQueue); 10] = [
     }),
 ];
 
-const CONSUMERS: [(&str, &str, OfConsumer); 3] = [
+const CONSUMERS: [(&str, &str, OfConsumer); 4] = [
     ("mmq_consumer_messages", "Messages that wait for the consumer", |of| Some(of.messages as f64)),
     ("mmq_consumer_bytes", "Bytes of the segments that they take", |of| Some(of.bytes as f64)),
+    (
+        "mmq_consumer_handed_out",
+        "Messages that its workers have, or gave back; absent when none are and where attempts are \
+         not stored",
+        |of| Some(of.handed_out?.messages as f64),
+    ),
     (
         "mmq_consumer_oldest_timestamp_seconds",
         "When the segment of its oldest message was begun; absent when none waits",
