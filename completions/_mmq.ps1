@@ -170,6 +170,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('--max-bytes', '--max-bytes', [CompletionResultType]::ParameterName, 'The most disk that the queue may take')
             [CompletionResult]::new('--on-full', '--on-full', [CompletionResultType]::ParameterName, 'What to do when there is no room [default: reject]')
             [CompletionResult]::new('--arena-size', '--arena-size', [CompletionResultType]::ParameterName, 'The unit of mapping, for new files [default: 128MiB]')
+            [CompletionResult]::new('--mode', '--mode', [CompletionResultType]::ParameterName, 'Permission bits of the queue''s files, as 640: who else may look (r), or open it (w) [default: those that are there, or as the umask says]')
             [CompletionResult]::new('--framing', '--framing', [CompletionResultType]::ParameterName, 'Where a message ends [default: line]')
             [CompletionResult]::new('--wait-lock', '--wait-lock', [CompletionResultType]::ParameterName, 'Wait while another process has the queue, so long or for ever; status 4 then')
             [CompletionResult]::new('--batch', '--batch', [CompletionResultType]::ParameterName, 'Put in all of the input, or nothing, also after a crash')
@@ -212,7 +213,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('-j', '-j', [CompletionResultType]::ParameterName, 'How many commands run at a time [default: 1]')
             [CompletionResult]::new('--jobs', '--jobs', [CompletionResultType]::ParameterName, 'How many commands run at a time [default: 1]')
             [CompletionResult]::new('--retries', '--retries', [CompletionResultType]::ParameterName, 'How often a message comes again [default: 5]')
-            [CompletionResult]::new('--dead', '--dead', [CompletionResultType]::ParameterName, 'The queue for messages that failed too often; it is made when it is missing')
+            [CompletionResult]::new('--dead', '--dead', [CompletionResultType]::ParameterName, 'The queue for messages that failed too often; it is made when it is missing, as open to others as DIR')
             [CompletionResult]::new('--backoff', '--backoff', [CompletionResultType]::ParameterName, 'Wait so long after the first failure, twice as long after each further one, an hour at most')
             [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'Kill a command, and all that it has started, after so long: it has failed')
             [CompletionResult]::new('--consumer', '--consumer', [CompletionResultType]::ParameterName, 'The consumer whose messages they are [default: the queue''s own, which has no name]')
@@ -246,7 +247,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('--keep', '--keep', [CompletionResultType]::ParameterName, 'Keep so many messages that are there [default: 10000]')
             [CompletionResult]::new('--keep-bytes', '--keep-bytes', [CompletionResultType]::ParameterName, 'Keep so many bytes of them [default: 64M]')
             [CompletionResult]::new('--on-refused', '--on-refused', [CompletionResultType]::ParameterName, 'What becomes of a message that the far side refuses [default: stop]')
-            [CompletionResult]::new('--dead', '--dead', [CompletionResultType]::ParameterName, 'The queue for refused messages; it is made when it is missing')
+            [CompletionResult]::new('--dead', '--dead', [CompletionResultType]::ParameterName, 'The queue for refused messages; it is made when it is missing, as open to others as DIR')
             [CompletionResult]::new('--if-forgotten', '--if-forgotten', [CompletionResultType]::ParameterName, 'When the far side has forgotten the queue: send what is kept, or go on')
             [CompletionResult]::new('--gaps', '--gaps', [CompletionResultType]::ParameterName, 'How the far side is told of missing messages [default: header]')
             [CompletionResult]::new('--metrics', '--metrics', [CompletionResultType]::ParameterName, 'Keep figures for Prometheus in this file')
@@ -390,6 +391,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
         }
         'mmq;load' {
             [CompletionResult]::new('--arena-size', '--arena-size', [CompletionResultType]::ParameterName, 'The unit of mapping [default: 128MiB]')
+            [CompletionResult]::new('--mode', '--mode', [CompletionResultType]::ParameterName, 'Permission bits of the queue''s files, as 640: who else may look (r), or open it (w) [default: those that are there, or as the umask says]')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
             [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
             [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')
@@ -400,6 +402,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
         }
         'mmq;salvage' {
             [CompletionResult]::new('--to', '--to', [CompletionResultType]::ParameterName, 'Put the messages into a new queue: a directory that is missing or empty')
+            [CompletionResult]::new('--mode', '--mode', [CompletionResultType]::ParameterName, 'Permission bits of NEW''s files, as 640 [default: those that all the files have that are read]')
             [CompletionResult]::new('--framing', '--framing', [CompletionResultType]::ParameterName, 'Where a message ends [default: line]')
             [CompletionResult]::new('--decode', '--decode', [CompletionResultType]::ParameterName, 'Show each message as this shell command answers it: one process, --framing length both ways, each answer at once')
             [CompletionResult]::new('--spares', '--spares', [CompletionResultType]::ParameterName, 'Drained segments too: messages that were taken come back')
@@ -419,6 +422,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
             [CompletionResult]::new('--order', '--order', [CompletionResultType]::ParameterName, 'What the order of pqueue''s segments goes by [default: name]')
             [CompletionResult]::new('--rename', '--rename', [CompletionResultType]::ParameterName, 'Call a consumer otherwise; OLD as it is, or as a report writes it')
             [CompletionResult]::new('--stop-at-empty-run', '--stop-at-empty-run', [CompletionResultType]::ParameterName, 'End the queue before so many messages of no bytes that follow each other')
+            [CompletionResult]::new('--mode', '--mode', [CompletionResultType]::ParameterName, 'Permission bits of the queue''s files, as 640: who else may look (r), or open it (w) [default: those that are there, or as the umask says]')
             [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Check and report alone')
             [CompletionResult]::new('--dry-run', '--dry-run', [CompletionResultType]::ParameterName, 'Check and report alone')
             [CompletionResult]::new('--all', '--all', [CompletionResultType]::ParameterName, 'Also what every consumer has taken, as far as it is there')
@@ -434,6 +438,7 @@ Register-ArgumentCompleter -Native -CommandName 'mmq' -ScriptBlock {
         'mmq;spool' {
             [CompletionResult]::new('--output', '--output', [CompletionResultType]::ParameterName, 'Write there instead')
             [CompletionResult]::new('--arena-size', '--arena-size', [CompletionResultType]::ParameterName, 'The unit of mapping [default: 128MiB]')
+            [CompletionResult]::new('--mode', '--mode', [CompletionResultType]::ParameterName, 'Permission bits of the queue''s files, as 640: who else may look (r), or open it (w) [default: those that are there, or as the umask says]')
             [CompletionResult]::new('--wait-lock', '--wait-lock', [CompletionResultType]::ParameterName, 'Wait while another process has the queue, so long or for ever; status 4 then')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'For programs: JSON on standard output, and a failure as the last line of standard error')
             [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say nothing on standard error but failures')

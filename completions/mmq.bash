@@ -1046,7 +1046,7 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__import)
-            opts="-n -q -h --as --dry-run --order --all --rename --stop-at-empty-run --force --json --quiet --no-progress --help"
+            opts="-n -q -h --as --dry-run --order --all --rename --stop-at-empty-run --mode --force --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1068,6 +1068,10 @@ _mmq() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --mode)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1076,13 +1080,17 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__load)
-            opts="-q -h --arena-size --json --quiet --no-progress --help"
+            opts="-q -h --arena-size --mode --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --arena-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mode)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1130,7 +1138,7 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__put)
-            opts="-0 -q -h --max-bytes --on-full --arena-size --batch --print-seq --no-flush --framing --null --keep-cr --wait-lock --json --quiet --no-progress --help"
+            opts="-0 -q -h --max-bytes --on-full --arena-size --mode --batch --print-seq --no-flush --framing --null --keep-cr --wait-lock --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1145,6 +1153,10 @@ _mmq() {
                     return 0
                     ;;
                 --arena-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mode)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1190,13 +1202,17 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__salvage)
-            opts="-0 -q -h --to --spares --framing --null --strict --decode --json --quiet --no-progress --help"
+            opts="-0 -q -h --to --mode --spares --framing --null --strict --decode --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --to)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mode)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1216,7 +1232,7 @@ _mmq() {
             return 0
             ;;
         mmq__subcmd__spool)
-            opts="-q -h --output --arena-size --wait-lock --json --quiet --no-progress --help"
+            opts="-q -h --output --arena-size --mode --wait-lock --json --quiet --no-progress --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1227,6 +1243,10 @@ _mmq() {
                     return 0
                     ;;
                 --arena-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mode)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -160,6 +160,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand --max-bytes 'The most disk that the queue may take'
             cand --on-full 'What to do when there is no room [default: reject]'
             cand --arena-size 'The unit of mapping, for new files [default: 128MiB]'
+            cand --mode 'Permission bits of the queue''s files, as 640: who else may look (r), or open it (w) [default: those that are there, or as the umask says]'
             cand --framing 'Where a message ends [default: line]'
             cand --wait-lock 'Wait while another process has the queue, so long or for ever; status 4 then'
             cand --batch 'Put in all of the input, or nothing, also after a crash'
@@ -200,7 +201,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand -j 'How many commands run at a time [default: 1]'
             cand --jobs 'How many commands run at a time [default: 1]'
             cand --retries 'How often a message comes again [default: 5]'
-            cand --dead 'The queue for messages that failed too often; it is made when it is missing'
+            cand --dead 'The queue for messages that failed too often; it is made when it is missing, as open to others as DIR'
             cand --backoff 'Wait so long after the first failure, twice as long after each further one, an hour at most'
             cand --timeout 'Kill a command, and all that it has started, after so long: it has failed'
             cand --consumer 'The consumer whose messages they are [default: the queue''s own, which has no name]'
@@ -232,7 +233,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand --keep 'Keep so many messages that are there [default: 10000]'
             cand --keep-bytes 'Keep so many bytes of them [default: 64M]'
             cand --on-refused 'What becomes of a message that the far side refuses [default: stop]'
-            cand --dead 'The queue for refused messages; it is made when it is missing'
+            cand --dead 'The queue for refused messages; it is made when it is missing, as open to others as DIR'
             cand --if-forgotten 'When the far side has forgotten the queue: send what is kept, or go on'
             cand --gaps 'How the far side is told of missing messages [default: header]'
             cand --metrics 'Keep figures for Prometheus in this file'
@@ -361,6 +362,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
         }
         &'mmq;load'= {
             cand --arena-size 'The unit of mapping [default: 128MiB]'
+            cand --mode 'Permission bits of the queue''s files, as 640: who else may look (r), or open it (w) [default: those that are there, or as the umask says]'
             cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
             cand -q 'Say nothing on standard error but failures'
             cand --quiet 'Say nothing on standard error but failures'
@@ -370,6 +372,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
         }
         &'mmq;salvage'= {
             cand --to 'Put the messages into a new queue: a directory that is missing or empty'
+            cand --mode 'Permission bits of NEW''s files, as 640 [default: those that all the files have that are read]'
             cand --framing 'Where a message ends [default: line]'
             cand --decode 'Show each message as this shell command answers it: one process, --framing length both ways, each answer at once'
             cand --spares 'Drained segments too: messages that were taken come back'
@@ -388,6 +391,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
             cand --order 'What the order of pqueue''s segments goes by [default: name]'
             cand --rename 'Call a consumer otherwise; OLD as it is, or as a report writes it'
             cand --stop-at-empty-run 'End the queue before so many messages of no bytes that follow each other'
+            cand --mode 'Permission bits of the queue''s files, as 640: who else may look (r), or open it (w) [default: those that are there, or as the umask says]'
             cand -n 'Check and report alone'
             cand --dry-run 'Check and report alone'
             cand --all 'Also what every consumer has taken, as far as it is there'
@@ -402,6 +406,7 @@ set edit:completion:arg-completer[mmq] = {|@words|
         &'mmq;spool'= {
             cand --output 'Write there instead'
             cand --arena-size 'The unit of mapping [default: 128MiB]'
+            cand --mode 'Permission bits of the queue''s files, as 640: who else may look (r), or open it (w) [default: those that are there, or as the umask says]'
             cand --wait-lock 'Wait while another process has the queue, so long or for ever; status 4 then'
             cand --json 'For programs: JSON on standard output, and a failure as the last line of standard error'
             cand -q 'Say nothing on standard error but failures'

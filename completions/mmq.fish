@@ -149,6 +149,7 @@ complete -c mmq -n "__fish_mmq_using_subcommand put" -l on-full -d 'What to do w
 wait\t''
 drop-oldest\t''"
 complete -c mmq -n "__fish_mmq_using_subcommand put" -l arena-size -d 'The unit of mapping, for new files [default: 128MiB]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand put" -l mode -d 'Permission bits of the queue\'s files, as 640: who else may look (r), or open it (w) [default: those that are there, or as the umask says]' -r
 complete -c mmq -n "__fish_mmq_using_subcommand put" -l framing -d 'Where a message ends [default: line]' -r -f -a "line\t'a newline behind each message'
 null\t'a NUL behind each message, as for xargs -0'
 length\t'the length before each: four bytes, big-endian; for any bytes'
@@ -186,7 +187,7 @@ complete -c mmq -n "__fish_mmq_using_subcommand take" -l no-progress -d 'Draw no
 complete -c mmq -n "__fish_mmq_using_subcommand take" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mmq -n "__fish_mmq_using_subcommand each" -s j -l jobs -d 'How many commands run at a time [default: 1]' -r
 complete -c mmq -n "__fish_mmq_using_subcommand each" -l retries -d 'How often a message comes again [default: 5]' -r
-complete -c mmq -n "__fish_mmq_using_subcommand each" -l dead -d 'The queue for messages that failed too often; it is made when it is missing' -r -F
+complete -c mmq -n "__fish_mmq_using_subcommand each" -l dead -d 'The queue for messages that failed too often; it is made when it is missing, as open to others as DIR' -r -F
 complete -c mmq -n "__fish_mmq_using_subcommand each" -l backoff -d 'Wait so long after the first failure, twice as long after each further one, an hour at most' -r
 complete -c mmq -n "__fish_mmq_using_subcommand each" -l timeout -d 'Kill a command, and all that it has started, after so long: it has failed' -r
 complete -c mmq -n "__fish_mmq_using_subcommand each" -l consumer -d 'The consumer whose messages they are [default: the queue\'s own, which has no name]' -r
@@ -210,7 +211,7 @@ complete -c mmq -n "__fish_mmq_using_subcommand forward" -l keep-bytes -d 'Keep 
 complete -c mmq -n "__fish_mmq_using_subcommand forward" -l on-refused -d 'What becomes of a message that the far side refuses [default: stop]' -r -f -a "stop\t''
 skip\t''
 dead\t''"
-complete -c mmq -n "__fish_mmq_using_subcommand forward" -l dead -d 'The queue for refused messages; it is made when it is missing' -r -F
+complete -c mmq -n "__fish_mmq_using_subcommand forward" -l dead -d 'The queue for refused messages; it is made when it is missing, as open to others as DIR' -r -F
 complete -c mmq -n "__fish_mmq_using_subcommand forward" -l if-forgotten -d 'When the far side has forgotten the queue: send what is kept, or go on' -r -f -a "resend\t''
 continue\t''
 stop\t''"
@@ -293,11 +294,13 @@ complete -c mmq -n "__fish_mmq_using_subcommand dump" -s q -l quiet -d 'Say noth
 complete -c mmq -n "__fish_mmq_using_subcommand dump" -l no-progress -d 'Draw no line of progress'
 complete -c mmq -n "__fish_mmq_using_subcommand dump" -s h -l help -d 'Print help'
 complete -c mmq -n "__fish_mmq_using_subcommand load" -l arena-size -d 'The unit of mapping [default: 128MiB]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand load" -l mode -d 'Permission bits of the queue\'s files, as 640: who else may look (r), or open it (w) [default: those that are there, or as the umask says]' -r
 complete -c mmq -n "__fish_mmq_using_subcommand load" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
 complete -c mmq -n "__fish_mmq_using_subcommand load" -s q -l quiet -d 'Say nothing on standard error but failures'
 complete -c mmq -n "__fish_mmq_using_subcommand load" -l no-progress -d 'Draw no line of progress'
 complete -c mmq -n "__fish_mmq_using_subcommand load" -s h -l help -d 'Print help'
 complete -c mmq -n "__fish_mmq_using_subcommand salvage" -l to -d 'Put the messages into a new queue: a directory that is missing or empty' -r -F
+complete -c mmq -n "__fish_mmq_using_subcommand salvage" -l mode -d 'Permission bits of NEW\'s files, as 640 [default: those that all the files have that are read]' -r
 complete -c mmq -n "__fish_mmq_using_subcommand salvage" -l framing -d 'Where a message ends [default: line]' -r -f -a "line\t'a newline behind each message'
 null\t'a NUL behind each message, as for xargs -0'
 length\t'the length before each: four bytes, big-endian; for any bytes'
@@ -323,6 +326,7 @@ complete -c mmq -n "__fish_mmq_using_subcommand import" -l order -d 'What the or
 mtime\t''"
 complete -c mmq -n "__fish_mmq_using_subcommand import" -l rename -d 'Call a consumer otherwise; OLD as it is, or as a report writes it' -r
 complete -c mmq -n "__fish_mmq_using_subcommand import" -l stop-at-empty-run -d 'End the queue before so many messages of no bytes that follow each other' -r
+complete -c mmq -n "__fish_mmq_using_subcommand import" -l mode -d 'Permission bits of the queue\'s files, as 640: who else may look (r), or open it (w) [default: those that are there, or as the umask says]' -r
 complete -c mmq -n "__fish_mmq_using_subcommand import" -s n -l dry-run -d 'Check and report alone'
 complete -c mmq -n "__fish_mmq_using_subcommand import" -l all -d 'Also what every consumer has taken, as far as it is there'
 complete -c mmq -n "__fish_mmq_using_subcommand import" -l force -d 'Also when a process has the files open'
@@ -332,6 +336,7 @@ complete -c mmq -n "__fish_mmq_using_subcommand import" -l no-progress -d 'Draw 
 complete -c mmq -n "__fish_mmq_using_subcommand import" -s h -l help -d 'Print help'
 complete -c mmq -n "__fish_mmq_using_subcommand spool" -l output -d 'Write there instead' -r -F
 complete -c mmq -n "__fish_mmq_using_subcommand spool" -l arena-size -d 'The unit of mapping [default: 128MiB]' -r
+complete -c mmq -n "__fish_mmq_using_subcommand spool" -l mode -d 'Permission bits of the queue\'s files, as 640: who else may look (r), or open it (w) [default: those that are there, or as the umask says]' -r
 complete -c mmq -n "__fish_mmq_using_subcommand spool" -l wait-lock -d 'Wait while another process has the queue, so long or for ever; status 4 then' -r
 complete -c mmq -n "__fish_mmq_using_subcommand spool" -l json -d 'For programs: JSON on standard output, and a failure as the last line of standard error'
 complete -c mmq -n "__fish_mmq_using_subcommand spool" -s q -l quiet -d 'Say nothing on standard error but failures'

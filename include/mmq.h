@@ -808,6 +808,21 @@ mmq_status mmq_options_set_on_full(struct mmq_options *options,
 mmq_status mmq_options_set_max_age_ms(struct mmq_options *options, uint64_t ms);
 
 /**
+ * The permission bits of the queue's files: who else may look at it (read), or open it (write).
+ * The directory gets the same, and x for each that may read: 0750 for files of 0640. Default 0: a
+ * new queue has the bits that the umask leaves of 0666, its directory those that it leaves of
+ * 0777, and a queue that is there goes on with those of its files, whatever the umask is. With a
+ * mode the umask does not matter, and a queue that is there gets the mode when it is opened;
+ * mmq_open answers MMQ_IO when one of its files is another user's and has other bits.
+ *
+ * @param options Not NULL.
+ * @param bits Within 0666, with the owner's 0600, in octal: 0640; or 0 for the default (checked by
+ *   mmq_open).
+ * @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+ */
+mmq_status mmq_options_set_mode(struct mmq_options *options, uint32_t bits);
+
+/**
  * Whether a queue that does not exist is created, with its directory and the directories above it.
  * Default true; with false, opening it answers MMQ_NOT_FOUND.
  *

@@ -478,6 +478,8 @@ class Options {
   Options &max_age(std::chrono::duration<Rep, Period> age) & noexcept {
     return note(mmq_options_set_max_age_ms(handle(), static_cast<std::uint64_t>(detail::whole_ms(age))));
   }
+  /** The permission bits of files, in octal: 0640. 0: as the umask says, or as the files that are there. */
+  Options &mode(std::uint32_t bits) & noexcept { return note(mmq_options_set_mode(handle(), bits)); }
   Options &create(bool create) & noexcept { return note(mmq_options_set_create(handle(), create)); }
 
   // The same for a temporary, so that auto options = Options().arena_size(4 << 20) moves.
@@ -499,6 +501,7 @@ class Options {
   Options &&max_age(std::chrono::duration<Rep, Period> age) && noexcept {
     return std::move(max_age(age));
   }
+  Options &&mode(std::uint32_t bits) && noexcept { return std::move(mode(bits)); }
   Options &&create(bool wanted) && noexcept { return std::move(create(wanted)); }
 
   mmq_options *handle() const noexcept { return handle_.get(); }

@@ -59,6 +59,7 @@ pub enum Start {
 /// | [`min_free_bytes`](Self::min_free_bytes) | 0 | bytes of the file system left free |
 /// | [`on_full`](Self::on_full) | [`OnFull::Reject`] | |
 /// | [`max_age`](Self::max_age) | `None` | time; at least 1 ms |
+/// | [`mode`](Self::mode) | `None` | permission bits of files, as `0o640` |
 /// | [`create`](Self::create) | `true` | |
 ///
 /// ```
@@ -83,6 +84,7 @@ pub struct Options {
     pub(crate) min_free_bytes: u64,
     pub(crate) on_full: OnFull,
     pub(crate) max_age: Option<Duration>,
+    pub(crate) mode: Option<u32>,
     pub(crate) create: bool,
 }
 
@@ -104,6 +106,7 @@ impl Options {
             min_free_bytes: 0,
             on_full: OnFull::Reject,
             max_age: None,
+            mode: None,
             create: true,
         }
     }
@@ -222,6 +225,35 @@ impl Options {
         self
     }
 
+    /// The permission bits of the queue's files: who else may look at it (read), or open it
+    /// (write). The directory gets the same, and `x` for each that may read: 0750 for files of
+    /// 0640.
+    ///
+    /// `None`, the default: a new queue has the bits that the umask leaves of 0666, its directory
+    /// those that it leaves of 0777; a queue that is there goes on with those of its files. So the
+    /// umask of the process that makes a queue is heeded, and later openings need not say anything,
+    /// whatever their umask is: each file that they make, and each [copy](crate::Queue::copy_to),
+    /// has the bits of the index.
+    ///
+    /// With a mode the umask does not matter, and a queue that is there gets the mode at the
+    /// opening: each of its files, and the directory if it is the user's own. (Files that were set
+    /// aside keep theirs, and so do the directories above.)
+    ///
+    /// # Errors
+    ///
+    /// Opening fails with [`Error::InvalidOption`] for bits beyond 0666 and without the owner's
+    /// 0600, and with [`Error::Io`] when a file is another user's and has other bits.
+    ///
+    /// ```
+    /// // The group may look: `mmq stat`, an `Inspector`.
+    /// let options = mmq::Options::new().mode(0o640);
+    /// # _ = options;
+    /// ```
+    pub fn mode(mut self, bits: impl Into<Option<u32>>) -> Self {
+        self.mode = bits.into();
+        self
+    }
+
     /// Whether a queue that does not exist is created, with its directory and the directories above
     /// it. Default `true`; with `false`, opening it gives [`Error::NotFound`].
     pub const fn create(mut self, create: bool) -> Self {
@@ -284,6 +316,16 @@ impl Options {
         {
             return invalid("max_age", "below one millisecond".into());
         }
+        if let Some(mode) = self.mode
+            && (mode & !0o666 != 0 || mode & 0o600 != 0o600)
+        {
+            let why = match mode {
+                0o1000.. => "has bits beyond 0666: write it in octal, as 0o640 (in C 0640)",
+                _ if mode & 0o600 != 0o600 => "lacks 0600: the owner reads and writes the files",
+                _ => "has x: name the bits of files; the directory gets x where files have r",
+            };
+            return invalid("mode", format!("0{mode:o} {why}"));
+        }
         Ok(())
     }
 }
@@ -314,6 +356,9 @@ mod tests {
         assert_eq!(name_of(Options::new().flush_every(Duration::ZERO)), "flush_every");
         assert_eq!(name_of(Options::new().max_bytes(65535)), "max_bytes");
         assert_eq!(name_of(Options::new().max_age(Duration::from_nanos(1))), "max_age");
+        for mode in [0, 0o400, 0o440, 0o755, 0o1600, 640, u32::MAX] {
+            assert_eq!(name_of(Options::new().mode(mode)), "mode", "{mode:o}");
+        }
     }
 
     #[test]

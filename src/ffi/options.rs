@@ -228,6 +228,23 @@ pub unsafe extern "C" fn mmq_options_set_max_age_ms(
     guard(|| unsafe { change(options, |options| options.max_age(age)) })
 }
 
+/// The permission bits of the queue's files: who else may look at it (read), or open it (write).
+/// The directory gets the same, and x for each that may read: 0750 for files of 0640. Default 0: a
+/// new queue has the bits that the umask leaves of 0666, its directory those that it leaves of
+/// 0777, and a queue that is there goes on with those of its files, whatever the umask is. With a
+/// mode the umask does not matter, and a queue that is there gets the mode when it is opened;
+/// mmq_open answers MMQ_IO when one of its files is another user's and has other bits.
+///
+/// @param options Not NULL.
+/// @param bits Within 0666, with the owner's 0600, in octal: 0640; or 0 for the default (checked by
+///   mmq_open).
+/// @return MMQ_OK, MMQ_INVALID_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmq_options_set_mode(options: *mut mmq_options, bits: u32) -> mmq_status {
+    // SAFETY: the contract: NULL or a handle given out.
+    guard(|| unsafe { change(options, |options| options.mode((bits != 0).then_some(bits))) })
+}
+
 /// Whether a queue that does not exist is created, with its directory and the directories above it.
 /// Default true; with false, opening it answers MMQ_NOT_FOUND.
 ///

@@ -27,6 +27,9 @@ impl Queue {
     /// whatever happens meanwhile; a death of the process leaves the other directory, to be
     /// removed.
     ///
+    /// The copy's files and directory have the [permission bits](crate::Options::mode) of the
+    /// queue's.
+    ///
     /// `progress` is told how many bytes are copied, and how many will be. When it breaks, the
     /// copying ends with an error.
     ///
@@ -66,7 +69,7 @@ impl Queue {
         mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
     ) -> Result<()> {
         let _told = events::at_end();
-        let unfinished = Unfinished::begin(self.path(), to.as_ref())?;
+        let unfinished = Unfinished::begin(&self.engine.core.storage, to.as_ref())?;
         self.engine.copy_to(&unfinished.storage, id, &mut progress)?;
         unfinished.finish()
     }
@@ -84,8 +87,8 @@ struct Unfinished {
 
 impl Unfinished {
     /// Begins a copy of the queue in `from` that will be the directory `to`.
-    fn begin(from: &Path, to: &Path) -> Result<Unfinished> {
-        let refused = |reason: String| Error::invalid_argument(from, "copy", reason);
+    fn begin(from: &FileStorage, to: &Path) -> Result<Unfinished> {
+        let refused = |reason: String| Error::invalid_argument(from.path(), "copy", reason);
         let to = match to.canonicalize() {
             Err(error) if error.kind() == ErrorKind::NotFound => to.to_owned(),
             existing => existing.map_err(|error| Error::io("open", to, error))?,
@@ -117,7 +120,7 @@ impl Unfinished {
             let path = &path;
             move |error| Error::io(op, path, error)
         };
-        let storage = FileStorage::create(&path).map_err(failed("create"))?;
+        let storage = from.create_like(&path).map_err(failed("create"))?;
         if !storage.try_lock().map_err(failed("lock"))? {
             let pid = storage.holder().unwrap_or(0);
             let here = pid == std::process::id();

@@ -68,7 +68,10 @@ impl Options {
             });
         }
         self.validate(dir)?;
-        let opened = if self.create { FileStorage::create(dir) } else { FileStorage::open(dir) };
+        let opened = match self.create {
+            true => FileStorage::create(dir, self.mode),
+            false => FileStorage::open(dir),
+        };
         let storage = opened.map_err(|error| {
             let missing =
                 || matches!(dir.metadata(), Err(error) if error.kind() == ErrorKind::NotFound);
@@ -78,7 +81,12 @@ impl Options {
                 _ => Error::io("open", dir, error),
             }
         })?;
-        Ok(Queue { engine: Arc::new(Engine::open(storage, self)?) })
+        let engine = Engine::open(storage.with_mode(self.mode), self)?;
+        if self.mode.is_some() {
+            let changed = engine.core.storage.change_modes();
+            changed.map_err(|error| Error::io("set the mode of", dir, error))?;
+        }
+        Ok(Queue { engine: Arc::new(engine) })
     }
 }
 

@@ -6,15 +6,22 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RawMode};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::file::{DiskFile, Overwrites};
 use super::{CacheToken, Listed, Storage, system};
 use crate::error::SyncFailed;
+use crate::format::{INDEX_NAME, segment_slot};
+
+/// The permission bits of files. The queue's own process reads and writes them.
+const FILE_BITS: Mode = Mode::from_raw_mode(0o666);
+const OWNERS: Mode = Mode::from_raw_mode(0o600);
+const DIRECTORY_BITS: Mode = Mode::from_raw_mode(0o777);
 
 /// The files of a queue in a real directory.
 #[derive(Debug)]
@@ -25,6 +32,8 @@ pub(crate) struct FileStorage {
     overwrites: Overwrites,
     /// Files are opened for reading alone.
     looks_only: bool,
+    /// The permission bits of new files, once they are known: see [`mode`](Self::mode).
+    mode: OnceLock<Mode>,
     /// The directories that hold the names of the queue's directory and of those created above it,
     /// until they are synced.
     unsynced_parents: Mutex<Vec<OwnedFd>>,
@@ -40,6 +49,7 @@ impl FileStorage {
             directory,
             overwrites,
             looks_only: false,
+            mode: OnceLock::new(),
             unsynced_parents: Mutex::default(),
         })
     }
@@ -53,11 +63,27 @@ impl FileStorage {
     /// Opens the directory, and creates it with every missing parent when it does not exist. The
     /// names become durable with the first sync of the directory; so does the name of one that
     /// exists, for whoever created it may have been killed before syncing it.
-    pub(crate) fn create(path: &Path) -> io::Result<FileStorage> {
+    ///
+    /// With a [`mode`](Self::with_mode) a directory that is created gets the permission bits that
+    /// go with it, and else those that the umask leaves.
+    pub(crate) fn create(path: &Path, mode: Option<u32>) -> io::Result<FileStorage> {
+        FileStorage::create_as(path, mode.map(permissions))
+    }
+
+    /// As [`create`](Self::create), another one with the same permission bits.
+    pub(crate) fn create_like(&self, path: &Path) -> io::Result<FileStorage> {
+        FileStorage::create_as(path, self.mode())
+    }
+
+    fn create_as(path: &Path, mode: Option<Mode>) -> io::Result<FileStorage> {
         let (mut storage, parents) = match FileStorage::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                let parents = create_directory(path)?;
-                (FileStorage::open(path)?, parents)
+                let parents = create_directory(path, mode)?;
+                let storage = FileStorage::open(path)?;
+                if let Some(mode) = mode {
+                    change_mode(&storage.directory, of_directory(mode), DIRECTORY_BITS)?;
+                }
+                (storage, parents)
             }
             opened => {
                 let storage = opened?;
@@ -66,7 +92,7 @@ impl FileStorage {
             }
         };
         *storage.unsynced_parents.get_mut() = parents;
-        Ok(storage)
+        Ok(storage.with_bits(mode))
     }
 
     /// Gives the directory another name, which is free or that of an empty directory. A power cut
@@ -79,12 +105,62 @@ impl FileStorage {
         }
     }
 
+    /// The same, whose new files get these permission bits, whatever the umask is.
+    pub(crate) fn with_mode(self, mode: Option<u32>) -> FileStorage {
+        self.with_bits(mode.map(permissions))
+    }
+
+    fn with_bits(self, mode: Option<Mode>) -> FileStorage {
+        FileStorage { mode: mode.map_or_else(OnceLock::new, OnceLock::from), ..self }
+    }
+
+    /// The permission bits of new files: those that were asked for, or else those of the index or
+    /// of any segment. None where no file is there: then the umask says them.
+    fn mode(&self) -> Option<Mode> {
+        if let Some(mode) = self.mode.get() {
+            return Some(*mode);
+        }
+        let found = self.found_mode(INDEX_NAME).or_else(|| {
+            let listed = self.list().unwrap_or_default();
+            let mut segments = listed.iter().filter(|listed| segment_slot(&listed.name).is_some());
+            segments.find_map(|segment| self.found_mode(&segment.name))
+        });
+        found.map(|found| *self.mode.get_or_init(|| found))
+    }
+
+    fn found_mode(&self, name: &str) -> Option<Mode> {
+        let stat = rustix::fs::statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        is_file.then(|| Mode::from_raw_mode(stat.st_mode) & FILE_BITS | OWNERS)
+    }
+
+    /// Gives the queue's files that are there the permission bits of new ones, and the directory
+    /// those that go with them, unless it is another user's.
+    pub(crate) fn change_modes(&self) -> io::Result<()> {
+        let Some(mode) = self.mode() else {
+            return Ok(());
+        };
+        let is_ours = |name: &str| name == INDEX_NAME || segment_slot(name).is_some();
+        for listed in self.list()?.iter().filter(|it| it.is_file && is_ours(&it.name)) {
+            match self.open_file(&listed.name, OFlags::empty()) {
+                Ok(file) => change_mode(&file, mode, FILE_BITS)?,
+                // It went meanwhile.
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        match change_mode(&self.directory, of_directory(mode), DIRECTORY_BITS) {
+            Err(Errno::PERM) => Ok(()),
+            changed => Ok(changed?),
+        }
+    }
+
     fn open_file(&self, name: &str, extra: OFlags) -> rustix::io::Result<File> {
         // NONBLOCK: a FIFO put in a file's place must not hang the opener.
         let access = if self.looks_only { OFlags::RDONLY } else { OFlags::RDWR };
         let flags =
             access | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | extra;
-        let mode = Mode::RUSR | Mode::WUSR;
+        let mode = self.mode.get().copied().unwrap_or(FILE_BITS);
         Ok(retry_on_intr(|| rustix::fs::openat(&self.directory, name, flags, mode))?.into())
     }
 }
@@ -127,7 +203,14 @@ impl Storage for FileStorage {
     }
 
     fn create(&self, name: &str) -> io::Result<DiskFile> {
+        let mode = self.mode();
         let file = self.open_file(name, OFlags::CREATE | OFlags::EXCL)?;
+        if let Some(mode) = mode
+            && let Err(error) = change_mode(&file, mode, FILE_BITS)
+        {
+            let _ = self.remove(name);
+            return Err(error.into());
+        }
         Ok(DiskFile::created(file, self.overwrites))
     }
 
@@ -255,11 +338,31 @@ fn open_directory(at: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {
     retry_on_intr(|| rustix::fs::openat(&at, path, flags, Mode::empty()))
 }
 
+fn permissions(mode: u32) -> Mode {
+    Mode::from_raw_mode(mode as RawMode)
+}
+
+/// The permission bits of a directory whose files have these: who may read them may come to them.
+fn of_directory(mode: Mode) -> Mode {
+    mode | Mode::from_raw_mode((mode.as_raw_mode() & 0o444) >> 2)
+}
+
+/// Gives a file or a directory the permission bits of `mode` among the `bits`, whatever the umask
+/// is.
+fn change_mode(file: impl AsFd, mode: Mode, bits: Mode) -> rustix::io::Result<()> {
+    let found = Mode::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
+    if found & bits == mode {
+        return Ok(());
+    }
+    rustix::fs::fchmod(&file, found & !bits | mode)
+}
+
 /// Creates the directory and the missing ones above it, and returns the directories that hold their
-/// names, for the first sync. If a power cut undid the name of the queue's directory, the queue
-/// would be lost whatever was flushed. The name of the first directory that existed is synced, too:
-/// whoever created it may have been killed before syncing it.
-fn create_directory(path: &Path) -> io::Result<Vec<OwnedFd>> {
+/// names, for the first sync. The `mode` is that of the files in it. If a power cut undid the name
+/// of the queue's directory, the queue would be lost whatever was flushed. The name of the first
+/// directory that existed is synced, too: whoever created it may have been killed before syncing
+/// it.
+fn create_directory(path: &Path, mode: Option<Mode>) -> io::Result<Vec<OwnedFd>> {
     let mut existing = path;
     let mut missing = Vec::new();
     while matches!(existing.metadata(), Err(error) if error.kind() == ErrorKind::NotFound) {
@@ -272,7 +375,8 @@ fn create_directory(path: &Path) -> io::Result<Vec<OwnedFd>> {
     let mut parents = Vec::new();
     parents.extend(open_parent(CWD, &existing.join(".."))?);
     for directory in missing.into_iter().rev() {
-        match std::fs::DirBuilder::new().mode(0o700).create(directory) {
+        let own = mode.filter(|_| directory == path).map_or(DIRECTORY_BITS, of_directory);
+        match std::fs::DirBuilder::new().mode(own.as_raw_mode()).create(directory) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
             _ => parents.extend(open_parent(CWD, &directory.join(".."))?),
         }

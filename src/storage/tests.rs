@@ -1,9 +1,8 @@
 //! The real directory, on filesystems of its own where it may mount them.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
 
 use rustix::fs::{FileType, Mode};
 
@@ -16,8 +15,8 @@ use crate::tests::sim::Mutant;
 
 fn storage() -> (tempfile::TempDir, FileStorage) {
     let directory = tempdir().expect("a temporary directory");
-    let storage =
-        FileStorage::create(&directory.path().join("deep/queue")).expect("creates missing parents");
+    let path = directory.path().join("deep/queue");
+    let storage = FileStorage::create(&path, None).expect("creates missing parents");
     (directory, storage)
 }
 
@@ -49,7 +48,8 @@ impl Mounted {
     }
 
     fn open(&self) -> FileStorage {
-        FileStorage::create(&self.0.path().join("mounted/queue")).expect("a queue's directory")
+        let path = self.0.path().join("mounted/queue");
+        FileStorage::create(&path, None).expect("a queue's directory")
     }
 }
 
@@ -108,11 +108,9 @@ fn only_regular_files_with_one_name_are_opened() {
 }
 
 #[test]
-fn files_are_made_renamed_and_removed_and_are_private() {
+fn files_are_made_renamed_and_removed() {
     let (_root, storage) = storage();
-    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
     storage.create("a").unwrap().write_at(b"bytes", 3).unwrap();
-    assert_eq!((mode(storage.path()), mode(&storage.path().join("a"))), (0o700, 0o600));
     storage.rename("a", "b").unwrap();
     storage.sync_directory().unwrap();
     let mut buf = [1; 9];
@@ -121,6 +119,30 @@ fn files_are_made_renamed_and_removed_and_are_private() {
     storage.remove("b").unwrap();
     assert!(storage.list().unwrap().is_empty());
     assert!(FileStorage::open(&storage.path().join("missing")).is_err());
+}
+
+/// A file that is made later, by any process, is as open as those that are there: the index, or a
+/// segment where that is lost.
+#[test]
+fn new_files_get_the_mode_of_those_that_are_there() {
+    let (_root, storage) = storage();
+    let path = |name: &str| storage.path().join(name);
+    let mode = |name: &str| path(name).metadata().unwrap().permissions().mode() & 0o777;
+    let again = || FileStorage::open(storage.path()).unwrap();
+    std::fs::write(path("notes"), "another's").unwrap();
+    std::fs::set_permissions(path("notes"), Permissions::from_mode(0o777)).unwrap();
+    again().with_mode(Some(0o604)).create("segment-00000000").unwrap();
+    again().create("segment-00000001").unwrap();
+    assert_eq!((mode("segment-00000000"), mode("segment-00000001")), (0o604, 0o604));
+    // What the owner cannot do he can with the next one.
+    std::fs::set_permissions(path("segment-00000000"), Permissions::from_mode(0o444)).unwrap();
+    std::fs::remove_file(path("segment-00000001")).unwrap();
+    again().create("index").unwrap();
+    assert_eq!(mode("index"), 0o644);
+    std::fs::set_permissions(path("index"), Permissions::from_mode(0o666)).unwrap();
+    let storage = again();
+    storage.create("segment-00000001").unwrap();
+    assert_eq!(mode("segment-00000001"), 0o666);
 }
 
 #[test]
@@ -250,7 +272,7 @@ fn an_overlay_is_judged_by_what_lies_below_it() {
 #[test]
 fn life_is_the_same_for_the_same_directory_and_mount() {
     let (root, storage) = storage();
-    let again = FileStorage::create(storage.path()).unwrap();
+    let again = FileStorage::create(storage.path(), None).unwrap();
     let other = FileStorage::open(root.path()).unwrap();
     assert_eq!(
         storage.cache_token() == again.cache_token(),

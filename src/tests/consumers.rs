@@ -17,7 +17,7 @@ use crate::tests::sim::{Call, SimStorage};
 use crate::threads::ready::{PIPES, Ready};
 
 fn open(dir: &tempfile::TempDir, options: &Options) -> Engine<FileStorage> {
-    Engine::open_without_workers(FileStorage::create(dir.path()).unwrap(), options).unwrap()
+    Engine::open_without_workers(FileStorage::create(dir.path(), None).unwrap(), options).unwrap()
 }
 
 /// The next message, and whether its bytes were lent in place.

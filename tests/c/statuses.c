@@ -139,6 +139,7 @@ static void refused_openings(void) {
   mmq_options *options = mmq_options_new();
   mmq_queue *queue = open_at("refused"), *none = NULL;
   char pid[32];
+  struct stat about;
   FILE *file;
   snprintf(pid, sizeof pid, "process %ld", (long)getpid());
   ANSWERS(MMQ_LOCKED, mmq_open(path_of("refused"), NULL, &none));
@@ -155,6 +156,15 @@ static void refused_openings(void) {
   OK(mmq_options_set_max_mapped_arenas(options, 2));
   ANSWERS(MMQ_INVALID_OPTION, mmq_open(path_of("refused"), options, &none));
   CHECK(strstr(text(), "max_mapped_arenas"));
+  OK(mmq_options_set_max_mapped_arenas(options, 3));
+  OK(mmq_options_set_mode(options, 640));
+  ANSWERS(MMQ_INVALID_OPTION, mmq_open(path_of("refused"), options, &none));
+  CHECK(strstr(text(), "mode") && strstr(text(), "in C 0640"));
+  OK(mmq_options_set_mode(options, 0640));
+  OK(mmq_open(path_of("refused"), options, &queue));
+  OK(mmq_close(queue));
+  CHECK(stat(path_of("refused/index"), &about) == 0 && (about.st_mode & 0777) == 0640);
+  CHECK(stat(path_of("refused"), &about) == 0 && (about.st_mode & 0777) == 0750);
   mmq_options_free(options);
 
   file = fopen(path_of("file"), "w");

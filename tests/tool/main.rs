@@ -82,6 +82,7 @@ mod letting_go;
 mod load_killed;
 mod looking;
 mod manual;
+mod modes;
 mod owning;
 mod reviewed;
 mod run;

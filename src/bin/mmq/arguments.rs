@@ -67,6 +67,17 @@ pub(crate) fn size(id: &'static str, help: &'static str) -> Arg {
     Arg::new(id).long(id).value_name("SIZE").help(help).value_parser(units::parse_size)
 }
 
+/// `--mode`, of a command that makes a queue.
+pub(crate) fn mode() -> Arg {
+    Arg::new("mode").long("mode").value_name("OCTAL").value_parser(units::parse_mode).help(
+        "Permission bits of the queue's files, as 640: who else may look (r), or open it (w) [default: those that are there, or as the umask says]",
+    )
+}
+
+pub(crate) fn mode_of(matches: &ArgMatches) -> Option<u32> {
+    matches.get_one::<u32>("mode").copied()
+}
+
 /// A number above zero.
 pub(crate) fn number(id: &'static str, help: &'static str) -> Arg {
     Arg::new(id).long(id).value_name("N").help(help).value_parser(value_parser!(u64).range(1..))

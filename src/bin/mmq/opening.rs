@@ -1,5 +1,7 @@
 //! Opening a queue to work on it, and its consumers.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -98,6 +100,20 @@ pub(crate) fn open(dir: &Path, options: &Options) -> Tried<Queue> {
             opened => return opened.map_err(Failure::from),
         }
     }
+}
+
+/// How the queue `new` is made for messages out of files: open to nobody for whom one of the files
+/// is not. (Directories stand for the files in them.) A queue that is there keeps its mode.
+pub(crate) fn as_open_as(sources: &[impl AsRef<Path>], new: &Path) -> Options {
+    let files = sources.iter().flat_map(|source| {
+        let source = source.as_ref();
+        let below = fs::read_dir(source).map(|listed| listed.flatten().map(|it| it.path()));
+        below.map_or_else(|_| vec![source.to_owned()], Iterator::collect)
+    });
+    let modes = files.filter_map(|file| file.metadata().ok().filter(fs::Metadata::is_file));
+    let common = modes.map(|found| found.permissions().mode() & 0o666).reduce(|all, it| all & it);
+    let is_new = fs::read_dir(new).map_or(true, |mut listed| listed.next().is_none());
+    Options::new().mode(common.filter(|_| is_new).map(|mode| mode | 0o600))
 }
 
 /// Refuses a directory with files of a queue that is found in none of them. An opening would rename

@@ -48,6 +48,13 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     scaled(number, nanos).map(Duration::from_nanos).ok_or_else(advice)
 }
 
+/// Reads `640`, `0640` and `0o640`. Which bits there may be, the library says.
+pub(crate) fn parse_mode(text: &str) -> Result<u32, String> {
+    let digits = text.strip_prefix("0o").unwrap_or(text);
+    let parsed = u32::from_str_radix(digits, 8).ok().filter(|_| !digits.starts_with('+'));
+    parsed.ok_or_else(|| format!("{text:?} is no mode: write octal digits, as 640"))
+}
+
 fn split(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     text.split_at(end)
@@ -121,6 +128,16 @@ mod tests {
             [size(0), size(1023), size(1024), size(3 << 19)],
             ["0 B", "1023 B", "1.0 KiB", "1.5 MiB"]
         );
+    }
+
+    #[test]
+    fn modes_are_read() {
+        for text in ["640", "0640", "0o640"] {
+            assert_eq!(parse_mode(text), Ok(0o640), "{text}");
+        }
+        for text in ["", "8", "rw", "+640", "-1", "0x1", "640 ", "77777777777777"] {
+            assert!(parse_mode(text).is_err(), "{text}");
+        }
     }
 
     #[test]

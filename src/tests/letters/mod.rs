@@ -88,7 +88,7 @@ struct Closed {
 impl Closed {
     fn new(kind: Kind, put: impl FnOnce(&Engine<FileStorage>) -> Vec<Put>) -> Closed {
         let home = crate::tests::guard::tempdir().unwrap();
-        let storage = FileStorage::create(&home.path().join("queue")).unwrap();
+        let storage = FileStorage::create(&home.path().join("queue"), None).unwrap();
         let engine = Engine::open(storage, &kind()).unwrap();
         let put = put(&engine);
         engine.close().unwrap();
@@ -358,7 +358,7 @@ fn the_fixture_holds_what_is_written_here() {
     let options = usual().arena_size(4096).max_bytes(64 << 10);
     if std::env::var_os("MMQ_BLESS").is_some() {
         let _ = fs::remove_dir_all(&kept);
-        let storage = FileStorage::create(&kept).unwrap();
+        let storage = FileStorage::create(&kept, None).unwrap();
         let engine = Engine::open(storage, &options).unwrap();
         engine.enqueue(b"before the first letter").unwrap();
         let from = |seq, attempts| Origin { queue_id: *b"the other queue.", seq, attempts };

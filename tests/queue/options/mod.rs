@@ -5,6 +5,7 @@
 //! test below shows what a child started by `Command` inherits.
 
 mod lock;
+mod modes;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -48,6 +49,9 @@ fn every_value_that_cannot_be_is_refused_by_its_name() {
         assert_eq!(refused_option(new().max_bytes(bytes)), "max_bytes");
     }
     assert_eq!(refused_option(new().max_age(Duration::ZERO)), "max_age");
+    for mode in [0, 0o200, 0o444, 0o755, 0o2640, 640, u32::MAX] {
+        assert_eq!(refused_option(new().mode(mode)), "mode", "{mode:o}");
+    }
 }
 
 #[test]

@@ -74,6 +74,7 @@ pub(crate) fn command() -> Command {
         "stop-at-empty-run",
         "End the queue before so many messages of no bytes that follow each other",
     ))
+    .arg(arguments::mode())
     .arg(flag("force", "Also when a process has the files open"))
     .after_help(AFTER)
 }
@@ -120,7 +121,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let names = renamed.apply(&survey.consumers, &mut survey.findings)?;
     if let Some(target) = target.as_ref().filter(|_| !is_dry) {
         let mut bar = Bar::new(call.console, Some(survey.bytes));
-        target.make(&Options::new(), |queue| {
+        target.make(&Options::new().mode(arguments::mode_of(matches)), |queue| {
             fill(queue, &mut source, &survey, &names, &mut |bytes| {
                 bar.at(bytes, || ", imported".to_owned());
                 stopped()

@@ -41,6 +41,7 @@ pub(crate) fn command() -> Command {
     .arg(arguments::dir().value_name("NEW").help("Its directory: missing, or an empty one"))
     .arg(arguments::path("file", "FILE").help("What to read; - is standard input [default: -]"))
     .arg(size("arena-size", "The unit of mapping [default: 128MiB]"))
+    .arg(arguments::mode())
     .after_help(AFTER)
 }
 
@@ -54,7 +55,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
         Lines { reader: BufReader::new(input), text: Vec::new(), number: 0, bytes: 0, next_seq: 0 };
     // Before a queue is made for nothing.
     let places = lines.head()?;
-    let mut options = Options::new();
+    let mut options = Options::new().mode(arguments::mode_of(call.matches));
     if let Some(bytes) = call.matches.get_one::<u64>("arena-size") {
         options = options.arena_size(*bytes);
     }

@@ -58,6 +58,7 @@ pub(crate) fn command() -> Command {
                 .help("What to do when there is no room [default: reject]"),
         )
         .arg(size("arena-size", "The unit of mapping, for new files [default: 128MiB]"))
+        .arg(arguments::mode())
         .arg(flag("batch", "Put in all of the input, or nothing, also after a crash"))
         .arg(flag("print-seq", "Print the number of each message"))
         .arg(flag("no-flush", "Leave it to the system when the messages reach the disk"));
@@ -121,7 +122,9 @@ fn files(matches: &ArgMatches) -> Tried<Vec<PathBuf>> {
 }
 
 fn options(matches: &ArgMatches) -> Options {
-    let mut options = Options::new().max_bytes(matches.get_one::<u64>("max-bytes").copied());
+    let mut options = Options::new()
+        .max_bytes(matches.get_one::<u64>("max-bytes").copied())
+        .mode(arguments::mode_of(matches));
     if let Some(bytes) = matches.get_one::<u64>("arena-size") {
         options = options.arena_size(*bytes);
     }

@@ -66,6 +66,9 @@ pub(crate) fn command() -> Command {
             .help("Put the messages into a new queue: a directory that is missing or empty")
             .conflicts_with_all(["framing", "null", "strict", "decode"]),
     )
+    .arg(arguments::mode().requires("to").help(
+        "Permission bits of NEW's files, as 640 [default: those that all the files have that are read]",
+    ))
     .arg(flag("spares", "Drained segments too: messages that were taken come back"));
     arguments::framing_out(salvage).after_help(AFTER)
 }
@@ -77,7 +80,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     for (new, path) in new.iter().flat_map(|new| paths.iter().map(move |path| (new, path))) {
         arguments::is_outside(new, path)?;
     }
-    let salvage = Salvage::of(paths);
+    let salvage = Salvage::of(&paths);
     let salvage = if matches.get_flag("spares") { salvage.with_spares() } else { salvage };
     new.map_or(Ok(()), is_free)?;
     let mut found = salvage.messages().map_err(failed)?;
@@ -86,7 +89,13 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
             output: Output::new(call.signals, Out::Written)?,
             written: Box::new(Written::new(matches, call.console)),
         },
-        Some(new) => Target::Queue(opening::open(new, &Options::new())?),
+        Some(new) => {
+            let options = match arguments::mode_of(matches) {
+                Some(mode) => Options::new().mode(mode),
+                None => opening::as_open_as(&paths, new),
+            };
+            Target::Queue(opening::open(new, &options)?)
+        }
     };
     let draws = new.is_some() || !io::stdout().is_terminal();
     let mut bar = draws.then(|| Bar::new(call.console, None));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use mmq::{Error, Options};
+use mmq::Error;
 use rustix::fs::{Access, access};
 
 use crate::failure::{Failure, Tried};
@@ -14,13 +14,15 @@ use crate::opening::{self, Opener};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Dead<'a> {
     dir: &'a Path,
+    /// The queue that the messages come from.
+    from: &'a Path,
     opener: Opener<'a>,
 }
 
 impl<'a> Dead<'a> {
     /// A place that cannot be is told before anything is done. The queue is made for the first
     /// letter.
-    pub(super) fn new(dir: &'a Path, opener: Opener<'a>) -> Tried<Dead<'a>> {
+    pub(super) fn new(dir: &'a Path, from: &'a Path, opener: Opener<'a>) -> Tried<Dead<'a>> {
         let is_new =
             !dir.exists() || dir.read_dir().is_ok_and(|mut listed| listed.next().is_none());
         if is_new {
@@ -33,12 +35,13 @@ impl<'a> Dead<'a> {
         } else {
             opener.open_existing(dir)?.close()?;
         }
-        Ok(Dead { dir, opener })
+        Ok(Dead { dir, from, opener })
     }
 
     /// Puts a message in, as a letter. It is durable when this returns.
     pub(super) fn bury(self, letter: &FailedMessage<'_>) -> Tried<()> {
-        let queue = self.opener.open(self.dir, &Options::new())?;
+        let options = opening::as_open_as(&[self.from], self.dir);
+        let queue = self.opener.open(self.dir, &options)?;
         opening::keep_for_own(&queue)?;
         match queue.enqueue(letter.text()) {
             // What is said of it must not keep it from being there.

@@ -85,7 +85,7 @@ pub(crate) fn command() -> Command {
         .arg(retries.value_parser(value_parser!(u64)))
         .arg(
             arguments::path("dead", "DIR2").long("dead").help(
-                "The queue for messages that failed too often; it is made when it is missing",
+                "The queue for messages that failed too often; it is made when it is missing, as open to others as DIR",
             ),
         )
         .arg(
@@ -120,7 +120,7 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let limit = matches.get_one::<Duration>("timeout").copied();
     let work = Work::new(&words, errors, limit)
         .ok_or_else(|| Failure::usage("name a command behind --"))?;
-    let dead = dead.map(|dead| Dead::new(dead, call.opener())).transpose()?;
+    let dead = dead.map(|dead| Dead::new(dead, dir, call.opener())).transpose()?;
     let mut each = Each::new(call, work, dead);
     let result = each.all(&mut feed, waits);
     let closed = feed.close();

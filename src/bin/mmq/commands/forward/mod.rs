@@ -12,16 +12,17 @@ use std::time::{Duration, Instant};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Command, value_parser};
+use mmq::Queue;
 use mmq::forward::{
     Destination, ForwardEnd, ForwardOptions, Forwarder, Halt, IfForgotten, OnRefused, TellGaps,
 };
-use mmq::{Options, Queue};
 
 use self::report::Report;
 use super::Call;
 use crate::arguments::{self, flag, text_of};
 use crate::ending::Ending;
 use crate::failure::{Failure, Tried};
+use crate::opening;
 use crate::signals::{For, Woken};
 
 /// How often it is looked how the forwarder gets on.
@@ -73,7 +74,7 @@ pub(crate) fn command() -> Command {
         .arg(
             arguments::path("dead", "DIR2")
                 .long("dead")
-                .help("The queue for refused messages; it is made when it is missing"),
+                .help("The queue for refused messages; it is made when it is missing, as open to others as DIR"),
         )
         .arg(
             choice("if-forgotten", &["resend", "continue", "stop"])
@@ -123,7 +124,10 @@ pub(crate) fn run(call: &Call<'_>) -> Tried<Ending> {
     let dead = dead_letters(matches, dir)?;
     // In the order in which `redrive` opens them: each could wait for the other else.
     let queue = call.opener().open_existing(dir)?;
-    let open = |dead| Ok::<_, Failure>(Arc::new(call.opener().open(dead, &Options::new())?));
+    let open = |dead| {
+        let options = opening::as_open_as(&[dir], dead);
+        Ok::<_, Failure>(Arc::new(call.opener().open(dead, &options)?))
+    };
     let dead = dead.map(open).transpose()?;
     let consumer = text_of(matches, "consumer").unwrap_or(CONSUMER);
     let mut forwarder = Forwarder::new(&queue, consumer, destination)?;

@@ -54,6 +54,7 @@ pub(crate) fn command() -> Command {
     )
     .arg(arguments::path("output", "FILE").long("output").help("Write there instead"))
     .arg(arguments::size("arena-size", "The unit of mapping [default: 128MiB]"))
+    .arg(arguments::mode())
     .after_help(AFTER);
     arguments::locking(spool)
 }
@@ -118,7 +119,9 @@ impl Spool<'_> {
     fn through(&mut self, dir: &Path) -> Tried<Report> {
         // When the disk is full the queue waits: the other thread gives space back as it takes
         // messages out.
-        let mut options = Options::new().on_full(OnFull::Wait(Some(Duration::from_secs(10))));
+        let mut options = Options::new()
+            .on_full(OnFull::Wait(Some(Duration::from_secs(10))))
+            .mode(arguments::mode_of(self.call.matches));
         if let Some(bytes) = self.call.matches.get_one::<u64>("arena-size") {
             options = options.arena_size(*bytes);
         }
