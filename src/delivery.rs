@@ -6,7 +6,7 @@ use std::str::Utf8Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::consume::standing::{Handed, Standing};
+use crate::consume::standing::{Handed, IfRemoved, Standing};
 use crate::engine::Engine;
 use crate::engine::reading::AsMessage;
 use crate::error::{Error, Gap, Result, past_gaps};
@@ -258,11 +258,28 @@ impl fmt::Debug for Delivery {
     }
 }
 
+#[inline]
 pub(crate) fn receive(
     engine: &Arc<Engine<FileStorage>>,
     standing: &Arc<Standing<FileStorage>>,
 ) -> Result<Option<Delivery>> {
-    let received = engine.receive(standing, AsMessage)?;
+    receive_as(engine, standing, IfRemoved::Begins)
+}
+
+/// As [`receive`], for who waits.
+pub(crate) fn receive_awaited(
+    engine: &Arc<Engine<FileStorage>>,
+    standing: &Arc<Standing<FileStorage>>,
+) -> Result<Option<Delivery>> {
+    receive_as(engine, standing, IfRemoved::Answers)
+}
+
+fn receive_as(
+    engine: &Arc<Engine<FileStorage>>,
+    standing: &Arc<Standing<FileStorage>>,
+    if_removed: IfRemoved,
+) -> Result<Option<Delivery>> {
+    let received = engine.receive_as(standing, AsMessage, if_removed)?;
     Ok(received.map(|(message, handed)| {
         Delivery::new(message, handed, Arc::clone(engine), Arc::clone(standing))
     }))
@@ -273,7 +290,7 @@ pub(crate) fn receive_waiting(
     standing: &Arc<Standing<FileStorage>>,
     timeout: Duration,
 ) -> Result<Option<Delivery>> {
-    engine.wait(standing, now().checked_add(timeout), || receive(engine, standing))
+    engine.wait(standing, now().checked_add(timeout), || receive_awaited(engine, standing))
 }
 
 /// Receives and acknowledges until there is nothing to hand out.

@@ -4,7 +4,9 @@
 mod room;
 pub(crate) mod storage_worker;
 
+use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::{GapCause, Result};
@@ -12,9 +14,11 @@ use crate::format::Spot;
 use crate::segment::ages::Expired;
 use crate::state::State;
 use crate::storage::Storage;
-use crate::threads::Mutex;
+#[cfg(test)]
+use crate::threads::AtomicU64;
 use crate::threads::padded::Padded;
 use crate::threads::ranks::{Rank, ranked};
+use crate::threads::{Mutex, OnceLock};
 use crate::write::Writer;
 
 /// One open queue below its consumers: the [`State`], and the writer under the producers' lock.
@@ -22,6 +26,18 @@ use crate::write::Writer;
 pub(crate) struct Core<S: Storage> {
     state: State<S>,
     pub(crate) writer: Padded<Mutex<Writer<S::File>>>,
+    /// Makes the default consumer, for a read that finds out that it was removed.
+    pub(crate) registry: OnceLock<Arc<dyn Registry<S>>>,
+    /// Calls that found the queue open and went on to take the registry's or the producers' lock.
+    #[cfg(test)]
+    pub(crate) came: AtomicU64,
+}
+
+/// Makes consumers, which are above the core.
+pub(crate) trait Registry<S: Storage>: fmt::Debug + Send + Sync {
+    /// Has the default consumer begin, at the oldest message held, if it does not exist. The caller
+    /// holds no lock.
+    fn begin_default(&self, core: &Core<S>) -> Result<()>;
 }
 
 impl<S: Storage> Deref for Core<S> {
@@ -35,7 +51,13 @@ impl<S: Storage> Deref for Core<S> {
 
 impl<S: Storage> Core<S> {
     pub(crate) fn new(state: State<S>, writer: Writer<S::File>) -> Core<S> {
-        Core { state, writer: Padded::new(ranked(Rank::Producers, writer)) }
+        Core {
+            state,
+            writer: Padded::new(ranked(Rank::Producers, writer)),
+            registry: OnceLock::new(),
+            #[cfg(test)]
+            came: AtomicU64::new(0),
+        }
     }
 
     /// The end of what consumers may read, with exactly its number.

@@ -13,14 +13,16 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::commit::Core;
+use crate::consume::existence::Existence;
 use crate::consume::find::{FoundAt, find_in_lane};
 use crate::consume::lanes::Lane;
 use crate::consume::ledger::Ledger;
-use crate::consume::standing::{Deliver, Handed, Progress, Read, Standing, Step, told};
+use crate::consume::standing::{Deliver, Handed, IfRemoved, Progress, Read, Standing, Step, told};
 use crate::error::{Error, Gap, Result};
 use crate::format::{NumberRange, Spot};
 use crate::read::{Cursor, Record};
 use crate::storage::Storage;
+use crate::threads::MutexGuard;
 use crate::threads::ready::Ready;
 
 /// Where a consumer stood at one moment.
@@ -56,6 +58,44 @@ impl<S: Storage> Standing<S> {
         if let Some(gap) = told(outcome) {
             core.count_gap(&gap);
         }
+    }
+
+    /// As [`step`](Self::step), the long way, with the consumer's lock.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn step_slowly<'a, D: Deliver<S>>(
+        &'a self,
+        progress: MutexGuard<'a, Progress<S>>,
+        core: &Core<S>,
+        what: Read,
+        delivery: D,
+        if_removed: IfRemoved,
+    ) -> Step<D::Delivered> {
+        match self.begin_again(progress, core, if_removed) {
+            Ok(mut progress) => self.step_specially(&mut progress, core, what, delivery).0,
+            Err(error) => Step { outcome: Err(error.into()), crossed: false, moved: false },
+        }
+    }
+
+    /// Has the default consumer begin again, if another thread removed it since the call looked for
+    /// it.
+    #[cold]
+    fn begin_again<'a>(
+        &'a self,
+        mut progress: MutexGuard<'a, Progress<S>>,
+        core: &Core<S>,
+        if_removed: IfRemoved,
+    ) -> Result<MutexGuard<'a, Progress<S>>> {
+        while if_removed == IfRemoved::Begins
+            && progress.existence == Existence::NotYet
+            && !planted!(RemovedBetweenSteps)
+            && let Some(registry) = core.registry.get()
+        {
+            drop(progress);
+            registry.begin_default(core)?;
+            progress = self.progress.lock();
+        }
+        Ok(progress)
     }
 
     /// As [`step`](Self::step), the long way. The caller holds the consumer's lock. A message that
@@ -173,14 +213,22 @@ impl<S: Storage> Standing<S> {
         &self,
         core: &Core<S>,
         delivery: D,
+        if_removed: IfRemoved,
     ) -> (Step<D::Delivered>, Handed) {
+        let refused = |error: Error| {
+            let step = Step { outcome: Err(error.into()), crossed: false, moved: false };
+            (step, Handed::default())
+        };
         if let Err(error) = core.check_readable() {
-            return (
-                Step { outcome: Err(error.into()), crossed: false, moved: false },
-                Handed::default(),
-            );
+            return refused(error);
         }
         let mut progress = self.progress.lock();
+        if progress.existence == Existence::NotYet {
+            progress = match self.begin_again(progress, core, if_removed) {
+                Ok(progress) => progress,
+                Err(error) => return refused(error),
+            };
+        }
         self.ledger(&mut progress, &[]);
         self.step_specially(&mut progress, core, Read::Receive, delivery)
     }

@@ -38,6 +38,16 @@ pub(crate) enum Read {
     Receive,
 }
 
+/// What becomes of a read by the default consumer that finds out that another thread has removed it
+/// since the call looked for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IfRemoved {
+    /// It begins again, as for the next call.
+    Begins,
+    /// The call says so: it waits for messages of the one that was removed.
+    Answers,
+}
+
 /// What a delivery must remember of the read that handed it out.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Handed {
@@ -200,15 +210,16 @@ impl<S: Storage> Standing<S> {
         what: Read,
         check: Check,
         mut delivery: D,
+        if_removed: IfRemoved,
     ) -> Step<D::Delivered> {
         if let Err(error) = core.check_readable() {
             return Step { outcome: Err(error.into()), crossed: false, moved: false };
         }
         let mut progress = self.progress.lock();
-        let progress = &mut *progress;
         if progress.special {
-            return self.step_specially(progress, core, what, delivery).0;
+            return self.step_slowly(progress, core, what, delivery, if_removed);
         }
+        let progress = &mut *progress;
         let mut moved = false;
         let outcome = match progress.offer(core, what, check, &mut delivery) {
             Ok(Offered::Delivered(delivered)) => {

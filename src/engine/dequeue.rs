@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Engine;
-use crate::consume::standing::{Deliver, Handed, Read, Standing, Step};
+use crate::consume::standing::{Deliver, Handed, IfRemoved, Read, Standing, Step};
 use crate::error::{Error, Result};
 use crate::events;
 use crate::read::Check;
@@ -18,8 +18,9 @@ impl<S: Storage> Engine<S> {
         what: Read,
         check: Check,
         delivery: D,
+        if_removed: IfRemoved,
     ) -> Result<Option<D::Delivered>> {
-        self.read_boxed(standing, what, check, delivery).map_err(|error| *error)
+        self.read_boxed(standing, what, check, delivery, if_removed).map_err(|error| *error)
     }
 
     /// As [`read`](Self::read), with the error boxed: the result stays small.
@@ -30,9 +31,10 @@ impl<S: Storage> Engine<S> {
         what: Read,
         check: Check,
         delivery: D,
+        if_removed: IfRemoved,
     ) -> Result<Option<D::Delivered>, Box<Error>> {
         let _told = events::at_end();
-        let step = standing.step(&self.core, what, check, delivery);
+        let step = standing.step(&self.core, what, check, delivery, if_removed);
         if step.crossed {
             self.crossed(standing);
         }
@@ -63,14 +65,26 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    /// Hands the next message out, to be acknowledged.
+    /// As [`receive_as`](Self::receive_as), for a call that does not wait.
+    #[cfg(test)]
     pub(crate) fn receive<D: Deliver<S>>(
         &self,
         standing: &Standing<S>,
         delivery: D,
     ) -> Result<Option<(D::Delivered, Handed)>> {
+        self.receive_as(standing, delivery, IfRemoved::Begins)
+    }
+
+    /// Hands the next message out, to be acknowledged.
+    #[inline(always)]
+    pub(crate) fn receive_as<D: Deliver<S>>(
+        &self,
+        standing: &Standing<S>,
+        delivery: D,
+        if_removed: IfRemoved,
+    ) -> Result<Option<(D::Delivered, Handed)>> {
         let _told = events::at_end();
-        let (step, handed) = standing.receive(&self.core, delivery);
+        let (step, handed) = standing.receive(&self.core, delivery, if_removed);
         self.received(standing, step, handed)
     }
 
@@ -92,6 +106,7 @@ impl<S: Storage> Engine<S> {
     }
 
     /// Acknowledges a delivery. One that was called off or is done already changes nothing.
+    #[inline]
     pub(crate) fn ack(&self, standing: &Standing<S>, seq: u64, handed: Handed) -> Result<()> {
         let _told = events::at_end();
         let Some(crossed) = standing.acknowledge(&self.core, seq, handed)? else {

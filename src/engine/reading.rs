@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::consume::standing::{Deliver, Read, Standing};
+use crate::consume::standing::{Deliver, IfRemoved, Read, Standing};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::memory::Window;
@@ -47,7 +47,7 @@ pub(crate) fn next<S: Storage>(
     standing: &Standing<S>,
     what: Read,
 ) -> Result<Option<Message>> {
-    engine.read(standing, what, Check::Now, AsMessage)
+    engine.read(standing, what, Check::Now, AsMessage, IfRemoved::Begins)
 }
 
 /// Delivers a [`Message`].
@@ -67,6 +67,14 @@ impl<S: Storage> Deliver<S> for AsMessage {
     }
 }
 
+/// Takes the next message, for who waits.
+pub(crate) fn take_awaited<S: Storage>(
+    engine: &Engine<S>,
+    standing: &Standing<S>,
+) -> Result<Option<Message>> {
+    engine.read(standing, Read::Take, Check::Now, AsMessage, IfRemoved::Answers)
+}
+
 /// The next message's number, its payload in `buffer`.
 #[inline(always)]
 pub(crate) fn next_into<S: Storage>(
@@ -76,7 +84,8 @@ pub(crate) fn next_into<S: Storage>(
     buffer: &mut Vec<u8>,
 ) -> Result<Option<u64>> {
     let then = if what == Read::Take { Then::StepsOver } else { Then::Stays };
-    engine.read(standing, what, Check::Later, IntoBuffer { buffer, then })
+    let into = IntoBuffer { buffer, then };
+    engine.read(standing, what, Check::Later, into, IfRemoved::Begins)
 }
 
 /// Delivers into a buffer, whose content is replaced.
@@ -115,7 +124,7 @@ pub(crate) fn next_fitting<'a, S: Storage>(
     what: Read,
     room: impl Fn(usize) -> Option<&'a mut [u8]>,
 ) -> Result<Option<Fit>, Box<Error>> {
-    engine.read_boxed(standing, what, Check::Later, Fitting { room })
+    engine.read_boxed(standing, what, Check::Later, Fitting { room }, IfRemoved::Begins)
 }
 
 #[cfg(feature = "capi")]
@@ -157,7 +166,7 @@ impl<'a, S: Storage, R: Fn(usize) -> Option<&'a mut [u8]>> Deliver<S> for Fittin
 /// Steps over the next message, whose payload is not read. Its number, or `None`.
 #[inline]
 pub(crate) fn skip<S: Storage>(engine: &Engine<S>, standing: &Standing<S>) -> Result<Option<u64>> {
-    engine.read(standing, Read::Skip, Check::Never, Unseen)
+    engine.read(standing, Read::Skip, Check::Never, Unseen, IfRemoved::Begins)
 }
 
 /// As [`skip`], but `flush_every_ops` does not count it: who moves a place over what another engine
@@ -165,7 +174,7 @@ pub(crate) fn skip<S: Storage>(engine: &Engine<S>, standing: &Standing<S>) -> Re
 #[cfg(feature = "forward")]
 pub(crate) fn pass<S: Storage>(engine: &Engine<S>, standing: &Standing<S>) -> Result<Option<u64>> {
     let _told = crate::events::at_end();
-    let step = standing.step(&engine.core, Read::Skip, Check::Never, Unseen);
+    let step = standing.step(&engine.core, Read::Skip, Check::Never, Unseen, IfRemoved::Begins);
     if step.crossed {
         engine.crossed(standing);
     }
@@ -215,5 +224,5 @@ pub(crate) fn next_waiting<S: Storage>(
     timeout: Duration,
 ) -> Result<Option<Message>> {
     // A timeout that overflows the clock is for ever.
-    engine.wait(standing, now().checked_add(timeout), || next(engine, standing, Read::Take))
+    engine.wait(standing, now().checked_add(timeout), || take_awaited(engine, standing))
 }

@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
-use crate::consume::standing::{Read, Standing};
+use crate::consume::standing::Standing;
 use crate::delivery::{self, Delivery};
 use crate::engine::Engine;
 use crate::engine::reading;
@@ -238,7 +238,7 @@ fn take(
     engine: &Arc<Engine<FileStorage>>,
     standing: &Arc<Standing<FileStorage>>,
 ) -> Result<Option<Message>> {
-    reading::next(engine, standing, Read::Take)
+    reading::take_awaited(engine, standing)
 }
 
 impl Future for Recv {
@@ -253,7 +253,7 @@ impl Future for RecvDelivery {
     type Output = Result<Delivery>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll(context, delivery::receive)
+        self.0.poll(context, delivery::receive_awaited)
     }
 }
 
@@ -271,7 +271,7 @@ impl Stream for Deliveries {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let Deliveries { wait, ended } = &mut *self;
-        wait.poll_next(context, delivery::receive, ended)
+        wait.poll_next(context, delivery::receive_awaited, ended)
     }
 }
 

@@ -517,6 +517,8 @@ mutants! {
     /// An interrupt ends the flush of a message that is in the queue.
     FlushOfAMessageInterrupted => "a call that says nothing was changed changed nothing";
         audit: "T10", JOBS, 2199023255553,
+    /// A call that reads while another thread removes the default consumer fails.
+    RemovedBetweenSteps => "a read by the default consumer has it begin",
     /// The durable mark passes what was drained before the places are durable that say so.
     MarkRestsOnPlaces => "P1: what is said to be durable is",
     /// The marks of when messages were written become more and more.

@@ -76,7 +76,7 @@ fn go(name: &str, work: impl FnOnce() + Send + 'static) -> JoinHandle {
 
 /// Waits until a message comes; its number.
 fn take_next(queue: &Queue, consumer: &Consumer) -> u64 {
-    let take = || reading::next(queue, consumer, Read::Take);
+    let take = || reading::take_awaited(queue, consumer);
     queue.wait(consumer, None, take).unwrap().unwrap().seq()
 }
 
@@ -198,7 +198,7 @@ fn a_removal_wakes_who_waits() {
         let waiter = {
             let (queue, consumer) = (Arc::clone(&queue), queue.consumer("").unwrap());
             go("waiter", move || {
-                let take = || reading::next(&queue, &consumer, Read::Take);
+                let take = || reading::take_awaited(&queue, &consumer);
                 let outcome = queue.wait(&consumer, None, take);
                 assert!(matches!(outcome, Err(Error::NotFound { .. })), "{outcome:?}");
             })

@@ -153,11 +153,41 @@ fn an_orderly_close_sends_each_letter_once() {
     under(100, letters_go_before_the_close);
 }
 
+/// A thread reads by the default consumer, and another one removes it.
+fn the_default_consumer_is_removed_meanwhile() {
+    let queue = open(&small(4), Background::Calls);
+    for _ in 0..4 {
+        queue.enqueue(b"message").unwrap();
+    }
+    let reader = {
+        let queue = Arc::clone(&queue);
+        go("reader", move || {
+            let standing = || queue.default_consumer().unwrap();
+            for _ in 0..2 {
+                assert!(reading::next(&queue, standing(), Read::Look).unwrap().is_some());
+                let received = queue.receive(standing(), AsMessage).unwrap();
+                let (message, handed) = received.unwrap();
+                queue.nack(standing(), message.seq(), handed, None);
+            }
+        })
+    };
+    for _ in 0..2 {
+        let _ = queue.remove_consumer("");
+    }
+    reader.join();
+}
+
+#[test]
+fn a_read_by_the_default_consumer_has_it_begin_also_when_it_was_just_removed() {
+    under(100, the_default_consumer_is_removed_meanwhile);
+}
+
 #[test]
 fn bugs_that_are_planted_in_workers_are_found() {
-    let bugs: [(Mutant, fn()); 2] = [
+    let bugs: [(Mutant, fn()); 3] = [
         (Mutant::LettersUnderWayDoubled, letters_go_before_the_close),
         (Mutant::LastLettersStay, letters_go_before_the_close),
+        (Mutant::RemovedBetweenSteps, the_default_consumer_is_removed_meanwhile),
     ];
     for (mutant, program) in bugs {
         Mutant::plant(Some(mutant));

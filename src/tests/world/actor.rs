@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Queue;
 use super::acts::{Act, Answer, CLOSER, Cast, Event, NAMES, Told, content, identity, ids_of};
 use super::script::Script;
-use crate::consume::standing::{Handed, Read, Standing};
+use crate::consume::standing::{Handed, IfRemoved, Read, Standing};
 use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::{Error, Result};
@@ -351,14 +351,13 @@ impl Actor {
             }
             Act::Receive(which) | Act::ReceiveForever(which) => {
                 let standing = self.standing(which)?;
-                let receive = || queue.receive(&standing, reading::AsMessage);
                 let received = if act == Act::Receive(which) {
-                    receive()?
+                    queue.receive(&standing, reading::AsMessage)?
                 } else {
                     let waits = self.notes_wait(held);
                     queue.wait(&standing, None, || {
                         waits();
-                        receive()
+                        queue.receive_as(&standing, reading::AsMessage, IfRemoved::Answers)
                     })?
                 };
                 let message = received.map(|(message, handed)| {

@@ -51,7 +51,7 @@ impl Actor {
                 let waits = self.notes_wait(held);
                 queue.wait(&standing, None, || {
                     waits();
-                    reading::next(queue, &standing, Read::Take)
+                    reading::take_awaited(queue, &standing)
                 })?
             }
             Act::Task(which) => self.task(which)?,
