@@ -541,6 +541,8 @@ mutants! {
         audit: "T3", JOBS, 2199023255553,
     /// A close returns while another one is under way.
     CloseNotWaitedFor => "after a close all is durable",
+    /// A second close ends the run while the first one sends letters.
+    ClosedUnderLetters => "an orderly close costs no letter a copy",
     /// A close leaves rejected messages that could go.
     LastLettersStay => "a close sends what is rejected";
         audit: "T11", JOBS, 2199023255821,

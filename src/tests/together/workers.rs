@@ -127,7 +127,7 @@ impl DeadLetters for Letters {
 }
 
 /// Workers reject everything, and the queue is closed at once: each message is a letter once.
-fn letters_go_before_the_close() {
+fn letters_go_before(close: impl FnOnce(&Queue)) {
     let letters = Arc::new(Letters::default());
     let rules = || Rules { dead_letters: Some(Arc::clone(&letters) as _), ..Rules::default() };
     let queue = open(&small(4), Background::Workers);
@@ -139,7 +139,7 @@ fn letters_go_before_the_close() {
     while let Some((message, handed)) = queue.receive(&consumer, AsMessage).unwrap() {
         queue.reject(&consumer, message.seq(), handed).unwrap();
     }
-    queue.close().unwrap();
+    close(&queue);
     let mut sent = letters.0.lock().unwrap().clone();
     sent.sort_unstable();
     assert_eq!(sent, [0, 1, 2, 3, 4, 5]);
@@ -148,9 +148,23 @@ fn letters_go_before_the_close() {
     assert_eq!(queue.consumer("").unwrap().len(&queue.core), 0, "messages that went wait here");
 }
 
+fn letters_go_before_the_close() {
+    letters_go_before(|queue| queue.close().unwrap());
+}
+
+fn letters_go_before_two_closes() {
+    letters_go_before(|queue| {
+        let other = Arc::clone(queue);
+        let other = go("other", move || other.close().unwrap());
+        queue.close().unwrap();
+        other.join();
+    });
+}
+
 #[test]
 fn an_orderly_close_sends_each_letter_once() {
     under(100, letters_go_before_the_close);
+    under(100, letters_go_before_two_closes);
 }
 
 /// A thread reads by the default consumer, and another one removes it.
@@ -184,9 +198,10 @@ fn a_read_by_the_default_consumer_has_it_begin_also_when_it_was_just_removed() {
 
 #[test]
 fn bugs_that_are_planted_in_workers_are_found() {
-    let bugs: [(Mutant, fn()); 3] = [
+    let bugs: [(Mutant, fn()); 4] = [
         (Mutant::LettersUnderWayDoubled, letters_go_before_the_close),
         (Mutant::LastLettersStay, letters_go_before_the_close),
+        (Mutant::ClosedUnderLetters, letters_go_before_two_closes),
         (Mutant::RemovedBetweenSteps, the_default_consumer_is_removed_meanwhile),
     ];
     for (mutant, program) in bugs {
