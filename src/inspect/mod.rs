@@ -3,12 +3,15 @@
 //! - `picture`: what the files say at one moment. Reads the index while its holder stores to it; of
 //!   a queue that nobody has, a recovery tells what an opening would find.
 //! - `onlooker`: reads messages and tells gaps, as a consumer would be told them.
-//! - `verify`: checks every part of every file; `parts` says which ones are missing.
+//! - `verify`: checks every part of every file; `parts` says which ones are missing, `headers`
+//!   what is wrong with those of segments, `batch` with the seals of batches.
 //!
 //! The index of a queue in use is read twice. What changes seldom must be the same both times, and
 //! every part has a checksum of its own. Records are checked by their seeded checksums, which do
 //! the work of a sequence lock: bytes of another life of a segment's slot never validate.
 
+mod batch;
+mod headers;
 mod onlooker;
 mod parts;
 mod picture;

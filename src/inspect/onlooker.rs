@@ -7,10 +7,11 @@
 use std::io;
 use std::time::Duration;
 
+use super::batch::BatchRead;
 use super::picture::Picture;
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::format::{
-    ALIGN, FRAGMENT_HEADER_LEN, Kind, Origin, SEGMENT_HEADER_LEN, Seal, SegmentHeader, Spot,
+    ALIGN, FRAGMENT_HEADER_LEN, Kind, Origin, SEGMENT_HEADER_LEN, SegmentHeader, Spot,
     segment_name, segment_slot,
 };
 use crate::segment::scan::{Intact, ReadAhead, Scan};
@@ -56,36 +57,6 @@ pub(crate) struct Onlooker<F> {
     /// Every consumer has passed the numbers below this one.
     passed: u64,
     batch: BatchRead,
-}
-
-/// The batch that is being read.
-#[derive(Debug, Default)]
-struct BatchRead {
-    /// Its seal so far; `None` when its beginning was not read.
-    seal: Option<Seal>,
-    /// Where a batch ended whose seal does not hold.
-    broken: Option<u64>,
-}
-
-impl BatchRead {
-    /// Takes in a fragment of a record.
-    fn add<F: StorageFile>(&mut self, seen: &Intact, scan: &mut Scan<'_, F>) -> io::Result<()> {
-        let fragment = &seen.fragment;
-        if matches!(fragment.kind, Kind::Whole | Kind::First) && !fragment.continues {
-            self.seal = fragment.more.then_some(Seal::NEW);
-        }
-        if let Some(seal) = &mut self.seal {
-            seal.add(seen.checksum());
-            let word = seal.word();
-            if matches!(fragment.kind, Kind::Whole | Kind::Last) && !fragment.more {
-                self.seal = None;
-                if scan.seal(seen)? != Some(word) {
-                    self.broken = Some(seen.position);
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 /// The segment that is open.

@@ -5,21 +5,21 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::onlooker::{MOST_TORN_HEADERS, Onlooker, TORN_HEADER_PAUSE, Told};
+use super::headers::header_findings;
+use super::onlooker::{Onlooker, Told};
 use super::parts;
 use super::picture::{Condition, Kept, Picture};
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::format::{
     self, ACKS_HALF_LEN, ACKS_ROW_LEN, Acks, CHECKPOINT_LEN, Checkpoint, ConsumerAt, ExtentKind,
-    FIGURES_LEN, Figures, INDEX_NAME, Invalid, NAME_ROW_LEN, PLACE_HALF_LEN, Place, RUN_LEN,
-    SEGMENT_HEADER_LEN, SEGMENT_ROW_LEN, SegmentHeader, SegmentState, index_at, live_at, place_at,
+    FIGURES_LEN, Figures, INDEX_NAME, NAME_ROW_LEN, PLACE_HALF_LEN, Place, RUN_LEN,
+    SEGMENT_HEADER_LEN, SEGMENT_ROW_LEN, SegmentHeader, index_at, live_at, place_at,
 };
 use crate::index::IndexFile;
 use crate::index::image::{ConsumerRow, IndexImage, u32_at, u64_at};
 use crate::index::run::Run;
 use crate::segment::Row;
-use crate::storage::{Storage, StorageFile, read_full};
-use crate::threads::park_timeout;
+use crate::storage::Storage;
 
 /// Something in a queue's files that is not as it was written:
 /// [`Inspector::verify`](crate::Inspector::verify).
@@ -192,71 +192,6 @@ impl Verified {
             Told::Gap(gap) => self.missing += gap.count(),
         }
     }
-}
-
-/// What is wrong with the headers of the segment files, and how many were read.
-fn header_findings<S: Storage>(storage: &S, picture: &Picture) -> Result<(u64, Vec<Finding>)> {
-    let listed = storage.list().map_err(|error| Error::io("list", storage.path(), error))?;
-    let (mut read, mut findings) = (0, Vec::new());
-    for listed in listed {
-        let Some(slot) = format::segment_slot(&listed.name) else {
-            continue;
-        };
-        let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
-        let mut read_header = || {
-            let file = storage.open(&listed.name)?;
-            read_full(&file, &mut bytes, 0)?;
-            Ok::<_, io::Error>((file.len()?, SegmentHeader::decode(&bytes)))
-        };
-        let mut len = read_header();
-        if matches!(picture.condition, Condition::Owned(_)) {
-            // Its holder may be writing it.
-            for _ in 0..MOST_TORN_HEADERS {
-                if !matches!(len, Ok((_, Err(Invalid::Damaged)))) {
-                    break;
-                }
-                park_timeout(TORN_HEADER_PAUSE);
-                len = read_header();
-            }
-        }
-        let live = picture.live.iter().find(|row| row.slot == slot);
-        let what = match len {
-            // It went meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => format!("it cannot be read: {error}"),
-            Ok((len, header)) => match (header, live) {
-                (Err(Invalid::Version(version)), _) => {
-                    format!("its header has format version {version}, which is not known here")
-                }
-                (Err(Invalid::Damaged), Some(_)) => {
-                    "its header is damaged; the index has a copy".to_owned()
-                }
-                (Err(Invalid::Damaged), None) => "its header is damaged".to_owned(),
-                (Ok(header), _) if header.queue_id != picture.queue_id => {
-                    "it is another queue's".to_owned()
-                }
-                (Ok(header), Some(row))
-                    if header.life == row.header.life && len < row.header.allocated =>
-                {
-                    format!("it has {len} bytes, and had {}", row.header.allocated)
-                }
-                (Ok(header), Some(row))
-                    if header.life != row.header.life
-                        && !matches!(picture.condition, Condition::Owned(_)) =>
-                {
-                    let spare = header.state == SegmentState::Spare;
-                    let state = if spare { " spare" } else { "" };
-                    format!("the index names another segment, and this is a{state} file of its own")
-                }
-                (Ok(_), _) => {
-                    read += 1;
-                    continue;
-                }
-            },
-        };
-        findings.push(Finding { file: listed.name, offset: Some(0), what, lost: None });
-    }
-    Ok((read, findings))
 }
 
 /// What is wrong with the index. Its holder stores to it meanwhile: what is wrong each time counts.

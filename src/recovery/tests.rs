@@ -5,12 +5,10 @@ use std::ops::Range;
 use rustix::io::Errno;
 
 use super::repair::{Holds, discard, repair};
-use super::unit::Unit;
 use super::*;
 use crate::engine::Engine;
 use crate::format::{
-    Checkpoint, FLAG_CHANGING, Fragment, Kind, Place, SegmentHeader, SegmentState, index_at,
-    numbers, segment_name,
+    Checkpoint, FLAG_CHANGING, Place, SegmentHeader, SegmentState, index_at, numbers, segment_name,
 };
 use crate::index::image::Live;
 use crate::options::Options;
@@ -208,40 +206,6 @@ fn a_batch_is_one_unit_whichever_record_of_it_is_damaged() {
         let searched = walked(&disk, true);
         assert_eq!((searched.tail.seq, holes(&searched)), (6, vec![(2, 5)]), "record {damaged}");
     }
-}
-
-#[test]
-fn a_record_belongs_to_a_unit_as_it_says_itself() {
-    let record = |kind, seq, continues, more| Fragment {
-        kind,
-        more,
-        continues,
-        sealed: false,
-        has_origin: false,
-        len: 8,
-        seq,
-    };
-    let (holes, empty) = (Vec::new(), Vec::new());
-    let mut walked =
-        Walked { tail: Spot::default(), holes, empty, published: u64::MAX, units_behind: 0 };
-    let mut unit = Unit::new(Spot::default());
-    let alone = record(Kind::Whole, 0, false, false);
-    assert!(unit.accepts(&alone, 0) && !unit.accepts(&alone, 1), "numbers follow each other");
-    assert!(
-        !unit.accepts(&record(Kind::Whole, 0, true, false), 0),
-        "there is no batch that it continues"
-    );
-    assert!(
-        !unit.accepts(&record(Kind::Last, 0, false, false), 0),
-        "there is no record that it ends"
-    );
-    let at = Spot::default();
-    unit.add(&record(Kind::Whole, 0, false, true), at, Spot { position: 24, seq: 0 }, &mut walked);
-    assert!(unit.inside() && walked.tail == at, "more of the batch is to come");
-    assert!(!unit.accepts(&record(Kind::Whole, 1, false, false), 1), "of another try at the batch");
-    assert!(unit.accepts(&record(Kind::Whole, 1, true, false), 1));
-    unit.broken();
-    assert!(unit.accepts(&record(Kind::Whole, 1, true, false), 1), "its batch began in the hole");
 }
 
 #[test]

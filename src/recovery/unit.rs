@@ -165,3 +165,53 @@ impl Unit {
         walked.units_behind += u64::from(end.position > walked.published);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_belongs_to_a_unit_as_it_says_itself() {
+        let record = |kind, seq, continues, more| Fragment {
+            kind,
+            more,
+            continues,
+            sealed: false,
+            has_origin: false,
+            len: 8,
+            seq,
+        };
+        let (holes, empty) = (Vec::new(), Vec::new());
+        let mut walked =
+            Walked { tail: Spot::default(), holes, empty, published: u64::MAX, units_behind: 0 };
+        let mut unit = Unit::new(Spot::default());
+        let alone = record(Kind::Whole, 0, false, false);
+        assert!(unit.accepts(&alone, 0) && !unit.accepts(&alone, 1), "numbers follow each other");
+        assert!(
+            !unit.accepts(&record(Kind::Whole, 0, true, false), 0),
+            "there is no batch that it continues"
+        );
+        assert!(
+            !unit.accepts(&record(Kind::Last, 0, false, false), 0),
+            "there is no record that it ends"
+        );
+        let at = Spot::default();
+        unit.add(
+            &record(Kind::Whole, 0, false, true),
+            at,
+            Spot { position: 24, seq: 0 },
+            &mut walked,
+        );
+        assert!(unit.inside() && walked.tail == at, "more of the batch is to come");
+        assert!(
+            !unit.accepts(&record(Kind::Whole, 1, false, false), 1),
+            "of another try at the batch"
+        );
+        assert!(unit.accepts(&record(Kind::Whole, 1, true, false), 1));
+        unit.broken();
+        assert!(
+            unit.accepts(&record(Kind::Whole, 1, true, false), 1),
+            "its batch began in the hole"
+        );
+    }
+}

@@ -1,7 +1,7 @@
 //! Messages that come again where something is full, far away, or of an earlier run.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::consume::redelivery::{DeadLetters, Rules};
@@ -221,25 +221,55 @@ fn a_late_answer_leaves_no_message_in_flight_whose_lease_has_ended() {
     stop_clock(None);
 }
 
-/// Takes letters of any number but 0.
-#[derive(Default)]
-struct Picky(Mutex<Vec<u64>>);
+/// Another queue, which answers each letter as it is told to.
+struct Other {
+    /// What it answers to the letter of that number.
+    answer: fn(&Taken, u64) -> Result<()>,
+    taken: Mutex<Taken>,
+}
 
-impl DeadLetters for Picky {
-    fn put(&self, _: &[u8], origin: &Origin) -> Result<()> {
-        if origin.seq == 0 {
-            return Err(Error::MessageTooLarge {
-                path: "dead".into(),
-                len: 8,
-                max: 7,
-                max_bytes: None,
-            });
-        }
-        self.0.lock().unwrap().push(origin.seq);
+/// What another queue was given.
+#[derive(Default)]
+struct Taken {
+    /// It takes letters.
+    is_open: bool,
+    numbers: Vec<u64>,
+    /// Bytes since the last flush, and the most between two flushes.
+    bytes: (usize, usize),
+}
+
+impl Other {
+    fn answering(answer: fn(&Taken, u64) -> Result<()>) -> Arc<Other> {
+        Arc::new(Other { answer, taken: Mutex::default() })
+    }
+
+    /// Takes letters of any number but 0.
+    fn picky() -> Arc<Other> {
+        Other::answering(|_, seq| match seq {
+            0 => {
+                Err(Error::MessageTooLarge { path: "dead".into(), len: 8, max: 7, max_bytes: None })
+            }
+            _ => Ok(()),
+        })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap()
+    }
+}
+
+impl DeadLetters for Other {
+    fn put(&self, payload: &[u8], origin: &Origin) -> Result<()> {
+        let mut taken = self.taken();
+        (self.answer)(&taken, origin.seq)?;
+        taken.numbers.push(origin.seq);
+        taken.bytes.0 += payload.len();
         Ok(())
     }
 
     fn flush(&self) -> Result<()> {
+        let mut taken = self.taken();
+        taken.bytes = (0, taken.bytes.1.max(taken.bytes.0));
         Ok(())
     }
 
@@ -252,21 +282,21 @@ impl DeadLetters for Picky {
     }
 }
 
-fn with_letters(letters: &Arc<Picky>) -> Rules {
+fn with_letters(letters: &Arc<Other>) -> Rules {
     Rules { dead_letters: Some(Arc::clone(letters) as _), ..Rules::default() }
 }
 
 /// A letter that the other queue cannot take keeps no others from going.
 #[test]
 fn a_letter_that_is_too_large_does_not_hold_up_those_behind_it() {
-    let letters = Arc::new(Picky::default());
+    let letters = Other::picky();
     let queue = filled(3);
     let standing = workers(&queue, Rules::default());
     for (seq, handed) in [(); 3].map(|()| receive(&queue, &standing).unwrap()) {
         queue.reject(&standing, seq, handed).unwrap();
     }
     queue.set_redelivery(&standing, with_letters(&letters)).unwrap();
-    assert_eq!(*letters.0.lock().unwrap(), [1, 2]);
+    assert_eq!(letters.taken().numbers, [1, 2]);
     assert_eq!(standing.in_flight(&queue.core), 1);
     // It can never go: it is told, and keeps no place.
     let told = reading::next(&queue, &standing, Read::Take).unwrap_err();
@@ -277,31 +307,6 @@ fn a_letter_that_is_too_large_does_not_hold_up_those_behind_it() {
     assert_eq!((standing.in_flight(&queue.core), standing.len(&queue.core)), (0, 0));
 }
 
-/// Counts the bytes that are put in between two flushes.
-#[derive(Default)]
-struct Weighed(Mutex<(usize, usize)>);
-
-impl DeadLetters for Weighed {
-    fn put(&self, payload: &[u8], _: &Origin) -> Result<()> {
-        self.0.lock().unwrap().0 += payload.len();
-        Ok(())
-    }
-
-    fn flush(&self) -> Result<()> {
-        let mut weighed = self.0.lock().unwrap();
-        *weighed = (0, weighed.1.max(weighed.0));
-        Ok(())
-    }
-
-    fn id(&self) -> usize {
-        0
-    }
-
-    fn dead_letters(&self) -> Vec<Arc<dyn DeadLetters>> {
-        Vec::new()
-    }
-}
-
 /// Letters under way are copies: they go in pieces.
 #[test]
 fn large_letters_do_not_go_all_at_once() {
@@ -309,52 +314,24 @@ fn large_letters_do_not_go_all_at_once() {
         let storage = SimStorage::new(1).with_file_capacity(1 << 20);
         let options = Options::new().arena_size(64 << 10);
         let queue = Engine::open_without_workers(storage, &options).unwrap();
-        let letters = Arc::new(Weighed::default());
+        let letters = Other::answering(|_, _| Ok(()));
         let standing = workers(&queue, Rules::default());
         (0..30).for_each(|seq| assert_eq!(queue.enqueue(&[1; 8 << 10]).unwrap(), seq));
         let received: Vec<_> = (0..30).map(|_| receive(&queue, &standing).unwrap()).collect();
         for (seq, handed) in received {
             queue.reject(&standing, seq, handed).unwrap();
         }
-        let to = Some(Arc::clone(&letters) as _);
-        queue.set_redelivery(&standing, Rules { dead_letters: to, ..Rules::default() }).unwrap();
+        queue.set_redelivery(&standing, with_letters(&letters)).unwrap();
         while standing.in_flight(&queue.core) > 0 {
             queue.consumers.look_at_deliveries(&queue.core);
         }
-        letters.0.lock().unwrap().1
+        letters.taken().bytes.1
     };
     assert_eq!(most_at_once(), 64 << 10);
     Mutant::plant(Some(Mutant::LettersOfAnySize));
     let planted = most_at_once();
     Mutant::plant(None);
     assert_eq!(planted, 30 * (8 << 10));
-}
-
-/// A queue that is closed at first, and takes letters then.
-#[derive(Default)]
-struct ClosedAtFirst(Mutex<(bool, Vec<u64>)>);
-
-impl DeadLetters for ClosedAtFirst {
-    fn put(&self, _: &[u8], origin: &Origin) -> Result<()> {
-        let mut other = self.0.lock().unwrap();
-        if !other.0 {
-            return Err(Error::Closed);
-        }
-        other.1.push(origin.seq);
-        Ok(())
-    }
-
-    fn flush(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn id(&self) -> usize {
-        0
-    }
-
-    fn dead_letters(&self) -> Vec<Arc<dyn DeadLetters>> {
-        Vec::new()
-    }
 }
 
 /// A rejected message is dropped before its letter could go: it is told once, with its cause.
@@ -365,16 +342,16 @@ fn a_letter_whose_message_was_dropped_is_told_as_a_gap() {
     let options = Options::new().arena_size(4096).max_bytes(96 << 10).on_full(OnFull::DropOldest);
     let storage = SimStorage::new(1).with_file_capacity(64 << 10);
     let queue = Engine::open_without_workers(storage, &options).unwrap();
-    let letters = Arc::new(ClosedAtFirst::default());
-    let to = Some(Arc::clone(&letters) as _);
-    let standing = workers(&queue, Rules { dead_letters: to, ..Rules::default() });
+    let letters =
+        Other::answering(|taken, _| if taken.is_open { Ok(()) } else { Err(Error::Closed) });
+    let standing = workers(&queue, with_letters(&letters));
     (0..2).for_each(|seq| assert_eq!(queue.enqueue(&[1; 3000]).unwrap(), seq));
     let (seq, handed) = receive(&queue, &standing).unwrap();
     queue.reject(&standing, seq, handed).unwrap();
     while queue.core.oldest_seq.load(Ordering::Acquire) == 0 {
         queue.enqueue(&[1; 3000]).unwrap();
     }
-    letters.0.lock().unwrap().0 = true;
+    letters.taken().is_open = true;
     stop_clock(Some(began + LONG));
     queue.consumers.look_at_deliveries(&queue.core);
     let told = queue.receive(&standing, reading::AsMessage).map(drop).unwrap_err();
@@ -383,7 +360,7 @@ fn a_letter_whose_message_was_dropped_is_told_as_a_gap() {
         matches!(&told, Error::Gap(gap) if (gap.first, gap.cause) == (0, GapCause::Dropped)),
         "{told}"
     );
-    assert!(letters.0.lock().unwrap().1.is_empty());
+    assert!(letters.taken().numbers.is_empty());
     assert_eq!(standing.in_flight(&queue.core), 0);
 }
 
@@ -391,7 +368,7 @@ fn a_letter_whose_message_was_dropped_is_told_as_a_gap() {
 #[test]
 fn a_letter_goes_whichever_read_finds_it() {
     for what in [Read::Take, Read::Look] {
-        let letters = Arc::new(Picky::default());
+        let letters = Other::picky();
         let queue = filled(3);
         let standing = workers(&queue, Rules::default());
         let first = receive(&queue, &standing).unwrap();
@@ -401,7 +378,7 @@ fn a_letter_goes_whichever_read_finds_it() {
         let queue = open(queue.core.storage.process_kill());
         let standing = workers(&queue, with_letters(&letters));
         assert_eq!(reading::next(&queue, &standing, what).unwrap().unwrap().seq(), 2);
-        assert_eq!(*letters.0.lock().unwrap(), [1], "{what:?}");
+        assert_eq!(letters.taken().numbers, [1], "{what:?}");
     }
 }
 

@@ -171,6 +171,7 @@ fn what_was_handed_out_in_vain_comes_later_or_goes_to_another_queue() {
 #[test]
 fn what_is_fresh_comes_first_and_what_was_left_behind_beside_it() {
     passes("tests/c/lanes.c");
+    passes("tests/c/lanes_refused.c");
 }
 
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
