@@ -40,13 +40,19 @@ impl<S: Storage> Core<S> {
         self.expire_old(&**release);
     }
 
-    /// Gives up what is too old. While a removed segment is open, consumers that were busy at an
-    /// earlier look are asked once more.
+    /// Gives up what is too old, and what files have behind messages that are not. While a removed
+    /// segment is open, consumers that were busy at an earlier look are asked once more.
     pub(crate) fn expire_old(&self, release: &dyn Fn(&Core<S>)) {
-        if self.ages.is_some() && (self.expire() || self.segments.has_removed_open()) {
+        if self.ages.is_none() {
+            return;
+        }
+        if self.expire() || self.segments.has_removed_open() {
             release(self);
             // As above: a failed sync poisons the queue.
             let _ = self.settle_and_wake();
+        }
+        if self.segments.cut_early_ends(&self.context()) {
+            self.wake_writers();
         }
     }
 }

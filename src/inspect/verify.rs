@@ -97,6 +97,7 @@ pub(crate) fn verify<S: Storage>(
 ) -> Result<Verified> {
     let (picture, kept) = Picture::take(storage)?;
     let mut work = Verifying { verified: Verified::default(), each };
+    reached!("behind a picture");
     let index = index_findings(&**storage, &picture)?;
     let (headers, findings) = header_findings(&**storage, &picture)?;
     work.verified.segments = headers;

@@ -11,6 +11,7 @@
 //! - Giving space back never needs space.
 
 pub(crate) mod ages;
+mod early;
 mod files;
 mod fill;
 pub(crate) mod geometry;
@@ -40,6 +41,7 @@ use crate::threads::requests::StorageRequests;
 use crate::threads::worker::Worker;
 use crate::threads::{AtomicU64, Mutex, MutexGuard};
 
+use early::EarlyEnd;
 use files::Salts;
 pub(crate) use files::{Opened, Segment, open_life, overhead, read_header, set_aside};
 pub(crate) use fill::CALL_FROM;
@@ -75,11 +77,14 @@ pub(crate) struct Row {
     /// The number of the latest store ([`List::last_store`]) that no sync covers yet; zero when
     /// there is none.
     unsynced_store: u64,
+    /// It was begun because the time of the segment before it was over, until that one is
+    /// [cut](Segments::cut_early_ends).
+    early_end: Option<EarlyEnd>,
 }
 
 impl Row {
     pub(crate) fn new(slot: u32, header: SegmentHeader) -> Row {
-        Row { slot, header, unsynced_store: 0 }
+        Row { slot, header, unsynced_store: 0, early_end: None }
     }
 }
 

@@ -144,6 +144,17 @@ impl Pool {
         }
     }
 
+    /// Notes that the segment's file is about to end at `allocated`, and that nobody looks behind
+    /// that any more. Unmaps its windows, but for those that messages were lent from, which end
+    /// before.
+    pub(crate) fn cut(&self, life: u64, allocated: u64) {
+        let mut windows = self.windows.lock();
+        windows.mapped.retain(|key, mapped| key.0 != life || mapped.is_in_use());
+        for (_, mapped) in windows.mapped.iter_mut().filter(|(key, _)| key.0 == life) {
+            mapped.allocated = mapped.allocated.min(allocated);
+        }
+    }
+
     /// Whether nobody but the pool refers to a window of the segment.
     pub(crate) fn is_idle(&self, life: u64) -> bool {
         let windows = self.windows.lock();

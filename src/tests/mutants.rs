@@ -519,6 +519,10 @@ mutants! {
         audit: "T10", JOBS, 2199023255553,
     /// A call that reads while another thread removes the default consumer fails.
     RemovedBetweenSteps => "a read by the default consumer has it begin",
+    /// Segments that the clock closed early keep the space behind their messages.
+    EarlyEndsStay => "a segment that was closed by the clock takes what it holds",
+    /// Their files are cut although somebody reads from them.
+    CutUnderReaders => "a look behind the end of a file kills nobody",
     /// The durable mark passes what was drained before the places are durable that say so.
     MarkRestsOnPlaces => "P1: what is said to be durable is",
     /// The marks of when messages were written become more and more.

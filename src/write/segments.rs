@@ -126,12 +126,17 @@ impl<F: StorageFile> Writer<F> {
         let segment = self.tail.opened(state)?;
         let has_records = self.tail.at.position > segment.header.base;
         if has_records {
+            let padded = segment.offset(self.tail.at.position) + FRAGMENT_HEADER_LEN;
             match self.next_segment(state, need) {
                 // If all its messages are too old, the caller gives the segment up and tries again.
                 Err(error) if error.is_full() && !self.is_past(state) => {
                     reached!("no room behind the tail's segment");
                 }
-                done => return done,
+                Ok(()) => {
+                    state.segments.list().note_early_end(&segment, padded);
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
             }
         }
         let is_behind_others = has_records && !planted!(TailDatedBack);

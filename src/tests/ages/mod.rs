@@ -4,6 +4,7 @@
 mod causes;
 mod clock;
 mod crowded;
+mod early;
 mod room;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,90 @@
+//! Segments that the clock closed early: their files are cut to what they hold.
+//!
+//! A cut changes no byte of a record, nor the padding behind the last one, which says where the
+//! segment ends. So a crash before or after it leaves the same messages, and a power cut may leave
+//! either length. The index's row says the shorter length first: a row never promises bytes that
+//! the file does not have.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::files::{Segment, disk_bytes};
+use super::list::List;
+use super::{Context, Segments};
+use crate::storage::{Storage, StorageFile};
+
+/// Where the segment before another one ends early.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EarlyEnd {
+    /// The life of the segment that ends.
+    life: u64,
+    /// The file offset behind its last bytes.
+    offset: u64,
+}
+
+impl<F: StorageFile> List<F> {
+    /// The time of the `segment` is over, and the last one was begun in its stead: nothing lies
+    /// behind `offset` in its file. If the last one is rolled back, that goes with it.
+    pub(crate) fn note_early_end(&mut self, segment: &Segment<F>, offset: u64) {
+        let follows = self.live.back_mut().filter(|row| row.header.life != segment.header.life);
+        if let Some(row) = follows {
+            row.early_end = Some(EarlyEnd { life: segment.header.life, offset });
+        }
+    }
+
+    /// Cuts the segment before the one at `at`. Returns whether that gave space back.
+    fn cut_before<S: Storage<File = F>>(&mut self, context: &Context<'_, S>, at: usize) -> bool {
+        let Some(EarlyEnd { life, offset }) = self.live[at].early_end else {
+            return false;
+        };
+        let before = at.checked_sub(1).map(|before| self.live[before]);
+        let Some(mut row) = before.filter(|row| row.header.life == life) else {
+            self.live[at].early_end = None;
+            return false;
+        };
+        let cut = offset.next_multiple_of(crate::memory::page_size());
+        let Ok(segment) = self.open(context.storage, &row) else {
+            return false;
+        };
+        // Who has the segment open may look behind the cut. Nobody opens it meanwhile: that takes
+        // the list's lock.
+        let by_list = self.kept_open.iter().chain(&self.handed_on);
+        let known = 1 + by_list.filter(|open| open.header.life == life).count();
+        if Arc::strong_count(&segment) > known && !planted!(CutUnderReaders) {
+            return false;
+        }
+        self.live[at].early_end = None;
+        let allocated = segment.allocated();
+        if cut >= allocated || planted!(EarlyEndsStay) {
+            return false;
+        }
+        segment.allocated.store(cut, Ordering::Release);
+        context.pool.cut(life, cut);
+        row.header.allocated = cut;
+        self.write_row(context, &row);
+        reached!("between a row that is shorter and its file");
+        // On failure the file stays as long as it is, and counts.
+        let _ = segment.file.set_len(cut);
+        row.header.disk = disk_bytes(&segment.file, cut);
+        self.write_row(context, &row);
+        self.live[at - 1].header = row.header;
+        true
+    }
+}
+
+impl<S: Storage> Segments<S> {
+    /// Cuts the files of segments that the clock closed early to what they hold, as far as nobody
+    /// has them open. Returns whether that gave space back.
+    pub(crate) fn cut_early_ends(&self, context: &Context<'_, S>) -> bool {
+        let settling = self.settling.lock();
+        if *settling {
+            return false;
+        }
+        let mut list = self.list();
+        let mut any = false;
+        for at in 0..list.live.len() {
+            any |= list.cut_before(context, at);
+        }
+        any
+    }
+}

@@ -1,0 +1,205 @@
+//! Segments that the clock closed early: their files take what they hold.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{AGE, Aged, SPAN, options};
+use crate::VerifyStep;
+use crate::engine::reading::{self, AsMessage};
+use crate::inspect::{Depth, verify};
+use crate::options::Options;
+use crate::storage::{Storage, StorageFile};
+use crate::tests::crash::holds_but_for;
+use crate::tests::mutants::Mutant;
+use crate::tests::sim::{SimStorage, forget_meanwhile, meanwhile};
+
+/// Segments of 128 KiB.
+fn roomy() -> Options {
+    options().arena_size(128 << 10).max_bytes(2 << 20)
+}
+
+impl Aged {
+    /// Messages with a span between them, and a look behind each.
+    fn put_slowly(&self, count: u64) {
+        for _ in 0..count {
+            self.put(1, 3000);
+            self.pass(SPAN);
+        }
+    }
+
+    /// The lengths of the files of the live segments.
+    fn lengths(&self) -> Vec<u64> {
+        let slots: Vec<_> = {
+            let list = self.engine.core.segments.list();
+            list.live.iter().map(|row| row.slot).collect()
+        };
+        let len_of = |slot| {
+            let name = crate::format::segment_name(slot);
+            self.storage.open(&name).unwrap().len().unwrap()
+        };
+        slots.into_iter().map(len_of).collect()
+    }
+}
+
+fn aged() -> Aged {
+    let aged = Aged::open(SimStorage::new(1).with_file_capacity(512 << 10), &roomy());
+    aged.standing("");
+    aged
+}
+
+#[test]
+fn messages_that_come_seldom_take_a_page_each() {
+    holds_but_for(Mutant::EarlyEndsStay, || {
+        let aged = aged();
+        aged.put_slowly(6);
+        let lengths = aged.lengths();
+        assert_eq!((&lengths[..5], lengths.len()), (&[4096; 5][..], 6), "{lengths:?}");
+        assert!(lengths[5] > 64 << 10, "the tail's has room: {lengths:?}");
+        // What counts against the limits is what there is.
+        let list = aged.engine.core.segments.list();
+        let counted: u64 = list.live.iter().map(|row| row.header.disk).sum();
+        assert_eq!(counted, lengths.iter().sum::<u64>());
+        let rows = list.live.iter().map(|row| row.header.allocated);
+        assert!(rows.eq(lengths.iter().copied()));
+        drop(list);
+        assert_eq!(aged.rest_of(""), (0..6).map(Ok).collect::<Vec<_>>());
+    });
+}
+
+/// Who reads may look behind the end: the file stays until that one goes on.
+#[test]
+fn a_file_stays_as_long_as_somebody_reads_from_it() {
+    holds_but_for(Mutant::CutUnderReaders, || {
+        let aged = aged();
+        // It keeps all of them, and has read nothing.
+        aged.standing("other");
+        aged.put(2, 3000);
+        let lent = {
+            let standing = aged.standing("");
+            let (message, handed) = aged.engine.receive(&standing, AsMessage).unwrap().unwrap();
+            aged.engine.ack(&standing, message.seq(), handed).unwrap();
+            message
+        };
+        aged.pass(SPAN);
+        aged.put_slowly(2);
+        assert!(aged.lengths()[0] > 64 << 10, "{:?}", aged.lengths());
+        assert_eq!((aged.next(), aged.next()), (Ok(Some(1)), Ok(Some(2))));
+        aged.engine.expire();
+        // The message that was lent keeps its window, and stays what it is.
+        assert_eq!(aged.lengths()[0], 8192);
+        assert_eq!(lent[..], [7; 3000]);
+        aged.engine.close().unwrap();
+        assert_eq!(lent[..], [7; 3000]);
+    });
+}
+
+/// A record is refused behind the segment that was begun for it: the one before is the tail's again
+/// and takes what comes.
+#[test]
+fn a_segment_that_goes_on_is_not_cut() {
+    let aged = aged();
+    aged.put(1, 3000);
+    aged.storage.advance_clock(SPAN);
+    let refused = aged.engine.write(1, |writer, core| {
+        writer.push(core, &[7; 3000], crate::format::Batch::default())?;
+        aged.engine.expire();
+        Err::<(), _>(crate::error::Error::Closed)
+    });
+    assert!(refused.is_err());
+    assert_eq!(aged.live(), 1);
+    aged.storage.set_back_clock(SPAN);
+    aged.put(3, 3000);
+    aged.engine.expire();
+    aged.pass(SPAN);
+    aged.put_slowly(1);
+    assert_eq!(aged.rest_of(""), (0..5).map(Ok).collect::<Vec<_>>());
+}
+
+/// Wherever the process or the power dies while files are cut, or afterwards, everything that was
+/// flushed comes, and what is put in then.
+#[test]
+fn a_death_while_files_are_cut_costs_nothing() {
+    let mut cuts = 0;
+    for (in_store, flushed) in [(false, true), (true, true), (false, false), (true, false)] {
+        for nth in 1.. {
+            let aged = aged();
+            aged.put(3, 3000);
+            aged.storage.advance_clock(SPAN);
+            aged.put(1, 3000);
+            aged.storage.advance_clock(SPAN);
+            aged.put(1, 3000);
+            if flushed {
+                aged.engine.core.flush().unwrap();
+            }
+            if in_store {
+                aged.storage.freeze_at_store(nth);
+            } else {
+                aged.storage.freeze_at(nth);
+            }
+            aged.engine.expire();
+            assert_eq!(aged.lengths()[..2], [12288, 4096]);
+            aged.put(1, 3000);
+            aged.engine.core.flush().unwrap();
+            let Some(dead) = aged.storage.frozen() else { break };
+            cuts += 1;
+            let cuts = [dead.power_cut(nth), dead.power_cut_losing_all()];
+            let cuts = cuts.into_iter().filter(|_| flushed);
+            for dead in cuts.chain([dead.process_kill()]) {
+                let aged = Aged::open(dead, &roomy());
+                let oldest = aged.engine.core.oldest_seq.load(Ordering::Relaxed);
+                assert_eq!(oldest, 0, "moment {nth}, {in_store}, {flushed}");
+                let told = aged.rest_of("");
+                let came: Vec<_> = (0..5).map(Ok).collect();
+                assert!(told.starts_with(&came), "moment {nth}, {in_store}, {flushed}: {told:?}");
+                aged.put_slowly(2);
+                assert_eq!(aged.rest_of("").len(), 2, "moment {nth}, {in_store}, {flushed}");
+            }
+        }
+    }
+    assert!(cuts > 12, "{cuts}");
+}
+
+/// Somebody looks who has read the index, and not the files yet.
+#[test]
+fn who_looks_from_outside_while_a_file_is_cut_finds_nothing_wrong() {
+    let aged = aged();
+    aged.put(1, 3000);
+    aged.storage.advance_clock(SPAN);
+    aged.put(1, 3000);
+    let storage = Arc::new(aged.storage.clone());
+    let (engine, before) = (Arc::new(aged.engine), aged.storage.named_bytes());
+    let owner = Arc::clone(&engine);
+    meanwhile("behind a picture", move || owner.expire());
+    let mut found = Vec::new();
+    let verified = verify(&storage, Depth::Messages, |step| {
+        found.extend(match step {
+            VerifyStep::Finding(finding) => Some(finding),
+            VerifyStep::Read { .. } => None,
+        });
+        ControlFlow::Continue(())
+    });
+    assert!(!forget_meanwhile() && aged.storage.named_bytes() < before, "nothing was cut");
+    assert_eq!((found, verified.unwrap().messages), (Vec::new(), 2));
+}
+
+/// A copy and a second run read files that were cut as any others, and cut them no more.
+#[test]
+fn what_was_cut_is_opened_again() {
+    let mut aged = aged();
+    aged.put_slowly(3);
+    for _ in 0..2 {
+        aged = aged.reopen(&roomy());
+        aged.pass(1);
+        assert_eq!(aged.lengths()[..2], [4096; 2]);
+    }
+    aged.put_slowly(1);
+    assert_eq!(aged.live(), 4);
+    let standing = aged.standing("");
+    for seq in 0..4 {
+        let read = reading::next(&aged.engine, &standing, crate::consume::standing::Read::Take);
+        assert_eq!(read.unwrap().unwrap().seq(), seq);
+    }
+    aged.pass(AGE + SPAN);
+    assert_eq!(aged.live(), 0);
+}
