@@ -312,8 +312,8 @@ impl<S: Storage> Standing<S> {
         self.note_change(progress, core);
     }
 
-    /// Where the consumer's rejected messages go, or are about to go. Takes no lock that is held for
-    /// long.
+    /// Where the consumer's rejected messages go, or are about to go. Takes no lock that is held
+    /// for long.
     pub(crate) fn dead_letters(&self) -> Vec<Arc<dyn DeadLetters>> {
         self.leads_to.lock().iter().filter_map(Weak::upgrade).collect()
     }

@@ -16,9 +16,9 @@ mod redelivery;
 mod room;
 mod wait;
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::ThreadId;
 
 use consumers::Consumers;
 use figures::figures_of_run;
@@ -185,7 +185,7 @@ impl<S: Storage> Engine<S> {
         if self.core.forked() || self.is_closed_by_another() {
             return None;
         }
-        let mut over = CloseIsOver { engine: self, failed: Some("a panic ended the close".into()) };
+        let mut over = CloseIsOver::new(self);
         let ended = self.end();
         let failed = ended.as_ref().err().map(|error| error.to_string().into());
         let ended = ended.and_then(|()| last());
@@ -197,17 +197,13 @@ impl<S: Storage> Engine<S> {
     /// Whether another call has begun to close the queue. Then its end has come.
     fn is_closed_by_another(&self) -> bool {
         let mut closing = self.closing.lock();
-        let here = std::thread::current().id();
-        if planted!(ClosedUnderLetters) {
+        if !std::mem::replace(&mut closing.has_begun, true) || planted!(ClosedUnderLetters) {
             return false;
         }
-        let Some(by) = closing.by else {
-            closing.by = Some(here);
-            return false;
-        };
         // The first one waits for the ends of the queue's own threads, and the wakers and
         // subscribers that it calls may close the queue again.
-        while !closing.is_over && by != here && !is_worker() && !planted!(CloseNotWaitedFor) {
+        let may_wait = !CLOSES.get() && !is_worker() && !planted!(CloseNotWaitedFor);
+        while may_wait && !closing.is_over {
             self.closed.wait(&mut closing);
         }
         true
@@ -273,7 +269,7 @@ impl<S: Storage> Engine<S> {
 /// How far a close is.
 #[derive(Debug, Default)]
 struct Closing {
-    by: Option<ThreadId>,
+    has_begun: bool,
     is_over: bool,
     failed: Option<Arc<str>>,
 }
@@ -283,10 +279,25 @@ struct Closing {
 struct CloseIsOver<'a, S: Storage> {
     engine: &'a Engine<S>,
     failed: Option<Arc<str>>,
+    /// The thread was closing another queue already.
+    closed_before: bool,
+}
+
+thread_local! {
+    /// The calling thread is closing a queue.
+    static CLOSES: Cell<bool> = const { Cell::new(false) };
+}
+
+impl<S: Storage> CloseIsOver<'_, S> {
+    fn new(engine: &Engine<S>) -> CloseIsOver<'_, S> {
+        let failed = Some("a panic ended the close".into());
+        CloseIsOver { engine, failed, closed_before: CLOSES.replace(true) }
+    }
 }
 
 impl<S: Storage> Drop for CloseIsOver<'_, S> {
     fn drop(&mut self) {
+        CLOSES.set(self.closed_before);
         let mut closing = self.engine.closing.lock();
         (closing.is_over, closing.failed) = (true, self.failed.take());
         drop(closing);

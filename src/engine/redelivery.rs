@@ -59,7 +59,8 @@ impl<S: Storage> Engine<S> {
         let dead = rules.dead_letters.clone();
         if let Some(dead) = &dead {
             dead.check()?;
-            // Said before the look: of two threads that close a circle, one at least sees the other.
+            // Said before the look: of two threads that close a circle, one at least sees the
+            // other.
             standing.lead_to(dead);
         }
         let checked = dead.as_ref().map_or(Ok(()), |dead| self.check_for_circle(dead));
