@@ -170,7 +170,8 @@ pub(super) fn attempts_of(
     options: &Options,
     blame: Blame,
 ) -> Check<BTreeMap<String, Stored>> {
-    let queue = open(image, options)?;
+    // What expires for one opening comes again, with its count, in one that keeps messages longer.
+    let queue = open(image, &options.clone().max_age(None))?;
     let mut all = BTreeMap::new();
     for name in names_of(&queue) {
         let standing = standing_of(&queue, &name)?;
