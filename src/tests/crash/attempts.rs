@@ -48,6 +48,8 @@ pub(super) struct Attempts {
     /// Messages below the first number were handed out, by runs that a death ended and by this one;
     /// below the second perhaps.
     pub(super) handed_below: (u64, u64),
+    /// The highest that it ever was. A close in a run that stored no message syncs no row.
+    pub(super) ever_below: u64,
     /// It was handed out while no other was with a worker.
     pub(super) alone: Option<u64>,
     /// In this run those below the first number go out alone; below the second perhaps.
@@ -97,6 +99,7 @@ impl Attempts {
             self.alone = is_alone.then_some(seq);
             let (surely, perhaps) = self.handed_below;
             self.handed_below = (surely.max(seq + 1), perhaps.max(seq + 1));
+            self.ever_below = self.ever_below.max(seq + 1);
         }
     }
 
@@ -155,8 +158,9 @@ impl Attempts {
     /// What an opening found is what was `stored`, after a crash between two moments.
     pub(super) fn resume(&mut self, before: &Attempts, bounds: &Bounds<'_>, stored: Stored) {
         let (a, b) = (before.handed_below, self.handed_below);
-        let surely = if bounds.cut { 0 } else { a.0.min(b.0) };
-        self.handed_below = (surely, a.1.max(b.1));
+        self.ever_below = self.ever_below.max(before.ever_below);
+        self.handed_below =
+            if bounds.cut { (0, self.ever_below) } else { (a.0.min(b.0), a.1.max(b.1)) };
         stored.counts.iter().for_each(|(seq, count)| self.ever.note(*seq, *count));
         self.stored = stored;
         self.begin_run();
