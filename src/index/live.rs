@@ -65,22 +65,23 @@ impl<S: Storage> Index<S> {
 
     /// Notes that everything before this spot is on the disk. Without it the next
     /// opening would take back what a flush has promised. The older of two halves is written, so
-    /// one of them is whole at any time.
-    pub(crate) fn set_synced(&self, spot: Spot) {
+    /// one of them is whole at any time. Returns where the other half lies in the live part.
+    pub(crate) fn set_synced(&self, spot: Spot) -> usize {
         let Spot { position, seq } = spot;
         let word = |at| self.sheet.load_u64_relaxed(index_at::LIVE + at);
-        let older = if word(live_at::SYNCED_A) <= word(live_at::SYNCED_B)
+        let (older, other) = if word(live_at::SYNCED_A) <= word(live_at::SYNCED_B)
             || planted!(SyncedMarkOverwritten)
         {
-            live_at::SYNCED_A
+            (live_at::SYNCED_A, live_at::SYNCED_B)
         } else {
-            live_at::SYNCED_B
+            (live_at::SYNCED_B, live_at::SYNCED_A)
         };
         let at = index_at::LIVE + older;
         self.sheet.store_u64(at + 16, 0);
         self.sheet.store_u64(at + 8, seq);
         self.sheet.store_u64(at, position);
         self.sheet.store_u64(at + 16, format::tail_check(self.key, position, seq));
+        other
     }
 
     /// From now on nobody takes the live part for this boot's. For an opening that found bytes
@@ -99,6 +100,12 @@ impl<S: Storage> Index<S> {
         // live part was believed it stays so: each part that is stored over it says the same, or
         // what became true since. Otherwise a kill in this opening would count as a power cut.
         let is_new = over == StoredOver::Doubted;
+        if is_new && planted!(MarkBehindTheToken) {
+            self.forget_token();
+        }
+        // What an opening behind a power cut found is durable. The next one, should this one die,
+        // cannot tell by a token that was cleared that power was cut, and goes by the mark.
+        let old_mark = live.synced.map(|spot| self.set_synced(spot));
         if is_new {
             let now = if planted!(TokenFirst) { live.token.encode() } else { [0; 24] };
             sheet.copy_in(at + live_at::CACHE_TOKEN, &now);
@@ -116,10 +123,10 @@ impl<S: Storage> Index<S> {
             self.set_tail(tail);
         }
         if is_new && !planted!(OldMarkKept) {
-            sheet.zero(at + live_at::SYNCED_A, 48);
-        }
-        if let Some(spot) = live.synced {
-            self.set_synced(spot);
+            match old_mark {
+                Some(old) => sheet.zero(at + old, 24),
+                None => sheet.zero(at + live_at::SYNCED_A, 48),
+            }
         }
         // Late bytes are written as they are by then, each range at its first turn: the token,
         // which was cleared first, would come before what it speaks for. Without it the end of this

@@ -334,6 +334,8 @@ mutants! {
     TokenFirst => "the live part is whole when it is believed",
     /// The durable mark of an earlier run stays when the live part begins anew.
     OldMarkKept => "a mark of what is durable is of this run, or was believed",
+    /// The token is cleared before the mark of what an opening found durable is stored.
+    MarkBehindTheToken => "what a power cut left is durable when it was found",
     /// The run record is stored in one of its two copies.
     RunInOneCopy => "one copy of the run record is whole at any time",
     /// The durable mark is always stored in the same half.

@@ -10,7 +10,7 @@ use crate::segment::geometry::LENGTH_HERE;
 use crate::storage::Stores;
 use crate::tests::crash::examine::{Queue, next_of, open, standing_of};
 use crate::tests::crash::model::{Check, content, ensure};
-use crate::tests::sim::{Call, Mutant};
+use crate::tests::sim::{Call, Mutant, SimStorage};
 
 /// Three messages behind a short one. The second fills a page of its own, so that one try's may be
 /// on the disk between the other's: where two share a sector, either tells that the other is not
@@ -103,7 +103,7 @@ fn the_rest_of_a_flushed_batch_outlives_two_power_cuts() {
         for seed in 0..40 {
             let queue = begun_batch(seed);
             queue.core.flush().unwrap();
-            the_rest_outlives_two_power_cuts(queue, seed);
+            the_rest_outlives_another_power_cut(cut_behind(queue, seed), seed);
         }
     });
 }
@@ -113,13 +113,41 @@ fn the_rest_of_a_flushed_batch_outlives_two_power_cuts() {
 fn the_rest_of_a_confirmed_batch_outlives_two_power_cuts() {
     holds_but_for(Mutant::FoundIsNotConfirmed, || {
         for seed in 0..40 {
-            let queue = begun_batch(seed);
-            queue.core.sync_directory().unwrap();
-            queue.core.flush_to(queue.core.committed_spot()).unwrap();
-            assert_eq!(queue.core.index.checkpoint().seq, 0, "no checkpoint");
-            the_rest_outlives_two_power_cuts(queue, seed);
+            the_rest_outlives_another_power_cut(cut_behind(confirmed_batch(seed), seed), seed);
         }
     });
+}
+
+/// The same where the opening behind the first power cut dies, at any of its stores, and power is
+/// cut perhaps.
+#[test]
+fn the_rest_of_a_confirmed_batch_outlives_a_death_in_an_opening() {
+    holds_but_for(Mutant::MarkBehindTheToken, || {
+        let mut deaths = 0;
+        for seed in 1.. {
+            let image = cut_behind(confirmed_batch(seed), seed);
+            image.freeze_at_store(seed);
+            drop(open(image.clone(), &options()).unwrap());
+            image.disarm();
+            let Some(dead) = image.frozen() else {
+                break;
+            };
+            deaths += 1;
+            let cuts = (0..6).map(|cut| dead.power_cut(seed << 8 | cut));
+            for dead in cuts.chain([dead.process_kill()]) {
+                the_rest_outlives_another_power_cut(dead, seed);
+            }
+        }
+        assert!(deaths > 10, "{deaths}");
+    });
+}
+
+fn confirmed_batch(seed: u64) -> Queue {
+    let queue = begun_batch(seed);
+    queue.core.sync_directory().unwrap();
+    queue.core.flush_to(queue.core.committed_spot()).unwrap();
+    assert_eq!(queue.core.index.checkpoint().seq, 0, "no checkpoint");
+    queue
 }
 
 fn begun_batch(seed: u64) -> Queue {
@@ -129,9 +157,13 @@ fn begun_batch(seed: u64) -> Queue {
     queue
 }
 
-fn the_rest_outlives_two_power_cuts(queue: Queue, seed: u64) {
+fn cut_behind(queue: Queue, seed: u64) -> SimStorage {
     queue.enqueue(&content(4, 3000)).unwrap();
-    let queue = open(queue.core.storage.power_cut(seed), &options()).unwrap();
+    queue.core.storage.power_cut(seed)
+}
+
+fn the_rest_outlives_another_power_cut(image: SimStorage, seed: u64) {
+    let queue = open(image, &options()).unwrap();
     let standing = standing_of(&queue, "").unwrap();
     for seq in 0..2 {
         assert_eq!(reading::next(&queue, &standing, Read::Take).unwrap().unwrap().seq(), seq);
