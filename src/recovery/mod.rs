@@ -11,6 +11,7 @@ mod unit;
 mod walk;
 
 use std::io;
+use std::ops::Range;
 
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::format::{self, INDEX_NAME, Invalid, Spot};
@@ -343,7 +344,12 @@ fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Resul
     let closed_end =
         tail.spot.position - if tail.spot.seq > walked.tail.seq { format::ALIGN } else { 0 };
     let closed = walked.tail..Spot { position: closed_end, seq: walked.tail.seq };
-    let empty: Vec<_> = walked.holes.iter().chain(&walked.empty).cloned().chain([closed]).collect();
+    // Padding that was found behind the tail goes with its segment, or is closed over.
+    let is_before = |range: &&Range<Spot>| {
+        range.start.position < walked.tail.position || planted!(PlaceBehindTheNextSegment)
+    };
+    let empty = walked.empty.iter().filter(is_before);
+    let empty: Vec<_> = walked.holes.iter().chain(empty).cloned().chain([closed]).collect();
     if !planted!(PlaceLeftInTheEmpty) {
         leave_the_empty(storage, index, &mut image.consumers, &empty)?;
     }

@@ -388,6 +388,8 @@ mutants! {
     HoleLeft => "behind a hole the records count on after the next opening, too",
     /// A consumer whose place lies in what was overwritten stays there.
     PlaceLeftInTheEmpty => "a place is the beginning of a record",
+    /// A consumer whose place lies in padding behind the tail goes to the padding's end.
+    PlaceBehindTheNextSegment => "nothing is given out before any consumer's place",
     /// The directory is not synced once segments were discarded (R2).
     DiscardedUnsynced => "R2: what an opening gives up is gone before the first append",
     /// Numbers that were reserved are given out again after a power cut.

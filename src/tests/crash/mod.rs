@@ -56,7 +56,10 @@ const MOST_HISTORIES: u64 = 3000;
 /// Histories that broke a promise once, each by a fault of its own, as they were drawn then.
 const BROKE_ONCE: [(Work, &[u64]); 2] = [
     (Work::Fewer, &[266, 739, 882, 1040, 1616, 1691, 2179, 2607]),
-    (Work::Everything, &[1113, 1426, 90_000_059, 795_578_380_074, 795_578_381_951]),
+    (
+        Work::Everything,
+        &[1113, 1426, 90_000_059, 795_578_380_074, 795_578_380_683, 795_578_381_951],
+    ),
 ];
 
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use super::{PAGE, disk, fine, holds_but_for, is_of_a_cut, kept_but_for, options, take_all};
 use crate::consume::standing::Read;
 use crate::engine::reading;
-use crate::format::SEGMENT_HEADER_LEN;
+use crate::format::{SEGMENT_HEADER_LEN, segment_name};
 use crate::segment::geometry::LENGTH_HERE;
 use crate::storage::Stores;
 use crate::tests::crash::examine::{Queue, next_of, open, standing_of};
@@ -263,6 +263,39 @@ fn padding_of_a_refused_message_hides_no_gap() {
         );
     }
     assert!(met.iter().all(|met| *met > 20), "{met:?}");
+}
+
+/// A power cut took every message, and left the padding of a refused one in a segment behind the
+/// tail. A place lies there, at what had come instead of the refused one: what comes next is not
+/// behind it.
+#[test]
+fn padding_of_a_refused_message_behind_the_tail_hides_no_message() {
+    holds_but_for(Mutant::PlaceBehindTheNextSegment, || {
+        let storage = disk(1);
+        let queue = open(storage.clone(), &options()).unwrap();
+        queue.default_consumer().unwrap();
+        for id in 0..2 {
+            queue.enqueue(&content(id, 7100)).unwrap();
+        }
+        storage.fail_after(Call::Create, 1, Errno::IO, false);
+        queue.enqueue(&content(2, 3000)).unwrap_err();
+        let names = [0, 1].map(segment_name);
+        let with_padding = names.each_ref().map(|name| storage.read_file(name));
+        queue.enqueue(&content(3, 31)).unwrap();
+        assert_eq!(take_all(&queue).unwrap().len(), 3);
+        queue.core.flush_places().unwrap();
+        let cut = storage.power_cut_losing_all();
+        for (name, mut bytes) in names.iter().zip(with_padding) {
+            bytes[1024..2048].fill(0);
+            cut.write_file(name, &bytes);
+        }
+        let queue = open(cut, &options()).unwrap();
+        let seq = queue.enqueue(b"behind").unwrap();
+        let told = take_all(&queue).unwrap();
+        let (last, gaps) = told.split_last().unwrap();
+        assert_eq!(*last, Ok((seq, b"behind".to_vec())));
+        assert!(gaps.iter().flat_map(|told| told.as_ref().err()).all(is_of_a_cut), "{gaps:?}");
+    });
 }
 
 /// A batch is refused, and its second record stays behind the padding that closes the segment. The
