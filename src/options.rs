@@ -190,8 +190,9 @@ impl Options {
     /// most every 20 ms), whether or not there are operations; opening looks too. Messages go by
     /// whole segments: a segment takes messages for an eighth of the age, then the next message
     /// begins another segment, and the file of the one before is cut to what it holds at the next
-    /// look. When the disk has no room for another one, messages go on into the last segment, and
-    /// all in it live longer.
+    /// look ([`max_bytes`](Self::max_bytes) counts the rest until the flush behind that). When the
+    /// disk has no room for another one, messages go on into the last segment, and all in it live
+    /// longer.
     ///
     /// A message's age counts from when its call begins to write it. For a message that was written
     /// without this option it counts from when the next segment was begun, or else from the first

@@ -51,8 +51,6 @@ impl<S: Storage> Core<S> {
             // As above: a failed sync poisons the queue.
             let _ = self.settle_and_wake();
         }
-        if self.segments.cut_early_ends(&self.context()) {
-            self.wake_writers();
-        }
+        self.segments.cut_early_ends(&self.context());
     }
 }

@@ -3,14 +3,14 @@
 //! A cut changes no byte of a record, nor the padding behind the last one, which says where the
 //! segment ends. So a crash before or after it leaves the same messages, and a power cut may leave
 //! either length. The index's row says the shorter length first: a row never promises bytes that
-//! the file does not have.
+//! the file does not have. What the file takes on the disk it says last, when the file was synced.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::files::{Segment, disk_bytes};
 use super::list::List;
-use super::{Context, Segments};
+use super::{Context, Row, Segments};
 use crate::storage::{Storage, StorageFile};
 
 /// Where the segment before another one ends early.
@@ -32,59 +32,77 @@ impl<F: StorageFile> List<F> {
         }
     }
 
-    /// Cuts the segment before the one at `at`. Returns whether that gave space back.
-    fn cut_before<S: Storage<File = F>>(&mut self, context: &Context<'_, S>, at: usize) -> bool {
+    /// Cuts the segment before the one at `at`. It counts for what it took until the next flush has
+    /// synced it: before that a power cut may bring the longer file back.
+    fn cut_before<S: Storage<File = F>>(&mut self, context: &Context<'_, S>, at: usize) {
         let Some(EarlyEnd { life, offset }) = self.live[at].early_end else {
-            return false;
+            return;
         };
         let before = at.checked_sub(1).map(|before| self.live[before]);
         let Some(mut row) = before.filter(|row| row.header.life == life) else {
             self.live[at].early_end = None;
-            return false;
+            return;
         };
         let cut = offset.next_multiple_of(crate::memory::page_size());
         let Ok(segment) = self.open(context.storage, &row) else {
-            return false;
+            return;
         };
         // Who has the segment open may look behind the cut. Nobody opens it meanwhile: that takes
         // the list's lock.
         let by_list = self.kept_open.iter().chain(&self.handed_on);
         let known = 1 + by_list.filter(|open| open.header.life == life).count();
         if Arc::strong_count(&segment) > known && !planted!(CutUnderReaders) {
-            return false;
+            return;
         }
         self.live[at].early_end = None;
-        let allocated = segment.allocated();
-        if cut >= allocated || planted!(EarlyEndsStay) {
-            return false;
+        if cut >= segment.allocated() || planted!(EarlyEndsStay) {
+            return;
         }
         segment.allocated.store(cut, Ordering::Release);
         context.pool.cut(life, cut);
-        row.header.allocated = cut;
+        (row.header.allocated, row.is_cut) = (cut, true);
         self.write_row(context, &row);
         reached!("between a row that is shorter and its file");
         // On failure the file stays as long as it is, and counts.
         let _ = segment.file.set_len(cut);
-        row.header.disk = disk_bytes(&segment.file, cut);
-        self.write_row(context, &row);
-        self.live[at - 1].header = row.header;
-        true
+        if planted!(CutCountsAtOnce) {
+            row.header.disk = disk_bytes(&segment.file, cut);
+            self.write_row(context, &row);
+        }
+        self.live[at - 1] = row;
+        self.note_store(&segment);
+    }
+
+    /// The segment was synced. If it was cut before that, it is as long as it is, and counts for no
+    /// more.
+    pub(crate) fn note_cut<S: Storage<File = F>>(
+        &mut self,
+        context: &Context<'_, S>,
+        segment: &Segment<F>,
+    ) {
+        let was_cut = |row: &&mut Row| {
+            row.header.life == segment.header.life && row.is_cut && row.unsynced_store == 0
+        };
+        if let Some(row) = self.live.iter_mut().find(was_cut) {
+            row.is_cut = false;
+            row.header.disk = disk_bytes(&segment.file, row.header.allocated);
+            let row = *row;
+            self.write_row(context, &row);
+        }
     }
 }
 
 impl<S: Storage> Segments<S> {
     /// Cuts the files of segments that the clock closed early to what they hold, as far as nobody
-    /// has them open. Returns whether that gave space back.
-    pub(crate) fn cut_early_ends(&self, context: &Context<'_, S>) -> bool {
+    /// has them open.
+    pub(crate) fn cut_early_ends(&self, context: &Context<'_, S>) {
         let settling = self.settling.lock();
         if *settling {
-            return false;
+            return;
         }
         let mut list = self.list();
-        let mut any = false;
         for at in 0..list.live.len() {
-            any |= list.cut_before(context, at);
+            list.cut_before(context, at);
         }
-        any
     }
 }

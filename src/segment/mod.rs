@@ -80,11 +80,13 @@ pub(crate) struct Row {
     /// It was begun because the time of the segment before it was over, until that one is
     /// [cut](Segments::cut_early_ends).
     early_end: Option<EarlyEnd>,
+    /// Its file was cut, and not synced since.
+    is_cut: bool,
 }
 
 impl Row {
     pub(crate) fn new(slot: u32, header: SegmentHeader) -> Row {
-        Row { slot, header, unsynced_store: 0, early_end: None }
+        Row { slot, header, unsynced_store: 0, early_end: None, is_cut: false }
     }
 }
 

@@ -415,7 +415,10 @@ impl<S: Storage> State<S> {
                 self.index.heed(&segment.name(), || segment.file.sync())?;
             }
             if is_full {
-                self.segments.list().note_synced(&row);
+                let context = self.context();
+                let mut list = self.segments.list();
+                list.note_synced(&row);
+                list.note_cut(&context, &segment);
             }
             let _durable = self.durable.lock();
             self.segment_synced.notify_all();

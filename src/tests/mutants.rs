@@ -527,6 +527,8 @@ mutants! {
     EarlyEndsStay => "a segment that was closed by the clock takes what it holds",
     /// Their files are cut although somebody reads from them.
     CutUnderReaders => "a look behind the end of a file kills nobody",
+    /// They count for what they take at once, though a power cut may bring longer ones back.
+    CutCountsAtOnce => "P5: the files take no more than the limit, also after a power cut",
     /// The durable mark passes what was drained before the places are durable that say so.
     MarkRestsOnPlaces => "P1: what is said to be durable is",
     /// The marks of when messages were written become more and more.
