@@ -350,7 +350,9 @@ impl Actor {
     fn keep_house(&self, act: Act) -> Result<Answer> {
         let queue = &*self.queue;
         match act {
-            Act::Jump => drop(queue.jump(&self.link)?),
+            Act::Jump => {
+                queue.jump(&self.link)?;
+            }
             Act::Fork => {
                 let name = format!("fork of {}", self.name);
                 match queue.fork(&self.link, &name) {
