@@ -153,7 +153,7 @@ impl<S: Storage> Engine<S> {
 
     /// Enqueues a message where that needs no wait for room. Returns its number, and whether a
     /// flush is due. The caller calls [`refused`](Self::refused) with an error that is the last.
-    #[cfg(feature = "async")]
+    #[cfg(any(test, feature = "async"))]
     pub(crate) fn offer(&self, payload: &[u8]) -> Result<(u64, bool)> {
         let _told = events::at_end();
         let push = |writer: &mut Writer<S::File>, core: &Core<S>| {
