@@ -6,7 +6,7 @@ use std::str::Utf8Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::consume::standing::{Handed, IfRemoved, Standing};
+use crate::consume::standing::{Handed, Standing};
 use crate::engine::Engine;
 use crate::engine::reading::AsMessage;
 use crate::error::{Error, Gap, Result, past_gaps};
@@ -62,9 +62,10 @@ impl Delivery {
     pub(crate) fn new(
         message: Message,
         handed: Handed,
-        engine: Arc<Engine<FileStorage>>,
-        standing: Arc<Standing<FileStorage>>,
+        engine: &Arc<Engine<FileStorage>>,
+        standing: &Arc<Standing<FileStorage>>,
     ) -> Delivery {
+        let (engine, standing) = (Arc::clone(engine), Arc::clone(standing));
         Delivery { message, handed, receiver: Some(Receiver { engine, standing }) }
     }
 
@@ -263,26 +264,17 @@ pub(crate) fn receive(
     engine: &Arc<Engine<FileStorage>>,
     standing: &Arc<Standing<FileStorage>>,
 ) -> Result<Option<Delivery>> {
-    receive_as(engine, standing, IfRemoved::Begins)
+    let received = engine.receive(standing, AsMessage)?;
+    Ok(received.map(|(message, handed)| Delivery::new(message, handed, engine, standing)))
 }
 
-/// As [`receive`], for who waits.
+/// As [`receive`], for a call that waits.
 pub(crate) fn receive_awaited(
     engine: &Arc<Engine<FileStorage>>,
     standing: &Arc<Standing<FileStorage>>,
 ) -> Result<Option<Delivery>> {
-    receive_as(engine, standing, IfRemoved::Answers)
-}
-
-fn receive_as(
-    engine: &Arc<Engine<FileStorage>>,
-    standing: &Arc<Standing<FileStorage>>,
-    if_removed: IfRemoved,
-) -> Result<Option<Delivery>> {
-    let received = engine.receive_as(standing, AsMessage, if_removed)?;
-    Ok(received.map(|(message, handed)| {
-        Delivery::new(message, handed, Arc::clone(engine), Arc::clone(standing))
-    }))
+    let received = engine.receive_awaited(standing, AsMessage)?;
+    Ok(received.map(|(message, handed)| Delivery::new(message, handed, engine, standing)))
 }
 
 pub(crate) fn receive_waiting(

@@ -299,9 +299,8 @@ impl Lanes {
 
     fn try_of(&self, only: Option<Lane>, again: &mut Option<Instant>) -> Result<Option<Delivery>> {
         let received = self.engine.receive_in_lanes(&self.standing, AsMessage, only, again)?;
-        Ok(received.map(|(message, handed)| {
-            Delivery::new(message, handed, Arc::clone(&self.engine), Arc::clone(&self.standing))
-        }))
+        Ok(received
+            .map(|(message, handed)| Delivery::new(message, handed, &self.engine, &self.standing)))
     }
 
     fn wait_for(&self, only: Option<Lane>, timeout: Duration) -> Result<Option<Delivery>> {

@@ -4,9 +4,7 @@
 mod room;
 pub(crate) mod storage_worker;
 
-use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::{GapCause, Result};
@@ -14,11 +12,9 @@ use crate::format::Spot;
 use crate::segment::ages::Expired;
 use crate::state::State;
 use crate::storage::Storage;
-#[cfg(test)]
-use crate::threads::AtomicU64;
+use crate::threads::Mutex;
 use crate::threads::padded::Padded;
 use crate::threads::ranks::{Rank, ranked};
-use crate::threads::{Mutex, OnceLock};
 use crate::write::Writer;
 
 /// One open queue below its consumers: the [`State`], and the writer under the producers' lock.
@@ -26,25 +22,6 @@ use crate::write::Writer;
 pub(crate) struct Core<S: Storage> {
     state: State<S>,
     pub(crate) writer: Padded<Mutex<Writer<S::File>>>,
-    /// Makes the default consumer, for a read that finds out that it was removed.
-    pub(crate) registry: OnceLock<Arc<dyn Registry<S>>>,
-    /// Calls that found the queue open and went on to take the registry's or the producers' lock.
-    #[cfg(test)]
-    pub(crate) came: AtomicU64,
-}
-
-/// Makes consumers, which are above the core.
-pub(crate) trait Registry<S: Storage>: Send + Sync {
-    /// Has the default consumer begin, at the oldest message held, if it does not exist. The caller
-    /// holds no lock.
-    fn begin_default(&self, core: &Core<S>) -> Result<()>;
-}
-
-// (As a supertrait it would keep 40 KB of formatting in every program.)
-impl<S: Storage> fmt::Debug for dyn Registry<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Registry")
-    }
 }
 
 impl<S: Storage> Deref for Core<S> {
@@ -58,13 +35,7 @@ impl<S: Storage> Deref for Core<S> {
 
 impl<S: Storage> Core<S> {
     pub(crate) fn new(state: State<S>, writer: Writer<S::File>) -> Core<S> {
-        Core {
-            state,
-            writer: Padded::new(ranked(Rank::Producers, writer)),
-            registry: OnceLock::new(),
-            #[cfg(test)]
-            came: AtomicU64::new(0),
-        }
+        Core { state, writer: Padded::new(ranked(Rank::Producers, writer)) }
     }
 
     /// The end of what consumers may read, with exactly its number.

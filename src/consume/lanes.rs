@@ -210,7 +210,7 @@ impl<S: Storage> Standing<S> {
         only: Option<Lane>,
         look: &mut LaneLook,
     ) -> (Step<D::Delivered>, Handed) {
-        let step = |outcome| (Step { outcome, crossed: false, moved: false }, Handed::default());
+        let step = |outcome| (Step::of(outcome), Handed::default());
         if let Err(error) = core.check_readable() {
             return step(Err(error.into()));
         }
@@ -246,7 +246,7 @@ impl<S: Storage> Standing<S> {
             }
             return (Step { crossed, ..step }, handed);
         }
-        (Step { outcome: Ok(None), crossed, moved: false }, Handed::default())
+        (Step { crossed, ..Step::of(Ok(None)) }, Handed::default())
     }
 
     /// Leaves what waits behind, and returns its numbers.

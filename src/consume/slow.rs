@@ -17,7 +17,9 @@ use crate::consume::existence::Existence;
 use crate::consume::find::{FoundAt, find_in_lane};
 use crate::consume::lanes::Lane;
 use crate::consume::ledger::Ledger;
-use crate::consume::standing::{Deliver, Handed, IfRemoved, Progress, Read, Standing, Step, told};
+use crate::consume::standing::{
+    BeginsDefault, Deliver, Handed, Progress, Read, Standing, Step, told,
+};
 use crate::error::{Error, Gap, Result};
 use crate::format::{NumberRange, Spot};
 use crate::read::{Cursor, Record};
@@ -63,42 +65,38 @@ impl<S: Storage> Standing<S> {
     /// As [`step`](Self::step), the long way, with the consumer's lock.
     #[cold]
     #[inline(never)]
-    pub(super) fn step_slowly<'a, D: Deliver<S>>(
-        &'a self,
-        progress: MutexGuard<'a, Progress<S>>,
+    pub(crate) fn step_slowly<D: Deliver<S>>(
+        &self,
+        progress: MutexGuard<'_, Progress<S>>,
         core: &Core<S>,
         what: Read,
         delivery: D,
-        if_removed: IfRemoved,
+        if_gone: Option<&dyn BeginsDefault>,
     ) -> Step<D::Delivered> {
-        match self.begin_again(progress, core, if_removed) {
+        match self.existing(progress, if_gone) {
             Ok(mut progress) => self.step_specially(&mut progress, core, what, delivery).0,
-            Err(error) => Step { outcome: Err(error.into()), crossed: false, moved: false },
+            Err(error) => Step::of(Err(error.into())),
         }
     }
 
-    /// Has the default consumer begin again, if another thread removed it since the call looked for
-    /// it.
-    #[cold]
-    fn begin_again<'a>(
+    /// The consumer's lock, once a default consumer that does not exist has begun by `if_gone`.
+    fn existing<'a>(
         &'a self,
         mut progress: MutexGuard<'a, Progress<S>>,
-        core: &Core<S>,
-        if_removed: IfRemoved,
+        if_gone: Option<&dyn BeginsDefault>,
     ) -> Result<MutexGuard<'a, Progress<S>>> {
-        while if_removed == IfRemoved::Begins
-            && progress.existence == Existence::NotYet
+        while progress.existence == Existence::NotYet
             && !planted!(RemovedBetweenSteps)
-            && let Some(registry) = core.registry.get()
+            && let Some(engine) = if_gone
         {
             drop(progress);
-            registry.begin_default(core)?;
+            engine.begin_default()?;
             progress = self.progress.lock();
         }
         Ok(progress)
     }
 
-    /// As [`step`](Self::step), the long way. The caller holds the consumer's lock. A message that
+    /// As [`step_slowly`](Self::step_slowly); the caller holds the consumer's lock. A message that
     /// `delivery` did not take stays where it is.
     #[cold]
     #[inline(never)]
@@ -124,10 +122,7 @@ impl<S: Storage> Standing<S> {
         // Checked before anything is stored: the index row of a removed consumer may belong to
         // another one by now.
         if let Err(error) = progress.check(core, self) {
-            return (
-                Step { outcome: Err(error.into()), crossed: false, moved: false },
-                Handed::default(),
-            );
+            return (Step::of(Err(error.into())), Handed::default());
         }
         let clock = progress.ledger.as_mut().and_then(|ledger| ledger.tick_if_needed());
         let before = progress.ledger.as_ref().and_then(|ledger| ledger.lowest_segment_end());
@@ -213,22 +208,14 @@ impl<S: Storage> Standing<S> {
         &self,
         core: &Core<S>,
         delivery: D,
-        if_removed: IfRemoved,
+        if_gone: Option<&dyn BeginsDefault>,
     ) -> (Step<D::Delivered>, Handed) {
-        let refused = |error: Error| {
-            let step = Step { outcome: Err(error.into()), crossed: false, moved: false };
-            (step, Handed::default())
+        let existing =
+            core.check_readable().and_then(|()| self.existing(self.progress.lock(), if_gone));
+        let mut progress = match existing {
+            Ok(progress) => progress,
+            Err(error) => return (Step::of(Err(error.into())), Handed::default()),
         };
-        if let Err(error) = core.check_readable() {
-            return refused(error);
-        }
-        let mut progress = self.progress.lock();
-        if progress.existence == Existence::NotYet {
-            progress = match self.begin_again(progress, core, if_removed) {
-                Ok(progress) => progress,
-                Err(error) => return refused(error),
-            };
-        }
         self.ledger(&mut progress, &[]);
         self.step_specially(&mut progress, core, Read::Receive, delivery)
     }

@@ -38,16 +38,6 @@ pub(crate) enum Read {
     Receive,
 }
 
-/// What becomes of a read by the default consumer that finds out that another thread has removed it
-/// since the call looked for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum IfRemoved {
-    /// It begins again, as for the next call.
-    Begins,
-    /// The call says so: it waits for messages of the one that was removed.
-    Answers,
-}
-
 /// What a delivery must remember of the read that handed it out.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Handed {
@@ -99,6 +89,12 @@ pub(crate) trait Deliver<S: Storage> {
     }
 }
 
+/// Has the default consumer begin, for a read that finds that another thread has removed it. The
+/// caller holds no lock.
+pub(crate) trait BeginsDefault {
+    fn begin_default(&self) -> Result<()>;
+}
+
 /// The outcome of a read, and what the engine has to do next.
 #[derive(Debug)]
 pub(crate) struct Step<R> {
@@ -108,6 +104,13 @@ pub(crate) struct Step<R> {
     pub(crate) crossed: bool,
     /// The place moved over a message.
     pub(crate) moved: bool,
+}
+
+impl<R> Step<R> {
+    /// Nothing was delivered, and nothing follows.
+    pub(crate) fn of(outcome: Result<Option<R>, Box<Error>>) -> Step<R> {
+        Step { outcome, crossed: false, moved: false }
+    }
 }
 
 /// A consumer's data under its lock.
@@ -202,7 +205,7 @@ impl<S: Storage> Standing<S> {
 
     /// Finds the next message and hands it to `delivery`. Unless `what` is [`Read::Look`], steps
     /// over a message that `delivery` took. With [`Check::Later`], `delivery` gets a payload that
-    /// may not be checked yet.
+    /// may not be checked yet. A default consumer that does not exist begins by `if_gone`.
     #[inline(always)]
     pub(crate) fn step<D: Deliver<S>>(
         &self,
@@ -210,14 +213,14 @@ impl<S: Storage> Standing<S> {
         what: Read,
         check: Check,
         mut delivery: D,
-        if_removed: IfRemoved,
+        if_gone: Option<&dyn BeginsDefault>,
     ) -> Step<D::Delivered> {
         if let Err(error) = core.check_readable() {
-            return Step { outcome: Err(error.into()), crossed: false, moved: false };
+            return Step::of(Err(error.into()));
         }
         let mut progress = self.progress.lock();
         if progress.special {
-            return self.step_slowly(progress, core, what, delivery, if_removed);
+            return self.step_slowly(progress, core, what, delivery, if_gone);
         }
         let progress = &mut *progress;
         let mut moved = false;

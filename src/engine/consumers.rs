@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Engine;
-use crate::commit::{Core, Registry};
 use crate::consume::ledger::Ledger;
-use crate::consume::standing::Standing;
+use crate::consume::standing::{BeginsDefault, Standing};
 use crate::error::{Error, Result};
 use crate::events;
 use crate::format::{NumberRange, Place, Spot};
@@ -56,7 +55,10 @@ impl<S: Storage> Engine<S> {
     #[inline]
     pub(crate) fn default_consumer(&self) -> Result<&Arc<Standing<S>>> {
         let default = &self.consumers.default;
-        if default.exists() { Ok(default) } else { self.begin_default() }
+        if !default.exists() {
+            self.begin_default()?;
+        }
+        Ok(default)
     }
 
     /// The default consumer, for a call that looks: it may not exist.
@@ -65,14 +67,20 @@ impl<S: Storage> Engine<S> {
     }
 
     /// The registry's lock, which a thread holds while it makes, moves or removes a consumer.
+    ///
+    /// The queue's status is checked twice. Before the lock: in a forked child, a lock that another
+    /// thread held at the fork is held for ever. After it: while this thread waited, the queue may
+    /// have been closed, and its files may have another owner.
     pub(super) fn registry(&self) -> Result<MutexGuard<'_, ()>> {
-        self.consumers.locked(&self.core)
-    }
-
-    #[cold]
-    fn begin_default(&self) -> Result<&Arc<Standing<S>>> {
-        self.consumers.begin_default(&self.core)?;
-        Ok(&self.consumers.default)
+        self.core.check_readable()?;
+        #[cfg(test)]
+        self.came.fetch_add(1, Ordering::SeqCst);
+        let registry = self.consumers.registry.lock();
+        if planted!(RegistryAfterClose) {
+            return Ok(registry);
+        }
+        self.core.check_readable()?;
+        Ok(registry)
     }
 
     /// The default consumer, if it exists.
@@ -93,7 +101,66 @@ impl<S: Storage> Engine<S> {
             return Ok(Arc::clone(standing));
         }
         drop(consumers);
-        self.consumers.begin(&self.core, name, start)
+        self.begin_consumer(name, start)
+    }
+
+    /// Makes the consumer `name` at `start`. One that exists stays as it is.
+    pub(crate) fn begin_consumer(&self, name: &str, start: Start) -> Result<Arc<Standing<S>>> {
+        let _told = events::at_end();
+        let _one_at_a_time = self.registry()?;
+        if let Some(standing) = self.consumers.by_name.lock().get(name) {
+            return Ok(Arc::clone(standing));
+        }
+        self.add_consumer(name, Begins::Start(start))
+    }
+
+    /// Makes the consumer `name`. The caller holds the registry's lock.
+    fn add_consumer(&self, name: &str, at: Begins) -> Result<Arc<Standing<S>>> {
+        // The stand-in's cell keeps the segments from `spot` on until the consumer's own cell does.
+        let stand_in = Arc::new(PlaceCell::default());
+        let end = self.core.visible_end();
+        let (spot, unclaimed) = {
+            let _nothing_goes = self.core.places.giving_back.write();
+            let spot = match at {
+                Begins::Spot(spot) => spot,
+                Begins::Start(Start::Oldest) => {
+                    // The first consumer is told of messages that expired before there was one.
+                    let unread = self.core.places.unread.lock().take();
+                    unread.unwrap_or_else(|| self.core.oldest(end))
+                }
+                Begins::Start(Start::End) => Cursor::spot_of(&self.core, end.seq, end)?,
+                Begins::Start(Start::Seq(seq)) => {
+                    Cursor::spot_of(&self.core, seq.max(self.core.oldest(end).seq), end)?
+                }
+            };
+            let unclaimed = self.unclaimed_before(at, spot, end);
+            // What nobody has claimed stays until the consumer is made, and that is counted.
+            let keeps = if unclaimed.is_empty() { spot.position } else { 0 };
+            stand_in.position.store(keeps, Ordering::Release);
+            if !planted!(NoStandIn) {
+                self.core.places.cells.write().push(Arc::clone(&stand_in));
+            }
+            (spot, unclaimed)
+        };
+        reached!("before a consumer has its place");
+        let place = Place { number: 0, position: spot.position, seq: spot.seq };
+        let taken = self.take_up(None, name, place, &[], 0);
+        if taken.is_ok() && !unclaimed.is_empty() {
+            self.core.count_unclaimed(name, unclaimed);
+        }
+        self.core.places.cells.write().retain(|place| !Arc::ptr_eq(place, &stand_in));
+        taken
+    }
+
+    /// The numbers held before `spot`, if it is where the first consumer is to begin: nobody else
+    /// has claimed them. The caller holds the registry's lock, and `giving_back`.
+    fn unclaimed_before(&self, at: Begins, spot: Spot, end: Spot) -> Range<u64> {
+        let is_behind = matches!(at, Begins::Start(Start::End | Start::Seq(_)));
+        if !is_behind || !self.core.places.cells.read().is_empty() {
+            return 0..0;
+        }
+        let oldest = self.core.oldest_seq.load(Ordering::Acquire);
+        oldest.max(self.core.oldest(end).seq)..spot.seq
     }
 
     /// Makes the consumer `name` at the place of `from`, with the same messages done.
@@ -110,12 +177,12 @@ impl<S: Storage> Engine<S> {
         }
         if planted!(ForkedWithoutItsLock) {
             let spot = from.with_progress(|progress| progress.stored);
-            return self.consumers.add(&self.core, name, Begins::Spot(spot));
+            return self.add_consumer(name, Begins::Spot(spot));
         }
         // While the lock of `from` is held, its place keeps the segments.
         let (made, done) = from.with_progress(|progress| {
             progress.check(&self.core, from)?;
-            let made = self.consumers.add(&self.core, name, Begins::Spot(progress.stored))?;
+            let made = self.add_consumer(name, Begins::Spot(progress.stored))?;
             let done = progress.ledger.iter().flat_map(|ledger| ledger.done());
             Ok::<_, Error>((made, done.collect::<Vec<_>>()))
         })?;
@@ -176,85 +243,18 @@ impl<S: Storage> Engine<S> {
         }
         removed
     }
-}
-
-impl<S: Storage> Consumers<S> {
-    /// The registry's lock, which a thread holds while it makes, moves or removes a consumer.
-    ///
-    /// The queue's status is checked twice. Before the lock: in a forked child, a lock that another
-    /// thread held at the fork is held for ever. After it: while this thread waited, the queue may
-    /// have been closed, and its files may have another owner.
-    fn locked(&self, core: &Core<S>) -> Result<MutexGuard<'_, ()>> {
-        core.check_readable()?;
-        #[cfg(test)]
-        core.came.fetch_add(1, Ordering::SeqCst);
-        let registry = self.registry.lock();
-        if planted!(RegistryAfterClose) {
-            return Ok(registry);
-        }
-        core.check_readable()?;
-        Ok(registry)
-    }
-
-    /// Makes the consumer `name` at `start`. One that exists stays as it is.
-    fn begin(&self, core: &Core<S>, name: &str, start: Start) -> Result<Arc<Standing<S>>> {
-        let _told = events::at_end();
-        let _one_at_a_time = self.locked(core)?;
-        if let Some(standing) = self.by_name.lock().get(name) {
-            return Ok(Arc::clone(standing));
-        }
-        self.add(core, name, Begins::Start(start))
-    }
-
-    /// Makes the consumer `name`. The caller holds the registry's lock.
-    fn add(&self, core: &Core<S>, name: &str, at: Begins) -> Result<Arc<Standing<S>>> {
-        // The stand-in's cell keeps the segments from `spot` on until the consumer's own cell does.
-        let stand_in = Arc::new(PlaceCell::default());
-        let end = core.visible_end();
-        let (spot, unclaimed) = {
-            let _nothing_goes = core.places.giving_back.write();
-            let spot = match at {
-                Begins::Spot(spot) => spot,
-                Begins::Start(Start::Oldest) => {
-                    // The first consumer is told of messages that expired before there was one.
-                    let unread = core.places.unread.lock().take();
-                    unread.unwrap_or_else(|| core.oldest(end))
-                }
-                Begins::Start(Start::End) => Cursor::spot_of(core, end.seq, end)?,
-                Begins::Start(Start::Seq(seq)) => {
-                    Cursor::spot_of(core, seq.max(core.oldest(end).seq), end)?
-                }
-            };
-            let unclaimed = unclaimed_before(core, at, spot, end);
-            // What nobody has claimed stays until the consumer is made, and that is counted.
-            let keeps = if unclaimed.is_empty() { spot.position } else { 0 };
-            stand_in.position.store(keeps, Ordering::Release);
-            if !planted!(NoStandIn) {
-                core.places.cells.write().push(Arc::clone(&stand_in));
-            }
-            (spot, unclaimed)
-        };
-        reached!("before a consumer has its place");
-        let place = Place { number: 0, position: spot.position, seq: spot.seq };
-        let taken = self.take_up(core, None, name, place, &[], 0);
-        if taken.is_ok() && !unclaimed.is_empty() {
-            core.count_unclaimed(name, unclaimed);
-        }
-        core.places.cells.write().retain(|place| !Arc::ptr_eq(place, &stand_in));
-        taken
-    }
 
     /// Adds a consumer: `known` is its row in the index, or it gets a new one. For a new row the
     /// index file may grow by `room` bytes, or by what the limits leave if that is more.
     pub(super) fn take_up(
         &self,
-        core: &Core<S>,
         known: Option<u32>,
         name: &str,
         place: Place,
         acks: &[NumberRange],
         room: u64,
     ) -> Result<Arc<Standing<S>>> {
+        let core = &self.core;
         let (row, place_row) = core.with_index_room(|left| {
             core.index.add_consumer(&core.storage, known, name, place, left.max(room))
         })?;
@@ -270,31 +270,21 @@ impl<S: Storage> Consumers<S> {
             ledger.store(spot, || None);
         }
         let standing = if name == DEFAULT {
-            self.default.set_row(place_row);
-            Arc::clone(&self.default)
+            self.consumers.default.set_row(place_row);
+            Arc::clone(&self.consumers.default)
         } else {
             Arc::new(Standing::new(name, row, place_row))
         };
         standing.begin(spot, u64::from(known.is_none()), ledger);
         core.places.cells.write().push(Arc::clone(&standing.cell));
-        self.by_name.lock().insert(name.to_owned(), Arc::clone(&standing));
+        self.consumers.by_name.lock().insert(name.to_owned(), Arc::clone(&standing));
         Ok(standing)
     }
 }
 
-impl<S: Storage> Registry<S> for Consumers<S> {
-    fn begin_default(&self, core: &Core<S>) -> Result<()> {
-        self.begin(core, DEFAULT, Start::Oldest).map(drop)
+impl<S: Storage> BeginsDefault for Engine<S> {
+    #[cold]
+    fn begin_default(&self) -> Result<()> {
+        self.consumer(DEFAULT).map(drop)
     }
-}
-
-/// The numbers held before `spot`, if it is where the first consumer is to begin: nobody else has
-/// claimed them. The caller holds the registry's lock, and `giving_back`.
-fn unclaimed_before<S: Storage>(core: &Core<S>, at: Begins, spot: Spot, end: Spot) -> Range<u64> {
-    let is_behind = matches!(at, Begins::Start(Start::End | Start::Seq(_)));
-    if !is_behind || !core.places.cells.read().is_empty() {
-        return 0..0;
-    }
-    let oldest = core.oldest_seq.load(Ordering::Acquire);
-    oldest.max(core.oldest(end).seq)..spot.seq
 }

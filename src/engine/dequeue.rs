@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Engine;
-use crate::consume::standing::{Deliver, Handed, IfRemoved, Read, Standing, Step};
+use crate::consume::standing::{Deliver, Handed, Read, Standing, Step};
 use crate::error::{Error, Result};
 use crate::events;
 use crate::read::Check;
@@ -18,9 +18,8 @@ impl<S: Storage> Engine<S> {
         what: Read,
         check: Check,
         delivery: D,
-        if_removed: IfRemoved,
     ) -> Result<Option<D::Delivered>> {
-        self.read_boxed(standing, what, check, delivery, if_removed).map_err(|error| *error)
+        self.read_boxed(standing, what, check, delivery).map_err(|error| *error)
     }
 
     /// As [`read`](Self::read), with the error boxed: the result stays small.
@@ -31,10 +30,28 @@ impl<S: Storage> Engine<S> {
         what: Read,
         check: Check,
         delivery: D,
-        if_removed: IfRemoved,
     ) -> Result<Option<D::Delivered>, Box<Error>> {
         let _told = events::at_end();
-        let step = standing.step(&self.core, what, check, delivery, if_removed);
+        self.after(standing, standing.step(&self.core, what, check, delivery, Some(self)))
+    }
+
+    /// As [`read`](Self::read), for a call that waits: a default consumer that was removed does not
+    /// begin again.
+    #[inline(always)]
+    pub(crate) fn read_awaited<D: Deliver<S>>(
+        &self,
+        standing: &Standing<S>,
+        what: Read,
+        delivery: D,
+    ) -> Result<Option<D::Delivered>> {
+        let _told = events::at_end();
+        let step = standing.step(&self.core, what, Check::Now, delivery, None);
+        self.after(standing, step).map_err(|error| *error)
+    }
+
+    /// What follows a read.
+    #[inline(always)]
+    fn after<R>(&self, standing: &Standing<S>, step: Step<R>) -> Result<Option<R>, Box<Error>> {
         if step.crossed {
             self.crossed(standing);
         }
@@ -65,26 +82,27 @@ impl<S: Storage> Engine<S> {
         }
     }
 
-    /// As [`receive_as`](Self::receive_as), for a call that does not wait.
-    #[cfg(test)]
+    /// Hands the next message out, to be acknowledged.
+    #[inline]
     pub(crate) fn receive<D: Deliver<S>>(
         &self,
         standing: &Standing<S>,
         delivery: D,
     ) -> Result<Option<(D::Delivered, Handed)>> {
-        self.receive_as(standing, delivery, IfRemoved::Begins)
+        let _told = events::at_end();
+        let (step, handed) = standing.receive(&self.core, delivery, Some(self));
+        self.received(standing, step, handed)
     }
 
-    /// Hands the next message out, to be acknowledged.
-    #[inline(always)]
-    pub(crate) fn receive_as<D: Deliver<S>>(
+    /// As [`receive`](Self::receive), for a call that waits: a default consumer that was removed
+    /// does not begin again.
+    pub(crate) fn receive_awaited<D: Deliver<S>>(
         &self,
         standing: &Standing<S>,
         delivery: D,
-        if_removed: IfRemoved,
     ) -> Result<Option<(D::Delivered, Handed)>> {
         let _told = events::at_end();
-        let (step, handed) = standing.receive(&self.core, delivery, if_removed);
+        let (step, handed) = standing.receive(&self.core, delivery, None);
         self.received(standing, step, handed)
     }
 

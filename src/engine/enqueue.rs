@@ -39,7 +39,7 @@ impl<S: Storage> Engine<S> {
     fn writer(&self) -> Result<MutexGuard<'_, Writer<S::File>>> {
         self.core.check_may_wait()?;
         #[cfg(test)]
-        self.core.came.fetch_add(1, Ordering::SeqCst);
+        self.came.fetch_add(1, Ordering::SeqCst);
         let writer = self.core.writer.lock();
         if planted!(WriterAfterClose) {
             return Ok(writer);

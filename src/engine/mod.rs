@@ -55,6 +55,9 @@ pub(crate) struct Engine<S: Storage> {
     open_here: Mutex<Option<OpenHere>>,
     closing: Mutex<Closing>,
     closed: Condvar,
+    /// Calls that found the queue open and went on to take the registry's or the producers' lock.
+    #[cfg(test)]
+    pub(crate) came: AtomicU64,
 }
 
 /// Who does the background work: flushes by time, settling, expiry.
@@ -133,8 +136,9 @@ impl<S: Storage> Engine<S> {
             closing: Mutex::default(),
             closed: Condvar::new(),
             later: Later::default(),
+            #[cfg(test)]
+            came: AtomicU64::new(0),
         };
-        let _ = engine.core.registry.set(Arc::clone(&engine.consumers) as _);
         events::opened(
             engine.core.storage.path(),
             tail.seq,
@@ -152,7 +156,7 @@ impl<S: Storage> Engine<S> {
                 let is_done = |acks: &NumberRange| (acks.first..=acks.last).contains(&seq);
                 ended == Ended::Killed && seq >= row.place.seq && !row.acks.iter().any(is_done)
             });
-            engine.consumers.take_up(&engine.core, known, &row.name, row.place, &row.acks, room)?;
+            engine.take_up(known, &row.name, row.place, &row.acks, room)?;
         }
         if undurable {
             engine.core.flush_to(tail)?;

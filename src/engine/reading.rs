@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::consume::standing::{Deliver, IfRemoved, Read, Standing};
+use crate::consume::standing::{Deliver, Read, Standing};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::memory::Window;
@@ -47,7 +47,7 @@ pub(crate) fn next<S: Storage>(
     standing: &Standing<S>,
     what: Read,
 ) -> Result<Option<Message>> {
-    engine.read(standing, what, Check::Now, AsMessage, IfRemoved::Begins)
+    engine.read(standing, what, Check::Now, AsMessage)
 }
 
 /// Delivers a [`Message`].
@@ -67,12 +67,12 @@ impl<S: Storage> Deliver<S> for AsMessage {
     }
 }
 
-/// Takes the next message, for who waits.
+/// Takes the next message, for a call that waits.
 pub(crate) fn take_awaited<S: Storage>(
     engine: &Engine<S>,
     standing: &Standing<S>,
 ) -> Result<Option<Message>> {
-    engine.read(standing, Read::Take, Check::Now, AsMessage, IfRemoved::Answers)
+    engine.read_awaited(standing, Read::Take, AsMessage)
 }
 
 /// The next message's number, its payload in `buffer`.
@@ -84,8 +84,7 @@ pub(crate) fn next_into<S: Storage>(
     buffer: &mut Vec<u8>,
 ) -> Result<Option<u64>> {
     let then = if what == Read::Take { Then::StepsOver } else { Then::Stays };
-    let into = IntoBuffer { buffer, then };
-    engine.read(standing, what, Check::Later, into, IfRemoved::Begins)
+    engine.read(standing, what, Check::Later, IntoBuffer { buffer, then })
 }
 
 /// Delivers into a buffer, whose content is replaced.
@@ -124,7 +123,7 @@ pub(crate) fn next_fitting<'a, S: Storage>(
     what: Read,
     room: impl Fn(usize) -> Option<&'a mut [u8]>,
 ) -> Result<Option<Fit>, Box<Error>> {
-    engine.read_boxed(standing, what, Check::Later, Fitting { room }, IfRemoved::Begins)
+    engine.read_boxed(standing, what, Check::Later, Fitting { room })
 }
 
 #[cfg(feature = "capi")]
@@ -166,7 +165,7 @@ impl<'a, S: Storage, R: Fn(usize) -> Option<&'a mut [u8]>> Deliver<S> for Fittin
 /// Steps over the next message, whose payload is not read. Its number, or `None`.
 #[inline]
 pub(crate) fn skip<S: Storage>(engine: &Engine<S>, standing: &Standing<S>) -> Result<Option<u64>> {
-    engine.read(standing, Read::Skip, Check::Never, Unseen, IfRemoved::Begins)
+    engine.read(standing, Read::Skip, Check::Never, Unseen)
 }
 
 /// As [`skip`], but `flush_every_ops` does not count it: who moves a place over what another engine
@@ -174,7 +173,7 @@ pub(crate) fn skip<S: Storage>(engine: &Engine<S>, standing: &Standing<S>) -> Re
 #[cfg(feature = "forward")]
 pub(crate) fn pass<S: Storage>(engine: &Engine<S>, standing: &Standing<S>) -> Result<Option<u64>> {
     let _told = crate::events::at_end();
-    let step = standing.step(&engine.core, Read::Skip, Check::Never, Unseen, IfRemoved::Begins);
+    let step = standing.step(&engine.core, Read::Skip, Check::Never, Unseen, None);
     if step.crossed {
         engine.crossed(standing);
     }

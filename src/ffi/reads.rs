@@ -13,7 +13,7 @@ use super::iter::{IterBody, mmq_iter};
 use super::message::{give_found, give_message, mmq_message};
 use super::pointers::{Array, Buffer, out, out_or_null};
 use super::status::mmq_status;
-use crate::consume::standing::{Deliver, IfRemoved, Read, Standing};
+use crate::consume::standing::{Deliver, Read, Standing};
 use crate::consumer::Consumer;
 use crate::engine::Engine;
 use crate::engine::ahead::Ahead;
@@ -117,7 +117,7 @@ fn look(
     standing: &Standing<FileStorage>,
     given: &mut Given,
 ) -> Result<Option<()>, Box<Error>> {
-    engine.read_boxed(standing, Read::Look, Check::Now, given, IfRemoved::Begins)
+    engine.read_boxed(standing, Read::Look, Check::Now, given)
 }
 
 /// # Safety
@@ -139,7 +139,7 @@ where
     let mut given = Given(std::ptr::null_mut());
     let read = match what {
         Read::Look => look(engine, standing, &mut given),
-        _ => engine.read_boxed(standing, what, Check::Now, &mut given, IfRemoved::Begins),
+        _ => engine.read_boxed(standing, what, Check::Now, &mut given),
     };
     if body.gaps.note(read)?.is_none() {
         return Ok(mmq_status::MMQ_EMPTY);

@@ -337,9 +337,9 @@ fn a_call_that_waited_while_the_queue_was_closed_changes_nothing() {
     std::thread::scope(|scope| {
         let registry = engine.consumers.registry.lock();
         let writer = engine.core.writer.lock();
-        let came = engine.core.came.load(Ordering::SeqCst);
+        let came = engine.came.load(Ordering::SeqCst);
         let calls: Vec<_> = calls.iter().map(|call| scope.spawn(call)).collect();
-        while engine.core.came.load(Ordering::SeqCst) < came + 8 {
+        while engine.came.load(Ordering::SeqCst) < came + 8 {
             std::thread::yield_now();
         }
         assert!(engine.core.index.poison.close());

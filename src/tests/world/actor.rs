@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Queue;
 use super::acts::{Act, Answer, CLOSER, Cast, Event, NAMES, Told, content, identity, ids_of};
 use super::script::Script;
-use crate::consume::standing::{Handed, IfRemoved, Read, Standing};
+use crate::consume::standing::{Handed, Read, Standing};
 use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::{Error, Result};
@@ -357,7 +357,7 @@ impl Actor {
                     let waits = self.notes_wait(held);
                     queue.wait(&standing, None, || {
                         waits();
-                        queue.receive_as(&standing, reading::AsMessage, IfRemoved::Answers)
+                        queue.receive_awaited(&standing, reading::AsMessage)
                     })?
                 };
                 let message = received.map(|(message, handed)| {

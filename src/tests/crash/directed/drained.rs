@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{Taken, disk, options, take_all};
-use crate::consume::standing::{IfRemoved, Read, Standing};
+use crate::consume::standing::{Read, Standing};
 use crate::engine::reading::AsMessage;
 use crate::error::GapCause;
 use crate::storage::Stores;
@@ -15,13 +15,7 @@ use crate::tests::sim::SimStorage;
 
 /// Takes as a reader does, before the storage worker settles what was left behind.
 fn take(queue: &Queue, standing: &Standing<SimStorage>) {
-    let step = standing.step(
-        &queue.core,
-        Read::Take,
-        crate::read::Check::Now,
-        AsMessage,
-        IfRemoved::Begins,
-    );
+    let step = standing.step(&queue.core, Read::Take, crate::read::Check::Now, AsMessage, None);
     if step.crossed {
         queue.core.reclaim();
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{disk, holds_but_for, options};
-use crate::consume::standing::{IfRemoved, Read};
+use crate::consume::standing::Read;
 use crate::engine::reading::AsMessage;
 use crate::format::{INDEX_NAME, SegmentHeader, segment_slot};
 use crate::index::image::IndexImage;
@@ -29,13 +29,7 @@ fn a_header_says_of_what_was_given_back_no_more_than_the_disk() {
             let first = base(queue);
             let standing = standing_of(queue, "").unwrap();
             while base(queue) == first {
-                let step = standing.step(
-                    &queue.core,
-                    Read::Take,
-                    Check::Now,
-                    AsMessage,
-                    IfRemoved::Begins,
-                );
+                let step = standing.step(&queue.core, Read::Take, Check::Now, AsMessage, None);
                 assert!(step.outcome.unwrap().is_some());
                 queue.core.reclaim();
             }
