@@ -149,15 +149,15 @@ impl IndexImage {
     /// Leaves one row for each name. A consumer that was removed and made again in another row has
     /// two after a power cut. The row with the lower place counts, so no message is lost.
     fn leave_out_doubles(&mut self) {
-        self.consumers
-            .sort_by(|a, b| (&a.name, a.place.position).cmp(&(&b.name, b.place.position)));
+        let key = |row: &ConsumerRow| (row.place.position, row.row);
+        self.consumers.sort_unstable_by(|a, b| (&a.name, key(a)).cmp(&(&b.name, key(b))));
         let doubles = &mut self.double_rows;
         self.consumers.dedup_by(|later, first| {
             let is_double = later.name == first.name;
             doubles.extend(is_double.then_some(later.row));
             is_double
         });
-        self.consumers.sort_by_key(|consumer| consumer.row);
+        self.consumers.sort_unstable_by_key(|consumer| consumer.row);
     }
 
     fn read_acks(&mut self, bytes: &[u8], queue_id: &[u8; 16]) {

@@ -39,8 +39,6 @@ const PAGE: u64 = 4096;
 pub(crate) fn refuse_foreign<S: Storage>(storage: &S) -> Result<()> {
     let mut listed = storage.list().map_err(|error| Error::io("list", storage.path(), error))?;
     listed.retain(|listed| !listed.name.starts_with('.') && listed.name != "lost+found");
-    // The error names the first file: one with a name of mmq's, if there is any.
-    listed.sort_by_key(|listed| (Named::of(&listed.name) == Named::Otherwise, listed.name.clone()));
     for listed in &listed {
         let is_ours = listed.is_file
             && is_ours(storage, &listed.name)
@@ -49,7 +47,11 @@ pub(crate) fn refuse_foreign<S: Storage>(storage: &S) -> Result<()> {
             return Ok(());
         }
     }
-    match listed.into_iter().next() {
+    // The error names the first file: one with a name of mmq's, if there is any.
+    let first = listed
+        .into_iter()
+        .min_by_key(|listed| (Named::of(&listed.name) == Named::Otherwise, listed.name.clone()));
+    match first {
         Some(first) => Err(Error::NotAQueue { path: storage.path().to_owned(), file: first.name }),
         None => Ok(()),
     }

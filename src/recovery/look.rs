@@ -37,7 +37,7 @@ pub(crate) fn by_rows(image: &IndexImage) -> Option<InUse> {
     }
     let mut rows = Rows::default();
     image.segments.iter().for_each(|(slot, header)| rows.add(*slot, *header));
-    rows.live.sort_by_key(|row| row.header.base);
+    rows.sort();
     in_use(image, rows)
 }
 

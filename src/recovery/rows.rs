@@ -161,11 +161,16 @@ impl Rows {
         Ok(())
     }
 
+    /// Brings the live segments into the order of their positions.
+    pub(super) fn sort(&mut self) {
+        self.live.sort_unstable_by_key(|row| (row.header.base, row.header.life, row.slot));
+    }
+
     /// Moves segments to the stale ones that a later life contradicts. Lives and positions grow
     /// together: a segment that overlaps one of a later life, or lies behind it, was discarded
     /// before that one was made, and its removal did not reach the disk (R9).
     pub(super) fn drop_outlived(&mut self) {
-        self.live.sort_by_key(|row| (row.header.base, row.header.life));
+        self.sort();
         if planted!(OutlivedKept) {
             return;
         }
