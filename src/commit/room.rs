@@ -40,8 +40,8 @@ impl<S: Storage> Core<S> {
         self.expire_old(&**release);
     }
 
-    /// Gives up what is too old, and what files have behind messages that are not. While a removed
-    /// segment is open, consumers that were busy at an earlier look are asked once more.
+    /// Gives up messages that are too old, and cuts files that the clock closed early. While a
+    /// removed segment is open, consumers that were busy at an earlier look are asked once more.
     pub(crate) fn expire_old(&self, release: &dyn Fn(&Core<S>)) {
         if self.ages.is_none() {
             return;

@@ -1,18 +1,20 @@
 //! What the headers of the segment files say, held against the picture.
 
 use std::io;
+use std::sync::Arc;
 
 use super::onlooker::{MOST_TORN_HEADERS, TORN_HEADER_PAUSE};
 use super::picture::{Condition, Picture};
 use super::verify::Finding;
 use crate::error::{Error, Result};
 use crate::format::{self, Invalid, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
+use crate::segment::Row;
 use crate::storage::{Storage, StorageFile, read_full};
 use crate::threads::park_timeout;
 
 /// What is wrong with the headers of the segment files, and how many were read.
 pub(super) fn header_findings<S: Storage>(
-    storage: &S,
+    storage: &Arc<S>,
     picture: &Picture,
 ) -> Result<(u64, Vec<Finding>)> {
     let listed = storage.list().map_err(|error| Error::io("list", storage.path(), error))?;
@@ -57,8 +59,7 @@ pub(super) fn header_findings<S: Storage>(
                 (Ok(header), Some(row))
                     if header.life == row.header.life
                         && len < row.header.allocated
-                        // Its holder may have cut it since.
-                        && !matches!(picture.condition, Condition::Owned(_)) =>
+                        && !was_cut(storage, picture, row, len)? =>
                 {
                     format!("it has {len} bytes, and had {}", row.header.allocated)
                 }
@@ -79,4 +80,15 @@ pub(super) fn header_findings<S: Storage>(
         findings.push(Finding { file: listed.name, offset: Some(0), what, lost: None });
     }
     Ok((read, findings))
+}
+
+/// Whether the queue's holder has cut the segment's file to `len` bytes since the picture was taken:
+/// then its row says so by now, or it is gone.
+fn was_cut<S: Storage>(storage: &Arc<S>, picture: &Picture, row: &Row, len: u64) -> Result<bool> {
+    if !matches!(picture.condition, Condition::Owned(_)) {
+        return Ok(false);
+    }
+    let (now, _) = Picture::take(storage)?;
+    let is_same = |other: &&Row| other.header.life == row.header.life;
+    Ok(now.live.iter().find(is_same).is_none_or(|now| now.header.allocated <= len))
 }

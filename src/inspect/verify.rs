@@ -99,7 +99,7 @@ pub(crate) fn verify<S: Storage>(
     let mut work = Verifying { verified: Verified::default(), each };
     reached!("behind a picture");
     let index = index_findings(&**storage, &picture)?;
-    let (headers, findings) = header_findings(&**storage, &picture)?;
+    let (headers, findings) = header_findings(storage, &picture)?;
     work.verified.segments = headers;
     for finding in index.into_iter().chain(findings) {
         if work.tell(finding).is_break() {

@@ -196,16 +196,27 @@ fn who_looks_from_outside_while_a_file_is_cut_finds_nothing_wrong() {
     let (engine, before) = (Arc::new(aged.engine), aged.storage.named_bytes());
     let owner = Arc::clone(&engine);
     meanwhile("behind a picture", move || owner.expire());
+    let found = found_by_verify(&storage);
+    assert!(!forget_meanwhile() && aged.storage.named_bytes() < before, "nothing was cut");
+    assert_eq!(found, (Vec::new(), 2));
+    // It tells of a file that was cut by somebody else.
+    let name = crate::format::segment_name(0);
+    storage.open(&name).unwrap().set_len(2048).unwrap();
+    let (found, _) = found_by_verify(&storage);
+    assert!(found.iter().any(|what| what.contains("it has 2048 bytes, and had 4096")), "{found:?}");
+}
+
+/// What is wrong with the files, and how many messages are in them.
+fn found_by_verify(storage: &Arc<SimStorage>) -> (Vec<String>, u64) {
     let mut found = Vec::new();
-    let verified = verify(&storage, Depth::Messages, |step| {
+    let verified = verify(storage, Depth::Messages, |step| {
         found.extend(match step {
-            VerifyStep::Finding(finding) => Some(finding),
+            VerifyStep::Finding(finding) => Some(finding.what.clone()),
             VerifyStep::Read { .. } => None,
         });
         ControlFlow::Continue(())
     });
-    assert!(!forget_meanwhile() && aged.storage.named_bytes() < before, "nothing was cut");
-    assert_eq!((found, verified.unwrap().messages), (Vec::new(), 2));
+    (found, verified.unwrap().messages)
 }
 
 /// A copy and a second run read files that were cut as any others, and cut them no more.
