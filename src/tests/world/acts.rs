@@ -22,9 +22,9 @@ pub(super) const CLOSER: &str = "closer";
 
 /// One thread and its acts.
 #[derive(Debug, Clone)]
-pub(super) struct Cast {
+pub(super) struct Cast<A = Act> {
     pub(super) name: String,
-    pub(super) acts: Vec<Act>,
+    pub(super) acts: Vec<A>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

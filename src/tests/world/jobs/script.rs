@@ -7,6 +7,7 @@ use crate::consume::lanes::{LaneRules, Within};
 use crate::engine::Background;
 use crate::options::{OnFull, Options};
 use crate::tests::sim::Rng;
+use crate::tests::world::acts::Cast;
 use crate::tests::world::told::Death;
 
 /// The most attempts, a lease and delays, in milliseconds.
@@ -28,7 +29,7 @@ pub(super) struct Life {
     pub(super) wishes: Wishes,
     pub(super) lanes: Option<LaneRules>,
     pub(super) limit: Option<u32>,
-    pub(super) casts: Vec<Cast>,
+    pub(super) casts: Vec<Cast<Act>>,
     pub(super) background: Background,
     pub(super) switch_one_in: u64,
     pub(super) by_rank: bool,
@@ -37,13 +38,6 @@ pub(super) struct Life {
     pub(super) dies_at: Option<u64>,
     pub(super) death: Death,
     pub(super) seed: u64,
-}
-
-/// One thread and its acts.
-#[derive(Debug, Clone)]
-pub(super) struct Cast {
-    pub(super) name: String,
-    pub(super) acts: Vec<Act>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +88,7 @@ fn answer(rng: &mut Rng) -> Act {
     }
 }
 
-fn casts(rng: &mut Rng, has_lanes: bool) -> Vec<Cast> {
+fn casts(rng: &mut Rng, has_lanes: bool) -> Vec<Cast<Act>> {
     let mut casts = Vec::new();
     let mut cast = |name: String, acts: Vec<Act>| casts.push(Cast { name, acts });
     for number in 0..1 + rng.below(2) {
