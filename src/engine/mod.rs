@@ -53,7 +53,7 @@ pub(crate) struct Engine<S: Storage> {
     later: Later<S>,
     /// This process has the queue open; none once it is closed.
     open_here: Mutex<Option<OpenHere>>,
-    closing: Mutex<Closing>,
+    pub(crate) closing: Mutex<Closing>,
     closed: Condvar,
     /// Calls that found the queue open and went on to take the registry's or the producers' lock.
     #[cfg(test)]
@@ -172,14 +172,19 @@ impl<S: Storage> Engine<S> {
     }
 
     /// Ends the run: wakes all waiters and refuses their calls, makes everything durable, closes
-    /// the files. A second call does nothing.
+    /// the files. A second call waits for the first one, and returns what came of it.
     pub(crate) fn close(&self) -> Result<()> {
         let _told = events::at_end();
-        self.close_then(|| Ok(())).unwrap_or_else(|| {
-            let failed = self.closing.lock().failed.clone();
-            let path = self.core.storage.path();
-            failed.map_or(Ok(()), |text| Err(flush_failed(path, &text)))
-        })
+        match self.close_then(|| Ok(())) {
+            Some(closed) => closed,
+            // Here a lock may be held for ever.
+            None if self.core.forked() => Ok(()),
+            None => {
+                let failed = self.closing.lock().failed.clone();
+                let path = self.core.storage.path();
+                failed.map_or(Ok(()), |text| Err(flush_failed(path, &text)))
+            }
+        }
     }
 
     /// Closes the queue, and does `last` while it is still locked. `None` when another call closes
@@ -204,8 +209,8 @@ impl<S: Storage> Engine<S> {
         if !std::mem::replace(&mut closing.has_begun, true) || planted!(ClosedUnderLetters) {
             return false;
         }
-        // The first one waits for the ends of the queue's own threads, and the wakers and
-        // subscribers that it calls may close the queue again.
+        // The first close waits for the queue's own threads to end, and calls wakers and
+        // subscribers that may close the queue again: neither may wait for it here.
         let may_wait = !CLOSES.get() && !is_worker() && !planted!(CloseNotWaitedFor);
         while may_wait && !closing.is_over {
             self.closed.wait(&mut closing);
@@ -272,7 +277,7 @@ impl<S: Storage> Engine<S> {
 
 /// How far a close is.
 #[derive(Debug, Default)]
-struct Closing {
+pub(crate) struct Closing {
     has_begun: bool,
     is_over: bool,
     failed: Option<Arc<str>>,

@@ -250,3 +250,29 @@ fn a_message_gathered_from_parts_finds_room_for_all_of_it_where_the_oldest_are_d
     // SAFETY: a live handle, which nobody else uses.
     assert_eq!(unsafe { mmq_close(queue) }, mmq_status::MMQ_OK);
 }
+
+/// A thread of the parent process may have any lock at the fork.
+#[test]
+#[cfg_attr(miri, ignore = "forks")]
+fn a_close_in_a_forked_child_takes_no_lock() {
+    use std::os::unix::process::CommandExt;
+    let dir = crate::tests::guard::tempdir().unwrap();
+    let queue = crate::Options::new().open(dir.path()).unwrap();
+    let held = queue.engine().closing.lock();
+    let engine = std::sync::Arc::clone(queue.engine());
+    let in_child = move || {
+        // Without an error of this closure the parent is told that the command has begun.
+        std::thread::spawn(|| {
+            std::thread::sleep(std::time::Duration::from_secs(10));
+            std::process::exit(1);
+        });
+        Err(std::io::Error::from_raw_os_error(if engine.close().is_ok() { 77 } else { 78 }))
+    };
+    let mut command = std::process::Command::new("/nonexistent");
+    // SAFETY: the closure allocates and starts a thread, which glibc allows in a forked child.
+    unsafe { command.pre_exec(in_child) };
+    let answer = command.spawn().map(|_| "it hangs").map_err(|error| error.raw_os_error());
+    drop(held);
+    assert_eq!(answer, Err(Some(77)));
+    queue.close().unwrap();
+}

@@ -82,8 +82,8 @@ pub(super) fn header_findings<S: Storage>(
     Ok((read, findings))
 }
 
-/// Whether the queue's holder has cut the segment's file to `len` bytes since the picture was taken:
-/// then its row says so by now, or it is gone.
+/// Whether the queue's holder has cut the segment's file to `len` bytes since the picture was
+/// taken: then its row says so by now, or it is gone.
 fn was_cut<S: Storage>(storage: &Arc<S>, picture: &Picture, row: &Row, len: u64) -> Result<bool> {
     if !matches!(picture.condition, Condition::Owned(_)) {
         return Ok(false);

@@ -299,11 +299,11 @@ impl Known {
             self.durable = shown.next;
             self.done.values_mut().for_each(|durable| *durable = true);
         }
-        // What does not come will not come.
+        // A message that this opening did not show may not come later.
         for seq in self.ids.keys().filter(|seq| !shown.messages.contains_key(seq)) {
             self.done.entry(*seq).or_default();
         }
-        // And what comes is not done, whoever said so.
+        // So of each known message it is certain now whether it is done.
         self.perhaps_done.retain(|seq| !self.ids.contains_key(seq));
         self.upcoming = shown.messages;
         self.next = shown.next;
