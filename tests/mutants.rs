@@ -1,7 +1,7 @@
 //! Who catches each planted bug: `cargo test --test mutants -- --ignored --nocapture`.
 //!
 //! The bugs are in the table of `src/tests/mutants.rs`. Each is planted in the whole process of the
-//! library's tests, which run in groups, one group after the other, until a test fails, a process
+//! library's tests, which run in groups, the quick tests first, until a test fails, a process
 //! dies, or a group takes five times as long as without the bug. All groups but `search` are what
 //! the gate runs. A bug that no group catches is a hole in the tests, unless the table argues why
 //! no test can see it. Both are failures here: a bug that nobody catches without an argument, and
@@ -35,17 +35,10 @@ mod effort;
 use effort::{effort, first};
 
 /// The last one is the worlds once more, as many as a search draws and the gate does not.
-const GROUPS: &[&str] = &["unit", "crash", "whole", "world", "search"];
+const GROUPS: &[&str] = &["quick", "slow", "world", "search"];
 
-/// The group of a test: of one folder, on crashes, on simulated worlds, or on the whole queue.
-fn group_of(test: &str) -> &'static str {
-    match test.strip_prefix("tests::") {
-        None => "unit",
-        Some(rest) if rest.starts_with("crash::") => "crash",
-        Some(rest) if rest.starts_with("world::") => "world",
-        Some(_) => "whole",
-    }
-}
+/// What a quick test takes at most.
+const QUICK: Duration = Duration::from_millis(200);
 
 struct Group {
     name: &'static str,
@@ -84,16 +77,35 @@ fn output(program: &str, arguments: &[&str]) -> String {
     String::from_utf8(ran.stdout).expect("test names are UTF-8")
 }
 
-/// The names of the tests, in their groups.
+/// The tests in their groups, by what each takes without a bug.
 fn groups(program: &str) -> Vec<Group> {
-    let listed = output(program, &["--list"]);
-    let tests: Vec<&str> = listed.lines().filter_map(|line| line.strip_suffix(": test")).collect();
+    let mut command = crate::support::command(program);
+    // The times are unstable, and so need this variable.
+    command.args(["-Zunstable-options", "--report-time"]).env("RUSTC_BOOTSTRAP", "1");
+    command.env("MMQ_EFFORT", "1").env_remove("MMQ_SEED").env_remove("MMQ_MUTANT");
+    let ran = command.stderr(Stdio::null()).output().expect("the test program runs");
+    assert!(ran.status.success(), "the tests fail without a bug");
+    let said = String::from_utf8(ran.stdout).expect("test names are UTF-8");
+    let tests = said.lines().filter_map(|line| {
+        let (test, took) = line.strip_prefix("test ")?.split_once(" ... ok <")?;
+        let took = took.strip_suffix("s>")?.parse().expect("seconds");
+        let group = match Duration::from_secs_f64(took) {
+            _ if test.starts_with("tests::world::") => "world",
+            took if took <= QUICK => "quick",
+            _ => "slow",
+        };
+        Some((test, group))
+    });
+    // Those that plant bugs of their own to see them found cannot fail by another one.
+    let tests: Vec<_> = tests.filter(|(test, _)| !test.contains("planted")).collect();
     let groups = GROUPS.iter().map(|&name| {
-        // Those that plant bugs of their own to see them found cannot fail by another one.
-        let tests = tests.iter().filter(|test| !test.contains("planted"));
         let of = if name == "search" { "world" } else { name };
-        let tests = tests.filter(|test| group_of(test) == of);
-        Group { name, tests: tests.map(|test| (*test).to_owned()).collect(), limit: Duration::MAX }
+        let tests = tests.iter().filter(|(_, group)| *group == of);
+        Group {
+            name,
+            tests: tests.map(|(test, _)| (*test).to_owned()).collect(),
+            limit: Duration::MAX,
+        }
     });
     groups.collect()
 }

@@ -295,6 +295,8 @@ impl<S: Storage> Engine<S> {
     /// Has `fill` write a message of `len` bytes under the producers' lock: in place where the
     /// message can lie in one piece, else into a buffer.
     pub(crate) fn enqueue_with(&self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<u64> {
+        // Before anything is done later: a call from within another one's closure holds its lock.
+        self.core.check_may_wait()?;
         let _later = DoLater(self);
         let mut fill = Some(fill);
         let mut bytes = Vec::new();

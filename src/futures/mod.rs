@@ -62,6 +62,11 @@ impl Wait {
                 return Poll::Ready(Err(error.take().unwrap_or_else(polled_again)));
             }
         };
+        // Before any lock: in a forked child it may be held for ever.
+        if let Err(refused) = engine.core.check_may_wait() {
+            self.leave();
+            return Poll::Ready(Err(refused));
+        }
         let signal = Signal::Task(context.waker().clone());
         match self.ticket {
             Some(ticket) => engine.core.waiters.rearm(ticket, signal),

@@ -44,7 +44,7 @@ impl ForkGuard {
     /// wipes memory on fork.
     #[inline(always)]
     pub(crate) fn forked(&self) -> bool {
-        self.is_of_parent() || is_unwound()
+        self.is_of_parent() || is_played()
     }
 
     #[inline(always)]
@@ -60,12 +60,14 @@ impl ForkGuard {
     }
 }
 
-/// A process of a simulation has died: what its threads drop changes nothing any more.
+/// A thread of a test plays a child; or a process of a simulation has died, and what its threads
+/// drop changes nothing any more.
 #[inline(always)]
-fn is_unwound() -> bool {
+fn is_played() -> bool {
     #[cfg(test)]
     {
-        std::thread::panicking() && crate::tests::schedule::is_dead()
+        use crate::tests::schedule;
+        schedule::child::is_child() || std::thread::panicking() && schedule::is_dead()
     }
     #[cfg(not(test))]
     false

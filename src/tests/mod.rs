@@ -12,6 +12,7 @@ mod engine;
 mod events;
 mod figures;
 mod flush;
+mod forked;
 #[path = "../../tests/support/guard.rs"]
 pub(crate) mod guard;
 mod lanes;

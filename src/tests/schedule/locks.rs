@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::time::Instant;
 
-use super::{here, is_scheduled, ranks, step};
+use super::{child, here, is_scheduled, ranks, step};
 use crate::threads::ranks::Rank;
 
 pub(crate) struct Mutex<T> {
@@ -54,6 +54,7 @@ impl<T> Mutex<T> {
         if let Some(rank) = self.rank {
             ranks::check(rank);
         }
+        child::check();
         step();
         let guard = MutexGuard { mutex: self, guard: Some(self.take()), at: Location::caller() };
         self.held(guard.at);
@@ -210,7 +211,9 @@ impl<T> RwLock<T> {
         std::ptr::from_ref(self).addr()
     }
 
+    #[track_caller]
     fn take<G>(&self, wait: impl Fn() -> G, attempt: impl Fn() -> Option<G>) -> G {
+        child::check();
         step();
         if !is_scheduled() {
             return wait();
@@ -230,6 +233,7 @@ impl<T> RwLock<T> {
         step();
     }
 
+    #[track_caller]
     pub(crate) fn read(&self) -> ReadGuard<'_, T> {
         let guard = self.take(|| self.0.read(), || self.0.try_read());
         ReadGuard { lock: self, guard: Some(guard) }
@@ -240,6 +244,7 @@ impl<T> RwLock<T> {
         self.0.try_read().map(|guard| ReadGuard { lock: self, guard: Some(guard) })
     }
 
+    #[track_caller]
     pub(crate) fn write(&self) -> WriteGuard<'_, T> {
         let guard = self.take(|| self.0.write(), || self.0.try_write());
         WriteGuard { lock: self, guard: Some(guard) }

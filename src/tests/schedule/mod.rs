@@ -15,6 +15,7 @@
 //! Each access sees the last one before it: no weaker order of memory is tried.
 
 pub(crate) mod atomics;
+pub(crate) mod child;
 mod core;
 mod end;
 pub(crate) mod locks;

@@ -131,6 +131,9 @@ fn every_call_on_the_queue_from_inside_the_writing_closure_is_refused() {
                 );
                 refused(consumer.set_max_in_flight(1));
                 drop((dropped, lent, consumer.clone()));
+                // A refused call does not do what is put off until this one is over.
+                refused(queue.enqueue_with(1, |_| ()));
+                assert_eq!(consumer.in_flight(), 2);
                 // Another queue is another matter, but not its way back here.
                 let (_dir, other) = new_queue(&small());
                 other.enqueue("elsewhere").unwrap();

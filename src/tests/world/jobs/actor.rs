@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::Disks;
 use super::script::{Act, Life};
-use crate::consume::redelivery::Rules;
+use crate::consume::redelivery::{DeadLetters, Rules};
 use crate::consume::standing::{Handed, Read, Standing};
 use crate::engine::Engine;
 use crate::engine::reading::{self, AsMessage};
@@ -341,6 +341,26 @@ impl Actor {
         Ok(Answer::Done)
     }
 
+    /// What it has inherited refuses it, waits for nothing, and stays as it is.
+    fn child(&self) {
+        let (queue, link) = (&self.queue, &*self.link);
+        let letters: &dyn DeadLetters = &OtherQueue::of(&self.other);
+        let answers = [
+            queue.enqueue(&content(0, 20)).map(drop),
+            self.receive(&mut None).map(drop),
+            self.wait(None).map(drop),
+            queue.fork(link, "of a child").map(drop),
+            queue.core.flush(),
+            letters.check(),
+        ];
+        for answer in &answers {
+            assert!(matches!(answer, Err(Error::Forked)), "{answers:?}");
+        }
+        assert_eq!(queue.consumer_stats().len(), 0);
+        queue.core.interrupt();
+        queue.close().expect("nothing to close");
+    }
+
     fn take_letter(&self) -> Result<Answer> {
         let consumer = self.other.default_consumer()?;
         let taken = reading::next(&self.other, consumer, Read::Take)?;
@@ -367,6 +387,7 @@ impl Actor {
                 }
                 queue.remove_consumer(&name)?;
             }
+            Act::Child => schedule::child::as_child(|| self.child()),
             Act::Flush => queue.core.flush()?,
             Act::Figures => {
                 drop(queue.stats());

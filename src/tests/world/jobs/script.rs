@@ -66,6 +66,8 @@ pub(super) enum Act {
     Jump,
     /// A consumer begins where this one is, reads and goes.
     Fork,
+    /// The thread plays a child of the process, forked at this moment.
+    Child,
     Flush,
     Figures,
     Interrupt,
@@ -123,8 +125,8 @@ fn casts(rng: &mut Rng, has_lanes: bool) -> Vec<Cast<Act>> {
     }
     if rng.percent(50) {
         let acts = (0..1 + rng.below(5)).map(|_| {
-            [Act::Fork, Act::Flush, Act::Figures, Act::Sleep(1 + rng.below(30))]
-                [rng.below(4) as usize]
+            [Act::Fork, Act::Child, Act::Flush, Act::Figures, Act::Sleep(1 + rng.below(30))]
+                [rng.below(5) as usize]
         });
         cast("other".into(), acts.collect());
     }
