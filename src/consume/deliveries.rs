@@ -114,7 +114,7 @@ impl<S: Storage> Standing<S> {
         }
         let mut progress = self.progress.lock();
         progress.check(core, self)?;
-        self.ledger(&mut progress, &[]).limit = limit;
+        self.ledger(&mut progress).limit = limit;
         progress.note_ready(core);
         Ok(())
     }
@@ -174,7 +174,7 @@ impl<S: Storage> Standing<S> {
         let progress = &mut *progress;
         progress.check(core, self)?;
         self.take_up_attempts(core, progress)?;
-        let ledger = self.ledger(progress, &[]);
+        let ledger = self.ledger(progress);
         let before = std::mem::replace(&mut ledger.redelivery().rules, rules);
         ledger.reject_spent();
         self.note_change(progress, core);
@@ -184,7 +184,7 @@ impl<S: Storage> Standing<S> {
     /// Takes over the row of attempts, if there is one for this consumer that is not taken over.
     fn take_up_attempts(&self, core: &Core<S>, progress: &mut Progress<S>) -> Result<()> {
         let place = progress.stored.seq;
-        let ledger = self.ledger(progress, &[]);
+        let ledger = self.ledger(progress);
         if !ledger.redelivery().has_row() {
             self.has_redelivery.store(true, Ordering::Release);
             match core.index.attempts_row(self.row, self.name()) {

@@ -181,7 +181,7 @@ impl<S: Storage> Standing<S> {
         let mut progress = self.progress.lock();
         let progress = &mut *progress;
         progress.check(core, self)?;
-        self.ledger(progress, &[]);
+        self.ledger(progress);
         let begun = (core.visible.seq.load(Ordering::Acquire), core.storage.now());
         match &mut progress.lanes {
             Some(lanes) => {

@@ -399,9 +399,4 @@ impl<F: StorageFile> Ledger<F> {
         self.limit = None;
         self.redelivery.take()
     }
-
-    /// The done ranges were taken over from another consumer and are not stored yet.
-    pub(crate) fn mark_changed(&mut self) {
-        self.changed = true;
-    }
 }

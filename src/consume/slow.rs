@@ -216,26 +216,15 @@ impl<S: Storage> Standing<S> {
             Ok(progress) => progress,
             Err(error) => return (Step::of(Err(error.into())), Handed::default()),
         };
-        self.ledger(&mut progress, &[]);
+        self.ledger(&mut progress);
         self.step_specially(&mut progress, core, Read::Receive, delivery)
     }
 
-    /// The ledger. The first call makes it, with the numbers in `done` done.
-    pub(super) fn ledger<'a>(
-        &self,
-        progress: &'a mut Progress<S>,
-        done: &[NumberRange],
-    ) -> &'a mut Ledger<S::File> {
+    /// The ledger. The first call makes it.
+    pub(super) fn ledger<'a>(&self, progress: &'a mut Progress<S>) -> &'a mut Ledger<S::File> {
         progress.special = true;
         self.has_ledger.store(true, Ordering::Release);
-        progress.ledger.get_or_insert_with(|| Box::new(Ledger::new(done, None)))
-    }
-
-    /// Takes over the ranges that another consumer has done.
-    pub(crate) fn adopt(&self, core: &Core<S>, done: &[NumberRange]) {
-        let mut progress = self.progress.lock();
-        self.ledger(&mut progress, done).mark_changed();
-        self.store_progress(&mut progress, core, None, Done::Nothing);
+        progress.ledger.get_or_insert_with(|| Box::new(Ledger::new(&[], None)))
     }
 
     /// How many messages are in flight, read without the lock.

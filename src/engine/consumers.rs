@@ -111,11 +111,17 @@ impl<S: Storage> Engine<S> {
         if let Some(standing) = self.consumers.by_name.lock().get(name) {
             return Ok(Arc::clone(standing));
         }
-        self.add_consumer(name, Begins::Start(start))
+        self.add_consumer(name, Begins::Start(start), &[])
     }
 
-    /// Makes the consumer `name`. The caller holds the registry's lock.
-    fn add_consumer(&self, name: &str, at: Begins) -> Result<Arc<Standing<S>>> {
+    /// Makes the consumer `name`, which has `done` these messages. The caller holds the registry's
+    /// lock.
+    fn add_consumer(
+        &self,
+        name: &str,
+        at: Begins,
+        done: &[NumberRange],
+    ) -> Result<Arc<Standing<S>>> {
         // The stand-in's cell keeps the segments from `spot` on until the consumer's own cell does.
         let stand_in = Arc::new(PlaceCell::default());
         let end = self.core.visible_end();
@@ -144,7 +150,7 @@ impl<S: Storage> Engine<S> {
         };
         reached!("before a consumer has its place");
         let place = Place { number: 0, position: spot.position, seq: spot.seq };
-        let taken = self.take_up(None, name, place, &[], 0);
+        let taken = self.take_up(None, name, place, done, 0);
         if taken.is_ok() && !unclaimed.is_empty() {
             self.core.count_unclaimed(name, unclaimed);
         }
@@ -177,19 +183,14 @@ impl<S: Storage> Engine<S> {
         }
         if planted!(ForkedWithoutItsLock) {
             let spot = from.with_progress(|progress| progress.stored);
-            return self.add_consumer(name, Begins::Spot(spot));
+            return self.add_consumer(name, Begins::Spot(spot), &[]);
         }
         // While the lock of `from` is held, its place keeps the segments.
-        let (made, done) = from.with_progress(|progress| {
+        from.with_progress(|progress| {
             progress.check(&self.core, from)?;
-            let made = self.add_consumer(name, Begins::Spot(progress.stored))?;
-            let done = progress.ledger.iter().flat_map(|ledger| ledger.done());
-            Ok::<_, Error>((made, done.collect::<Vec<_>>()))
-        })?;
-        if !done.is_empty() {
-            made.adopt(&self.core, &done);
-        }
-        Ok(made)
+            let done = progress.ledger.iter().flat_map(|ledger| ledger.done()).collect::<Vec<_>>();
+            self.add_consumer(name, Begins::Spot(progress.stored), &done)
+        })
     }
 
     /// Moves a consumer to the message `seq`.

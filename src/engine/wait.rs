@@ -39,6 +39,12 @@ impl<S: Storage> Engine<S> {
         ready.ok_or_else(missing)
     }
 
+    /// Ends every wait that has begun. Wakers run for it, so the closure of `enqueue_with` puts it
+    /// off.
+    pub(crate) fn interrupt(&self) {
+        self.now_or_later(|engine| engine.core.interrupt());
+    }
+
     /// Counts a waiter, so that producers wake. Messages become visible under the two locks held
     /// here: a thread that publishes later sees the count, and the waiter's next read sees what was
     /// published before.

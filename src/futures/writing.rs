@@ -61,6 +61,11 @@ impl<S: Storage> Flushing<S> {
 
     pub(crate) fn poll_flushed(&mut self, context: &Context<'_>) -> Poll<Result<()>> {
         let core = &*self.engine.core;
+        // Before any lock: in a forked child it may be held for ever.
+        if let Err(refused) = core.check_may_wait() {
+            self.leave();
+            return Poll::Ready(Err(refused));
+        }
         let signal = Signal::Task(context.waker().clone());
         let Some((ticket, round)) = self.waits else {
             if let Err(error) = core.check_writable() {
@@ -187,6 +192,9 @@ impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
         }
         if self.flushes.is_some() {
             return self.poll_flushes(context);
+        }
+        if let Err(refused) = self.engine.core.check_may_wait() {
+            return self.ends(Err(refused));
         }
         let signal = || Signal::Task(context.waker().clone());
         let is_first = self.ticket.is_none();

@@ -300,7 +300,7 @@ impl Queue {
     /// # }
     /// ```
     pub fn interrupt(&self) {
-        self.engine.core.interrupt();
+        self.engine.interrupt();
     }
 
     /// A future that [enqueues](Self::enqueue) the message. Where `enqueue` would block its thread,

@@ -81,6 +81,19 @@ impl Belief {
         self != Belief::Disk
     }
 
+    /// The clean end, if no run went on behind it. One that did took the mark back; when that half
+    /// of the checkpoint is damaged, the older half with the mark counts, and the live part shows
+    /// the run.
+    pub(super) fn clean_end(self, image: &IndexImage) -> Option<Checkpoint> {
+        let end = image.checkpoint.filter(|checkpoint| checkpoint.clean && self.is_trusted())?;
+        let live = &image.live;
+        let is_behind = |spot: Option<Spot>| spot.is_some_and(|spot| spot.position > end.position);
+        let went_on = live.run.is_some_and(|run| run.lease > end.lease)
+            || is_behind(live.tail)
+            || is_behind(live.synced);
+        (self == Belief::CleanEnd || !went_on).then_some(end)
+    }
+
     /// Whether appends go on at the spot that was found. Another mount may have lost the last
     /// messages together with the bytes of the index that spoke of them, and nothing shows it. So
     /// numbers go on at the lease, behind a gap: those between may have been given out.

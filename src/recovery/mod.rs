@@ -234,8 +234,7 @@ fn find_end<S: Storage>(storage: &S, known: &mut Known<S>) -> Result<End> {
     let Known { index, image, rows, opened, belief, .. } = known;
     rows.drop_outlived();
     if !planted!(BegunBehindTheEnd)
-        && belief.is_trusted()
-        && let Some(end) = image.checkpoint.filter(|checkpoint| checkpoint.clean)
+        && let Some(end) = belief.clean_end(image)
     {
         // A segment behind a clean end was begun for a record that was refused, and had become a
         // spare before that end. A power cut may show its header as it was; and the opening after

@@ -136,6 +136,8 @@ impl<S: Storage> State<S> {
         let is_done = durable.wanted.position <= durable.spot.position
             && self.segments.list().count_unsynced() < 2;
         if is_done || self.has_run_ended() || self.is_poisoned() {
+            // Another sync may have failed since a producer asked for this flush: it waits to hear.
+            self.segment_synced.notify_all();
             return Ok(());
         }
         drop(self.lead(durable)?);

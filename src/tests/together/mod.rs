@@ -6,6 +6,8 @@
 //! given, and the order of its steps is drawn.)
 
 mod cuts;
+mod failing;
+mod forks;
 mod interrupts;
 mod places;
 #[cfg(feature = "async")]
