@@ -30,7 +30,9 @@ pub(crate) fn as_child<R>(work: impl FnOnce() -> R) -> R {
 /// Before a thread waits for a lock.
 #[track_caller]
 pub(super) fn check() {
-    if is_child() && !std::thread::panicking() {
-        panic!("a forked child takes a lock at {}", Location::caller());
-    }
+    assert!(
+        !is_child() || std::thread::panicking(),
+        "a forked child takes a lock at {}",
+        Location::caller()
+    );
 }
