@@ -5,71 +5,54 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::{go, small, under};
+use super::{Queue, go, small, under};
 use crate::consume::standing::Read;
 use crate::engine::{Background, Engine, reading};
+use crate::options::Options;
 use crate::segment::MOST_UNSYNCED_HERE;
 use crate::tests::schedule;
 use crate::tests::sim::{Call, SimStorage};
-use crate::threads;
+use crate::threads::{self, JoinHandle};
 
-#[test]
-fn a_producer_does_not_wait_for_a_sync_once_another_one_has_failed() {
-    under(100, || {
-        let seed = schedule::seed();
-        let storage = SimStorage::new(7).with_file_capacity(128 << 10);
-        let options = small(20).flush_every(Duration::from_micros(50));
-        let queue =
-            Arc::new(Engine::open_with(storage.clone(), &options, Background::Workers).unwrap());
-        storage.fail_after(Call::SyncFile, 1 + seed % 14, Errno::IO, true);
-        let reader = {
-            let queue = Arc::clone(&queue);
-            go("reader", move || {
-                let consumer = queue.consumer("").unwrap();
-                for _ in 0..12 {
-                    let _ = reading::next(&queue, &consumer, Read::Take);
-                    threads::park_timeout(Duration::from_micros(20));
-                }
-            })
-        };
-        let producer = {
-            let queue = Arc::clone(&queue);
-            go("producer", move || {
-                MOST_UNSYNCED_HERE.set(Some(2));
-                for _ in 0..14 {
-                    if queue.enqueue(&[1; 6000]).is_err() {
-                        break;
-                    }
-                }
-            })
-        };
-        producer.join();
-        reader.join();
-        let _ = queue.close();
-    });
+/// A producer puts in more than it may leave unsynced, and some sync fails. It ends, whichever
+/// sync that is.
+fn produces(
+    options: &Options,
+    syncs: u64,
+    messages: u64,
+    beside: fn(&Queue) -> Option<JoinHandle>,
+) {
+    let storage = SimStorage::new(7).with_file_capacity(128 << 10);
+    let queue = Engine::open_with(storage.clone(), options, Background::Workers).unwrap();
+    let queue = Arc::new(queue);
+    storage.fail_after(Call::SyncFile, 1 + schedule::seed() % syncs, Errno::IO, true);
+    let other = beside(&queue);
+    let producer = {
+        let queue = Arc::clone(&queue);
+        go("producer", move || {
+            MOST_UNSYNCED_HERE.set(Some(2));
+            let _ = (0..messages).try_for_each(|_| queue.enqueue(&[1; 6000]).map(drop));
+        })
+    };
+    producer.join();
+    other.into_iter().for_each(JoinHandle::join);
+    let _ = queue.close();
 }
 
 #[test]
-fn a_producer_alone_hears_that_the_workers_other_sync_failed() {
-    under(300, || {
-        let seed = schedule::seed();
-        let storage = SimStorage::new(7).with_file_capacity(128 << 10);
-        let options = small(40);
-        let queue =
-            Arc::new(Engine::open_with(storage.clone(), &options, Background::Workers).unwrap());
-        storage.fail_after(Call::SyncFile, 1 + seed % 24, Errno::IO, true);
-        let producer = {
-            let queue = Arc::clone(&queue);
-            go("producer", move || {
-                MOST_UNSYNCED_HERE.set(Some(2));
-                for _ in 0..34 {
-                    if queue.enqueue(&[1; 6000]).is_err() {
-                        break;
-                    }
-                }
-            })
-        };
-        producer.join();
-        let _ = queue.close();
+fn a_producer_does_not_wait_for_a_sync_once_another_one_has_failed() {
+    let reads = |queue: &Queue| {
+        let queue = Arc::clone(queue);
+        let reader = go("reader", move || {
+            let consumer = queue.consumer("").unwrap();
+            for _ in 0..12 {
+                let _ = reading::next(&queue, &consumer, Read::Take);
+                threads::park_timeout(Duration::from_micros(20));
+            }
+        });
+        Some(reader)
+    };
+    under(100, move || {
+        produces(&small(20).flush_every(Duration::from_micros(50)), 14, 14, reads);
     });
 }

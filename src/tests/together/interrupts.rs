@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use super::{Queue, go, open, receive_next, small, under};
@@ -10,6 +11,7 @@ use crate::engine::Background;
 use crate::engine::reading::{self, AsMessage};
 use crate::error::Error;
 use crate::options::OnFull;
+use crate::threads::waiting::Signal;
 use crate::threads::{self, JoinHandle};
 
 const SOON: Duration = Duration::from_micros(50);
@@ -115,5 +117,29 @@ fn a_removal_ends_the_waits_for_the_consumer() {
         };
         queue.remove_consumer("c").unwrap();
         taker.join();
+    });
+}
+
+/// Puts a message in by another thread, and waits for it.
+struct EnqueuesElsewhere(Queue);
+
+impl Wake for EnqueuesElsewhere {
+    fn wake(self: Arc<Self>) {
+        let queue = Arc::clone(&self.0);
+        go("elsewhere", move || drop(queue.enqueue(b"news"))).join();
+    }
+}
+
+#[test]
+fn an_interrupt_within_a_closure_calls_wakers_behind_it() {
+    under(10, || {
+        let queue = open(&small(4), Background::Calls);
+        let consumer = queue.consumer("c").unwrap();
+        let waker = Waker::from(Arc::new(EnqueuesElsewhere(Arc::clone(&queue))));
+        let ticket = queue.join(&consumer, Signal::Task(waker)).unwrap();
+        queue.enqueue_with(3, |_| queue.interrupt()).unwrap();
+        queue.leave(&consumer, ticket);
+        assert_eq!(queue.len(), 2);
+        queue.close().unwrap();
     });
 }
