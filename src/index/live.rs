@@ -191,8 +191,13 @@ impl<S: Storage> Index<S> {
         self.change_run(|run| run.next = next);
     }
 
-    /// Stores the lease: no number at or above `seq` was given out.
-    pub(crate) fn set_lease(&self, seq: u64) {
+    /// Stores the lease: no number at or above `seq` is given out. It never goes back.
+    pub(crate) fn raise_lease(&self, seq: u64) {
+        self.change_run(|run| run.lease = run.lease.max(seq));
+    }
+
+    /// The run ends: no number at or above `seq` was given out.
+    pub(crate) fn give_lease_back(&self, seq: u64) {
         self.change_run(|run| run.lease = seq);
     }
 

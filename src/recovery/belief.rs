@@ -47,9 +47,9 @@ impl Belief {
                 && given_up.is_some_and(|end| end > GivenUp::of(checkpoint).end())
                 && !planted!(ExpiredComesBack)
         };
-        match image.checkpoint {
+        match clean_end(image) {
             _ if is_same_place && image.live.token.is(token) => Belief::Cache,
-            Some(checkpoint) if checkpoint.clean && !gave_up_since(&checkpoint) => Belief::CleanEnd,
+            Some(end) if !gave_up_since(&end) => Belief::CleanEnd,
             _ if is_same_place => Belief::Mount,
             _ => Belief::Disk,
         }
@@ -81,17 +81,9 @@ impl Belief {
         self != Belief::Disk
     }
 
-    /// The clean end, if no run went on behind it. One that did took the mark back; when that half
-    /// of the checkpoint is damaged, the older half with the mark counts, and the live part shows
-    /// the run.
+    /// The clean end, where the index is believed and no run went on behind it.
     pub(super) fn clean_end(self, image: &IndexImage) -> Option<Checkpoint> {
-        let end = image.checkpoint.filter(|checkpoint| checkpoint.clean && self.is_trusted())?;
-        let live = &image.live;
-        let is_behind = |spot: Option<Spot>| spot.is_some_and(|spot| spot.position > end.position);
-        let went_on = live.run.is_some_and(|run| run.lease > end.lease)
-            || is_behind(live.tail)
-            || is_behind(live.synced);
-        (self == Belief::CleanEnd || !went_on).then_some(end)
+        clean_end(image).filter(|_| self.is_trusted())
     }
 
     /// Whether appends go on at the spot that was found. Another mount may have lost the last
@@ -99,7 +91,7 @@ impl Belief {
     /// numbers go on at the lease, behind a gap: those between may have been given out.
     pub(super) fn goes_on_at(self, image: &IndexImage, found: Spot) -> bool {
         let is_sure = self != Belief::Mount || planted!(NumbersOfAnotherMount);
-        self.is_trusted() && (is_sure || lease(image, self) <= found.seq)
+        self.is_trusted() && (is_sure || lease(image) <= found.seq)
     }
 
     /// The run record of the live part, if it is believed.
@@ -184,11 +176,22 @@ pub(super) fn held_from(image: &IndexImage, belief: Belief, held: u64) -> u64 {
     if planted!(GivenUpComesBack) { passed } else { given_up(image, belief).end().max(passed) }
 }
 
-/// The lease: no number at or above it was given out.
-pub(super) fn lease(image: &IndexImage, belief: Belief) -> u64 {
-    // The run's lease is an upper bound even when the rest of the run record is not believed. A run
-    // that was closed in order gave its lease back.
-    let is_believed = belief != Belief::CleanEnd && !planted!(LeaseOfTheRunForgotten);
-    let run = image.live.run.filter(|_| is_believed).unwrap_or_default();
+/// The lease: no number at or above it was given out. The run's lease is an upper bound even when
+/// the rest of the run record is not believed.
+pub(super) fn lease(image: &IndexImage) -> u64 {
+    let run = image.live.run.filter(|_| !planted!(LeaseOfTheRunForgotten)).unwrap_or_default();
     run.lease.max(image.checkpoint.map_or(0, |checkpoint| checkpoint.lease))
+}
+
+/// The clean end that the checkpoint marks, if no run went on behind it. A run takes the mark back,
+/// durably, before it reserves a number or moves the tail. Where the live part has more than the
+/// checkpoint with the mark, the half of the checkpoint without the mark is damaged.
+fn clean_end(image: &IndexImage) -> Option<Checkpoint> {
+    let end = image.checkpoint.filter(|checkpoint| checkpoint.clean)?;
+    let live = &image.live;
+    let is_behind = |spot: Option<Spot>| spot.is_some_and(|spot| spot.position > end.position);
+    let went_on = live.run.is_some_and(|run| run.lease > end.lease)
+        || is_behind(live.tail)
+        || is_behind(live.synced);
+    (!went_on).then_some(end)
 }

@@ -314,6 +314,11 @@ impl<S: Storage> State<S> {
             self.leased.fetch_max(lease, Ordering::Release);
         }
         reached!("before a lease is on the disk");
+        // The sync of the checkpoint makes this durable too: should that half of the checkpoint be
+        // damaged, the other one still marks a clean end, and this shows that a run went on.
+        if !planted!(LeaseOfTheRunLate) {
+            self.index.raise_lease(lease);
+        }
         let next_life = self.segments.next_life();
         let mut leased = lease;
         self.index.write_checkpoint(|checkpoint| {
@@ -325,7 +330,9 @@ impl<S: Storage> State<S> {
                 checkpoint.next_life = checkpoint.next_life.max(next_life);
             }
         })?;
-        self.index.set_lease(leased);
+        if planted!(LeaseOfTheRunLate) {
+            self.index.raise_lease(lease);
+        }
         self.leased.store(leased, Ordering::Release);
         Ok(())
     }
@@ -337,6 +344,10 @@ impl<S: Storage> State<S> {
 
     /// Writes the checkpoint of a clean end: the run ends at `spot`, and everything is on disk.
     pub(crate) fn write_clean_end(&self, spot: Spot) -> Result<()> {
+        // A lease of the run beyond that of the checkpoint would show that a run went on.
+        if !planted!(LeaseNotGivenBack) {
+            self.index.give_lease_back(spot.seq);
+        }
         self.renew_checkpoint(|checkpoint| {
             (checkpoint.position, checkpoint.seq) = (spot.position, spot.seq);
             checkpoint.clean = true;

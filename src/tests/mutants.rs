@@ -67,6 +67,10 @@ mutants! {
     LeaseNotRenewed => "no number is given out twice after a power cut",
     /// A lease counts before the checkpoint that has it is on the disk.
     LeaseSaidEarly => "no number is given out twice after a power cut",
+    /// The run's lease is stored behind the checkpoint's, so a power cut may take it alone.
+    LeaseOfTheRunLate => "no number is given out twice, whichever half is damaged",
+    /// A closed run does not give its lease back.
+    LeaseNotGivenBack => "a clean end leaves no reserved number",
     /// A new lease may be lower than the one before.
     LeaseGoesBack => "no number is given out twice after a power cut",
     /// A record stored by calls gets its header before its payload.

@@ -7,7 +7,7 @@ use crate::format::{Checkpoint, LIMIT, LIVE_LEN, SECTOR, index_at, live_at};
 use crate::tests::crash::directed::{disk, holds_but_for, options, take_all};
 use crate::tests::crash::examine::open;
 use crate::tests::crash::model::content;
-use crate::tests::sim::{Call, Mutant};
+use crate::tests::sim::{Call, Mutant, SimStorage};
 
 /// Any one byte of the live part is damaged, in the same boot: nothing is lost, no number is given
 /// out twice, also after a kill, a power cut, a clean end.
@@ -127,26 +127,45 @@ fn a_checkpoint_with_numbers_beyond_the_limit_is_refused() {
     }
 }
 
-/// A run takes back the mark of the clean end in one half of the checkpoint. That half is damaged
-/// after a kill, so the other one counts, and still has the mark: what the run put in is there.
+/// The files of a queue whose run took back the mark of the clean end in one half of the
+/// checkpoint. That half is damaged, so the other one counts, and still has the mark.
+fn with_the_mark_of_the_run_before(storage: SimStorage, id: &[u8; 16]) -> SimStorage {
+    let bytes = storage.read_file("index");
+    let is_clean = |at: usize| Checkpoint::decode(&bytes[at..], id).is_some_and(|half| half.clean);
+    let [a, b] = [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B];
+    assert_ne!(is_clean(a), is_clean(b));
+    let newer = if is_clean(a) { b } else { a };
+    storage.corrupt("index", newer + 20, &[bytes[newer + 20] ^ 1]);
+    storage
+}
+
+/// What a run put in behind a clean end is there, and none of its numbers is given again, when only
+/// the mark of that clean end is left: after a kill, after a power cut.
 #[test]
 fn a_clean_end_counts_no_more_once_a_run_went_on_behind_it() {
     let queue = open(closed(None), &roomy()).unwrap();
     for number in 20..100 {
         queue.enqueue(&content(number, 1000)).unwrap();
     }
-    let storage = queue.core.storage.process_kill();
-    let (bytes, id) = (storage.read_file("index"), queue.core.index.queue_id);
-    let is_clean = |at: usize| Checkpoint::decode(&bytes[at..], &id).is_some_and(|half| half.clean);
-    let [a, b] = [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B];
-    assert_ne!(is_clean(a), is_clean(b));
-    let newer = if is_clean(a) { b } else { a };
-    storage.corrupt("index", newer + 20, &[bytes[newer + 20] ^ 1]);
-    let queue = open(storage, &roomy()).unwrap();
-    let told = take_all(&queue).unwrap();
-    let numbers: Vec<_> = told.iter().flatten().map(|(number, _)| *number).collect();
-    assert_eq!(numbers, (5..100).collect::<Vec<_>>(), "{told:?}");
-    assert_eq!(queue.enqueue(b"new").unwrap(), 100);
+    let (storage, id) = (&queue.core.storage, queue.core.index.queue_id);
+    let (killed, cut) = (storage.process_kill(), storage.power_cut_losing_all());
+    for (what, storage, held) in [("kill", killed, 100), ("power cut", cut, 20)] {
+        let queue = open(with_the_mark_of_the_run_before(storage, &id), &roomy()).unwrap();
+        let told = take_all(&queue).unwrap();
+        let numbers: Vec<_> = told.iter().flatten().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, (5..held).collect::<Vec<_>>(), "{what}: {told:?}");
+        let next = queue.enqueue(b"new").unwrap();
+        assert!(next == 100 || held == 20 && next > 100, "{what}: {next}");
+    }
+}
+
+/// A closed run gives its lease back: the next one goes on at the very next number, also after a
+/// power cut.
+#[test]
+fn a_clean_end_leaves_no_reserved_number() {
+    let queue = open(closed(None).power_cut_losing_all(), &options()).unwrap();
+    assert!(told_up_to(&queue, 20));
+    assert_eq!(queue.enqueue(b"new").unwrap(), 20);
 }
 
 /// Some sector of the index cannot be read: the queue opens, and what the other sectors say is
