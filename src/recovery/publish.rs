@@ -28,8 +28,7 @@ pub(super) fn publish<S: Storage>(
 ) -> Result<Recovered<S>> {
     let PlacedTail { spot, next } = tail;
     let (durable, next_life) = (make_durable(storage, &known, spot, walked)?, next_life(&known));
-    let (lease, given_up) =
-        (lease(&known.image), given_up(&known.image, known.belief));
+    let (lease, given_up) = (lease(&known.image), given_up(&known.image, known.belief));
     let known_gaps = missing_numbers(&known.rows.live, next);
     let held = known.image.checkpoint.map_or(0, |checkpoint| checkpoint.held).max(known.rows.held);
     // A holder that closes in order syncs the index and then clears its process id. Otherwise a

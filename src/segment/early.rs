@@ -66,7 +66,7 @@ impl<F: StorageFile> List<F> {
         // On failure the file stays as long as it is, and counts.
         let _ = segment.file.set_len(cut);
         if planted!(CutCountsAtOnce) {
-            row.header.disk = disk_bytes(&segment.file, cut);
+            row.header.disk = disk_bytes(&segment.file, 0, cut);
             self.write_row(context, &row);
         }
         self.live[at - 1] = row;
@@ -85,7 +85,7 @@ impl<F: StorageFile> List<F> {
         };
         if let Some(row) = self.live.iter_mut().find(was_cut) {
             row.is_cut = false;
-            row.header.disk = disk_bytes(&segment.file, row.header.allocated);
+            row.header.disk = disk_bytes(&segment.file, row.header.disk, row.header.allocated);
             let row = *row;
             self.write_row(context, &row);
         }

@@ -117,9 +117,11 @@ pub(super) fn taken(row: &Row) -> u64 {
     row.header.disk.max(row.header.allocated + overhead(row.header.length))
 }
 
-/// The bytes of disk that a file takes, at least its allocated length.
-pub(super) fn disk_bytes<F: StorageFile>(file: &F, allocated: u64) -> u64 {
-    file.disk_bytes().unwrap_or(0).max(allocated)
+/// The bytes of disk that a file takes, at least its allocated length. Where the file system does
+/// not say, that is what it was `known` to take before: a cut may have failed.
+pub(super) fn disk_bytes<F: StorageFile>(file: &F, known: u64, allocated: u64) -> u64 {
+    let known = if planted!(UnmeasuredCountsForItsLength) { 0 } else { known };
+    file.disk_bytes().unwrap_or(known).max(allocated)
 }
 
 /// Random numbers in stock: the system gives several at a time.

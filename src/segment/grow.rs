@@ -104,7 +104,7 @@ impl<F: StorageFile> List<F> {
         let made = match self.take_spare(context, &header) {
             Some(made) => Ok(made),
             None => self.create(context, header, plan.need, plan.whole).map(|segment| {
-                let disk = disk_bytes(&segment.file, segment.allocated());
+                let disk = disk_bytes(&segment.file, 0, segment.allocated());
                 (segment, disk)
             }),
         };
@@ -202,7 +202,7 @@ impl<F: StorageFile> List<F> {
             self.live.iter_mut().rev().find(|row| row.header.life == segment.header.life)
         {
             row.header.allocated = allocated;
-            row.header.disk = disk_bytes(&segment.file, allocated);
+            row.header.disk = disk_bytes(&segment.file, row.header.disk, allocated);
             let row = *row;
             self.write_row(context, &row);
             if !self.names.rows_complete {
@@ -277,11 +277,11 @@ impl<F: StorageFile> List<F> {
                 });
             }
         }
-        let before = disk_bytes(file, have);
+        let before = disk_bytes(file, 0, have);
         file.allocate(have, end - have).map_err(|error| Error::io("allocate", path(), error))?;
         if let Some(limit) = context.limits.max_bytes {
             // The file system may have taken blocks of its own to find the file's pieces.
-            let needed = disk_bytes(file, end).saturating_sub(before).max(needed);
+            let needed = disk_bytes(file, 0, end).saturating_sub(before).max(needed);
             if used + needed > limit {
                 file.set_len(have).map_err(|error| Error::io("truncate", path(), error))?;
                 return Err(context.full(used, limit, needed));

@@ -77,7 +77,8 @@ impl<F: StorageFile> Transfer<F> {
             self.becomes_spare = self.file.is_some();
             if let Some(file) = &self.file {
                 // Measured here, so that the producer that takes the spare need not.
-                self.row.header.disk = disk_bytes(file, self.row.header.allocated);
+                let header = &mut self.row.header;
+                header.disk = disk_bytes(file, header.disk, header.allocated);
             }
         }
         if !self.becomes_spare {
@@ -337,8 +338,10 @@ impl<F: StorageFile> List<F> {
             file.find_stores(0);
             let fresh_from = if spare.is_fresh { SEGMENT_HEADER_LEN } else { allocated };
             let filled = if spare.is_fresh { crate::memory::page_size() } else { allocated };
-            let disk =
-                known.map_or_else(|| disk_bytes(&file, allocated), |known| known.max(allocated));
+            let disk = known.map_or_else(
+                || disk_bytes(&file, row.header.disk, allocated),
+                |known| known.max(allocated),
+            );
             let segment = Segment {
                 slot: row.slot,
                 seed: header.seed(),

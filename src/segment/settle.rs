@@ -157,7 +157,7 @@ impl<S: Storage> Segments<S> {
         match made {
             Ok(file) => {
                 row.header.allocated = length;
-                row.header.disk = disk_bytes(&file, length);
+                row.header.disk = disk_bytes(&file, 0, length);
                 list.names.directory_changes += 1;
                 list.write_row(context, &row);
                 list.recycling.given_back += 1;

@@ -462,6 +462,8 @@ mutants! {
     WalkFromTheLastSegment => "P2: what is acknowledged is there after a kill",
     /// A spare that cannot be removed is settled again, and again.
     SpareGoesRound => "P9: a call without room ends",
+    /// A file that cannot be measured counts for its length by the list, though a cut failed.
+    UnmeasuredCountsForItsLength => "max_bytes holds at every step",
     /// A file that an opening cannot measure is not counted.
     UnmeasuredNotCounted => "max_bytes holds at every step",
     /// A flush that comes behind the end of the run says that it is done.

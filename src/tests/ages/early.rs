@@ -4,6 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rustix::io::Errno;
+
 use super::{AGE, Aged, SPAN, options};
 use crate::VerifyStep;
 use crate::engine::reading::{self, AsMessage};
@@ -12,7 +14,7 @@ use crate::options::Options;
 use crate::storage::{Storage, StorageFile};
 use crate::tests::crash::holds_but_for;
 use crate::tests::mutants::Mutant;
-use crate::tests::sim::{SimStorage, forget_meanwhile, meanwhile};
+use crate::tests::sim::{Call, SimStorage, forget_meanwhile, meanwhile};
 
 /// Segments of 128 KiB.
 fn roomy() -> Options {
@@ -238,4 +240,21 @@ fn what_was_cut_is_opened_again() {
     }
     aged.pass(AGE + SPAN);
     assert_eq!(aged.live(), 0);
+}
+
+/// A cut fails, and the file system does not say any more what the file takes: it counts as before.
+#[test]
+fn what_could_not_be_cut_counts_also_when_nobody_can_measure_it() {
+    holds_but_for(Mutant::UnmeasuredCountsForItsLength, || {
+        let aged = aged();
+        aged.put(1, 3000);
+        aged.storage.advance_clock(SPAN);
+        aged.put(1, 3000);
+        aged.storage.fail_after(Call::SetLen, 1, Errno::IO, true);
+        aged.engine.expire();
+        aged.storage.fail_after(Call::Measure, 1, Errno::IO, true);
+        aged.engine.core.flush().unwrap();
+        let list = aged.engine.core.segments.list();
+        assert!(list.limited_bytes() + aged.engine.core.index.len() >= aged.storage.named_bytes());
+    });
 }
