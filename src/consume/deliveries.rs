@@ -23,6 +23,16 @@ pub(crate) struct Letter {
     pub(crate) seq: u64,
     pub(crate) attempts: u32,
     pub(crate) message: Message,
+    /// It is in the other queue, which could not make it durable.
+    pub(crate) is_put: bool,
+    epoch: u64,
+}
+
+/// A letter without its message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LetterStub {
+    pub(crate) seq: u64,
+    attempts: u32,
     epoch: u64,
 }
 
@@ -175,7 +185,7 @@ impl<S: Storage> Standing<S> {
         progress.check(core, self)?;
         self.take_up_attempts(core, progress)?;
         let ledger = self.ledger(progress);
-        let before = std::mem::replace(&mut ledger.redelivery().rules, rules);
+        let before = ledger.redelivery().set_rules(rules);
         ledger.reject_spent();
         self.note_change(progress, core);
         Ok(before)
@@ -252,10 +262,12 @@ impl<S: Storage> Standing<S> {
             match found {
                 Ok(message) => {
                     bytes += message.len();
+                    let is_put = ledger.redelivery().is_put_into(seq, dead_letters.id());
                     letters.push(Letter {
                         seq,
                         attempts: open.attempts,
                         message,
+                        is_put,
                         epoch: ledger.epoch,
                     });
                 }
@@ -278,7 +290,8 @@ impl<S: Storage> Standing<S> {
 
     /// A letter is durable in the other queue: its message is done. True when the place left a
     /// segment behind.
-    pub(crate) fn finish_letter(&self, core: &Core<S>, seq: u64, epoch: u64) -> bool {
+    pub(crate) fn finish_letter(&self, core: &Core<S>, letter: LetterStub) -> bool {
+        let LetterStub { seq, epoch, .. } = letter;
         let handed = Handed::new(0, epoch, 0);
         let mut progress = self.progress.lock();
         // A close lets letters under way end: else they would go twice.
@@ -290,10 +303,15 @@ impl<S: Storage> Standing<S> {
         may && matches!(self.end_delivery(&mut progress, core, seq, handed), Ok(Some(true)))
     }
 
-    /// A letter could not go: it is tried again.
-    pub(crate) fn letter_failed(&self, seq: u64, attempts: u32, epoch: u64) {
+    /// A letter could not go: it is tried again. `put_into` is the queue that took it and could not
+    /// make it durable.
+    pub(crate) fn letter_failed(&self, letter: LetterStub, put_into: Option<usize>) {
+        let LetterStub { seq, attempts, epoch } = letter;
         let mut progress = self.progress.lock();
         if let Some(ledger) = progress.ledger.as_mut().filter(|ledger| ledger.epoch == epoch) {
+            if let Some(queue) = put_into {
+                ledger.redelivery().note_unflushed(seq, queue);
+            }
             let delay = ledger.redelivery().rules.delay(attempts);
             let delay = if delay.is_zero() { TRY_AGAIN } else { delay };
             let now = now();
@@ -303,7 +321,8 @@ impl<S: Storage> Standing<S> {
     }
 
     /// A letter can never go: the next read tells its message as a gap.
-    pub(crate) fn letter_refused(&self, core: &Core<S>, seq: u64, epoch: u64) {
+    pub(crate) fn letter_refused(&self, core: &Core<S>, letter: LetterStub) {
+        let LetterStub { seq, epoch, .. } = letter;
         let mut progress = self.progress.lock();
         let progress = &mut *progress;
         if let Some(ledger) = progress.ledger.as_mut().filter(|ledger| ledger.epoch == epoch) {
@@ -346,7 +365,7 @@ impl<S: Storage> Standing<S> {
 
 impl Letter {
     /// What remains of it once the message is let go of.
-    pub(crate) fn stub(self) -> (u64, u32, u64) {
-        (self.seq, self.attempts, self.epoch)
+    pub(crate) fn stub(self) -> LetterStub {
+        LetterStub { seq: self.seq, attempts: self.attempts, epoch: self.epoch }
     }
 }

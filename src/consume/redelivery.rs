@@ -97,6 +97,8 @@ pub(crate) struct Redeliveries<F> {
     suspects: BTreeSet<u64>,
     /// Messages that were rejected and are not counted yet.
     rejections: Vec<u64>,
+    /// Letters that are in another queue, by its number, and that it could not make durable.
+    unflushed: BTreeMap<u64, usize>,
 }
 
 impl<F> Default for Redeliveries<F> {
@@ -113,6 +115,7 @@ impl<F> Default for Redeliveries<F> {
             suspects_below: 0,
             suspects: BTreeSet::new(),
             rejections: Vec::new(),
+            unflushed: BTreeMap::new(),
         }
     }
 }
@@ -179,6 +182,23 @@ impl<F: StorageFile> Redeliveries<F> {
         (self.below, self.alone, self.suspects_below) = (0, None, 0);
         self.suspects.clear();
         self.stored_below = u64::MAX;
+        self.unflushed.clear();
+    }
+
+    /// Replaces the rules. Letters that another queue could not make durable are put in anew.
+    pub(super) fn set_rules(&mut self, rules: Rules) -> Rules {
+        self.unflushed.clear();
+        std::mem::replace(&mut self.rules, rules)
+    }
+
+    /// The letter is in that queue, which could not make it durable.
+    pub(super) fn note_unflushed(&mut self, seq: u64, queue: usize) {
+        self.unflushed.insert(seq, queue);
+    }
+
+    /// Whether the letter is in that queue, and needs a flush alone.
+    pub(super) fn is_put_into(&self, seq: u64, queue: usize) -> bool {
+        self.unflushed.get(&seq) == Some(&queue) && !planted!(UnflushedPutInAgain)
     }
 
     pub(crate) fn has_dead_letters(&self) -> bool {
@@ -273,6 +293,9 @@ impl<F: StorageFile> Redeliveries<F> {
 
     /// Messages are done. Their counts need no room any more.
     pub(crate) fn note_done(&mut self, first: u64, last: u64) {
+        while let Some(seq) = self.unflushed.range(first..=last).next().map(|(seq, _)| *seq) {
+            self.unflushed.remove(&seq);
+        }
         let mut has_room = false;
         while let Some(seq) = self.counts.range(first..=last).next().map(|(seq, _)| *seq) {
             self.counts.remove(&seq);

@@ -158,7 +158,8 @@ impl<S: Storage> Consumers<S> {
     }
 
     /// Puts rejected messages into the queue for dead letters, flushes it, and only then makes them
-    /// done. Returns how many went, or can never go. The caller holds no lock.
+    /// done. Those of which the flush failed are in that queue: they need another flush alone, or
+    /// each attempt would leave one more copy there. Returns how many went, or can never go. The caller holds no lock.
     #[cold]
     #[inline(never)]
     fn post(&self, core: &Core<S>, standing: &Standing<S>) -> usize {
@@ -166,11 +167,16 @@ impl<S: Storage> Consumers<S> {
             return 0;
         };
         let (mut sent, mut too_large, mut refused) = (BTreeSet::new(), BTreeSet::new(), None);
+        let mut unflushed = BTreeSet::new();
         {
             // A subscriber could end this thread with letters under way.
             check_foreign_code();
             let _quiet = events::hold();
-            for Letter { seq, attempts, message, .. } in &letters {
+            for Letter { seq, attempts, message, is_put, .. } in &letters {
+                if *is_put {
+                    sent.insert(*seq);
+                    continue;
+                }
                 let origin =
                     Origin { queue_id: core.index.queue_id, seq: *seq, attempts: *attempts };
                 match dead.put(message, &origin) {
@@ -191,8 +197,7 @@ impl<S: Storage> Consumers<S> {
                 && !planted!(LettersNotFlushed)
                 && let Err(error) = dead.flush()
             {
-                // They are put in again: at least once.
-                sent.clear();
+                unflushed = std::mem::take(&mut sent);
                 refused = Some(error);
             }
         }
@@ -204,13 +209,14 @@ impl<S: Storage> Consumers<S> {
         let mut crossed = false;
         for letter in letters {
             // The message lets go of its segment, which may be given back then.
-            let (seq, attempts, epoch) = letter.stub();
-            if sent.contains(&seq) {
-                crossed |= standing.finish_letter(core, seq, epoch);
-            } else if too_large.contains(&seq) {
-                standing.letter_refused(core, seq, epoch);
+            let letter = letter.stub();
+            if sent.contains(&letter.seq) {
+                crossed |= standing.finish_letter(core, letter);
+            } else if too_large.contains(&letter.seq) {
+                standing.letter_refused(core, letter);
             } else {
-                standing.letter_failed(seq, attempts, epoch);
+                let put_into = unflushed.contains(&letter.seq).then(|| dead.id());
+                standing.letter_failed(letter, put_into);
             }
         }
         if crossed && core.reclaim() {

@@ -594,6 +594,8 @@ mutants! {
     CircleNotSeen => "a dead letter comes to rest",
     /// A letter is acknowledged before it is durable.
     LettersNotFlushed => "a dead letter is never lost",
+    /// A letter that could not be made durable is put in again with each attempt.
+    UnflushedPutInAgain => "a letter comes once, where nothing ends a process",
     /// The place moves on although messages were left behind.
     LeftBehindForgotten => "what lanes leave behind comes later, also after a crash",
     /// A gap that the backlog meets is told beyond its stretch.

@@ -10,6 +10,7 @@ use crate::engine::{Engine, reading};
 use crate::error::{Error, GapCause, Result};
 use crate::format::Origin;
 use crate::options::{OnFull, Options};
+use crate::tests::crash::holds_but_for;
 use crate::tests::mutants::Mutant;
 use crate::tests::schedule::threads::stop_clock;
 use crate::tests::sim::SimStorage;
@@ -233,6 +234,7 @@ struct Other {
 struct Taken {
     /// It takes letters.
     is_open: bool,
+    fails_to_flush: bool,
     numbers: Vec<u64>,
     /// Bytes since the last flush, and the most between two flushes.
     bytes: (usize, usize),
@@ -269,6 +271,9 @@ impl DeadLetters for Other {
 
     fn flush(&self) -> Result<()> {
         let mut taken = self.taken();
+        if taken.fails_to_flush {
+            return Err(Error::Closed);
+        }
         taken.bytes = (0, taken.bytes.1.max(taken.bytes.0));
         Ok(())
     }
@@ -305,6 +310,46 @@ fn a_letter_that_is_too_large_does_not_hold_up_those_behind_it() {
         "{told}"
     );
     assert_eq!((standing.in_flight(&queue.core), standing.len(&queue.core)), (0, 0));
+}
+
+/// The other queue took the letters and cannot make them durable for a while: each goes in once.
+#[test]
+fn a_flush_that_fails_leaves_no_second_copy_of_a_letter() {
+    holds_but_for(Mutant::UnflushedPutInAgain, || {
+        let letters = Other::answering(|_, _| Ok(()));
+        letters.taken().fails_to_flush = true;
+        let queue = filled(3);
+        let standing = workers(&queue, with_letters(&letters));
+        let began = Instant::now();
+        stop_clock(Some(began));
+        for (seq, handed) in [(); 2].map(|()| receive(&queue, &standing).unwrap()) {
+            queue.reject(&standing, seq, handed).unwrap();
+        }
+        for minutes in 1..5 {
+            stop_clock(Some(began + Duration::from_secs(60 * minutes)));
+            queue.consumers.look_at_deliveries(&queue.core);
+        }
+        assert_eq!(standing.in_flight(&queue.core), 2);
+        letters.taken().fails_to_flush = false;
+        stop_clock(Some(began + LONG));
+        queue.consumers.look_at_deliveries(&queue.core);
+        stop_clock(None);
+        assert_eq!(
+            (letters.taken().numbers.clone(), standing.in_flight(&queue.core)),
+            (vec![0, 1], 0)
+        );
+        // Another queue has none of them yet.
+        letters.taken().fails_to_flush = true;
+        let (seq, handed) = receive(&queue, &standing).unwrap();
+        queue.reject(&standing, seq, handed).unwrap();
+        let other = Other::answering(|_, _| Ok(()));
+        queue.set_redelivery(&standing, with_letters(&other)).unwrap();
+        queue.close().unwrap();
+        assert_eq!(
+            (&letters.taken().numbers[..], &other.taken().numbers[..]),
+            (&[0, 1, 2][..], &[2][..])
+        );
+    });
 }
 
 /// Letters under way are copies: they go in pieces.
