@@ -159,7 +159,8 @@ impl<S: Storage> Consumers<S> {
 
     /// Puts rejected messages into the queue for dead letters, flushes it, and only then makes them
     /// done. Those of which the flush failed are in that queue: they need another flush alone, or
-    /// each attempt would leave one more copy there. Returns how many went, or can never go. The caller holds no lock.
+    /// each attempt would leave one more copy there. Returns how many went, or can never go. The
+    /// caller holds no lock.
     #[cold]
     #[inline(never)]
     fn post(&self, core: &Core<S>, standing: &Standing<S>) -> usize {
