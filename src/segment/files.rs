@@ -168,7 +168,10 @@ pub(crate) fn open_life<S: Storage>(
             let later = LaterVersion { found, supported: format::FORMAT_VERSION };
             Err(Lost::Io(io::Error::new(io::ErrorKind::Unsupported, later)))
         }
-        _ => Ok(Opened { life: header.life, file, allocated: len.min(header.length) }),
+        _ => {
+            storage.fill_holes(&file).map_err(Lost::Io)?;
+            Ok(Opened { life: header.life, file, allocated: len.min(header.length) })
+        }
     }
 }
 

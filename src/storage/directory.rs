@@ -244,6 +244,10 @@ impl Storage for FileStorage {
         Ok(DiskFile::opened(file, self.overwrites))
     }
 
+    fn fill_holes(&self, file: &DiskFile) -> io::Result<()> {
+        if self.looks_only { Ok(()) } else { file.fill_holes() }
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         Ok(retry_on_intr(|| rustix::fs::renameat(&self.directory, from, &self.directory, to))?)
     }

@@ -58,6 +58,21 @@ impl DiskFile {
     }
 }
 
+impl DiskFile {
+    /// Where the filesystem may copy, bytes are changed by calls, and compression makes a file
+    /// shorter that has no holes.
+    pub(super) fn fill_holes(&self) -> io::Result<()> {
+        let len = self.len()?;
+        if self.overwrites == Overwrites::MayCopy || self.disk_bytes()? >= len {
+            return Ok(());
+        }
+        system::allocate(&self.file, 0, len, len).map_err(|error| {
+            let why = format!("it has holes (a sparse copy), and gets no space for them: {error}");
+            io::Error::new(error.kind(), why)
+        })
+    }
+}
+
 impl StorageFile for DiskFile {
     fn len(&self) -> io::Result<u64> {
         Ok(u64::try_from(rustix::fs::fstat(&self.file)?.st_size).unwrap_or(0))

@@ -75,6 +75,12 @@ pub(crate) trait Storage: std::fmt::Debug + Send + Sync + Sized + 'static {
     /// Opens an existing regular file (never follows a symbolic link; anything but a regular file
     /// is ErrorKind::InvalidData).
     fn open(&self, name: &str) -> io::Result<Self::File>;
+    /// Gives space to the holes of an open file, if this storage may write. A copy that leaves out
+    /// zeros has holes, and on a full disk a mapped store into one, or on tmpfs a load, would end
+    /// the process.
+    fn fill_holes(&self, _file: &Self::File) -> io::Result<()> {
+        Ok(())
+    }
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals durable.
