@@ -191,12 +191,18 @@ impl<S: Storage> Index<S> {
         self.change_run(|run| run.next = next);
     }
 
-    /// Stores the lease: no number at or above `seq` is given out. It never goes back.
-    pub(crate) fn raise_lease(&self, seq: u64) {
-        self.change_run(|run| run.lease = run.lease.max(seq));
+    /// Stores the lease, if it is higher: no number at or above `seq` is given out. Returns the one
+    /// before.
+    pub(crate) fn raise_lease(&self, seq: u64) -> u64 {
+        let mut before = 0;
+        self.change_run(|run| {
+            before = run.lease;
+            run.lease = before.max(seq);
+        });
+        before
     }
 
-    /// The run ends: no number at or above `seq` was given out.
+    /// Stores a lower lease: no number at or above `seq` was given out.
     pub(crate) fn give_lease_back(&self, seq: u64) {
         self.change_run(|run| run.lease = seq);
     }

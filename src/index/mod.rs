@@ -21,7 +21,7 @@ mod syncs;
 mod version;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -90,12 +90,12 @@ impl<S: Storage> Index<S> {
             return Err(error);
         }
         let image = IndexImage { extents: first_extents().to_vec(), ..IndexImage::default() };
-        Index::adopt(storage.path(), file, queue_id, nonce, &image)
+        Index::adopt(storage, file, queue_id, nonce, &image)
     }
 
     /// Goes on with an index file whose header is valid. `image` is what its bytes say.
     pub(crate) fn adopt(
-        directory: &Path,
+        storage: &S,
         file: S::File,
         queue_id: [u8; 16],
         nonce: u64,
@@ -113,7 +113,8 @@ impl<S: Storage> Index<S> {
             // No queue makes an index so long, and the rest would count in `max_bytes` for ever.
             len = used;
         }
-        let whole = Sheets::new(directory, file, len.max(index_at::END as u64));
+        storage.fill_holes(&file)?;
+        let whole = Sheets::new(storage.path(), file, len.max(index_at::END as u64));
         let sheet = whole.sheet(0, index_at::END)?;
         let mut sheets = Vec::with_capacity(image.extents.len());
         for extent in &image.extents {
@@ -140,7 +141,7 @@ impl<S: Storage> Index<S> {
             extents: Mutex::new(Extents::of(image, sheets, file_len)),
             syncs: Arc::default(),
             len: AtomicU64::new(file_len),
-            directory: directory.to_owned(),
+            directory: storage.path().to_owned(),
             poison: Poison::default(),
             syncing: Mutex::default(),
         })

@@ -38,7 +38,7 @@ fn adopted(storage: &SimStorage) -> Index<SimStorage> {
     let file = IndexFile::read(storage).unwrap().unwrap();
     assert_eq!(file.queue_id(), Some(ID));
     let image = IndexImage::read(&file.bytes, &ID);
-    Index::adopt(storage.path(), file.file, ID, 8, &image).unwrap()
+    Index::adopt(storage, file.file, ID, 8, &image).unwrap()
 }
 
 fn flip(storage: &SimStorage, offset: usize) {
@@ -411,7 +411,7 @@ fn two_threads_that_change_the_run_record_lose_nothing_of_each_other() {
     let index = Arc::new(index);
     let other = Arc::clone(&index);
     // Only where the lock is let go in between can the other thread come.
-    meanwhile("with the run record unlocked", move || other.raise_lease(5));
+    meanwhile("with the run record unlocked", move || assert_eq!(other.raise_lease(5), 0));
     index.set_next(Some(Next { base: 8, seq: 7, ..Next::default() }));
     let came = !forget_meanwhile();
     let run = image(&storage).live.run.unwrap();

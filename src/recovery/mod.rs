@@ -168,10 +168,10 @@ fn take_up_index<S: Storage>(
     let queue_id = rows.queue_id.or(known_id).unwrap_or_else(|| storage.random());
     let made_anew = !may_adopt || known_id != Some(queue_id);
     let index = match file {
-        Some(file) if !made_anew => storage.fill_holes(&file.file).and_then(|()| {
+        Some(file) if !made_anew => {
             let file = file.repaired(&queue_id, storage.now());
-            Index::adopt(storage.path(), file, queue_id, nonce, &image)
-        }),
+            Index::adopt(storage, file, queue_id, nonce, &image)
+        }
         Some(file) => {
             // The file is damaged or another queue's. It is moved out of the way, and what this
             // queue wrote in it is carried over.

@@ -106,7 +106,8 @@ impl Rows {
 
     /// Reads the header of every segment file, and sets files aside that are another queue's or no
     /// segment. The queue is the one that the index names if any segment agrees, else the one that
-    /// most segments name. From the position `durable` on nothing is known to be on the disk.
+    /// most segments name. An index with segments against one segment of another queue decides
+    /// nothing: then the opening fails, and changes nothing. From the position `durable` on nothing is known to be on the disk.
     pub(super) fn gather<S: Storage>(
         &mut self,
         storage: &S,
@@ -121,6 +122,9 @@ impl Rows {
         }
         self.queue_id = match known_id {
             Some(id) if votes.contains_key(&id) || votes.is_empty() => Some(id),
+            Some(_) if !noted.is_empty() && votes.values().all(|votes| *votes == 1) => {
+                return Err(of_two_queues(storage, &whole));
+            }
             _ => votes.iter().max_by_key(|(_, votes)| **votes).map(|(id, _)| *id),
         };
         if self.queue_id == known_id {
@@ -190,6 +194,15 @@ impl Rows {
         }
         self.live = kept;
     }
+}
+
+/// The index is one queue's, and each of these segments another one's.
+fn of_two_queues<S: Storage>(storage: &S, others: &[(u32, SegmentHeader)]) -> Error {
+    let name = others.first().map_or_else(String::new, |(slot, _)| format::segment_name(*slot));
+    let why = "the index beside it is another queue's: one of the two files was put there by \
+        mistake, and nothing was changed; put the right one in its place, or move the wrong one away";
+    let source = io::Error::new(io::ErrorKind::InvalidData, why);
+    Error::io("open", storage.path().join(name), source)
 }
 
 /// Asks the file system how many bytes of disk the segment takes.

@@ -45,7 +45,7 @@ fn image(storage: &SimStorage) -> (IndexImage, [u8; 16]) {
 
 fn adopted(storage: &SimStorage) -> Index<SimStorage> {
     let (image, id) = image(storage);
-    Index::adopt(storage.path(), storage.open(INDEX_NAME).unwrap(), id, 7, &image).unwrap()
+    Index::adopt(storage, storage.open(INDEX_NAME).unwrap(), id, 7, &image).unwrap()
 }
 
 fn gathered(storage: &SimStorage, belief: Belief) -> Gathered<<SimStorage as Storage>::File> {

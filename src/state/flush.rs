@@ -316,12 +316,11 @@ impl<S: Storage> State<S> {
         reached!("before a lease is on the disk");
         // The sync of the checkpoint makes this durable too: should that half of the checkpoint be
         // damaged, the other one still marks a clean end, and this shows that a run went on.
-        if !planted!(LeaseOfTheRunLate) {
-            self.index.raise_lease(lease);
-        }
+        let late = planted!(LeaseOfTheRunLate);
+        let before = self.index.raise_lease(if late { 0 } else { lease });
         let next_life = self.segments.next_life();
         let mut leased = lease;
-        self.index.write_checkpoint(|checkpoint| {
+        let written = self.index.write_checkpoint(|checkpoint| {
             checkpoint.clean = false;
             // Never lower than before: those numbers may have been given out, or told as missing.
             leased = lease.max(if planted!(LeaseGoesBack) { 0 } else { checkpoint.lease });
@@ -329,8 +328,10 @@ impl<S: Storage> State<S> {
             if !planted!(LivesNotLeased) {
                 checkpoint.next_life = checkpoint.next_life.max(next_life);
             }
-        })?;
-        if planted!(LeaseOfTheRunLate) {
+        });
+        // No number beyond the lease before was given out, and none will be.
+        written.inspect_err(|_| self.index.give_lease_back(before))?;
+        if late {
             self.index.raise_lease(lease);
         }
         self.leased.store(leased, Ordering::Release);

@@ -284,3 +284,28 @@ fn what_is_left_of_one_file_is_still_a_queue() {
         }
     }
 }
+
+/// The index is one queue's and the only segment another one's: which of the two was put there by
+/// mistake is for the user to say. Either file alone opens.
+#[test]
+fn an_index_and_a_segment_of_two_queues_are_an_error_that_changes_nothing() {
+    let [one, other, mixed] = [(); 3].map(|()| crate::support::tempdir().unwrap());
+    for (dir, message) in [(&one, "one"), (&other, "other")] {
+        Queue::open(dir.path()).unwrap().enqueue(message).unwrap();
+    }
+    let (index, segment) = (mixed.path().join("index"), mixed.path().join("segment-00000000"));
+    fs::copy(one.path().join("index"), &index).unwrap();
+    fs::copy(other.path().join("segment-00000000"), &segment).unwrap();
+    let before = (fs::read(&index).unwrap(), fs::read(&segment).unwrap());
+    let error = Queue::open(mixed.path()).map(drop).unwrap_err().to_string();
+    assert!(error.contains("segment-00000000") && error.contains("another queue's"), "{error}");
+    assert_eq!((fs::read(&index).unwrap(), fs::read(&segment).unwrap()), before);
+    assert_eq!(fs::read_dir(mixed.path()).unwrap().count(), 2);
+    fs::remove_file(&index).unwrap();
+    let queue = Queue::open(mixed.path()).unwrap();
+    assert_eq!(next_message(&queue), Some((0, b"other".to_vec())));
+    queue.close().unwrap();
+    fs::remove_file(&segment).unwrap();
+    fs::copy(one.path().join("index"), &index).unwrap();
+    assert_eq!(Queue::open(mixed.path()).unwrap().enqueue("after").unwrap(), 1);
+}

@@ -366,6 +366,7 @@ fn a_checkpoint_that_may_be_the_only_one_is_durable_before_the_other_is_written(
         let at = [index_at::CHECKPOINT_A, index_at::CHECKPOINT_B]
             [usize::from(halves(&dead)[0].is_some())];
         cut.corrupt(INDEX_NAME, at, &dead.read_file(INDEX_NAME)[at..at + SECTOR]);
+        ensure!(halves(&cut).iter().any(Option::is_some), "no half of the checkpoint is whole");
         let next = next_of(&open(cut, &options)?);
         ensure!(next >= given, "{next} is the next number, and {given} were given out");
         Ok(true)
