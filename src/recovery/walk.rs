@@ -45,16 +45,18 @@ impl WalkRules {
         // does not validate is damage, and more may follow it.
         let committing = belief == Belief::Cache && image.live.tail.is_none();
         // What was given back had been committed. With a checkpoint on the disk this does not
-        // matter: the walk begins at a unit, or what lies before the start is lost. Where only the
+        // matter: the walk begins at a unit, or what lies before the start is lost. But an older
+        // copy of the index may have been put back: then the headers know of more. Where only the
         // mount is another one, segments may be gone that were given back behind the checkpoint.
         let first = rows.live.first().map_or(u64::MAX, |row| row.header.first_seq);
-        let given_back = match image.checkpoint {
-            None => first <= rows.held,
-            Some(_) => belief == Belief::Mount && all_before_was_given_back(image, belief, rows),
-        };
+        let is_older = image.checkpoint.is_none_or(|checkpoint| {
+            checkpoint.held < rows.held && !planted!(HeldOfTheHeadersForgotten)
+        });
+        let by_headers = is_older && first <= rows.held;
+        let by_index = belief == Belief::Mount && all_before_was_given_back(image, belief, rows);
         WalkRules {
             search: belief.searches() || committing && !planted!(DamageTakenForTheEnd),
-            whole_before: committing || given_back,
+            whole_before: committing || by_headers || by_index,
             published: image.live.tail.map_or(u64::MAX, |tail| tail.position),
         }
     }

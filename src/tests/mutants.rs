@@ -462,6 +462,9 @@ mutants! {
     WalkFromTheLastSegment => "P2: what is acknowledged is there after a kill",
     /// A spare that cannot be removed is settled again, and again.
     SpareGoesRound => "P9: a call without room ends",
+    /// Where an older copy of the index was put back, the walk does not go by what the headers say
+    /// was given back.
+    HeldOfTheHeadersForgotten => "the rest of a batch that was half given back is there",
     /// A file that cannot be measured counts for its length by the list, though a cut failed.
     UnmeasuredCountsForItsLength => "max_bytes holds at every step",
     /// A file that an opening cannot measure is not counted.

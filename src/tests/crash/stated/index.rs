@@ -1,8 +1,10 @@
 //! Damage of the index itself.
 
+use std::sync::atomic::Ordering;
+
 use rustix::io::Errno;
 
-use super::{closed, roomy, told_up_to};
+use super::{closed, roomy, take, told_up_to};
 use crate::format::{Checkpoint, LIMIT, LIVE_LEN, SECTOR, index_at, live_at};
 use crate::tests::crash::directed::{disk, holds_but_for, options, take_all};
 use crate::tests::crash::examine::open;
@@ -264,4 +266,31 @@ fn an_index_that_is_set_aside_counts() {
         // the queue is full.
         assert!(taken <= limit || consumers.len() > 63, "{taken} of {limit} bytes");
     }
+}
+
+/// The beginning of a batch was taken and its segment given back; then an older copy of the index
+/// is put back. The rest of the batch is there.
+#[test]
+fn an_older_index_hides_nothing_of_a_batch_that_was_half_given_back() {
+    holds_but_for(Mutant::HeldOfTheHeadersForgotten, || {
+        let queue = open(disk(1), &roomy()).unwrap();
+        queue.default_consumer().unwrap();
+        queue.enqueue(&content(0, 700)).unwrap();
+        queue.core.flush().unwrap();
+        let older = queue.core.storage.read_file("index");
+        let batch: Vec<_> = (1..60).map(|number| content(number, 1000)).collect();
+        queue.enqueue_batch(&batch).unwrap();
+        take(&queue, 30);
+        queue.core.flush().unwrap();
+        queue.enqueue(&content(60, 12000)).unwrap();
+        queue.core.flush().unwrap();
+        let first = queue.core.oldest_seq.load(Ordering::Acquire);
+        assert!((2..30).contains(&first), "{first}");
+        queue.close().unwrap();
+        let storage = queue.core.storage.process_kill();
+        storage.corrupt("index", 0, &older);
+        let told = take_all(&open(storage, &roomy()).unwrap()).unwrap();
+        let numbers: Vec<_> = told.iter().flatten().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, (first..61).collect::<Vec<_>>(), "{told:?}");
+    });
 }
