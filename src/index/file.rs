@@ -86,13 +86,10 @@ impl<S: Storage> IndexFile<S> {
         })
     }
 
-    /// Whether the header is blank, and there is no consumer: the header was never written or never
-    /// reached the disk. It reaches the disk with the first sync of the file, so nothing else in
-    /// the file was ever synced either.
+    /// Whether the header is blank: it was never written or never reached the disk. It reaches the
+    /// disk with the first sync of the file, so nothing else in the file was ever synced either.
     pub(crate) fn was_being_made(&self) -> bool {
-        let header = self.bytes.iter().take(format::INDEX_HEADER_LEN);
-        let consumers = self.bytes.iter().take(index_at::SEGMENTS).skip(index_at::CONSUMERS);
-        header.chain(consumers).all(|byte| *byte == 0)
+        self.bytes.iter().take(format::INDEX_HEADER_LEN).all(|byte| *byte == 0)
     }
 
     /// Returns the file, with its header written again if that is damaged. The write may fail: the

@@ -315,16 +315,3 @@ fn one_segment_is_made_ahead_where_nobody_counts_the_bytes() {
         }
     }
 }
-
-/// Zeros stand where the header of the index was, and there is no segment: the file, which may have
-/// consumers in it, is set aside and not removed.
-#[test]
-fn an_index_without_its_header_is_kept_where_there_is_no_segment() {
-    let queue = open(disk(1), &options()).unwrap();
-    queue.consumer("worker").unwrap();
-    queue.core.flush().unwrap();
-    let storage = queue.core.storage.process_kill();
-    storage.corrupt("index", 0, &[0; 64]);
-    let queue = open(storage, &options()).unwrap();
-    assert!(queue.core.storage.file_names().contains(&format!("index{ASIDE_SUFFIX}")));
-}
