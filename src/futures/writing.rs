@@ -228,6 +228,7 @@ impl<M: AsRef<[u8]>, S: Storage> Enqueuing<M, S> {
         }
         let seen = *self.engine.core.space.gate.lock();
         let offered = self.offer(context);
+        reached!("behind a future's look for room");
         let core = &*self.engine.core;
         if offered.is_pending() && self.flushes.is_none() && !core.look_for_room_later() {
             // There is no worker to wake it: a moment's wait, and the task is polled again.

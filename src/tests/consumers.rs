@@ -399,14 +399,22 @@ fn killed_while_the_oldest_are_dropped_the_figures_are_right() {
     assert!(seen > 20, "only {seen} moments");
 }
 
-/// The end of a run copies what is lent, as far as the pool knows the file to reach.
+/// The end of a run copies what is lent, as far as the pool knows the file to reach. Where each
+/// message is synced the writer asks for no window, and neither does a reader within one segment:
+/// the pool learns from the growth alone.
 #[test]
 fn what_is_lent_from_space_that_a_file_grew_by_stays_after_the_close() {
+    let options = Options::new().arena_size(4 << 20);
+    lent_stays_after_the_close(12, &options);
+    lent_stays_after_the_close(5, &options.flush_every_ops(1));
+}
+
+fn lent_stays_after_the_close(messages: u8, options: &Options) {
     let dir = crate::tests::guard::tempdir().unwrap();
-    let engine = open(&dir, &Options::new().arena_size(4 << 20));
+    let engine = open(&dir, options);
     let standing = engine.consumer("").unwrap();
     let mut held = Vec::new();
-    for number in 0..12u8 {
+    for number in 0..messages {
         let len = if number == 0 { 100 } else { 300_000 };
         engine.enqueue(&vec![number; len]).unwrap();
         held.push(reading::next(&engine, &standing, Read::Take).unwrap().unwrap());

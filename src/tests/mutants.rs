@@ -616,8 +616,7 @@ mutants! {
     /// What an earlier run counted comes where it lies, too.
     TakenBackMetAgain => "nothing comes again that was acknowledged, unless a crash took that back",
     /// Who waits for the backlog does not learn that the fresh lane has left messages behind.
-    JumpWakesNobody => "P9: no wake-up is lost";
-        open: "the directed test is in tests/lanes, which no planted bug reaches",
+    JumpWakesNobody => "P9: no wake-up is lost",
     /// A flush opens a segment when it is no longer known to be live (audit A1).
     SyncedWithoutBeingLive => "P1: what is stored again is stored to a live segment";
         audit: "A1", STORED_AGAIN, 769,
