@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering;
 
 use crate::error::{GapCause, Result};
 use crate::format::Spot;
-use crate::segment::ages::Expired;
 use crate::state::State;
 use crate::storage::Storage;
 use crate::threads::Mutex;
@@ -88,14 +87,13 @@ impl<S: Storage> Core<S> {
             return false;
         };
         let tail = writer.committed().position;
-        let Some(from) = self.segments.too_old_tail(&self.context(), ages, tail) else {
-            return false;
-        };
         let (held, unread) = (writer.held_end(), self.unread());
-        if !self.drain_tail(writer, GapCause::Expired, held) {
+        if !self.segments.is_tail_too_old(&self.context(), ages, tail)
+            || !self.drain_tail(writer, GapCause::Expired, held)
+        {
             return false;
         }
-        self.note_expired(&Expired { from, held }, unread);
+        self.note_expired(held, unread);
         true
     }
 

@@ -125,14 +125,19 @@ impl<S: Storage> Engine<S> {
         // The stand-in's cell keeps the segments from `spot` on until the consumer's own cell does.
         let stand_in = Arc::new(PlaceCell::default());
         let end = self.core.visible_end();
+        let mut expired_from = None;
         let (spot, unclaimed) = {
             let _nothing_goes = self.core.places.giving_back.write();
             let spot = match at {
                 Begins::Spot(spot) => spot,
                 Begins::Start(Start::Oldest) => {
+                    let oldest = self.core.oldest(end);
                     // The first consumer is told of messages that expired before there was one.
-                    let unread = self.core.places.unread.lock().take();
-                    unread.unwrap_or_else(|| self.core.oldest(end))
+                    // Looked at last: what was at `oldest`, and has expired since, is there, too.
+                    if self.core.places.cells.read().is_empty() {
+                        expired_from = self.core.segments.list().expired_from.take();
+                    }
+                    expired_from.unwrap_or(oldest)
                 }
                 Begins::Start(Start::End) => Cursor::spot_of(&self.core, end.seq, end)?,
                 Begins::Start(Start::Seq(seq)) => {
@@ -153,6 +158,10 @@ impl<S: Storage> Engine<S> {
         let taken = self.take_up(None, name, place, done, 0);
         if taken.is_ok() && !unclaimed.is_empty() {
             self.core.count_unclaimed(name, unclaimed);
+        }
+        if taken.is_err() && expired_from.is_some() {
+            // Nobody was told.
+            self.core.segments.list().expired_from = expired_from;
         }
         self.core.places.cells.write().retain(|place| !Arc::ptr_eq(place, &stand_in));
         taken
@@ -230,6 +239,8 @@ impl<S: Storage> Engine<S> {
         let Some(standing) = self.consumers.by_name.lock().remove(name) else {
             return Err(Error::no_consumer(self.core.storage.path(), name));
         };
+        // If it is the last one, whoever comes next is told of what expires from here on.
+        self.core.segments.list().expired_from = None;
         let (removed, rules) = standing.remove(&self.core);
         // The default consumer's descriptor goes on telling of messages: the next read has it
         // begin.

@@ -22,7 +22,7 @@ use std::time::Duration;
 use super::list::List;
 use super::{Context, Segments};
 use crate::error::{GapCause, Result};
-use crate::format::{SegmentHeader, Spot};
+use crate::format::SegmentHeader;
 use crate::index::RowsAre;
 use crate::storage::{Storage, StorageFile};
 
@@ -90,15 +90,6 @@ impl Undated {
     }
 }
 
-/// The messages that expired at one look.
-#[derive(Debug)]
-pub(crate) struct Expired {
-    /// The first of them.
-    pub(crate) from: Spot,
-    /// The first number that is still in the queue.
-    pub(crate) held: u64,
-}
-
 impl<F: StorageFile> List<F> {
     /// How many segments, from the oldest on, hold only messages that are too old. The last
     /// message ends at position `tail`.
@@ -134,37 +125,27 @@ impl<F: StorageFile> List<F> {
 
 impl<S: Storage> Segments<S> {
     /// Gives up the segments before the committed `tail` that hold only messages that are too old.
-    /// The last segment stays: see [`too_old_tail`](Self::too_old_tail).
-    pub(crate) fn expire(
-        &self,
-        context: &Context<'_, S>,
-        ages: Ages,
-        tail: u64,
-    ) -> Option<Expired> {
+    /// Returns the first number that is still in the queue; `None` when nothing was given up. The
+    /// last segment stays: see [`is_tail_too_old`](Self::is_tail_too_old).
+    pub(crate) fn expire(&self, context: &Context<'_, S>, ages: Ages, tail: u64) -> Option<u64> {
         let mut list = self.list();
         let too_old = list.too_old(ages, tail, context.storage.now());
         let most = list.live.len().saturating_sub(1).min(too_old);
         let count = list.live.iter().take(most).take_while(|row| row.header.end() <= tail).count();
         let from = list.live.front().filter(|_| count > 0).map(|row| row.header.beginning())?;
+        list.expired_from.get_or_insert(from);
         (0..count).for_each(|_| list.drain_front());
         self.note_passed();
         let held = list.first_whole(context.storage)?.seq;
         context.given_up.lock().note(GapCause::Expired, held);
-        Some(Expired { from, held })
+        Some(held)
     }
 
-    /// Where the tail's segment begins, if it is the only one and all its messages before the
-    /// committed `tail` are too old. The caller holds the producers' lock.
-    pub(crate) fn too_old_tail(
-        &self,
-        context: &Context<'_, S>,
-        ages: Ages,
-        tail: u64,
-    ) -> Option<Spot> {
+    /// Whether the tail's segment is the only one, and all its messages before the committed `tail`
+    /// are too old. The caller holds the producers' lock.
+    pub(crate) fn is_tail_too_old(&self, context: &Context<'_, S>, ages: Ages, tail: u64) -> bool {
         let mut list = self.list();
-        let is_too_old =
-            list.live.len() == 1 && list.too_old(ages, tail, context.storage.now()) == 1;
-        list.live.front().filter(|_| is_too_old).map(|row| row.header.beginning())
+        list.live.len() == 1 && list.too_old(ages, tail, context.storage.now()) == 1
     }
 
     /// Stores in the tail's segment's header between which times its messages are written. The

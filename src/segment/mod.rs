@@ -254,6 +254,7 @@ impl<S: Storage> Segments<S> {
                     last_store: 0,
                     recycling: Recycling::new(found.drained, found.spares, found.held),
                     drained_up_to: 0,
+                    expired_from: None,
                     undated_tail: None,
                     margin: 1,
                     names: Names {
@@ -423,6 +424,9 @@ impl<S: Storage> Segments<S> {
             return None;
         }
         context.given_up.lock().note(cause, given_up);
+        if cause == GapCause::Expired {
+            list.expired_from.get_or_insert(header.beginning());
+        }
         list.drained_up_to = if planted!(DrainedUpToNotNoted) { 0 } else { tail.seq };
         if let Some(open) = list.opened(header.life) {
             // A consumer that stands in it goes on behind it.

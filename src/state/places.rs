@@ -75,9 +75,6 @@ pub(crate) struct Places {
     removed_taken: AtomicU64,
     /// The count of all consumers' moves that the index on disk has.
     pub(crate) synced_moves: Mutex<u64>,
-    /// The first message that expired while there was no consumer: the first consumer that comes
-    /// begins there, and is told the gap.
-    pub(crate) unread: Mutex<Option<Spot>>,
 }
 
 impl Places {
@@ -90,7 +87,6 @@ impl Places {
             removed_moves: AtomicU64::new(unsynced_moves),
             removed_taken: AtomicU64::new(0),
             synced_moves: ranked(Rank::SyncedPlaces, 0),
-            unread: Mutex::default(),
         }
     }
 
@@ -103,13 +99,6 @@ impl Places {
     pub(super) fn lowest_seq(&self) -> u64 {
         let cells = self.cells.read();
         cells.iter().map(|place| place.seq.load(Ordering::Acquire)).min().unwrap_or(0)
-    }
-
-    /// Notes that messages from `from` on have expired, when there is no consumer.
-    pub(crate) fn note_unread(&self, from: Spot) {
-        if self.cells.read().is_empty() {
-            self.unread.lock().get_or_insert(from);
-        }
     }
 
     /// How many moves all consumers have made in this run.

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use super::{AHEAD, Began, State};
 use crate::error::Result;
 use crate::format;
-use crate::segment::ages::Expired;
 use crate::segment::{Plan, RoomAhead, Segment};
 use crate::storage::Storage;
 use crate::threads::requests::Errand;
@@ -52,16 +51,15 @@ impl<S: Storage> State<S> {
             ages,
             self.committed.position.load(Ordering::Acquire),
         );
-        expired.is_some_and(|expired| {
-            self.note_expired(&expired, unread);
+        expired.is_some_and(|held| {
+            self.note_expired(held, unread);
             true
         })
     }
 
-    /// As [`note_given_up`](Self::note_given_up), of messages that expired.
-    pub(crate) fn note_expired(&self, expired: &Expired, unread: u64) {
-        self.places.note_unread(expired.from);
-        self.oldest_seq.fetch_max(expired.held, Ordering::AcqRel);
+    /// As [`note_given_up`](Self::note_given_up), of messages below `held` that expired.
+    pub(crate) fn note_expired(&self, held: u64, unread: u64) {
+        self.oldest_seq.fetch_max(held, Ordering::AcqRel);
         self.note_given_up(unread);
     }
 

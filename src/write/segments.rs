@@ -149,8 +149,7 @@ impl<F: StorageFile> Writer<F> {
     /// Whether the tail's segment is the only one, and all its messages are too old.
     fn is_past<S: Storage<File = F>>(&self, state: &State<S>) -> bool {
         let tail = self.tail.committed.position;
-        let too_old = |ages| state.segments.too_old_tail(&state.context(), ages, tail);
-        state.ages.and_then(too_old).is_some()
+        state.ages.is_some_and(|ages| state.segments.is_tail_too_old(&state.context(), ages, tail))
     }
 
     /// Closes the tail's segment with padding and begins the next one.

@@ -12,13 +12,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use crate::consume::standing::{Read, Standing};
 use crate::engine::Engine;
 use crate::engine::reading;
 use crate::error::{Error, Gap, GapCause};
+use crate::format::{CONSUMER_ROWS, ConsumerAt, INDEX_NAME, NAME_ROW_LEN, index_at};
 use crate::options::Options;
 use crate::segment::geometry::LENGTH_HERE;
-use crate::tests::sim::{Rng, SimStorage};
+use crate::tests::sim::{Call, Rng, SimStorage};
 
 const AGE: u64 = 10_000;
 /// So long a segment takes messages.
@@ -266,6 +269,27 @@ fn the_first_consumer_is_told_of_what_expired_before_it_came() {
     assert_eq!(aged.next(), Err(gap(0, 199)));
     assert_eq!(aged.next(), Ok(Some(200)));
     assert_eq!(aged.rest_of("second"), [Ok(200)]);
+}
+
+/// Nobody is told of what expires by a consumer that could not be made.
+#[test]
+fn who_could_not_be_made_was_not_told_of_what_expired() {
+    let aged = Aged::open(SimStorage::new(1).with_file_capacity(4 << 20), &options());
+    aged.standing("former");
+    let at = index_at::CONSUMERS + ConsumerAt::new(1, CONSUMER_ROWS as u32).name;
+    let name = aged.storage.read_file(INDEX_NAME)[at..][..NAME_ROW_LEN].to_vec();
+    aged.engine.remove_consumer("former").unwrap();
+    aged.engine.core.flush().unwrap();
+    let cut = aged.storage.power_cut_losing_all();
+    // A former name that is left is cleared, durably, before a consumer gets its row.
+    cut.corrupt(INDEX_NAME, at, &name);
+    let aged = Aged::open(cut, &options());
+    aged.put(10, 500);
+    aged.pass(AGE + SPAN);
+    aged.storage.fail_after(Call::SyncFile, 1, Errno::IO, true);
+    assert!(aged.engine.consumer("other").is_err());
+    aged.storage.clear_faults();
+    assert_eq!(aged.rest_of(""), [Err(gap(0, 9))]);
 }
 
 /// It had a message of the segment mapped, and was busy when the segment went.
