@@ -562,6 +562,8 @@ mutants! {
     CloseNotWaitedFor => "after a close all is durable",
     /// A second close ends the run while the first one sends letters.
     ClosedUnderLetters => "an orderly close costs no letter a copy",
+    /// A worker waits for the end of another one that waits for it.
+    WorkersWaitInACircle => "P9: no order of calls deadlocks",
     /// A close leaves rejected messages that could go.
     LastLettersStay => "a close sends what is rejected";
         audit: "T11", JOBS, 2199023255821,

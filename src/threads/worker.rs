@@ -5,9 +5,10 @@
 //! nearly always sleeps, would stand in it for ever, while its stack becomes that of one of the
 //! child's own threads.
 
-use std::cell::Cell;
+use std::cell::OnceCell;
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -41,6 +42,8 @@ pub(crate) struct Worker<R> {
     running: AtomicBool,
     starter: OnceLock<Starter>,
     thread: Mutex<Option<JoinHandle>>,
+    /// The thread waits for the end of another queue's worker.
+    waits: Arc<AtomicBool>,
 }
 
 impl<R: Default> Default for Worker<R> {
@@ -50,6 +53,7 @@ impl<R: Default> Default for Worker<R> {
             running: AtomicBool::new(false),
             starter: OnceLock::new(),
             thread: Mutex::default(),
+            waits: Arc::default(),
         }
     }
 }
@@ -70,12 +74,18 @@ thread_local! {
 }
 
 thread_local! {
-    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+    /// [`Worker::waits`] of the worker whose thread this is.
+    static HERE: OnceCell<Arc<AtomicBool>> = const { OnceCell::new() };
+}
+
+/// `Worker::waits` of the calling thread, if it is some queue's own. (At its very end it is none.)
+fn own_waits() -> Option<Arc<AtomicBool>> {
+    HERE.try_with(|waits| waits.get().cloned()).ok().flatten()
 }
 
 /// Whether the calling thread is some queue's own.
 pub(crate) fn is_worker() -> bool {
-    IS_WORKER.get()
+    own_waits().is_some()
 }
 
 impl<R> Worker<R> {
@@ -106,8 +116,9 @@ impl<R> Worker<R> {
             let Some(body) = (starter.body)() else {
                 return Ok(false);
             };
+            let waits = Arc::clone(&self.waits);
             let on_thread = move || {
-                IS_WORKER.set(true);
+                let _ = HERE.with(|here| here.set(waits));
                 body();
             };
             *thread = Some(spawn(starter.name, on_thread)?);
@@ -175,8 +186,9 @@ impl<R> Worker<R> {
         }
     }
 
-    /// Tells the thread to stop, and waits for its end. (Foreign code on the thread itself may
-    /// close the queue: then the thread ends later, and finds the queue closed.)
+    /// Tells the thread to stop, and waits for its end. Foreign code on the thread itself, or on
+    /// another queue's worker for whose end the thread waits, may close the queue: then the thread
+    /// ends later, and finds the queue closed.
     pub(crate) fn stop(&self) {
         self.requests.lock().stop = true;
         self.running.store(false, Ordering::Release);
@@ -184,11 +196,19 @@ impl<R> Worker<R> {
             self.wake();
         }
         let thread = self.thread.lock().take();
-        if let Some(thread) = thread
-            && !thread.is_current()
-        {
+        let Some(thread) = thread.filter(|thread| !thread.is_current()) else {
+            return;
+        };
+        let Some(waits) = own_waits() else {
+            return thread.join();
+        };
+        // Said before the look: of the workers that would wait in a circle, one at least sees the
+        // next one wait.
+        waits.store(true, Ordering::SeqCst);
+        if !self.waits.load(Ordering::SeqCst) || planted!(WorkersWaitInACircle) {
             thread.join();
         }
+        waits.store(false, Ordering::SeqCst);
     }
 
     /// The thread ends, and does no more of what was requested.

@@ -13,6 +13,7 @@ use crate::engine::{Background, Engine};
 use crate::error::{Error, GapCause, Result};
 use crate::format::Origin;
 use crate::options::{OnFull, Options};
+use crate::tests::crash::holds_but_for;
 use crate::tests::mutants::Mutant;
 use crate::tests::schedule;
 use crate::threads::waiting::Signal;
@@ -99,6 +100,49 @@ fn a_waker_may_enqueue_while_producers_wait_for_the_storage_worker() {
         queue.close().unwrap();
         assert!(waking.woken.load(Ordering::SeqCst) > 0);
     });
+}
+
+/// A waker that closes another queue.
+struct Closes(Queue);
+
+impl Wake for Closes {
+    fn wake(self: Arc<Self>) {
+        self.0.close().unwrap();
+    }
+}
+
+/// The delivery workers of queues in a circle each call a waker that closes the next queue: a close
+/// waits for the other worker's end.
+#[test]
+fn workers_that_close_each_others_queues_do_not_wait_for_each_other() {
+    holds_but_for(Mutant::WorkersWaitInACircle, || {
+        for count in [2, 3] {
+            under(200, move || workers_close_each_others_queues(count));
+        }
+    });
+}
+
+fn workers_close_each_others_queues(count: usize) {
+    let queues: Vec<Queue> = (0..count).map(|_| open(&small(4), Background::Workers)).collect();
+    for (at, queue) in queues.iter().enumerate() {
+        let next = Arc::clone(&queues[(at + 1) % count]);
+        let consumer = queue.consumer("").unwrap();
+        queue.enqueue(b"message").unwrap();
+        queue.join(&consumer, Signal::Task(Waker::from(Arc::new(Closes(next))))).unwrap();
+    }
+    for queue in &queues {
+        queue.core.delivery_worker.request(|wanted| wanted.wake_readers = true);
+    }
+    let close = |queue: &Queue| {
+        queue.close().unwrap();
+        queue.core.storage.contents()
+    };
+    let closed: Vec<_> = queues.iter().map(close).collect();
+    schedule::wait_until_quiet();
+    for (queue, contents) in queues.iter().zip(closed) {
+        assert!(queue.core.storage.contents() == contents, "the files changed after the close");
+        assert!(!queue.core.delivery_worker.is_running());
+    }
 }
 
 /// Another queue, which takes its time.
