@@ -29,7 +29,7 @@ impl<S: Storage> Engine<S> {
             );
             self.core.waiters.add_ready(standing.row, &ready);
             // From here on producers raise it. `set_ready` looks for messages that came before.
-            self.count_waiter();
+            self.count_waiter(None);
             standing.set_ready(&self.core, ready);
         }
         let ready = standing.ready.get().map(|ready| ready.descriptor());
@@ -47,20 +47,24 @@ impl<S: Storage> Engine<S> {
 
     /// Counts a waiter, so that producers wake. Messages become visible under the two locks held
     /// here: a thread that publishes later sees the count, and the waiter's next read sees what was
-    /// published before.
-    fn count_waiter(&self) {
-        let _writer = self.core.writer.lock();
-        let _durable = self.core.durable.lock();
-        self.core.message_waiters.fetch_add(1, Ordering::SeqCst);
+    /// published before. False, and nothing is counted, when a producer holds its lock until the
+    /// `deadline`: it may wait for a sync.
+    fn count_waiter(&self, deadline: Option<Instant>) -> bool {
+        let writer = match deadline {
+            Some(deadline) => self.core.writer.try_lock_until(deadline),
+            None => Some(self.core.writer.lock()),
+        };
+        if writer.is_some() && !planted!(WaitersNotCounted) {
+            let _durable = self.core.durable.lock();
+            self.core.message_waiters.fetch_add(1, Ordering::SeqCst);
+        }
+        writer.is_some()
     }
 
     /// Puts a waiter at the end of the consumer's line.
     pub(crate) fn join(&self, standing: &Standing<S>, signal: Signal) -> Result<Ticket> {
-        let ticket = self.core.waiters.join(standing.row, signal);
-        if !planted!(WaitersNotCounted) {
-            self.count_waiter();
-        }
-        Ok(ticket)
+        self.count_waiter(None);
+        Ok(self.core.waiters.join(standing.row, signal))
     }
 
     /// Takes a waiter out of the line. When there is something left to read, wakes the first one.
@@ -109,8 +113,11 @@ impl<S: Storage> Engine<S> {
         if let Some(result) = attempt(&mut None)? {
             return Ok(Some(result));
         }
+        if !self.count_waiter(deadline) {
+            return Ok(None);
+        }
         let signal = || Signal::Thread(current());
-        let ticket = self.join(standing, signal())?;
+        let ticket = self.core.waiters.join(standing.row, signal());
         let _leave = InLine { engine: self, standing, ticket };
         loop {
             self.core.waiters.rearm(ticket, signal());

@@ -206,10 +206,10 @@ fn wait_and_wake() {
     });
     let (waiters, waiting, tail) = &*shared;
     let signal = || Signal::Thread(threads::current());
-    let ticket = waiters.join(0, signal());
     let counting = (!planted!(CountedWithoutTheLock)).then(|| writer.lock());
     waiting.fetch_add(1, Ordering::SeqCst);
     drop(counting);
+    let ticket = waiters.join(0, signal());
     loop {
         waiters.rearm(ticket, signal());
         if tail.spot().position > 0 {

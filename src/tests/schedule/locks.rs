@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::time::Instant;
 
-use super::{child, here, is_scheduled, ranks, step};
+use super::{Schedule, child, here, is_scheduled, ranks, step};
 use crate::threads::ranks::Rank;
 
 pub(crate) struct Mutex<T> {
@@ -80,6 +80,34 @@ impl<T> Mutex<T> {
         let guard = self.inner.try_lock()?;
         self.held(at);
         Some(MutexGuard { mutex: self, guard: Some(guard), at })
+    }
+}
+
+impl<T> Mutex<T> {
+    /// As [`lock`](Self::lock), but waits no longer than until then.
+    #[track_caller]
+    pub(crate) fn try_lock_until(&self, until: Instant) -> Option<MutexGuard<'_, T>> {
+        if let Some(rank) = self.rank {
+            ranks::check(rank);
+        }
+        child::check();
+        step();
+        let at = Location::caller();
+        let guard = if is_scheduled() {
+            let mut guard = self.inner.try_lock();
+            let wait = |schedule: &Schedule, me| {
+                schedule.wait(me, self.key(), Some(schedule.nanos_at(until)))
+            };
+            while guard.is_none() && here(wait) {
+                guard = self.inner.try_lock();
+            }
+            guard
+        } else {
+            self.inner.try_lock_until(until)
+        };
+        let guard = MutexGuard { mutex: self, guard: Some(guard?), at };
+        self.held(at);
+        Some(guard)
     }
 }
 

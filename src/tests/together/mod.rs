@@ -15,6 +15,7 @@ pub(in crate::tests) mod tasks;
 mod workers;
 
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -177,6 +178,30 @@ fn what_leaves_an_allowance_wakes_who_waits_for_one() {
             receiver.join();
         });
     }
+}
+
+/// A producer may wait for a sync with its lock held.
+#[test]
+fn a_wait_ends_in_time_while_a_producer_holds_its_lock() {
+    under(20, || {
+        let queue = open(&small(4), Background::Calls);
+        let consumer = queue.consumer("c").unwrap();
+        let producer = {
+            let queue = Arc::clone(&queue);
+            go("producer", move || {
+                let _writer = queue.core.writer.lock();
+                threads::park();
+            })
+        };
+        schedule::wait_until_quiet();
+        let take = || reading::take_awaited(&queue, &consumer);
+        let until = threads::now() + Duration::from_millis(1);
+        assert!(queue.wait(&consumer, Some(until), take).unwrap().is_none());
+        assert_eq!(queue.core.message_waiters.load(Ordering::SeqCst), 0);
+        let JoinHandle::Scheduled(thread) = &producer else { panic!("no schedule runs it") };
+        thread.unpark();
+        producer.join();
+    });
 }
 
 /// A message that comes is nobody's backlog until the fresh lane leaves it behind.
