@@ -168,7 +168,7 @@ impl<S: Storage> Consumers<S> {
             return 0;
         };
         let (mut sent, mut too_large, mut refused) = (BTreeSet::new(), BTreeSet::new(), None);
-        let mut unflushed = BTreeSet::new();
+        let (mut unflushed, mut takes_more) = (BTreeSet::new(), true);
         {
             // A subscriber could end this thread with letters under way.
             check_foreign_code();
@@ -176,6 +176,9 @@ impl<S: Storage> Consumers<S> {
             for Letter { seq, attempts, message, is_put, .. } in &letters {
                 if *is_put {
                     sent.insert(*seq);
+                    continue;
+                }
+                if !takes_more {
                     continue;
                 }
                 let origin =
@@ -187,10 +190,8 @@ impl<S: Storage> Consumers<S> {
                     Err(error) => {
                         let never_goes = matches!(error, Error::MessageTooLarge { .. });
                         refused = Some(error);
-                        if !never_goes {
-                            break;
-                        }
-                        too_large.insert(*seq);
+                        takes_more = never_goes;
+                        too_large.extend(never_goes.then_some(*seq));
                     }
                 }
             }

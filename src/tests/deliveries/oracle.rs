@@ -113,6 +113,8 @@ pub(super) struct Oracle {
     suspects: BTreeSet<u64>,
     /// Of this run.
     pub(super) rejections: u64,
+    /// Their letters went in, and could not be flushed.
+    unflushed: BTreeSet<u64>,
     // What a next run is to know.
     vain: BTreeMap<u64, Vain>,
     handed_below: u64,
@@ -134,6 +136,7 @@ impl Oracle {
         }
         self.open.clear();
         self.suspects.clear();
+        self.unflushed.clear();
         (self.limit, self.rejections, self.wishes) = (None, 0, wishes);
         if wishes.is_some() {
             self.suspects = (0..self.handed_below).filter(|seq| !self.done.contains(seq)).collect();
@@ -142,6 +145,7 @@ impl Oracle {
 
     pub(super) fn set_wishes(&mut self, wishes: Wishes) {
         self.wishes = Some(wishes);
+        self.unflushed.clear();
         let comes_again = |open: &Open| matches!(open.is, Is::Back | Is::Delayed(_));
         let open = self.open.iter().filter(|(_, open)| comes_again(open));
         let spent: Vec<u64> = open.map(|(seq, _)| *seq).filter(|seq| self.is_spent(*seq)).collect();
@@ -154,6 +158,7 @@ impl Oracle {
         self.done = (0..seq).collect();
         self.vain.clear();
         self.suspects.clear();
+        self.unflushed.clear();
         (self.handed_below, self.alone) = (0, None);
     }
 
@@ -171,6 +176,7 @@ impl Oracle {
         self.open.remove(&seq);
         self.vain.remove(&seq);
         self.suspects.remove(&seq);
+        self.unflushed.remove(&seq);
         self.done.insert(seq);
     }
 
@@ -248,7 +254,9 @@ impl Oracle {
         let rejected = self.open.iter().filter(|(_, open)| open.is == Is::Rejected);
         let rejected: Vec<(u64, u32)> = rejected.map(|(seq, open)| (*seq, open.attempts)).collect();
         for (seq, attempts) in rejected {
+            let was_put = self.unflushed.contains(&seq);
             let is_put = match self.mood {
+                _ if was_put => true,
                 Mood::Takes | Mood::CannotFlush => true,
                 Mood::Refuses => false,
                 Mood::OddTooLarge if seq % 2 == 1 => {
@@ -257,12 +265,13 @@ impl Oracle {
                 }
                 Mood::OddTooLarge => true,
             };
-            if is_put {
+            if is_put && !was_put {
                 self.letters.push((seq, attempts));
             }
             if is_put && self.mood != Mood::CannotFlush {
                 self.finish(seq);
             } else {
+                self.unflushed.extend(is_put.then_some(seq));
                 let delay = self.wishes.map_or(0, |wishes| wishes.delay(attempts));
                 let delay = if delay == 0 { 1000 } else { delay };
                 self.put(seq, Is::Refused(self.now + delay));
