@@ -118,7 +118,7 @@ impl<S: Storage> Engine<S> {
         }
         let signal = || Signal::Thread(current());
         let ticket = self.core.waiters.join(standing.row, signal());
-        let _leave = InLine { engine: self, standing, ticket };
+        let mut in_line = InLine { engine: self, standing, ticket, has_parked: false };
         loop {
             self.core.waiters.rearm(ticket, signal());
             if planted!(InterruptedHavingTaken) && self.core.is_interrupted(began) {
@@ -132,12 +132,15 @@ impl<S: Storage> Engine<S> {
             let until = again.into_iter().chain(deadline).min();
             self.pass_on(standing, Some(ticket));
             while !self.core.waiters.is_woken(ticket) {
-                match until.map(|until| until.saturating_duration_since(now())) {
-                    None => park(),
-                    Some(left) if !left.is_zero() => park_timeout(left),
-                    Some(_) if until == deadline => return Ok(None),
-                    Some(_) => break,
+                let left = until.map(|until| until.saturating_duration_since(now()));
+                if left.is_some_and(|left| left.is_zero()) {
+                    if until == deadline {
+                        return Ok(None);
+                    }
+                    break;
                 }
+                in_line.has_parked = true;
+                left.map_or_else(park, park_timeout);
             }
         }
     }
@@ -148,10 +151,15 @@ struct InLine<'a, S: Storage> {
     engine: &'a Engine<S>,
     standing: &'a Standing<S>,
     ticket: Ticket,
+    has_parked: bool,
 }
 
 impl<S: Storage> Drop for InLine<'_, S> {
     fn drop(&mut self) {
         self.engine.leave(self.standing, self.ticket);
+        if self.has_parked {
+            // A token that ended a pause may have been meant for the caller's own `park`.
+            current().unpark();
+        }
     }
 }

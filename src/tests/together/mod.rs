@@ -204,6 +204,22 @@ fn a_wait_ends_in_time_while_a_producer_holds_its_lock() {
     });
 }
 
+/// Somebody wakes the thread for a reason of its own, before it waits or while it does.
+#[test]
+fn a_wait_keeps_no_wake_up_that_is_for_its_caller() {
+    under(40, || {
+        let queue = open(&small(4), Background::Calls);
+        let consumer = queue.consumer("c").unwrap();
+        let caller = threads::current();
+        let other = go("other", move || caller.unpark());
+        let take = || reading::take_awaited(&queue, &consumer);
+        let until = threads::now() + Duration::from_millis(1);
+        assert!(queue.wait(&consumer, Some(until), take).unwrap().is_none());
+        threads::park();
+        other.join();
+    });
+}
+
 /// A message that comes is nobody's backlog until the fresh lane leaves it behind.
 #[test]
 fn the_fresh_lane_wakes_who_waits_for_what_it_leaves_behind() {
