@@ -448,7 +448,7 @@ fn a_sparse_copy_on_a_full_disk_is_an_error() {
             let queue = options.open(&copy).unwrap();
             take_all_space(&disk.path);
             assert_eq!(queue.dequeue().unwrap().unwrap()[..], b"message"[..]);
-            while queue.enqueue(&[1; 1000]).is_ok() {}
+            while queue.enqueue([1; 1000]).is_ok() {}
             assert_eq!(queue.dequeue().unwrap().unwrap()[..], b"message"[..]);
             queue.close().unwrap();
             fs::remove_file(disk.path.join("filler")).unwrap();
