@@ -200,8 +200,7 @@ impl Rows {
 fn of_two_queues<S: Storage>(storage: &S, others: &[(u32, SegmentHeader)]) -> Error {
     let name = others.first().map_or_else(String::new, |(slot, _)| format::segment_name(*slot));
     let why = "the index beside it is another queue's: one of the two files was put there by \
-        mistake, and nothing was changed; put the right one in its place, or move the wrong one \
-        away";
+        mistake, and nothing was changed; put the right one in its place, or move the other away";
     let source = io::Error::new(io::ErrorKind::InvalidData, why);
     Error::io("open", storage.path().join(name), source)
 }
