@@ -107,7 +107,8 @@ impl Rows {
     /// Reads the header of every segment file, and sets files aside that are another queue's or no
     /// segment. The queue is the one that the index names if any segment agrees, else the one that
     /// most segments name. An index with segments against one segment of another queue decides
-    /// nothing: then the opening fails, and changes nothing. From the position `durable` on nothing is known to be on the disk.
+    /// nothing: then the opening fails, and changes nothing. From the position `durable` on nothing
+    /// is known to be on the disk.
     pub(super) fn gather<S: Storage>(
         &mut self,
         storage: &S,
