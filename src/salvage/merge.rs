@@ -229,16 +229,14 @@ impl Merge {
     /// The record of this number has its turn.
     fn take(&mut self, mut reading: Box<FileReading>, seq: u64) {
         let file = &mut self.wreck.files[reading.at];
-        let is_over = self.report.unfinished_left_out
-            && self.report.unfinished_from.is_some_and(|from| seq >= from);
-        if is_over || seq < self.next || seq < self.given_back {
-            if !is_over && seq < self.next {
+        if seq < self.next || seq < self.given_back {
+            if seq < self.next {
                 if !reading.has_whole_piece(&self.wreck.segments[reading.at]) {
                     return self.go_on(reading, FileReading::leave_damaged);
                 }
                 file.duplicates += 1;
             }
-            file.given_back += u64::from(!is_over && seq >= self.next);
+            file.given_back += u64::from(seq >= self.next);
             reading.step_over();
             return self.go_on(reading, FileReading::advance);
         }
@@ -247,18 +245,21 @@ impl Merge {
         if begins
             && !planted!(UnfinishedSalvaged)
             && self.is_behind_the_tail(&reading)
-            && !reading.has_whole_batch(&self.wreck.segments[reading.at])
+            && reading.is_unfinished(&self.wreck.segments[reading.at])
         {
-            self.report.unfinished_from = Some(seq);
-            self.report.unfinished_left_out = true;
-            reading.step_over();
-            return self.go_on(reading, FileReading::advance);
+            (self.report.unfinished_from, self.report.unfinished_left_out) = (Some(seq), true);
+            // Other files may have the whole of it.
+            reading.end(&mut self.wreck);
+            return;
         }
         let Some(mut payload) = self.gather(&mut reading, seq) else {
             return self.go_on(reading, FileReading::leave_damaged);
         };
         let has_origin = reading.record.is_some_and(|seen| seen.fragment.has_origin);
         let origin = has_origin.then(|| Origin::take_off(&mut payload)).flatten();
+        if self.report.unfinished_from.is_some_and(|from| seq >= from) {
+            (self.report.unfinished_from, self.report.unfinished_left_out) = (None, false);
+        }
         self.note_batch(&reading, seq);
         self.tell_missing(seq);
         self.next = seq + 1;

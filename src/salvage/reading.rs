@@ -5,7 +5,7 @@ use super::find::{Remains, Wreck};
 use super::merge::{Missing, MissingFor};
 use super::patient::Patient;
 use crate::error::GapCause;
-use crate::format::{ALIGN, FRAGMENT_HEADER_LEN, Kind, Seal, Spot};
+use crate::format::{ALIGN, FRAGMENT_HEADER_LEN, Fragment, Kind, Seal, Spot};
 use crate::segment::scan::{Intact, ReadAhead, Scan};
 
 /// A file that is being read, at a record.
@@ -152,7 +152,7 @@ impl FileReading {
     }
 
     /// The segment ends here. Numbers up to the next segment's should have been in it.
-    fn end(&mut self, wreck: &mut Wreck) -> Option<u64> {
+    pub(super) fn end(&mut self, wreck: &mut Wreck) -> Option<u64> {
         let next = wreck.segments[self.at].next_from;
         let file: &mut SalvagedFile = &mut wreck.files[self.at];
         file.lost += next.map_or(0, |next| next.saturating_sub(self.spot.seq));
@@ -160,22 +160,37 @@ impl FileReading {
         None
     }
 
-    /// Whether the batch that begins with the record lies in this segment up to its seal.
-    pub(super) fn has_whole_batch(&mut self, remains: &Remains) -> bool {
+    /// Whether the batch that begins with the record has no seal in this segment, and nothing
+    /// behind shows that it had one once: neither the end of a batch nor the beginning of a later
+    /// record validates there. (Pieces of a batch that was refused may do.)
+    pub(super) fn is_unfinished(&mut self, remains: &Remains) -> bool {
         let (mut spot, mut seal) = (self.spot, Seal::NEW);
+        // Where the batch can be followed no longer.
+        let mut from = spot.position + ALIGN;
         self.scanning(remains, |scan| {
-            loop {
-                match meet(scan, spot, remains.base()) {
-                    Lies::Record(seen) if seen.fragment.kind == Kind::Whole => {
-                        seal.add(seen.checksum());
-                        if !seen.fragment.more {
-                            return scan.seal(&seen).ok().flatten() == Some(seal.word());
-                        }
-                        spot = Spot { position: seen.end(), seq: spot.seq + 1 };
+            while let Lies::Record(seen) = meet(scan, spot, remains.base())
+                && seen.fragment.kind == Kind::Whole
+            {
+                seal.add(seen.checksum());
+                spot = Spot { position: seen.end(), seq: spot.seq + 1 };
+                from = spot.position;
+                if !seen.fragment.more {
+                    if scan.seal(&seen).ok().flatten() == Some(seal.word()) {
+                        return false;
                     }
-                    _ => return false,
+                    break;
                 }
             }
+            let mut seq = spot.seq;
+            while let Ok(Some((seen, number))) = scan.search(from, seq, remains.below) {
+                let Fragment { kind, more, continues, .. } = seen.fragment;
+                let is_piece = continues && (more || kind == Kind::First);
+                if kind != Kind::Padding && !is_piece {
+                    return false;
+                }
+                (from, seq) = (seen.end(), number);
+            }
+            true
         })
     }
 }

@@ -380,6 +380,59 @@ fn a_batch_that_was_never_finished_is_left_out_where_the_index_shows_it() {
     assert_eq!(salvaged(&cut, Some(&index), 1), (14, None, false));
 }
 
+/// An index that is older than the files, and a damaged batch behind the tail that it names: what
+/// lies behind it shows that it was put in.
+#[test]
+fn behind_a_damaged_batch_everything_comes_also_where_an_old_index_does_not_know_of_it() {
+    let dir = crate::support::tempdir().unwrap();
+    let [q, copy] = ["q", "copy"].map(|name| dir.path().join(name));
+    let queue = Queue::open(&q).unwrap();
+    queue.enqueue("before").unwrap();
+    let index = fs::read(q.join("index")).unwrap();
+    for batch in ["one", "two"] {
+        queue.enqueue_batch((0..4).map(|number| format!("{batch} {number}"))).unwrap();
+    }
+    let batches = fs::read(q.join("segment-00000000")).unwrap();
+    for number in 0..100 {
+        queue.enqueue(format!("after {number}")).unwrap();
+    }
+    let all = fs::read(q.join("segment-00000000")).unwrap();
+    queue.close().unwrap();
+    fs::create_dir(&copy).unwrap();
+    fs::write(copy.join("index"), &index).unwrap();
+    // What lies behind it: single messages; a batch; the end of a batch whose beginning is damaged.
+    for (whole, end, damaged) in [
+        (&all, 109, vec!["one 1"]),
+        (&all, 109, vec!["one 0", "one 3", "two 1"]),
+        (&batches, 9, vec!["one 3"]),
+        (&batches, 9, vec!["one 3", "two 0"]),
+    ] {
+        let mut bytes = whole.clone();
+        for text in &damaged {
+            let at = bytes.windows(5).position(|found| found == text.as_bytes()).unwrap();
+            bytes[at - 12] ^= 1;
+        }
+        fs::write(copy.join("segment-00000000"), bytes).unwrap();
+        let shown = ends(salvage(&[&copy], &["--json", "--framing", "line"]), 1);
+        let (_, told) = report(&shown);
+        assert_eq!(lines(&shown).len(), end - damaged.len(), "{damaged:?}: {}", said(&shown));
+        assert_eq!(told["lost"], damaged.len(), "{damaged:?}");
+        assert_eq!(told["unfinished_from"], Value::Null, "{damaged:?}");
+    }
+    // Another file has the whole of a batch that ends too soon here.
+    let at = batches.windows(5).position(|found| found == b"one 3").unwrap();
+    let mut cut = batches.clone();
+    cut[at - 16..].fill(0);
+    let other = dir.path().join("segment-00000000");
+    fs::write(copy.join("segment-00000000"), cut).unwrap();
+    fs::write(&other, &all).unwrap();
+    for paths in [[&*copy, &*other], [&*other, &*copy]] {
+        let shown = ends(salvage(&paths, &["--json", "--framing", "line"]), 0);
+        assert_eq!((lines(&shown).len(), report(&shown).1["lost"].as_u64()), (109, Some(0)));
+        assert_eq!(report(&shown).1["unfinished_from"], Value::Null);
+    }
+}
+
 #[test]
 fn one_message_shows_the_seed_and_so_does_one_behind_the_end_of_another() {
     let dir = crate::support::tempdir().unwrap();
