@@ -12,6 +12,7 @@ use super::reading::FileReading;
 use super::{SalvageReport, Salvaged, WhichSegments};
 use crate::error::{Gap, GapCause};
 use crate::format::{Kind, Origin};
+use crate::memory::checksum::crc32c;
 use crate::message::Message;
 use crate::segment::scan::Intact;
 
@@ -48,7 +49,8 @@ struct Turn {
     seq: u64,
     /// A file may begin at a higher number than it says: it is opened before others are read.
     is_open: bool,
-    /// Of two records with one number that of the later life counts (R9).
+    /// Of two records with one number that of the later life counts (R9), and of one life that of
+    /// the first file.
     life: Reverse<u64>,
     file: TurnOf,
 }
@@ -60,8 +62,12 @@ enum TurnOf {
 }
 
 impl Turn {
-    fn key(&self) -> (u64, bool, Reverse<u64>) {
-        (self.seq, self.is_open, self.life)
+    fn key(&self) -> (u64, bool, Reverse<u64>, usize) {
+        let at = match &self.file {
+            TurnOf::NotYet(at) => *at,
+            TurnOf::Open(reading) => reading.at,
+        };
+        (self.seq, self.is_open, self.life, at)
     }
 }
 
@@ -85,6 +91,11 @@ impl Ord for Turn {
     }
 }
 
+/// By which two payloads are told apart.
+fn sum(payload: &[u8]) -> (usize, u32) {
+    (payload.len(), crc32c(u32::MAX, payload))
+}
+
 /// The messages of all files.
 #[derive(Debug)]
 pub(super) struct Merge {
@@ -96,6 +107,8 @@ pub(super) struct Merge {
     unseeded: Vec<usize>,
     /// Every number below it was handed out or told.
     next: u64,
+    /// The length and the checksum of the message before it.
+    before: (usize, u32),
     /// Numbers that are missing below this one are not told.
     told_from: Option<u64>,
     /// What lies below was given back, and is left out.
@@ -147,6 +160,7 @@ impl Merge {
             rests,
             unseeded,
             next: 0,
+            before: (0, 0),
             told_from: told_from.map(|from| from.max(held)),
             given_back: if which == WhichSegments::Live { held } else { 0 },
             stated: wreck.owed.stated.clone(),
@@ -228,15 +242,17 @@ impl Merge {
 
     /// The record of this number has its turn.
     fn take(&mut self, mut reading: Box<FileReading>, seq: u64) {
-        let file = &mut self.wreck.files[reading.at];
         if seq < self.next || seq < self.given_back {
             if seq < self.next {
                 if !reading.has_whole_piece(&self.wreck.segments[reading.at]) {
                     return self.go_on(reading, FileReading::leave_damaged);
                 }
-                file.duplicates += 1;
+                // No number was handed out since its own.
+                let found = self.gather(&mut reading, seq).map(|payload| sum(&payload));
+                self.note_again(reading.at, seq, found);
+            } else {
+                self.wreck.files[reading.at].given_back += 1;
             }
-            file.given_back += u64::from(seq >= self.next);
             reading.step_over();
             return self.go_on(reading, FileReading::advance);
         }
@@ -255,6 +271,7 @@ impl Merge {
         let Some(mut payload) = self.gather(&mut reading, seq) else {
             return self.go_on(reading, FileReading::leave_damaged);
         };
+        self.before = sum(&payload);
         let has_origin = reading.record.is_some_and(|seen| seen.fragment.has_origin);
         let origin = has_origin.then(|| Origin::take_off(&mut payload)).flatten();
         if self.report.unfinished_from.is_some_and(|from| seq >= from) {
@@ -274,6 +291,22 @@ impl Merge {
         self.ready.push_back(Salvaged::Message { message, segment_time });
         reading.step_over();
         self.go_on(reading, FileReading::advance);
+    }
+
+    /// Notes a record of the file at `at` whose number another file's had. `None`: its first piece
+    /// alone is intact.
+    fn note_again(&mut self, at: usize, seq: u64, found: Option<(usize, u32)>) {
+        let file = &mut self.wreck.files[at];
+        if found.is_none_or(|found| found == self.before) {
+            file.duplicates += 1;
+            return;
+        }
+        match file.differing.last_mut().filter(|row| *row.end() + 1 == seq) {
+            Some(row) => *row = *row.start()..=seq,
+            None => file.differing.push(seq..=seq),
+        }
+        // A message that was refused may lie in a drained segment: its number was given again.
+        self.report.differing += u64::from(!self.wreck.segments[at].is_spare());
     }
 
     fn note_batch(&mut self, reading: &FileReading, seq: u64) {

@@ -27,6 +27,7 @@ mod patient;
 mod reading;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -179,6 +180,10 @@ pub struct SalvageReport {
     pub given_up: u64,
     /// Numbers that the owner of the queue gave back before they could be read.
     pub overtaken: u64,
+    /// Messages that were left out because another file has another message of the same number:
+    /// copies of the queue were used on their own. [`SalvagedFile::differing`] has the numbers. (Of
+    /// drained segments none counts here: the number of a refused message is given again.)
+    pub differing: u64,
     /// The messages from this number on are of a last batch whose end is not there. Its `enqueue`
     /// has probably not returned.
     pub unfinished_from: Option<u64>,
@@ -187,12 +192,12 @@ pub struct SalvageReport {
 }
 
 impl SalvageReport {
-    /// Whether every message was there, and every file as it was written.
+    /// Whether every message was there and came, and every file as it was written.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let unfinished = self.unfinished_from.is_some() && !self.unfinished_left_out;
         let is_sound = |file: &SalvagedFile| file.damage.is_empty() && file.lost == 0;
-        self.lost == 0 && !unfinished && self.files.iter().all(is_sound)
+        self.lost == 0 && self.differing == 0 && !unfinished && self.files.iter().all(is_sound)
     }
 }
 
@@ -212,6 +217,9 @@ pub struct SalvagedFile {
     pub messages: u64,
     /// Messages in it that had come from another file already.
     pub duplicates: u64,
+    /// The numbers of messages in it that were left out: from another file had come a message with
+    /// the same number and other bytes. Of files of one life that is the first one that was given.
+    pub differing: Vec<RangeInclusive<u64>>,
     /// Messages in it that were given back, and so left out.
     pub given_back: u64,
     /// Numbers that should be in it and are not, whether another file has them or not.
@@ -248,6 +256,16 @@ impl fmt::Display for SalvagedFile {
             let of_it = if count == 1 && what == "messages" { "message" } else { what };
             if count > 0 || what == "messages" && !self.what.ends_with("not read") {
                 write!(f, ", {count} {of_it}")?;
+            }
+        }
+        for row in &self.differing {
+            match (row.start(), row.end()) {
+                (one, last) if one == last => {
+                    write!(f, "; message {one} differs from that of another file")?;
+                }
+                (first, last) => {
+                    write!(f, "; messages {first} to {last} differ from those of another file")?;
+                }
             }
         }
         self.damage.iter().try_for_each(|damage| write!(f, "; {damage}"))

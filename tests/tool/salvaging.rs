@@ -225,6 +225,44 @@ fn copies_with_other_damage_are_put_together() {
     assert_eq!(lines(&ends(salvage(&[&q], &[]), 1)).len(), 48);
 }
 
+/// A queue and its copy were both used. Of two messages with one number that of the first comes,
+/// and the other one is told.
+#[test]
+fn copies_that_went_on_apart_are_not_taken_for_one() {
+    let dir = crate::support::tempdir().unwrap();
+    let [q, copy] = ["q", "copy"].map(|name| dir.path().join(name));
+    small(&q);
+    copy_directory(&q, &copy);
+    let put = |dir: &Path, texts: [&str; 6]| {
+        let queue = Queue::open(dir).unwrap();
+        let last = texts.map(|text| queue.enqueue(text.repeat(100)).unwrap())[5];
+        queue.close().unwrap();
+        last
+    };
+    assert_eq!(put(&q, ["a", "b", "c", "d", "e", "f"]), 55);
+    // The same message at another place is the same.
+    put(&copy, ["a", "yy", "Y", "d", "E", "f"]);
+    for (paths, came) in [([&*q, &*copy], "abcdef"), ([&*copy, &*q], "ayYdEf")] {
+        let shown = ends(salvage(&paths, &["--json", "--framing", "line"]), 1);
+        let letters: String = lines(&shown)[50..].iter().map(|line| &line[..1]).collect();
+        assert_eq!(letters, came);
+        let (files, end) = report(&shown);
+        assert_eq!((&end["messages"], &end["lost"]), (&56.into(), &0.into()));
+        assert_eq!(end["differing"], 3);
+        let later = files.iter().find(|file| file["messages"] == 0).unwrap();
+        assert_eq!(later["duplicates"], 53);
+        assert_eq!(
+            later["differing"].to_string(),
+            "[{\"first\":51,\"last\":52},{\"first\":54,\"last\":54}]"
+        );
+        assert!(later["path"].as_str().unwrap().starts_with(paths[1].to_str().unwrap()));
+        let told = said(&ends(salvage(&paths, &[]), 1));
+        assert!(told.contains("messages 51 to 52 differ from those of another file"), "{told}");
+        assert!(told.contains("message 54 differs from that of another file"), "{told}");
+        assert!(told.contains("3 messages left out for others of their numbers"), "{told}");
+    }
+}
+
 #[test]
 fn what_was_salvaged_becomes_a_queue() {
     let dir = crate::support::tempdir().unwrap();

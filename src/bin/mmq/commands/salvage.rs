@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, IsTerminal};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use clap::builder::ValueParser;
@@ -23,7 +24,8 @@ use crate::units::{self, count};
 
 const AFTER: &str = "\
 Each PATH is a directory with segment files, with or without an index, or one such file; also files
-that were set aside (*.damaged), and copies of the same files, whose messages come once. Nothing is
+that were set aside (*.damaged), and copies of the same files, whose messages come once. (Of two
+messages with one number, from copies that were both used, one comes; the other is told.) Nothing is
 written there and no lock is taken: a read-only mount will do, and so will a queue in use. Messages
 come in the order of their numbers, each checked by itself. Where the header of a segment is lost,
 the index has a copy, or the messages themselves show how to check them; but then nothing says whose
@@ -237,6 +239,9 @@ fn tell(call: &Call<'_>, report: &SalvageReport, new: Option<&Path>) {
     if report.overtaken > 0 {
         text += &format!(", {} given back meanwhile", count(report.overtaken, "number"));
     }
+    if report.differing > 0 {
+        text += &format!(", {}", differing(report));
+    }
     if let Some(from) = report.unfinished_from {
         let what = if report.unfinished_left_out {
             "were never put in as a whole, and are left out"
@@ -257,10 +262,15 @@ fn missing(report: &SalvageReport) -> String {
     }
 }
 
+fn differing(report: &SalvageReport) -> String {
+    format!("{} left out for others of their numbers", count(report.differing, "message"))
+}
+
 fn verdict(report: &SalvageReport) -> String {
     let is_damaged = |file: &&SalvagedFile| !file.damage.is_empty() || file.lost > 0;
     let damaged = report.files.iter().filter(is_damaged).count() as u64;
     match (damaged, report.lost) {
+        (0, 0) if report.differing > 0 => differing(report),
         (0, 0) => "the last batch has no end".to_owned(),
         (0, _) => missing(report),
         _ => format!("{}; {} damaged", missing(report), count(damaged, "file")),
@@ -268,6 +278,10 @@ fn verdict(report: &SalvageReport) -> String {
 }
 
 fn file(found: &SalvagedFile) -> String {
+    let row = |row: &RangeInclusive<u64>| {
+        Object::new().with("first", *row.start()).with("last", *row.end()).text()
+    };
+    let differing = found.differing.iter().map(row);
     let file = Object::new()
         .with("path", found.path.to_string_lossy())
         .with("len", found.len)
@@ -275,6 +289,7 @@ fn file(found: &SalvagedFile) -> String {
         .with("damage", found.damage.clone())
         .with("messages", found.messages)
         .with("duplicates", found.duplicates)
+        .with_all("differing", differing)
         .with("given_back", found.given_back)
         .with("lost", found.lost)
         .with("uncounted", found.uncounted)
@@ -292,6 +307,7 @@ fn summary(report: &SalvageReport, new: Option<&Path>) -> String {
         .with("uncounted", report.uncounted)
         .with("given_up", report.given_up)
         .with("overtaken", report.overtaken)
+        .with("differing", report.differing)
         .with("unfinished_from", report.unfinished_from)
         .with("unfinished_left_out", report.unfinished_left_out)
         .text();
