@@ -73,6 +73,8 @@ pub(super) struct Wreck {
     pub(super) files: Vec<SalvagedFile>,
     pub(super) queue_id: Option<[u8; 16]>,
     pub(super) owed: Owed,
+    /// Everything below this number was given back.
+    pub(super) held: u64,
     /// All headers were seen at one moment. Otherwise the owner of the queue was too quick.
     pub(super) is_settled: bool,
 }
@@ -126,7 +128,9 @@ impl Wreck {
         }
         note_successors(&mut segments);
         files.extend(nothing);
-        Ok(Wreck { directories, segments, files, queue_id, owed, is_settled })
+        let helds = segments.iter().filter_map(|remains| remains.header.map(|header| header.held));
+        let held = helds.fold(owed.held, u64::max);
+        Ok(Wreck { directories, segments, files, queue_id, owed, held, is_settled })
     }
 
     /// Opens the file of these remains, if it still is what it was.

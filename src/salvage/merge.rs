@@ -17,7 +17,7 @@ use crate::message::Message;
 use crate::segment::scan::Intact;
 
 /// Numbers that are missing, from `first` up to `end`, and why.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Missing {
     pub(super) first: u64,
     pub(super) end: u64,
@@ -31,6 +31,11 @@ impl Missing {
         let why = MissingFor::Stated(GapCause::from_number(cause));
         let reserved = MissingFor::Stated(GapCause::Reserved);
         [Missing { first, end: from, why }, Missing { first: from, end: seq, why: reserved }]
+    }
+
+    /// One number: the owner used the segment of a piece of it again.
+    fn overtaken(seq: u64) -> Missing {
+        Missing { first: seq, end: seq + 1, why: MissingFor::Overtaken }
     }
 }
 
@@ -122,9 +127,7 @@ pub(super) struct Merge {
 
 impl Merge {
     pub(super) fn new(wreck: Wreck, which: WhichSegments) -> Merge {
-        let segments = &wreck.segments;
-        let helds = segments.iter().filter_map(|remains| remains.header.map(|header| header.held));
-        let held = helds.max().unwrap_or(0).max(wreck.owed.held);
+        let (segments, held) = (&wreck.segments, wreck.held);
         let (mut turns, mut unseeded) = (BinaryHeap::new(), Vec::new());
         let mut rests: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
         let mut told_from = wreck.owed.from;
@@ -269,6 +272,10 @@ impl Merge {
             return;
         }
         let Some(mut payload) = self.gather(&mut reading, seq) else {
+            if self.stated.last().is_some_and(|last| *last == Missing::overtaken(seq)) {
+                reading.step_over();
+                return self.go_on(reading, FileReading::advance);
+            }
             return self.go_on(reading, FileReading::leave_damaged);
         };
         self.before = sum(&payload);
@@ -356,7 +363,7 @@ impl Merge {
         let end = segments[at].end();
         let mut likely = self.rests.get(&seq).cloned().unwrap_or_default();
         likely.sort_by_key(|next| segments[*next].base() != end);
-        for next in likely {
+        for &next in &likely {
             let Ok(file) = self.wreck.open(next) else { continue };
             let mut scan = segments[next].scan(&file);
             if let Ok(Some(seen)) = scan.header_at(segments[next].base())
@@ -377,6 +384,10 @@ impl Merge {
                 self.wreck.segments[next].seed = Some(seed);
                 return Some((seen, next));
             }
+        }
+        let is_used = |next: &usize| matches!(self.wreck.open(*next), Err(Unopened::Used));
+        if likely.iter().any(is_used) {
+            self.stated.push(Missing::overtaken(seq));
         }
         None
     }

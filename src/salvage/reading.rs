@@ -79,14 +79,17 @@ impl FileReading {
                     self.spot = Spot { position: seen.end(), seq: number };
                 }
                 Lies::Nothing => {
-                    let Some(found) = self.search(wreck, stated) else {
-                        return self.end(wreck);
-                    };
+                    let found = self.search(wreck);
                     // The owner of the queue may have written it meanwhile, and what was found
                     // after it.
                     self.ahead = ReadAhead::default();
-                    if matches!(self.meet(&wreck.segments[self.at]), Lies::Nothing) {
-                        self.pass_over_damage(found, wreck);
+                    reached!("between a search in a file and another look");
+                    let lies = self.meet(&wreck.segments[self.at]);
+                    if found.is_some() && !matches!(lies, Lies::Nothing) {
+                        continue;
+                    }
+                    if !self.pass_over_damage(found, wreck, stated) {
+                        return self.end(wreck);
                     }
                 }
             }
@@ -119,31 +122,40 @@ impl FileReading {
         stated: &mut Vec<Missing>,
     ) -> Option<u64> {
         self.record = None;
-        let Some(found) = self.search(wreck, stated) else {
-            return self.end(wreck);
-        };
-        self.pass_over_damage(found, wreck);
-        self.advance(wreck, stated)
+        let found = self.search(wreck);
+        if self.pass_over_damage(found, wreck, stated) {
+            self.advance(wreck, stated)
+        } else {
+            self.end(wreck)
+        }
     }
 
-    fn pass_over_damage(&mut self, found: Spot, wreck: &mut Wreck) {
+    /// Goes on at what was `found` behind the damage. False: there is nothing, or the owner of the
+    /// queue has used the segment again, so that no record of the life that it had validates.
+    fn pass_over_damage(
+        &mut self,
+        found: Option<Spot>,
+        wreck: &mut Wreck,
+        stated: &mut Vec<Missing>,
+    ) -> bool {
+        if wreck.is_used_again(self.at, &self.file) {
+            let (first, end) = (self.spot.seq, wreck.segments[self.at].below);
+            stated.push(Missing { first, end, why: MissingFor::Overtaken });
+            self.spot.seq = end;
+            return false;
+        }
+        let Some(found) = found else { return false };
         wreck.files[self.at].lost += found.seq - self.spot.seq;
         self.spot = found;
+        true
     }
 
     /// Looks for the next fragment that validates.
-    fn search(&mut self, wreck: &Wreck, stated: &mut Vec<Missing>) -> Option<Spot> {
+    fn search(&mut self, wreck: &Wreck) -> Option<Spot> {
         let Spot { position, seq } = self.spot;
         let remains = &wreck.segments[self.at];
         let below = remains.below;
         let found = self.scanning(remains, |scan| scan.search(position + ALIGN, seq, below));
-        if wreck.is_used_again(self.at, &self.file) {
-            // No record of the life that it had validates any more.
-            let why = MissingFor::Overtaken;
-            stated.push(Missing { first: seq, end: remains.below, why });
-            self.spot.seq = remains.below;
-            return None;
-        }
         // Behind damaged padding there may be records of a batch that was refused.
         let found = found.ok().flatten().filter(|(seen, number)| {
             *number < below || seen.fragment.kind.is_empty() && *number == below
@@ -151,11 +163,13 @@ impl FileReading {
         found.map(|(seen, number)| Spot { position: seen.position, seq: number })
     }
 
-    /// The segment ends here. Numbers up to the next segment's should have been in it.
+    /// The segment ends here. Numbers up to the next segment's should have been in it, or in those
+    /// between the two, which were given back.
     pub(super) fn end(&mut self, wreck: &mut Wreck) -> Option<u64> {
-        let next = wreck.segments[self.at].next_from;
+        let next = wreck.segments[self.at].next_from.filter(|_| wreck.is_settled);
         let file: &mut SalvagedFile = &mut wreck.files[self.at];
-        file.lost += next.map_or(0, |next| next.saturating_sub(self.spot.seq));
+        let from = self.spot.seq.max(wreck.held);
+        file.lost += next.map_or(0, |next| next.saturating_sub(from));
         file.note_unreadable(&self.file);
         None
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mmq::{OnFull, Options, Queue};
+use mmq::{OnFull, Options, Queue, Salvage, Salvaged};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -490,6 +490,58 @@ fn one_message_shows_the_seed_and_so_does_one_behind_the_end_of_another() {
     fs::write(q.join("segment-00000000"), [0; 4096]).unwrap();
     let nothing = ends(salvage(&[&q], &[]), 1);
     assert!(said(&nothing).contains("it is all zeros"), "{}", said(&nothing));
+}
+
+/// The owner removed a segment that was read, and not yet the one before it, as the order of the
+/// slots has it.
+#[test]
+fn what_was_given_back_is_not_lost_with_its_segment() {
+    let dir = crate::support::tempdir().unwrap();
+    let [q, copy] = ["q", "copy"].map(|name| dir.path().join(name));
+    let options = Options::new().arena_size(16 << 10).max_bytes(1 << 20);
+    let queue = options.open(&q).unwrap();
+    for number in 0..400u64 {
+        queue.enqueue(vec![b'x'; 2000 + number as usize]).unwrap();
+    }
+    queue.flush().unwrap();
+    copy_directory(&q, &copy);
+    for _ in 0..350 {
+        queue.dequeue().unwrap().unwrap();
+    }
+    queue.close().unwrap();
+    let old = copy.join("segment-00000000");
+    fs::copy(old, q.join("segment-00000000.old")).unwrap();
+    let shown = ends(salvage(&[&q], &["--json", "--framing", "length"]), 0);
+    let (files, end) = report(&shown);
+    assert_eq!(end["lost"], 0);
+    assert!(files.iter().any(|file| file["given_back"].as_u64() > Some(5)), "{files:?}");
+}
+
+/// The owner used the segment in which a message goes on again, before its turn came.
+#[test]
+fn a_message_whose_rest_was_given_back_meanwhile_is_not_damaged() {
+    let dir = crate::support::tempdir().unwrap();
+    let q = dir.path().join("q");
+    let queue = Options::new().arena_size(64 << 10).max_bytes(1 << 20).open(&q).unwrap();
+    for number in 0..20 {
+        queue.enqueue(vec![b'a' + number; if number == 5 { 700_000 } else { 100 }]).unwrap();
+    }
+    queue.close().unwrap();
+    let mut messages = Salvage::of([&q]).messages().unwrap();
+    assert!(matches!(messages.next(), Some(Salvaged::Message { .. })));
+    let other = fs::read(q.join("segment-00000000")).unwrap();
+    fs::write(q.join("segment-00000002"), other).unwrap();
+    let (mut came, mut overtaken) = (Vec::new(), Vec::new());
+    for salvaged in messages.by_ref() {
+        match salvaged {
+            Salvaged::Message { message, .. } => came.push(message.seq()),
+            Salvaged::Overtaken { first, last } => overtaken.push((first, last)),
+            other => panic!("{other:?}"),
+        }
+    }
+    let report = messages.into_report();
+    assert!(report.is_whole(), "{report:?}");
+    assert_eq!((came.len(), overtaken), (18, vec![(5, 5)]), "{report:?}");
 }
 
 /// What is given back meanwhile is not there; nothing else is missing, and nothing is false.

@@ -5,7 +5,7 @@ use crate::salvage::{Salvage, Salvaged};
 use crate::tests::crash::examine::open;
 use crate::tests::crash::model::content;
 use crate::tests::guard::tempdir;
-use crate::tests::sim::Mutant;
+use crate::tests::sim::{Mutant, forget_meanwhile, meanwhile};
 
 /// The process dies at each call and each store of a batch: of the batch all comes, or nothing.
 #[test]
@@ -33,4 +33,35 @@ fn a_salvage_hands_out_no_part_of_a_batch_that_was_never_put_in() {
         }
         assert!(left_out > 1, "{left_out}");
     });
+}
+
+/// The owner of the queue uses a file again right after it was searched: nothing in it is damaged.
+#[test]
+fn a_segment_that_is_used_again_behind_a_search_is_given_back_and_not_damaged() {
+    let directory = tempdir().unwrap();
+    let queue = crate::Queue::open(directory.path()).unwrap();
+    (0..10).for_each(|number| assert_eq!(queue.enqueue(content(number, 100)).unwrap(), number));
+    queue.close().unwrap();
+    let file = directory.path().join("segment-00000000");
+    // What the salvage meets at first is no record, as when the owner is about to write it.
+    let mut bytes = std::fs::read(&file).unwrap();
+    let at = 128 + 3 * (16 + 104);
+    bytes[at..at + 16].fill(0);
+    std::fs::write(&file, &bytes).unwrap();
+    meanwhile("between a search in a file and another look", move || {
+        bytes.fill(0);
+        std::fs::write(&file, &bytes).unwrap();
+    });
+    let mut messages = Salvage::of([directory.path()]).messages().unwrap();
+    let (mut came, mut overtaken) = (0, None);
+    for salvaged in messages.by_ref() {
+        match salvaged {
+            Salvaged::Message { .. } => came += 1,
+            Salvaged::Overtaken { first, last } => overtaken = Some((first, last)),
+            Salvaged::Gap(gap) => panic!("{gap}"),
+        }
+    }
+    assert!(!forget_meanwhile());
+    assert_eq!((came, overtaken), (3, Some((3, 9))));
+    assert!(messages.into_report().is_whole());
 }
