@@ -146,6 +146,17 @@ impl Wreck {
         let is_same = |header: SegmentHeader| Some(header.seed()) == remains.seed;
         remains.bears_header && !header_of(file).is_ok_and(is_same)
     }
+
+    /// Whether the spot in the segment lies behind the tail that a valid index names, and that
+    /// segment is the last one. (Were there another one behind it, the index might be an old copy.)
+    pub(super) fn is_behind_the_tail(&self, at: usize, spot: Spot) -> bool {
+        let remains = &self.segments[at];
+        let Some((tail, header)) = self.owed.tail.zip(remains.header) else { return false };
+        (header.base..=header.end()).contains(&tail.position)
+            && spot >= tail
+            && spot.seq >= tail.seq
+            && remains.next_from.is_none()
+    }
 }
 
 /// Why a file cannot be read any more.

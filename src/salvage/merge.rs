@@ -263,7 +263,7 @@ impl Merge {
             reading.record.is_some_and(|seen| seen.fragment.more && !seen.fragment.continues);
         if begins
             && !planted!(UnfinishedSalvaged)
-            && self.is_behind_the_tail(&reading)
+            && self.wreck.is_behind_the_tail(reading.at, reading.spot)
             && reading.is_unfinished(&self.wreck.segments[reading.at])
         {
             (self.report.unfinished_from, self.report.unfinished_left_out) = (Some(seq), true);
@@ -323,18 +323,6 @@ impl Merge {
             Some(from) if fragment.continues => Some(from),
             _ => Some(seq),
         };
-    }
-
-    /// Whether the record lies behind the tail that a valid index names, in the last segment. (Were
-    /// there another segment behind it, the index might be an old copy.)
-    fn is_behind_the_tail(&self, reading: &FileReading) -> bool {
-        let remains = &self.wreck.segments[reading.at];
-        let Some((tail, header)) = self.wreck.owed.tail.zip(remains.header) else { return false };
-        let positions = header.base..=header.end();
-        positions.contains(&tail.position)
-            && reading.spot >= tail
-            && reading.spot.seq >= tail.seq
-            && remains.next_from.is_none()
     }
 
     /// The payload of the record; `None` when a piece of it is damaged or missing.

@@ -78,6 +78,13 @@ impl FileReading {
                     stated.push(Missing { first: seq, end: number, why });
                     self.spot = Spot { position: seen.end(), seq: number };
                 }
+                // A batch that was refused leaves pieces.
+                Lies::Nothing
+                    if wreck.is_behind_the_tail(self.at, self.spot)
+                        && self.has_pieces_alone(&wreck.segments[self.at], self.spot) =>
+                {
+                    return self.end(wreck);
+                }
                 Lies::Nothing => {
                     let found = self.search(wreck);
                     // The owner of the queue may have written it meanwhile, and what was found
@@ -175,27 +182,32 @@ impl FileReading {
     }
 
     /// Whether the batch that begins with the record has no seal in this segment, and nothing
-    /// behind shows that it had one once: neither the end of a batch nor the beginning of a later
-    /// record validates there. (Pieces of a batch that was refused may do.)
+    /// behind shows that it had one once.
     pub(super) fn is_unfinished(&mut self, remains: &Remains) -> bool {
         let (mut spot, mut seal) = (self.spot, Seal::NEW);
         // Where the batch can be followed no longer.
-        let mut from = spot.position + ALIGN;
-        self.scanning(remains, |scan| {
+        let mut from = Spot { position: spot.position + ALIGN, ..spot };
+        let is_whole = self.scanning(remains, |scan| {
             while let Lies::Record(seen) = meet(scan, spot, remains.base())
                 && seen.fragment.kind == Kind::Whole
             {
                 seal.add(seen.checksum());
                 spot = Spot { position: seen.end(), seq: spot.seq + 1 };
-                from = spot.position;
+                from = spot;
                 if !seen.fragment.more {
-                    if scan.seal(&seen).ok().flatten() == Some(seal.word()) {
-                        return false;
-                    }
-                    break;
+                    return scan.seal(&seen).ok().flatten() == Some(seal.word());
                 }
             }
-            let mut seq = spot.seq;
+            false
+        });
+        !is_whole && self.has_pieces_alone(remains, from)
+    }
+
+    /// Whether nothing validates from there on but pieces from within a batch: neither the end of a
+    /// batch nor the beginning of a later record.
+    fn has_pieces_alone(&mut self, remains: &Remains, from: Spot) -> bool {
+        let Spot { position: mut from, mut seq } = from;
+        self.scanning(remains, |scan| {
             while let Ok(Some((seen, number))) = scan.search(from, seq, remains.below) {
                 let Fragment { kind, more, continues, .. } = seen.fragment;
                 let is_piece = continues && (more || kind == Kind::First);

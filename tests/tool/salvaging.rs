@@ -418,6 +418,21 @@ fn a_batch_that_was_never_finished_is_left_out_where_the_index_shows_it() {
     assert_eq!(salvaged(&cut, Some(&index), 1), (14, None, false));
 }
 
+/// What a batch leaves behind the tail that there was no room for.
+#[test]
+fn no_piece_of_a_batch_that_was_refused_comes() {
+    let dir = crate::support::tempdir().unwrap();
+    let q = dir.path().join("q");
+    let queue = Options::new().max_bytes(1 << 20).open(&q).unwrap();
+    queue.enqueue("before").unwrap();
+    assert!(queue.enqueue_batch(vec![vec![b'x'; 1000]; 3000]).unwrap_err().is_full());
+    for all in [vec!["before"], vec!["before", "after"]] {
+        let shown = ends(salvage(&[&q], &[]), 0);
+        assert_eq!(lines(&shown), all, "{}", said(&shown));
+        queue.enqueue("after").unwrap();
+    }
+}
+
 /// An index that is older than the files, and a damaged batch behind the tail that it names: what
 /// lies behind it shows that it was put in.
 #[test]
