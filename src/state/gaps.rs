@@ -54,16 +54,18 @@ impl Gaps {
     /// Why the number `seq` is missing when no segment states a cause, and the first number behind
     /// it that may have another cause.
     pub(crate) fn cause_of(&self, seq: u64) -> (GapCause, u64) {
-        if let Some(given_up) = self.given_up.lock().cause_of(seq) {
-            return given_up;
-        }
-        // Numbers that recovery found to be missing behind the last segment are stated by the next
-        // segment, which may not have been made yet.
+        let given_up = self.given_up.lock().cause_of(seq);
+        // Numbers that recovery found to be missing keep their cause when the segment that states
+        // them is given up. Behind the last segment they are stated by the next one, which may not
+        // have been made yet.
         let gaps = self.known.lock();
-        match gaps.iter().find(|gap| seq <= gap.last) {
-            Some(gap) if gap.first <= seq => (gap.cause, gap.last + 1),
-            Some(gap) => (GapCause::Damaged, gap.first),
-            None => (GapCause::Damaged, u64::MAX),
+        let known = gaps.iter().find(|gap| seq <= gap.last);
+        match known.filter(|gap| gap.first <= seq) {
+            Some(gap) => (gap.cause, gap.last + 1),
+            None => {
+                let (cause, end) = given_up.unwrap_or((GapCause::Damaged, u64::MAX));
+                (cause, known.map_or(end, |gap| end.min(gap.first)))
+            }
         }
     }
 

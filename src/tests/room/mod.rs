@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use crate::consume::standing::Read;
 use crate::engine::Engine;
@@ -377,5 +378,45 @@ fn what_was_read_and_gave_its_room_back_is_no_loss_to_who_comes_later() {
         let (came, gaps) = take_all(&open(&storage, &options()), "d");
         let lost: Vec<_> = gaps.iter().filter(|gap| gap.cause != GapCause::Reserved).collect();
         assert_eq!((came, lost), (vec![(first, first)], vec![]), "{is_cut}");
+    }
+}
+
+/// A power cut left numbers missing, and then the segments on both sides of them are given up: the
+/// numbers between are told with their own cause, and count as no message.
+#[test]
+fn numbers_that_were_missing_already_are_neither_dropped_nor_expired() {
+    let age = Duration::from_secs(10);
+    let cases = [(GapCause::Dropped, 0), (GapCause::Dropped, 1), (GapCause::Expired, 1)];
+    for (cause, behind) in cases {
+        let options = Options::new().arena_size(4096).max_bytes(100_000).max_age(age);
+        let options = options.on_full(OnFull::DropOldest);
+        let storage = SimStorage::new(1).with_file_capacity(4 << 20);
+        let queue = open(&storage, &options);
+        queue.consumer("c").unwrap();
+        (0..10).for_each(|seq| assert_eq!(put(&queue, Way::Alone, seq).unwrap(), seq));
+        queue.core.flush().unwrap();
+        put(&queue, Way::Alone, 10).unwrap();
+        let storage = storage.power_cut_losing_all();
+        let queue = open(&storage, &options);
+        let first = put(&queue, Way::Alone, queue.core.committed_spot().seq).unwrap();
+        let missing = Gap { first: 10, last: first - 1, cause: GapCause::Reserved };
+        assert_eq!(*queue.core.gaps.known.lock(), [missing]);
+        let oldest = || queue.core.oldest_seq.load(Ordering::Relaxed);
+        while oldest() < first + behind {
+            put(&queue, Way::Alone, queue.core.committed_spot().seq).unwrap();
+            if cause == GapCause::Expired && queue.core.segments.list().live.len() > 2 {
+                storage.advance_clock(2 * age.as_millis() as u64);
+                queue.expire();
+            }
+        }
+        let given_up = |first, end| (first < end).then(|| Gap { first, last: end - 1, cause });
+        let told = [given_up(0, 10), Some(missing), given_up(first, oldest())];
+        let gone = oldest() - missing.count();
+        assert_eq!(take_all(&queue, "c").1, told.into_iter().flatten().collect::<Vec<_>>());
+        let stats = queue.stats();
+        let counts = [stats.dropped, stats.expired, stats.lost_dropped, stats.lost_expired];
+        let wanted =
+            if cause == GapCause::Dropped { [gone, 0, gone, 0] } else { [0, gone, 0, gone] };
+        assert_eq!((counts, stats.reserved_numbers), (wanted, missing.count()), "{cause}");
     }
 }
