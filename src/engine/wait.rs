@@ -62,6 +62,7 @@ impl<S: Storage> Engine<S> {
     }
 
     /// Puts a waiter at the end of the consumer's line.
+    #[cfg(any(test, feature = "async"))]
     pub(crate) fn join(&self, standing: &Standing<S>, signal: Signal) -> Result<Ticket> {
         self.count_waiter(None);
         Ok(self.core.waiters.join(standing.row, signal))

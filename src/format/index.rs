@@ -93,6 +93,8 @@ pub(crate) mod run_at {
 pub(crate) const RUN_LEN: usize = 128;
 /// Bits of `RUN_FLAGS`.
 pub(crate) const FLAG_CHANGING: u32 = 1;
+/// Flag of the run record: the run has taken back the mark of the clean end before it.
+pub(crate) const FLAG_BEGUN: u32 = 4;
 
 /// The check word of a tail (or a mark of a flush): it holds only for this position with this
 /// number in the queue with this `key`. A kill between the stores of the words leaves one that does

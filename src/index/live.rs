@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::format::{
-    self, FIGURES_LEN, FLAG_CHANGING, Figures, INDEX_NAME, Spot, index_at, live_at,
+    self, FIGURES_LEN, FLAG_BEGUN, FLAG_CHANGING, Figures, INDEX_NAME, Spot, index_at, live_at,
 };
 use crate::index::Index;
 use crate::index::image::{Live, u32_at, u64_at};
@@ -191,20 +191,30 @@ impl<S: Storage> Index<S> {
         self.change_run(|run| run.next = next);
     }
 
-    /// Stores the lease, if it is higher: no number at or above `seq` is given out. Returns the one
+    /// Stores the lease: no number at or above `seq` is given out. And that the mark of a clean end
+    /// is taken back, which the checkpoint that is about to be written does. Returns the record
     /// before.
-    pub(crate) fn raise_lease(&self, seq: u64) -> u64 {
-        let mut before = 0;
+    pub(crate) fn begin_lease(&self, seq: u64) -> Run {
+        let mut before = Run::default();
         self.change_run(|run| {
-            before = run.lease;
-            run.lease = before.max(seq);
+            before = *run;
+            run.lease = run.lease.max(seq);
+            run.flags |= FLAG_BEGUN;
         });
         before
     }
 
-    /// Stores a lower lease: no number at or above `seq` was given out.
-    pub(crate) fn give_lease_back(&self, seq: u64) {
-        self.change_run(|run| run.lease = seq);
+    /// The checkpoint could not be written: stores the lease `before`.
+    pub(crate) fn take_lease_back(&self, before: &Run) {
+        self.change_run(|run| {
+            run.lease = before.lease;
+            run.flags &= before.flags | !FLAG_BEGUN;
+        });
+    }
+
+    /// The run ends in order: the checkpoint that is about to be written marks a clean end.
+    pub(crate) fn end_run(&self) {
+        self.change_run(|run| run.flags &= !FLAG_BEGUN);
     }
 
     /// Stores up to which numbers messages were given up, and why.

@@ -1,6 +1,6 @@
 //! How far an opening believes the index, and what the index says where it is believed.
 
-use crate::format::{Checkpoint, Spot};
+use crate::format::{Checkpoint, FLAG_BEGUN, Spot};
 use crate::index::image::IndexImage;
 use crate::index::losses::GivenUp;
 use crate::index::run::Run;
@@ -91,7 +91,7 @@ impl Belief {
     /// numbers go on at the lease, behind a gap: those between may have been given out.
     pub(super) fn goes_on_at(self, image: &IndexImage, found: Spot) -> bool {
         let is_sure = self != Belief::Mount || planted!(NumbersOfAnotherMount);
-        self.is_trusted() && (is_sure || lease(image) <= found.seq)
+        self.is_trusted() && (is_sure || lease(image, self) <= found.seq)
     }
 
     /// The run record of the live part, if it is believed.
@@ -176,21 +176,23 @@ pub(super) fn held_from(image: &IndexImage, belief: Belief, held: u64) -> u64 {
     if planted!(GivenUpComesBack) { passed } else { given_up(image, belief).end().max(passed) }
 }
 
-/// The lease: no number at or above it was given out. The run's lease is an upper bound even when
-/// the rest of the run record is not believed.
-pub(super) fn lease(image: &IndexImage) -> u64 {
-    let run = image.live.run.filter(|_| !planted!(LeaseOfTheRunForgotten)).unwrap_or_default();
+/// The lease: no number at or above it was given out.
+pub(super) fn lease(image: &IndexImage, belief: Belief) -> u64 {
+    // The run's lease is an upper bound even when the rest of the run record is not believed. A run
+    // that was closed in order gave its lease back.
+    let is_believed = belief != Belief::CleanEnd && !planted!(LeaseOfTheRunForgotten);
+    let run = image.live.run.filter(|_| is_believed).unwrap_or_default();
     run.lease.max(image.checkpoint.map_or(0, |checkpoint| checkpoint.lease))
 }
 
-/// The clean end that the checkpoint marks, if no run went on behind it. A run takes the mark back,
-/// durably, before it reserves a number or moves the tail. Where the live part has more than the
-/// checkpoint with the mark, the half of the checkpoint without the mark is damaged.
-fn clean_end(image: &IndexImage) -> Option<Checkpoint> {
+/// The clean end that the checkpoint marks, if no run went on behind it. Before a run reserves a
+/// number or moves the tail it takes the mark back in one half of the checkpoint, and says so in
+/// the run record, by one sync. When that half is damaged, the other one still has the mark.
+pub(super) fn clean_end(image: &IndexImage) -> Option<Checkpoint> {
     let end = image.checkpoint.filter(|checkpoint| checkpoint.clean)?;
     let live = &image.live;
     let is_behind = |spot: Option<Spot>| spot.is_some_and(|spot| spot.position > end.position);
-    let went_on = live.run.is_some_and(|run| run.lease > end.lease)
+    let went_on = live.run.is_some_and(|run| run.flags & FLAG_BEGUN != 0)
         || is_behind(live.tail)
         || is_behind(live.synced);
     (!went_on).then_some(end)

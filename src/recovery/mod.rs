@@ -333,7 +333,7 @@ fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Resul
     let Known { index, image, rows, belief, .. } = known;
     let End { walked, stated, reached, .. } = end;
     let gone = given_up(image, *belief).end().max(held_by_segments(image, rows));
-    let missing = stated.missing_behind(*reached, end.next, lease(image), gone);
+    let missing = stated.missing_behind(*reached, end.next, lease(image, *belief), gone);
     let next = close_tail(storage, &rows.live, walked.tail, stated.position, end.next, missing)?;
     let tail = PlacedTail { spot: walked.tail, next: None }.with(next);
     // A consumer at the closed end has yet to be told what is missing behind it.

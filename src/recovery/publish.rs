@@ -5,13 +5,14 @@ use std::ops::Range;
 
 use crate::error::{Error, Gap, GapCause, Result};
 use crate::format::{
-    self, FLAG_CHANGING, FRAGMENT_HEADER_LEN, INDEX_NAME, SEGMENT_HEADER_LEN, SegmentHeader, Spot,
+    self, FLAG_BEGUN, FLAG_CHANGING, FRAGMENT_HEADER_LEN, INDEX_NAME, SEGMENT_HEADER_LEN,
+    SegmentHeader, Spot,
 };
 use crate::index::image::Live;
 use crate::index::run::{Next, Run};
 use crate::index::{RowsAre, StoredOver};
 use crate::options::Options;
-use crate::recovery::belief::{Belief, given_up, lease};
+use crate::recovery::belief::{Belief, clean_end, given_up, lease};
 use crate::recovery::walk::Walked;
 use crate::recovery::{Ended, Known, PlacedTail, Recovered};
 use crate::segment::{Found, Lost, Row, open_life};
@@ -28,7 +29,8 @@ pub(super) fn publish<S: Storage>(
 ) -> Result<Recovered<S>> {
     let PlacedTail { spot, next } = tail;
     let (durable, next_life) = (make_durable(storage, &known, spot, walked)?, next_life(&known));
-    let (lease, given_up) = (lease(&known.image), given_up(&known.image, known.belief));
+    let (lease, given_up) =
+        (lease(&known.image, known.belief), given_up(&known.image, known.belief));
     let known_gaps = missing_numbers(&known.rows.live, next);
     let held = known.image.checkpoint.map_or(0, |checkpoint| checkpoint.held).max(known.rows.held);
     // A holder that closes in order syncs the index and then clears its process id. Otherwise a
@@ -38,7 +40,9 @@ pub(super) fn publish<S: Storage>(
     if !was_closed && !planted!(IndexNotStoredAgain) {
         known.index.store_again();
     }
-    let flags = if known.rows_from_index { 0 } else { FLAG_CHANGING };
+    let changing = if known.rows_from_index { 0 } else { FLAG_CHANGING };
+    let begun = if clean_end(&known.image).is_some() { 0 } else { FLAG_BEGUN };
+    let flags = changing | begun;
     // What the run record says of a segment that exists stays until that segment is durable.
     let stated_next = next.or(known.image.live.run.and_then(|run| run.next));
     if let (Some(_), Some(stated)) = (next, known.image.live.run.and_then(|run| run.next)) {
@@ -72,7 +76,7 @@ pub(super) fn publish<S: Storage>(
     let is_other =
         options.max_bytes.is_some() || !known.rows_from_index || known.made_anew || !trusted;
     let other_bytes = if is_other { other_bytes(storage)? } else { 0 };
-    let is_clean = known.image.checkpoint.is_some_and(|checkpoint| checkpoint.clean)
+    let is_clean = clean_end(&known.image).is_some()
         && matches!(known.belief, Belief::Cache | Belief::CleanEnd);
     Ok(Recovered {
         found: Found {

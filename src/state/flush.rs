@@ -317,7 +317,7 @@ impl<S: Storage> State<S> {
         // The sync of the checkpoint makes this durable too: should that half of the checkpoint be
         // damaged, the other one still marks a clean end, and this shows that a run went on.
         let late = planted!(LeaseOfTheRunLate);
-        let before = self.index.raise_lease(if late { 0 } else { lease });
+        let before = (!late).then(|| self.index.begin_lease(lease));
         let next_life = self.segments.next_life();
         let mut leased = lease;
         let written = self.index.write_checkpoint(|checkpoint| {
@@ -329,10 +329,13 @@ impl<S: Storage> State<S> {
                 checkpoint.next_life = checkpoint.next_life.max(next_life);
             }
         });
-        // No number beyond the lease before was given out, and none will be.
-        written.inspect_err(|_| self.index.give_lease_back(before))?;
+        if let Some(before) = before.filter(|_| written.is_err()) {
+            // No number beyond the lease before was given out, and none will be.
+            self.index.take_lease_back(&before);
+        }
+        written?;
         if late {
-            self.index.raise_lease(lease);
+            self.index.begin_lease(lease);
         }
         self.leased.store(leased, Ordering::Release);
         Ok(())
@@ -345,9 +348,8 @@ impl<S: Storage> State<S> {
 
     /// Writes the checkpoint of a clean end: the run ends at `spot`, and everything is on disk.
     pub(crate) fn write_clean_end(&self, spot: Spot) -> Result<()> {
-        // A lease of the run beyond that of the checkpoint would show that a run went on.
-        if !planted!(LeaseNotGivenBack) {
-            self.index.give_lease_back(spot.seq);
+        if !planted!(EndOfTheRunNotSaid) {
+            self.index.end_run();
         }
         self.renew_checkpoint(|checkpoint| {
             (checkpoint.position, checkpoint.seq) = (spot.position, spot.seq);

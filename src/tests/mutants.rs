@@ -69,8 +69,8 @@ mutants! {
     LeaseSaidEarly => "no number is given out twice after a power cut",
     /// The run's lease is stored behind the checkpoint's, so a power cut may take it alone.
     LeaseOfTheRunLate => "no number is given out twice, whichever half is damaged",
-    /// A closed run does not give its lease back.
-    LeaseNotGivenBack => "a clean end leaves no reserved number",
+    /// A closed run goes on saying that it took the mark of a clean end back.
+    EndOfTheRunNotSaid => "a clean end leaves no reserved number",
     /// A new lease may be lower than the one before.
     LeaseGoesBack => "no number is given out twice after a power cut",
     /// A record stored by calls gets its header before its payload.
