@@ -115,7 +115,8 @@ impl<S: Storage> Engine<S> {
             return Ok(Some(result));
         }
         if !self.count_waiter(deadline) {
-            return Ok(None);
+            self.core.check_uninterrupted(began)?;
+            return attempt(&mut None);
         }
         let signal = || Signal::Thread(current());
         let ticket = self.core.waiters.join(standing.row, signal());

@@ -241,7 +241,8 @@ impl Storage for FileStorage {
             let why = "has more than one name (hard links): remove the others, or put a copy in its place";
             return Err(io::Error::new(ErrorKind::Unsupported, why));
         }
-        Ok(DiskFile::opened(file, self.overwrites))
+        let is_sparse = stat.st_blocks * 512 < stat.st_size;
+        Ok(DiskFile::opened(file, self.overwrites, is_sparse))
     }
 
     fn fill_holes(&self, file: &DiskFile) -> io::Result<()> {

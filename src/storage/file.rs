@@ -36,18 +36,21 @@ pub(super) enum Overwrites {
 pub(crate) struct DiskFile {
     pub(super) file: File,
     overwrites: Overwrites,
+    /// When it was opened it took fewer bytes of disk than its length.
+    is_sparse: bool,
     /// Bytes are changed through a mapping, as `find_stores` found it last.
     by_map: AtomicBool,
 }
 
 impl DiskFile {
-    pub(super) fn opened(file: File, overwrites: Overwrites) -> DiskFile {
-        DiskFile { file, overwrites, by_map: AtomicBool::new(overwrites == Overwrites::InPlace) }
+    pub(super) fn opened(file: File, overwrites: Overwrites, is_sparse: bool) -> DiskFile {
+        let by_map = AtomicBool::new(overwrites == Overwrites::InPlace);
+        DiskFile { file, overwrites, is_sparse, by_map }
     }
 
     /// For a file that was just created.
     pub(super) fn created(file: File, overwrites: Overwrites) -> DiskFile {
-        let created = DiskFile::opened(file, overwrites);
+        let created = DiskFile::opened(file, overwrites, false);
         if overwrites == Overwrites::MayCopy {
             // Where the filesystem knows NOCOW, a call that overwrites then needs no space for
             // data.
@@ -62,10 +65,10 @@ impl DiskFile {
     /// Where the filesystem may copy, bytes are changed by calls, and compression makes a file
     /// shorter that has no holes.
     pub(super) fn fill_holes(&self) -> io::Result<()> {
-        let len = self.len()?;
-        if self.overwrites == Overwrites::MayCopy || self.disk_bytes()? >= len {
+        if self.overwrites == Overwrites::MayCopy || !self.is_sparse {
             return Ok(());
         }
+        let len = self.len()?;
         system::allocate(&self.file, 0, len, len).map_err(|error| {
             let why = format!("it has holes (a sparse copy), and gets no space for them: {error}");
             io::Error::new(error.kind(), why)
