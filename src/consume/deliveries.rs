@@ -230,6 +230,15 @@ impl<S: Storage> Standing<S> {
         ledger.redelivery.as_mut()?.time_to_tell(now(), letters)
     }
 
+    /// When the next lease or delay ends.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        if !self.has_redelivery.load(Ordering::Acquire) {
+            return None;
+        }
+        let progress = self.progress.lock();
+        progress.ledger.as_ref()?.redelivery.as_ref()?.next_due()
+    }
+
     /// The rejected messages, if they go to another queue, as `message` makes them.
     pub(crate) fn take_letters(
         &self,

@@ -315,6 +315,10 @@ impl<F: StorageFile> Redeliveries<F> {
         }
     }
 
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.timers.first().map(|(due, _)| *due)
+    }
+
     pub(crate) fn has_timers(&self) -> bool {
         !self.timers.is_empty()
     }
@@ -336,8 +340,7 @@ impl<F: StorageFile> Redeliveries<F> {
     /// When the delivery worker is to look, if it was not told so already: at once, when there are
     /// `letters`.
     pub(crate) fn time_to_tell(&mut self, now: Instant, letters: usize) -> Option<Instant> {
-        let first = self.timers.first().map(|(due, _)| *due);
-        let next = if letters > 0 { now } else { first? };
+        let next = if letters > 0 { now } else { self.next_due()? };
         // One that is past may have been told to nobody: the worker may have ended.
         if self.told.is_some_and(|told| told <= next && told > now) {
             return None;

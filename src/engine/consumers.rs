@@ -123,7 +123,7 @@ impl<S: Storage> Engine<S> {
         done: &[NumberRange],
     ) -> Result<Arc<Standing<S>>> {
         // The stand-in's cell keeps the segments from `spot` on until the consumer's own cell does.
-        let stand_in = Arc::new(PlaceCell::default());
+        let stand_in = Arc::new(PlaceCell { is_stand_in: true, ..PlaceCell::default() });
         let end = self.core.visible_end();
         let mut expired_from = None;
         let (spot, unclaimed) = {
@@ -140,14 +140,18 @@ impl<S: Storage> Engine<S> {
                     expired_from.unwrap_or(oldest)
                 }
                 Begins::Start(Start::End) => Cursor::spot_of(&self.core, end.seq, end)?,
-                Begins::Start(Start::Seq(seq)) => {
-                    Cursor::spot_of(&self.core, seq.max(self.core.oldest(end).seq), end)?
-                }
+                Begins::Start(Start::Seq(seq)) => loop {
+                    // The oldest messages may go between the two looks at them.
+                    let oldest = self.core.oldest(end).seq;
+                    match Cursor::spot_of(&self.core, seq.max(oldest), end) {
+                        Err(Error::NotFound { .. }) if self.core.oldest(end).seq != oldest => {}
+                        found => break found?,
+                    }
+                },
             };
             let unclaimed = self.unclaimed_before(at, spot, end);
             // What nobody has claimed stays until the consumer is made, and that is counted.
-            let keeps = if unclaimed.is_empty() { spot.position } else { 0 };
-            stand_in.position.store(keeps, Ordering::Release);
+            stand_in.begin(if unclaimed.is_empty() { spot } else { Spot::default() }, 0);
             if !planted!(NoStandIn) {
                 self.core.places.cells.write().push(Arc::clone(&stand_in));
             }

@@ -190,7 +190,11 @@ impl<S: Storage> Engine<S> {
         let push = |writer: &mut Writer<S::File>, core: &Core<S>| writer.push_letter(core, &bytes);
         let committed = self.write_and_commit(WaitsFor::Moment, push);
         let (seq, _, waiters, ()) = committed.map_err(|error| self.refused(error))?;
-        if waiters != 0 && !core.durable_only {
+        // Not here: a waker may close the queue that the letter comes from, with others under way.
+        if waiters != 0
+            && !core.durable_only
+            && !core.delivery_worker.request(|wanted| wanted.wake_readers = true)
+        {
             core.wake_readers(1);
         }
         Ok(seq)

@@ -81,7 +81,7 @@ impl<S: Storage> Engine<S> {
     /// when none holds it.
     pub(crate) fn segment_begun(&self, seq: u64) -> Option<u64> {
         let core = &*self.core;
-        if core.forked() || seq >= core.visible_end().seq {
+        if core.forked() || seq >= core.visible.spot().seq {
             return None;
         }
         let list = core.segments.list();

@@ -196,9 +196,9 @@ impl<S: Storage> Engine<S> {
         }
         let mut over = CloseIsOver::new(self);
         let ended = self.end();
+        over.has_ended = true;
         let failed = ended.as_ref().err().map(|error| error.to_string().into());
         let ended = ended.and_then(|()| last());
-        self.give_up();
         over.failed = failed;
         Some(ended)
     }
@@ -288,6 +288,8 @@ pub(crate) struct Closing {
 struct CloseIsOver<'a, S: Storage> {
     engine: &'a Engine<S>,
     failed: Option<Arc<str>>,
+    /// Nothing of the run is under way any more.
+    has_ended: bool,
     /// The thread was closing another queue already.
     closed_before: bool,
 }
@@ -300,12 +302,16 @@ thread_local! {
 impl<S: Storage> CloseIsOver<'_, S> {
     fn new(engine: &Engine<S>) -> CloseIsOver<'_, S> {
         let failed = Some("a panic ended the close".into());
-        CloseIsOver { engine, failed, closed_before: CLOSES.replace(true) }
+        CloseIsOver { engine, failed, has_ended: false, closed_before: CLOSES.replace(true) }
     }
 }
 
 impl<S: Storage> Drop for CloseIsOver<'_, S> {
     fn drop(&mut self) {
+        if self.has_ended {
+            // Also after a panic: else nobody could open the queue while a handle of it lives.
+            self.engine.give_up();
+        }
         CLOSES.set(self.closed_before);
         let mut closing = self.engine.closing.lock();
         (closing.is_over, closing.failed) = (true, self.failed.take());

@@ -127,9 +127,16 @@ impl<S: Storage> Engine<S> {
                 attempt(&mut None)?;
             }
             self.core.check_uninterrupted(began)?;
+            if self.core.forked() {
+                return Err(Error::Forked);
+            }
             let mut again = None;
             if let Some(result) = attempt(&mut again)? {
                 return Ok(Some(result));
+            }
+            if !self.core.delivery_worker.is_running() {
+                // Nobody else looks when a lease or a delay ends.
+                again = again.into_iter().chain(standing.next_due()).min();
             }
             let until = again.into_iter().chain(deadline).min();
             self.pass_on(standing, Some(ticket));

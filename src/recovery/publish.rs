@@ -55,7 +55,7 @@ pub(super) fn publish<S: Storage>(
         pid: std::process::id(),
         run: Some(Run { flags, next_life, lease, given_up, next: stated_next }),
         tail: Some(spot),
-        synced: Some(durable),
+        synced: Some(mark_at(durable, next)),
     };
     let over = if is_believed { StoredOver::Believed } else { StoredOver::Doubted };
     let ended = known.belief.ended(&known.image, &known.token);
@@ -102,6 +102,15 @@ pub(super) fn publish<S: Storage>(
         consumers: known.image.consumers,
         index: known.index,
     })
+}
+
+/// The mark of flushes for what is `durable`. It does not pass the numbers that are missing before
+/// the `next` segment: the mark is stored before the run record that states them, and alone it
+/// would say that they are damaged.
+fn mark_at(durable: Spot, next: Option<Next>) -> Spot {
+    let stated_from = next.map_or(u64::MAX, |next| next.seq - next.gap);
+    let most = if planted!(MarkBeyondTheMissing) { u64::MAX } else { stated_from };
+    Spot { seq: durable.seq.min(most), ..durable }
 }
 
 /// The run record is about to state what another segment will say. So the one that says what was

@@ -19,6 +19,8 @@ pub(crate) struct PlaceCell {
     pub(crate) taken: AtomicU64,
     /// How many messages are handed out, neither acknowledged nor given back.
     pub(crate) in_flight: AtomicU64,
+    /// It keeps segments for a consumer that is being made, and is none itself.
+    pub(crate) is_stand_in: bool,
 }
 
 /// The counts of all consumers.
@@ -111,7 +113,7 @@ impl Places {
         let cells = self.cells.read();
         let taken: u64 = cells.iter().map(|cell| cell.taken.load(Ordering::Acquire)).sum();
         PlaceCounts {
-            consumers: cells.len() as u64,
+            consumers: cells.iter().filter(|cell| !cell.is_stand_in).count() as u64,
             taken: taken + self.removed_taken.load(Ordering::Acquire),
             in_flight: cells.iter().map(|cell| cell.in_flight.load(Ordering::Relaxed)).sum(),
         }

@@ -241,8 +241,7 @@ impl Storage for FileStorage {
             let why = "has more than one name (hard links): remove the others, or put a copy in its place";
             return Err(io::Error::new(ErrorKind::Unsupported, why));
         }
-        let is_sparse = stat.st_blocks * 512 < stat.st_size;
-        Ok(DiskFile::opened(file, self.overwrites, is_sparse))
+        Ok(DiskFile::opened(file, self.overwrites).with_stat(&stat))
     }
 
     fn fill_holes(&self, file: &DiskFile) -> io::Result<()> {

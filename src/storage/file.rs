@@ -43,14 +43,19 @@ pub(crate) struct DiskFile {
 }
 
 impl DiskFile {
-    pub(super) fn opened(file: File, overwrites: Overwrites, is_sparse: bool) -> DiskFile {
+    pub(super) fn opened(file: File, overwrites: Overwrites) -> DiskFile {
         let by_map = AtomicBool::new(overwrites == Overwrites::InPlace);
-        DiskFile { file, overwrites, is_sparse, by_map }
+        DiskFile { file, overwrites, is_sparse: false, by_map }
+    }
+
+    /// Notes what the system says of the file.
+    pub(super) fn with_stat(self, stat: &rustix::fs::Stat) -> DiskFile {
+        DiskFile { is_sparse: stat.st_blocks * 512 < stat.st_size, ..self }
     }
 
     /// For a file that was just created.
     pub(super) fn created(file: File, overwrites: Overwrites) -> DiskFile {
-        let created = DiskFile::opened(file, overwrites, false);
+        let created = DiskFile::opened(file, overwrites);
         if overwrites == Overwrites::MayCopy {
             // Where the filesystem knows NOCOW, a call that overwrites then needs no space for
             // data.

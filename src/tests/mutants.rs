@@ -8,7 +8,7 @@
 mod plant;
 
 use plant::{
-    CLOSED_MEANWHILE, CRASH, JOBS, LENT, NEWS_PASSED_ON, STORED_AGAIN, TOLD_DURABLE, WORLD,
+    CLOSED_MEANWHILE, CRASH, JOBS, LENT, NEWS_PASSED_ON, STORED_AGAIN, TOLD_DURABLE, VISITED, WORLD,
 };
 
 mutants! {
@@ -462,6 +462,9 @@ mutants! {
     WalkFromTheLastSegment => "P2: what is acknowledged is there after a kill",
     /// A spare that cannot be removed is settled again, and again.
     SpareGoesRound => "P9: a call without room ends",
+    /// An opening behind a power cut marks as durable what is missing before the next segment.
+    MarkBeyondTheMissing => "P4: each missing number is told with its cause";
+        audit: "4", VISITED, 1099511628626,
     /// Where an older copy of the index was put back, the walk does not go by what the headers say
     /// was given back.
     HeldOfTheHeadersForgotten => "the rest of a batch that was half given back is there",

@@ -143,3 +143,28 @@ fn an_interrupt_within_a_closure_calls_wakers_behind_it() {
         queue.close().unwrap();
     });
 }
+
+/// An interrupt comes while a reader waits for the producers' lock, to be counted: it is heard when
+/// the time of the reader is over.
+#[test]
+fn an_interrupt_is_heard_by_who_waits_for_a_producer() {
+    under(10, || {
+        let queue = open(&small(6), Background::Calls);
+        let consumer = queue.consumer("a").unwrap();
+        let held = queue.core.writer.lock();
+        let waiter = {
+            let queue = Arc::clone(&queue);
+            go("waiter", move || {
+                let deadline = Some(threads::now() + Duration::from_millis(500));
+                let outcome =
+                    queue.wait(&consumer, deadline, || reading::take_awaited(&queue, &consumer));
+                assert!(matches!(outcome, Err(Error::Interrupted)), "{outcome:?}");
+            })
+        };
+        threads::park_timeout(Duration::from_millis(100));
+        queue.core.interrupt();
+        threads::park_timeout(Duration::from_millis(1000));
+        drop(held);
+        waiter.join();
+    });
+}

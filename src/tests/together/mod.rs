@@ -9,6 +9,7 @@ mod cuts;
 mod failing;
 mod forks;
 mod interrupts;
+mod made;
 mod places;
 #[cfg(feature = "async")]
 pub(in crate::tests) mod tasks;

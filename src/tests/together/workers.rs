@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
+use std::time::Duration;
 
 use super::{Queue, go, open, plan, small, under};
 use crate::consume::redelivery::{DeadLetters, Rules};
@@ -13,10 +14,12 @@ use crate::engine::{Background, Engine};
 use crate::error::{Error, GapCause, Result};
 use crate::format::Origin;
 use crate::options::{OnFull, Options};
+use crate::redelivery::OtherQueue;
 use crate::tests::crash::holds_but_for;
 use crate::tests::mutants::Mutant;
 use crate::tests::schedule;
 use crate::threads::waiting::Signal;
+use crate::threads::worker::NO_THREADS;
 use crate::threads::{JoinHandle, now};
 
 const MESSAGES: u64 = 40;
@@ -255,4 +258,67 @@ fn bugs_that_are_planted_in_workers_are_found() {
         println!("{mutant:?} is found by schedule {found:?}");
         assert!(found.is_some(), "{mutant:?} is not found");
     }
+}
+
+/// A lease ends while a reader waits, and the worker that would look at it cannot start.
+#[test]
+fn a_reader_sees_a_lease_end_where_no_worker_can_start() {
+    under(20, || {
+        NO_THREADS.set(true);
+        let queue = open(&small(6), Background::Workers);
+        let consumer = queue.consumer("a").unwrap();
+        let rules = Rules { lease: Some(Duration::from_millis(10)), ..Rules::default() };
+        queue.set_redelivery(&consumer, rules).unwrap();
+        queue.enqueue(b"job").unwrap();
+        let _out = queue.receive(&consumer, AsMessage).unwrap().unwrap();
+        let deadline = Some(now() + Duration::from_secs(5));
+        let again = queue.wait(&consumer, deadline, || queue.receive_awaited(&consumer, AsMessage));
+        NO_THREADS.set(false);
+        assert!(again.unwrap().is_some());
+    });
+}
+
+/// Who waits in the queue for dead letters has a waker that closes the queue that the letters come
+/// from, by itself or by another queue's worker: each letter goes once.
+#[test]
+fn a_letter_goes_once_though_a_waker_of_its_queue_closes_where_it_comes_from() {
+    for through_another in [false, true] {
+        under(if through_another { 200 } else { 20 }, move || {
+            a_letter_goes_once(through_another);
+        });
+    }
+}
+
+fn a_letter_goes_once(through_another: bool) {
+    let [jobs, dead, other] = [(); 3].map(|()| open(&small(6), Background::Workers));
+    let rules = || Rules {
+        dead_letters: Some(Arc::new(OtherQueue::of(&dead)) as Arc<dyn DeadLetters>),
+        ..Rules::default()
+    };
+    let closes = |queue: &Queue| Signal::Task(Waker::from(Arc::new(Closes(Arc::clone(queue)))));
+    let consumer = jobs.consumer("a").unwrap();
+    jobs.set_redelivery(&consumer, rules()).unwrap();
+    if through_another {
+        other.enqueue(b"message").unwrap();
+        other.join(&other.consumer("").unwrap(), closes(&jobs)).unwrap();
+    }
+    let first = if through_another { &other } else { &jobs };
+    dead.join(&dead.consumer("").unwrap(), closes(first)).unwrap();
+    jobs.enqueue(b"job").unwrap();
+    if let Ok(Some((message, handed))) = jobs.receive(&consumer, AsMessage) {
+        let _ = jobs.reject(&consumer, message.seq(), handed);
+    }
+    if through_another {
+        other.core.delivery_worker.request(|wanted| wanted.wake_readers = true);
+    }
+    schedule::wait_until_quiet();
+    jobs.close().unwrap();
+    schedule::wait_until_quiet();
+    let again =
+        Arc::new(Engine::open_without_workers(jobs.core.storage.clone(), &small(6)).unwrap());
+    let consumer = again.consumer("a").unwrap();
+    again.set_redelivery(&consumer, rules()).unwrap();
+    let _ = again.receive(&consumer, AsMessage);
+    again.close().unwrap();
+    assert!(dead.core.visible.spot().seq <= 1);
 }

@@ -151,3 +151,19 @@ fn two_queues_beside_each_other_have_nothing_to_do_with_each_other() {
         assert!(queue.is_empty());
     }
 }
+
+/// A callback of `copy_to` panics: the queue is closed then, and free although a handle lives.
+#[test]
+fn a_panic_while_a_queue_is_copied_leaves_it_free() {
+    let dir = crate::support::tempdir().unwrap();
+    let queue = Queue::open(dir.path().join("jobs")).unwrap();
+    queue.enqueue("kept").unwrap();
+    let consumer = queue.consumer("a").unwrap();
+    let copying = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        queue.copy_to(dir.path().join("copy"), mmq::CopiedId::New, |_, _| panic!("planned"))
+    }));
+    assert!(copying.is_err());
+    let again = Queue::open(dir.path().join("jobs")).unwrap();
+    assert_eq!(&*again.dequeue().unwrap().unwrap(), b"kept");
+    drop(consumer);
+}
