@@ -191,15 +191,15 @@ impl<S: Storage> Index<S> {
         self.change_run(|run| run.next = next);
     }
 
-    /// Stores the lease: no number at or above `seq` is given out. And that the mark of a clean end
-    /// is taken back, which the checkpoint that is about to be written does. Returns the record
-    /// before.
+    /// Stores the lease: no number at or above `seq` is given out. Stores also that the run takes
+    /// the mark of a clean end back: the checkpoint that the caller is about to write does. Returns
+    /// the record before.
     pub(crate) fn begin_lease(&self, seq: u64) -> Run {
         let mut before = Run::default();
         self.change_run(|run| {
             before = *run;
             run.lease = run.lease.max(seq);
-            run.flags |= FLAG_BEGUN;
+            run.flags |= if planted!(BegunNotSaid) { 0 } else { FLAG_BEGUN };
         });
         before
     }
@@ -214,7 +214,8 @@ impl<S: Storage> Index<S> {
 
     /// The run ends in order: the checkpoint that is about to be written marks a clean end.
     pub(crate) fn end_run(&self) {
-        self.change_run(|run| run.flags &= !FLAG_BEGUN);
+        let begun = if planted!(EndOfTheRunNotSaid) { 0 } else { FLAG_BEGUN };
+        self.change_run(|run| run.flags &= !begun);
     }
 
     /// Stores up to which numbers messages were given up, and why.

@@ -316,10 +316,8 @@ impl<S: Storage> State<S> {
         reached!("before a lease is on the disk");
         // The sync of the checkpoint makes this durable too: should that half of the checkpoint be
         // damaged, the other one still marks a clean end, and this shows that a run went on.
-        let late = planted!(LeaseOfTheRunLate);
-        let before = (!late).then(|| self.index.begin_lease(lease));
-        let next_life = self.segments.next_life();
-        let mut leased = lease;
+        let before = self.index.begin_lease(lease);
+        let (next_life, mut leased) = (self.segments.next_life(), lease);
         let written = self.index.write_checkpoint(|checkpoint| {
             checkpoint.clean = false;
             // Never lower than before: those numbers may have been given out, or told as missing.
@@ -329,14 +327,8 @@ impl<S: Storage> State<S> {
                 checkpoint.next_life = checkpoint.next_life.max(next_life);
             }
         });
-        if let Some(before) = before.filter(|_| written.is_err()) {
-            // No number beyond the lease before was given out, and none will be.
-            self.index.take_lease_back(&before);
-        }
-        written?;
-        if late {
-            self.index.begin_lease(lease);
-        }
+        // After an error no number beyond the lease before was given out, and none will be.
+        written.inspect_err(|_| self.index.take_lease_back(&before))?;
         self.leased.store(leased, Ordering::Release);
         Ok(())
     }
@@ -348,9 +340,7 @@ impl<S: Storage> State<S> {
 
     /// Writes the checkpoint of a clean end: the run ends at `spot`, and everything is on disk.
     pub(crate) fn write_clean_end(&self, spot: Spot) -> Result<()> {
-        if !planted!(EndOfTheRunNotSaid) {
-            self.index.end_run();
-        }
+        self.index.end_run();
         self.renew_checkpoint(|checkpoint| {
             (checkpoint.position, checkpoint.seq) = (spot.position, spot.seq);
             checkpoint.clean = true;

@@ -64,9 +64,7 @@ impl DiskFile {
         created.find_stores(0);
         created
     }
-}
 
-impl DiskFile {
     /// Where the filesystem may copy, bytes are changed by calls, and compression makes a file
     /// shorter that has no holes.
     pub(super) fn fill_holes(&self) -> io::Result<()> {

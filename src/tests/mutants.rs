@@ -67,8 +67,8 @@ mutants! {
     LeaseNotRenewed => "no number is given out twice after a power cut",
     /// A lease counts before the checkpoint that has it is on the disk.
     LeaseSaidEarly => "no number is given out twice after a power cut",
-    /// The run's lease is stored behind the checkpoint's, so a power cut may take it alone.
-    LeaseOfTheRunLate => "no number is given out twice, whichever half is damaged",
+    /// The run record does not say that the run took the mark of a clean end back.
+    BegunNotSaid => "no number is given out twice, whichever half is damaged",
     /// A closed run goes on saying that it took the mark of a clean end back.
     EndOfTheRunNotSaid => "a clean end leaves no reserved number",
     /// A new lease may be lower than the one before.

@@ -15,8 +15,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::consume::standing::{Read, Standing};
-use crate::engine::Engine;
-use crate::engine::reading;
+use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap, GapCause};
 use crate::format::{CONSUMER_ROWS, ConsumerAt, INDEX_NAME, NAME_ROW_LEN, index_at};
 use crate::options::Options;

@@ -7,29 +7,61 @@ use std::time::Duration;
 use super::{Queue, go, open, small, under};
 use crate::consume::standing::Read;
 use crate::engine::{Background, reading};
-use crate::error::Error;
+use crate::error::{Error, GapCause};
 use crate::options::{OnFull, Start};
 use crate::tests::sim::meanwhile;
+use crate::threads::JoinHandle;
 
 /// By the disk's clock, which a test turns.
 const AGE: Duration = Duration::from_secs(10);
+
+/// Four messages, and a thread that gives them up: they are too old.
+fn while_messages_expire(consumers: &[&str]) -> (Queue, JoinHandle) {
+    let queue = open(&small(6).max_age(AGE), Background::Calls);
+    for name in consumers {
+        queue.consumer(name).unwrap();
+    }
+    for _ in 0..4 {
+        queue.enqueue(&[1; 6000]).unwrap();
+    }
+    queue.core.storage.advance_clock(2 * AGE.as_millis() as u64);
+    let expiring = Arc::clone(&queue);
+    (queue, go("expiry", move || expiring.expire()))
+}
 
 /// A number that was given out is always one to begin at, also while its message goes.
 #[test]
 fn a_consumer_begins_at_a_number_whose_message_goes_meanwhile() {
     under(60, || {
-        let queue = open(&small(6).max_age(AGE), Background::Calls);
-        queue.consumer("a").unwrap();
-        for _ in 0..4 {
-            queue.enqueue(&[1; 6000]).unwrap();
-        }
-        queue.core.storage.advance_clock(2 * AGE.as_millis() as u64);
-        let other = {
-            let queue = Arc::clone(&queue);
-            go("other", move || queue.expire())
-        };
+        let (queue, expiry) = while_messages_expire(&["a"]);
         queue.consumer_at("b", Start::Seq(0)).unwrap();
-        other.join();
+        expiry.join();
+    });
+}
+
+/// The first consumer is told of what expired before it was made, and while it is made. The second
+/// one is not.
+#[test]
+fn the_first_consumer_is_told_of_what_expires_while_it_is_made() {
+    under(300, || {
+        let (queue, expiry) = while_messages_expire(&[]);
+        let next = |name: &str| reading::next(&queue, &queue.consumer(name).unwrap(), Read::Take);
+        let mut told = 0;
+        // What is not gone when the consumer is made comes.
+        while told < 4 {
+            match next("first") {
+                Ok(Some(message)) => assert_eq!(message.seq(), told),
+                Err(Error::Gap(gap)) => {
+                    assert_eq!((gap.first, gap.cause), (told, GapCause::Expired));
+                    told = gap.last;
+                }
+                read => panic!("{told} is missing: {read:?}"),
+            }
+            told += 1;
+        }
+        expiry.join();
+        queue.expire();
+        assert!(matches!(next("second"), Ok(None)));
     });
 }
 

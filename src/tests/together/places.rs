@@ -25,8 +25,6 @@ use crate::threads;
 
 /// By the schedule's clock: all others go on until they wait.
 const PAUSE: Duration = Duration::from_millis(10);
-/// By the disk's clock, which a test turns.
-const AGE: Duration = Duration::from_secs(10);
 
 /// Four segments with a message each, and two consumers at the first one.
 fn with_messages() -> Queue {
@@ -208,40 +206,6 @@ fn a_place_is_stored_before_other_threads_see_it() {
     let consumer = queue.consumer("a").unwrap();
     let next = reading::next(&queue, &consumer, Read::Take).unwrap();
     assert_eq!(next.map(|message| message.seq()), Some(0));
-}
-
-/// Whoever comes first is told of what expired before, and who comes next is not, also when that
-/// expires while the first one is made.
-#[test]
-fn the_first_consumer_is_told_of_what_expires_while_it_is_made() {
-    under(300, || {
-        let queue = open(&small(6).max_age(AGE), Background::Calls);
-        for _ in 0..4 {
-            queue.enqueue(&[1; 6000]).unwrap();
-        }
-        queue.core.storage.advance_clock(2 * AGE.as_millis() as u64);
-        let other = {
-            let queue = Arc::clone(&queue);
-            go("other", move || queue.expire())
-        };
-        let next = |name: &str| reading::next(&queue, &queue.consumer(name).unwrap(), Read::Take);
-        let mut told = 0;
-        // What is not gone when it is made comes.
-        while told < 4 {
-            match next("first") {
-                Ok(Some(message)) => assert_eq!(message.seq(), told),
-                Err(Error::Gap(gap)) => {
-                    assert_eq!((gap.first, gap.cause), (told, GapCause::Expired));
-                    told = gap.last;
-                }
-                read => panic!("{told} is missing: {read:?}"),
-            }
-            told += 1;
-        }
-        other.join();
-        queue.expire();
-        assert!(matches!(next("second"), Ok(None)));
-    });
 }
 
 /// While a consumer is made, another one goes on, and gives back what it has read: but not what the
