@@ -83,8 +83,8 @@
  * cannot use its parent's queue (MMQ_FORKED). It may free all handles, also messages and
  * deliveries, but must not read the bytes of a message or a delivery that was taken before the
  * fork: the parent uses their space again. Copy what the child is to read before the fork. A child
- * that opens a queue of its own runs another program first (exec), or the parent forks before its
- * threads begin: where other threads stood in calls of mmq at the fork, the child may hang.
+ * may open queues of its own, whatever the parent's threads did at the fork (on other systems than
+ * Linux: if none of them waited in a call of mmq).
  *
  * Signals. Do not call any function from a signal handler. The library installs no handler, and
  * restarts interrupted system calls. If another program truncates the queue's files while they are

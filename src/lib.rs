@@ -80,10 +80,8 @@
 //! - The child shares the parent's lock. If the parent dies, the queue stays [`Error::Locked`]
 //!   until the child ends as well, or runs another program. (Programs started by
 //!   `std::process::Command` inherit nothing.)
-//! - A child that opens a queue of its own may hang in it if other threads of the parent stood in
-//!   calls of this library at the fork, for room or for a lock: the locks keep one list of waiters
-//!   for the process, and in the child it names threads that are not there. Such a child runs
-//!   another program first (`exec`), or the parent forks before its threads begin.
+//! - A child may open queues of its own, whatever the parent's threads did at the fork (on other
+//!   systems than Linux: if none of them waited in a call of this library).
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Product code neither panics nor prints, whatever happens; tests may. Cargo.toml has the other

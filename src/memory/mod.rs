@@ -28,8 +28,11 @@ mod copy;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod extents;
 mod fork;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod futex;
 #[cfg(test)]
 mod heap;
+mod references;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -38,8 +41,12 @@ pub(crate) use backwards::before_zeros;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use extents::shares_extents;
 pub(crate) use fork::{ForkGuard, PerProcess};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) use futex::{Condvar, Mutex, MutexGuard};
 #[cfg(test)]
 pub(crate) use heap::HeapMemory;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 pub(crate) use window::{CAN_DETACH, Window};
 
 /// The length of a memory page in bytes.

@@ -10,6 +10,7 @@ use super::*;
 use crate::memory::checksum::crc32c;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
+use std::time::{Duration, Instant};
 
 fn window(len: usize) -> Window {
     Window::heap(&HeapMemory::new(len), 0, len)
@@ -317,4 +318,88 @@ fn a_forked_child_is_told_so_and_may_begin_anew() {
     // a lock (the guards' cells were filled above).
     unsafe { command.pre_exec(in_child) };
     assert_eq!(command.spawn().unwrap_err().raw_os_error(), Some(77));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "sleeps in the kernel")]
+fn one_thread_at_a_time_holds_a_lock_and_one_that_panics_releases_it() {
+    const EACH: u64 = if cfg!(debug_assertions) { 5_000 } else { 50_000 };
+    // Two numbers that differ only while the lock is held.
+    let lock = Mutex::new((0, 0));
+    thread::scope(|scope| {
+        for number in 0..4 {
+            let lock = &lock;
+            scope.spawn(move || {
+                for turn in 0..EACH {
+                    let soon = Instant::now() + Duration::from_secs(60);
+                    let mut both: MutexGuard<'_, (u64, u64)> = match number {
+                        0 => lock.try_lock_until(soon).expect("nobody holds it for a minute"),
+                        _ => lock.lock(),
+                    };
+                    assert_eq!(both.0, both.1);
+                    both.0 += 1;
+                    if turn % 64 == 0 {
+                        thread::yield_now();
+                    }
+                    both.1 += 1;
+                }
+            });
+        }
+    });
+    assert_eq!(*lock.lock(), (4 * EACH, 4 * EACH));
+    let dies = AssertUnwindSafe(|| {
+        let _held = lock.lock();
+        std::panic::resume_unwind(Box::new("with the lock"));
+    });
+    assert!(catch_unwind(dies).is_err());
+    assert!(lock.try_lock().is_some());
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "sleeps in the kernel")]
+fn who_waits_for_a_lock_or_for_news_waits_no_longer_than_allowed() {
+    let (lock, news) = (Mutex::new(()), Condvar::new());
+    let began = Instant::now();
+    let until = began + Duration::from_millis(20);
+    let mut held = lock.lock();
+    thread::scope(|scope| {
+        let other = scope
+            .spawn(|| lock.try_lock_until(until).is_none() && began.elapsed() >= until - began);
+        assert!(other.join().unwrap());
+    });
+    assert!(lock.try_lock().is_none());
+    let until = Instant::now() + Duration::from_millis(20);
+    while !news.wait_until(&mut held, until) {}
+    assert!(Instant::now() >= until);
+    drop(held);
+    assert!(lock.try_lock_for(Duration::ZERO).is_some());
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "sleeps in the kernel")]
+fn no_news_is_lost_between_threads_that_wait_for_each_other() {
+    const TURNS: u32 = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
+    let (turn, changed) = (Mutex::new(0), Condvar::new());
+    thread::scope(|scope| {
+        for number in 0..3 {
+            let (turn, changed) = (&turn, &changed);
+            scope.spawn(move || {
+                let mut now = turn.lock();
+                while *now < TURNS {
+                    if *now % 3 == number {
+                        *now += 1;
+                        if number == 0 {
+                            MutexGuard::unlocked(&mut now, || changed.notify_all());
+                        } else {
+                            changed.notify_all();
+                        }
+                    } else {
+                        changed.wait(&mut now);
+                    }
+                }
+                changed.notify_all();
+            });
+        }
+    });
+    assert_eq!(*turn.lock(), TURNS);
 }

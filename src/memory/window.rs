@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use memmap2::{MmapOptions, MmapRaw};
 
-use crate::threads::references::References;
+use crate::memory::references::References;
 
 #[cfg(test)]
 use super::heap::HeapMemory;

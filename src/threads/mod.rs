@@ -9,7 +9,6 @@ pub(crate) mod ranks;
 pub(crate) mod ready;
 #[cfg(not(test))]
 mod real;
-pub(crate) mod references;
 pub(crate) mod requests;
 pub(crate) mod waiting;
 pub(crate) mod worker;

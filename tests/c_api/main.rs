@@ -188,6 +188,12 @@ fn a_forked_child_is_refused_and_harms_nothing() {
 
 #[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
 #[test]
+fn a_forked_child_opens_a_queue_of_its_own_while_the_parents_threads_wait() {
+    passes("tests/c/fork_own.c");
+}
+
+#[cfg_attr(not(feature = "capi"), ignore = "needs --features capi")]
+#[test]
 fn a_million_calls_leave_no_memory_behind() {
     passes("tests/c/million.c");
 }

@@ -41,6 +41,14 @@ mod format {
     }
 }
 
+mod tests {
+    pub mod schedule {
+        pub mod atomics {
+            pub use loom::sync::atomic::AtomicU64;
+        }
+    }
+}
+
 mod threads {
     pub use loom::sync::MutexGuard;
     pub use loom::sync::atomic::{AtomicU64, fence};
@@ -74,7 +82,7 @@ mod threads {
     }
 }
 
-#[path = "../../src/threads/references.rs"]
+#[path = "../../src/memory/references.rs"]
 mod references;
 #[path = "../../src/index/syncs.rs"]
 mod syncs;

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 /// row of `queue`, which users see. The programs in `bin` see the library as its users do.
 const ROWS: &[&[&str]] = &[
     &["error"],
+    &["memory"],
     &["threads"],
     &["events", "stats"],
-    &["memory"],
     &["format", "options"],
     &["message", "storage"],
     &["index"],

@@ -152,16 +152,19 @@ fn an_interrupt_is_heard_by_who_waits_for_a_producer() {
         let queue = open(&small(6), Background::Calls);
         let consumer = queue.consumer("a").unwrap();
         let held = queue.core.writer.lock();
+        let begun = Arc::new(AtomicBool::new(false));
         let waiter = {
-            let queue = Arc::clone(&queue);
+            let (queue, begun) = (Arc::clone(&queue), Arc::clone(&begun));
             go("waiter", move || {
                 let deadline = Some(threads::now() + Duration::from_millis(500));
-                let outcome =
-                    queue.wait(&consumer, deadline, || reading::take_awaited(&queue, &consumer));
+                let outcome = queue.wait(&consumer, deadline, || {
+                    begun.store(true, Ordering::SeqCst);
+                    reading::take_awaited(&queue, &consumer)
+                });
                 assert!(matches!(outcome, Err(Error::Interrupted)), "{outcome:?}");
             })
         };
-        threads::park_timeout(Duration::from_millis(100));
+        wait_for(&begun);
         queue.core.interrupt();
         threads::park_timeout(Duration::from_millis(1000));
         drop(held);

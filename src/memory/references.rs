@@ -1,8 +1,11 @@
 //! Counts the references to something that the last one frees.
 
+#[cfg(not(test))]
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
-use crate::threads::AtomicU64;
+#[cfg(test)]
+use crate::tests::schedule::atomics::AtomicU64;
 
 /// The sum of the weights of all references; zero only when the last one is gone.
 #[derive(Debug)]

@@ -1,0 +1,149 @@
+//! Locks and condition variables on the futexes of Linux, which keep all their state in themselves.
+//!
+//! `parking_lot`'s own keep the threads that wait in one table of the process. A child made by
+//! `fork` inherits that table, with threads in it that the child does not have and with parts of it
+//! locked for ever, so a queue that the child opens might hang. What a child makes of these here
+//! knows nothing of the parent.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use parking_lot::lock_api::{self, GuardNoSend, RawMutex, RawMutexTimed};
+use rustix::thread::futex::{Flags, Timespec, wait, wake};
+
+pub(crate) type Mutex<T> = lock_api::Mutex<RawLock, T>;
+pub(crate) type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawLock, T>;
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+/// Held, and threads may wait for it: who releases it wakes one.
+const WAITED_FOR: u32 = 2;
+
+/// How often a thread looks at a held lock before it sleeps. Most locks are held for less than two
+/// system calls take.
+const LOOKS: u32 = 100;
+
+/// The lock of a [`Mutex`]: one of the words above.
+#[derive(Debug)]
+pub(crate) struct RawLock(AtomicU32);
+
+// SAFETY: a thread holds the lock from the moment at which it changes the word from FREE until
+// `unlock` makes it FREE again. No other thread finds FREE meanwhile. Acquire at the first and
+// release at the second: who takes the lock next sees what was written under it.
+unsafe impl RawMutex for RawLock {
+    const INIT: RawLock = RawLock(AtomicU32::new(FREE));
+    type GuardMarker = GuardNoSend;
+
+    #[inline(always)]
+    fn lock(&self) {
+        if !self.try_lock() {
+            self.lock_contended(None);
+        }
+    }
+
+    #[inline(always)]
+    fn try_lock(&self) -> bool {
+        self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    #[inline(always)]
+    unsafe fn unlock(&self) {
+        if self.0.swap(FREE, Ordering::Release) == WAITED_FOR {
+            wake_threads(&self.0, 1);
+        }
+    }
+}
+
+// SAFETY: as above.
+unsafe impl RawMutexTimed for RawLock {
+    type Duration = std::time::Duration;
+    type Instant = Instant;
+
+    fn try_lock_for(&self, time: std::time::Duration) -> bool {
+        self.try_lock() || self.lock_contended(Instant::now().checked_add(time))
+    }
+
+    fn try_lock_until(&self, until: Instant) -> bool {
+        self.try_lock() || self.lock_contended(Some(until))
+    }
+}
+
+impl RawLock {
+    /// Waits until the lock is taken. False when it was not by `until`.
+    #[cold]
+    fn lock_contended(&self, until: Option<Instant>) -> bool {
+        for _ in 0..LOOKS {
+            match self.0.load(Ordering::Relaxed) {
+                FREE if self.try_lock() => return true,
+                WAITED_FOR => break,
+                _ => std::hint::spin_loop(),
+            }
+        }
+        // This thread cannot know whether others wait too, so it takes the lock as WAITED_FOR.
+        while self.0.swap(WAITED_FOR, Ordering::Acquire) != FREE {
+            if !sleep(&self.0, WAITED_FOR, until) {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// As `parking_lot::Condvar`. A thread may wake without a reason.
+#[derive(Debug, Default)]
+pub(crate) struct Condvar {
+    /// Changes whenever threads are woken.
+    news: AtomicU32,
+    /// The threads that wait. Each is counted under the mutex, so a thread that changes under the
+    /// mutex what they wait for finds them here.
+    waiters: AtomicU32,
+}
+
+impl Condvar {
+    pub(crate) const fn new() -> Condvar {
+        Condvar { news: AtomicU32::new(0), waiters: AtomicU32::new(0) }
+    }
+
+    pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        self.sleep(guard, None);
+    }
+
+    /// True when the time is over.
+    pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, until: Instant) -> bool {
+        !self.sleep(guard, Some(until))
+    }
+
+    fn sleep<T>(&self, guard: &mut MutexGuard<'_, T>, until: Option<Instant>) -> bool {
+        self.waiters.fetch_add(1, Ordering::Relaxed);
+        let seen = self.news.load(Ordering::Relaxed);
+        // A thread that wakes others from here on changes `news`: then the system call returns.
+        let in_time = MutexGuard::unlocked(guard, || sleep(&self.news, seen, until));
+        self.waiters.fetch_sub(1, Ordering::Relaxed);
+        in_time
+    }
+
+    /// One load when nobody waits.
+    pub(crate) fn notify_all(&self) {
+        if self.waiters.load(Ordering::Relaxed) != 0 {
+            self.news.fetch_add(1, Ordering::Relaxed);
+            wake_threads(&self.news, i32::MAX as u32);
+        }
+    }
+}
+
+/// Sleeps while the word is `value`, unless another thread wakes this one. False when the time was
+/// over.
+fn sleep(word: &AtomicU32, value: u32, until: Option<Instant>) -> bool {
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    let left = left.map(|left| Timespec {
+        tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: left.subsec_nanos().into(),
+    });
+    wait(word, Flags::PRIVATE, value, left.as_ref()) != Err(rustix::io::Errno::TIMEDOUT)
+}
+
+#[cold]
+fn wake_threads(word: &AtomicU32, count: u32) {
+    // It cannot fail: the word is this process's memory.
+    let _ = wake(word, Flags::PRIVATE, count);
+}
