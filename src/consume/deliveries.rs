@@ -303,11 +303,12 @@ impl<S: Storage> Standing<S> {
         let LetterStub { seq, epoch, .. } = letter;
         let handed = Handed::new(0, epoch, 0);
         let mut progress = self.progress.lock();
-        // A close lets letters under way end: else they would go twice.
+        // A close lets letters under way end, as long as the epoch is theirs: else they would go
+        // twice.
         let may = if planted!(LettersUnderWayDoubled) {
             progress.check(core, self).is_ok()
         } else {
-            progress.exists() && !core.has_run_ended()
+            progress.exists()
         };
         may && matches!(self.end_delivery(&mut progress, core, seq, handed), Ok(Some(true)))
     }

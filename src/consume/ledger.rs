@@ -50,7 +50,8 @@ pub(crate) struct Open {
 
 #[derive(Debug)]
 pub(crate) struct Ledger<F> {
-    /// Raised by each seek, which calls off the deliveries of earlier epochs.
+    /// Raised by each seek, and at the end of the run: both call off the deliveries of earlier
+    /// epochs.
     pub(crate) epoch: u64,
     /// The most messages in flight; `None`: any number.
     pub(crate) limit: Option<u32>,

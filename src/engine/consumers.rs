@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Engine;
+use super::waited_for::Carriers;
 use crate::consume::ledger::Ledger;
 use crate::consume::standing::{BeginsDefault, Standing};
 use crate::error::{Error, Result};
@@ -30,6 +31,7 @@ pub(crate) struct Consumers<S: Storage> {
     default: Arc<Standing<S>>,
     /// Held by the thread that makes, moves or removes a consumer: see [`Engine::registry`].
     pub(crate) registry: Mutex<()>,
+    pub(super) carriers: Carriers,
 }
 
 impl<S: Storage> Consumers<S> {
@@ -38,6 +40,7 @@ impl<S: Storage> Consumers<S> {
             by_name: Mutex::default(),
             default: Arc::new(Standing::new(DEFAULT, DEFAULT_ROW, default_row)),
             registry: ranked(Rank::Registry, ()),
+            carriers: Carriers::default(),
         }
     }
 }

@@ -15,8 +15,8 @@ pub(crate) mod reading;
 mod redelivery;
 mod room;
 mod wait;
+mod waited_for;
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -24,6 +24,7 @@ use consumers::Consumers;
 use figures::figures_of_run;
 use held::{OpenHere, is_open_here};
 use later::Later;
+use waited_for::{WaitedFor, may_wait};
 
 use crate::commit::Core;
 use crate::commit::storage_worker;
@@ -39,7 +40,6 @@ use crate::segment::pool::Pool;
 use crate::segment::{DiskLimits, Segments};
 use crate::state::{Parts, State, flush_failed};
 use crate::storage::Storage;
-use crate::threads::worker::is_worker;
 use crate::threads::{AtomicU64, Condvar, Mutex};
 use crate::write::Writer;
 
@@ -195,7 +195,7 @@ impl<S: Storage> Engine<S> {
             return None;
         }
         let mut over = CloseIsOver::new(self);
-        let ended = self.end();
+        let ended = self.end(&over);
         over.has_ended = true;
         let failed = ended.as_ref().err().map(|error| error.to_string().into());
         let ended = ended.and_then(|()| last());
@@ -209,9 +209,10 @@ impl<S: Storage> Engine<S> {
         if !std::mem::replace(&mut closing.has_begun, true) || planted!(ClosedUnderLetters) {
             return false;
         }
-        // The first close waits for the queue's own threads to end, and calls wakers and
-        // subscribers that may close the queue again: neither may wait for it here.
-        let may_wait = !CLOSES.get() && !is_worker() && !planted!(CloseNotWaitedFor);
+        // The first close waits for the queue's own threads to end and for who carries letters,
+        // and all of these call wakers and subscribers that may close the queue again: none may
+        // wait for it here.
+        let may_wait = may_wait() && !planted!(CloseNotWaitedFor);
         while may_wait && !closing.is_over {
             self.closed.wait(&mut closing);
         }
@@ -219,7 +220,7 @@ impl<S: Storage> Engine<S> {
     }
 
     /// Ends the run; the queue stays locked.
-    fn end(&self) -> Result<()> {
+    fn end(&self, over: &CloseIsOver<'_, S>) -> Result<()> {
         let core = &*self.core;
         // (One that ends the run within a call of the delivery worker leaves what that is at.)
         if !planted!(LastLettersStay) {
@@ -242,6 +243,10 @@ impl<S: Storage> Engine<S> {
         core.storage_worker.stop();
         core.delivery_worker.stop();
         events::take_over(std::mem::take(&mut core.delivery_worker.requests().wanted.events));
+        if over.may_wait {
+            // What they carry is in the other queue: it is to be done here when the run ends.
+            self.consumers.carriers.wait_for_all();
+        }
         // Threads that read finish first.
         for standing in &standings {
             standing.end_run(core);
@@ -290,19 +295,16 @@ struct CloseIsOver<'a, S: Storage> {
     failed: Option<Arc<str>>,
     /// Nothing of the run is under way any more.
     has_ended: bool,
-    /// The thread was closing another queue already.
-    closed_before: bool,
-}
-
-thread_local! {
-    /// The calling thread is closing a queue.
-    static CLOSES: Cell<bool> = const { Cell::new(false) };
+    /// The close may wait for who carries letters.
+    may_wait: bool,
+    _waited_for: WaitedFor,
 }
 
 impl<S: Storage> CloseIsOver<'_, S> {
     fn new(engine: &Engine<S>) -> CloseIsOver<'_, S> {
         let failed = Some("a panic ended the close".into());
-        CloseIsOver { engine, failed, has_ended: false, closed_before: CLOSES.replace(true) }
+        let may_wait = may_wait();
+        CloseIsOver { engine, failed, has_ended: false, may_wait, _waited_for: WaitedFor::begin() }
     }
 }
 
@@ -312,7 +314,6 @@ impl<S: Storage> Drop for CloseIsOver<'_, S> {
             // Also after a panic: else nobody could open the queue while a handle of it lives.
             self.engine.give_up();
         }
-        CLOSES.set(self.closed_before);
         let mut closing = self.engine.closing.lock();
         (closing.is_over, closing.failed) = (true, self.failed.take());
         drop(closing);

@@ -164,6 +164,8 @@ impl<S: Storage> Consumers<S> {
     #[cold]
     #[inline(never)]
     fn post(&self, core: &Core<S>, standing: &Standing<S>) -> usize {
+        // Before the look whether the queue is closed: a close waits until this is dropped.
+        let carrying = self.carriers.begin();
         let Some((dead, letters)) = standing.take_letters(core, message) else {
             return 0;
         };
@@ -221,6 +223,7 @@ impl<S: Storage> Consumers<S> {
                 standing.letter_failed(letter, put_into);
             }
         }
+        drop(carrying);
         if crossed && core.reclaim() {
             // A failed sync poisons the queue: the next call that writes returns the error.
             let _ = core.settle_and_wake();

@@ -563,8 +563,10 @@ mutants! {
         audit: "T3", JOBS, 2199023255553,
     /// A close returns while another one is under way.
     CloseNotWaitedFor => "after a close all is durable",
+    /// A close does not wait for the calls that carry letters.
+    CarriersNotWaitedFor => "an orderly close costs no letter a copy",
     /// A second close ends the run while the first one sends letters.
-    ClosedUnderLetters => "an orderly close costs no letter a copy",
+    ClosedUnderLetters => "after a close all is durable",
     /// A worker waits for the end of another one that waits for it.
     WorkersWaitInACircle => "P9: no order of calls deadlocks",
     /// A close leaves rejected messages that could go.

@@ -1,6 +1,7 @@
 //! Producers at the limit, the storage worker that makes room for them, and the delivery worker
 //! that runs the program's code.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
@@ -20,7 +21,7 @@ use crate::tests::mutants::Mutant;
 use crate::tests::schedule;
 use crate::threads::waiting::Signal;
 use crate::threads::worker::NO_THREADS;
-use crate::threads::{JoinHandle, now};
+use crate::threads::{JoinHandle, now, park_timeout};
 
 const MESSAGES: u64 = 40;
 
@@ -160,7 +161,7 @@ impl DeadLetters for Letters {
     }
 
     fn flush(&self) -> Result<()> {
-        now();
+        park_timeout(Duration::from_millis(1));
         Ok(())
     }
 
@@ -200,11 +201,19 @@ fn letters_go_before_the_close() {
 }
 
 fn letters_go_before_two_closes() {
-    letters_go_before(|queue| {
-        let other = Arc::clone(queue);
-        let other = go("other", move || other.close().unwrap());
+    fn close(queue: &Queue) -> BTreeMap<String, Vec<u8>> {
         queue.close().unwrap();
+        queue.core.storage.contents()
+    }
+    letters_go_before(|queue| {
+        let (other, left) = (Arc::clone(queue), Arc::new(Mutex::new(None)));
+        let into = Arc::clone(&left);
+        let other = go("other", move || *into.lock().unwrap() = Some(close(&other)));
+        let closed = close(queue);
         other.join();
+        let contents = queue.core.storage.contents();
+        let other = left.lock().unwrap().take();
+        assert!(closed == contents && other == Some(contents), "the files changed after a close");
     });
 }
 
@@ -212,6 +221,41 @@ fn letters_go_before_two_closes() {
 fn an_orderly_close_sends_each_letter_once() {
     under(100, letters_go_before_the_close);
     under(100, letters_go_before_two_closes);
+}
+
+/// The call that rejects carries the letter, and another thread closes the queue meanwhile: what
+/// went is done, and a power cut does not bring it back.
+fn a_call_carries_a_letter_beside_the_close() {
+    let letters = Arc::new(Letters::default());
+    let rules = Rules { dead_letters: Some(Arc::clone(&letters) as _), ..Rules::default() };
+    let queue = open(&small(4), Background::Calls);
+    let consumer = queue.consumer("").unwrap();
+    queue.set_redelivery(&consumer, rules).unwrap();
+    queue.enqueue(b"job").unwrap();
+    let (message, handed) = queue.receive(&consumer, AsMessage).unwrap().unwrap();
+    let worker = {
+        let queue = Arc::clone(&queue);
+        go("worker", move || {
+            queue.reject(&consumer, message.seq(), handed).unwrap();
+        })
+    };
+    while letters.0.lock().unwrap().is_empty() {
+        park_timeout(Duration::from_micros(50));
+    }
+    queue.close().unwrap();
+    worker.join();
+    assert_eq!(*letters.0.lock().unwrap(), [0]);
+    for seed in 0..4 {
+        let storage = queue.core.storage.power_cut(seed);
+        let again = Engine::open_without_workers(storage, &small(4)).unwrap();
+        let left = again.consumer("").unwrap().len(&again.core);
+        assert_eq!(left, 0, "the message whose letter went comes again");
+    }
+}
+
+#[test]
+fn a_close_waits_for_the_call_that_carries_a_letter() {
+    under(60, a_call_carries_a_letter_beside_the_close);
 }
 
 /// A thread reads by the default consumer, and another one removes it.
@@ -245,7 +289,8 @@ fn a_read_by_the_default_consumer_has_it_begin_also_when_it_was_just_removed() {
 
 #[test]
 fn bugs_that_are_planted_in_workers_are_found() {
-    let bugs: [(Mutant, fn()); 4] = [
+    let bugs: [(Mutant, fn()); 5] = [
+        (Mutant::CarriersNotWaitedFor, a_call_carries_a_letter_beside_the_close),
         (Mutant::LettersUnderWayDoubled, letters_go_before_the_close),
         (Mutant::LastLettersStay, letters_go_before_the_close),
         (Mutant::ClosedUnderLetters, letters_go_before_two_closes),

@@ -8,7 +8,7 @@ use super::actor::{Answer, Event, JOBS, Story, letter_of};
 use super::script::{Act, Life};
 use super::within::{State, check_deliveries, check_last_letters, is_of_jobs, is_unended, state};
 use crate::consume::standing::Read;
-use crate::engine::{Background, Engine, reading};
+use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap, GapCause};
 use crate::options::{OnFull, Options};
 use crate::tests::sim::SimStorage;
@@ -65,9 +65,7 @@ impl Known {
         self.drops |= life.options.on_full == OnFull::DropOldest;
         let attempts = self.least_attempts.into_iter().chain(life.wishes.max_attempts);
         self.least_attempts = attempts.min();
-        // (Without workers the call that rejects carries the letter, beside a close of another.)
-        let is_calm = life.letters_go() && life.background == Background::Workers;
-        self.troubles += usize::from(died || is_cut || !is_calm);
+        self.troubles += usize::from(died || is_cut || !life.letters_go());
         self.hear(life, story)?;
         check_deliveries(life, &story.events)?;
         if let Some(quiet) = story.quiet_at {
