@@ -32,6 +32,13 @@ impl<S: Storage> Standing<S> {
         self.exists.load(Ordering::Acquire)
     }
 
+    /// How often it was removed, for a call that waits: it notes that where it begins, and goes on
+    /// only while it is the same. Whoever removes the consumer raises it first and wakes everybody
+    /// then.
+    pub(crate) fn removals(&self) -> u64 {
+        self.removals.load(Ordering::SeqCst)
+    }
+
     /// Before the default consumer begins: where the index stores its place.
     pub(crate) fn set_row(&self, place_row: PlaceRow<S::File>) {
         self.progress.lock().place_row = place_row;
@@ -60,6 +67,7 @@ impl<S: Storage> Standing<S> {
         let rules = {
             let mut progress = self.progress.lock();
             self.exists.store(false, Ordering::Release);
+            self.removals.fetch_add(1, Ordering::SeqCst);
             progress.existence =
                 if self.is_default() { Existence::NotYet } else { Existence::Removed };
             progress.special = true;

@@ -141,6 +141,8 @@ pub(crate) struct Standing<S: Storage> {
     pub(crate) cell: Arc<PlaceCell>,
     /// As [`Progress::existence`], for the default consumer's next read.
     pub(super) exists: AtomicBool,
+    /// How often it was removed. Only the default consumer may be made again.
+    pub(super) removals: AtomicU64,
     /// There is a ledger: the number of messages does not follow from the place alone.
     pub(crate) has_ledger: AtomicBool,
     /// The delivery worker is to be told of leases, delays and letters.
@@ -163,6 +165,7 @@ impl<S: Storage> Standing<S> {
             row,
             cell: Arc::default(),
             exists: AtomicBool::new(false),
+            removals: AtomicU64::new(0),
             has_ledger: AtomicBool::new(false),
             has_redelivery: AtomicBool::new(false),
             leads_to: Mutex::default(),

@@ -14,7 +14,7 @@ mod later;
 pub(crate) mod reading;
 mod redelivery;
 mod room;
-mod wait;
+pub(crate) mod wait;
 mod waited_for;
 
 use std::sync::Arc;

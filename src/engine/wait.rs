@@ -8,12 +8,35 @@ use std::time::Instant;
 use super::Engine;
 use crate::consume::standing::Standing;
 use crate::error::{Error, Result};
+use crate::state::Began;
 use crate::storage::Storage;
 use crate::threads::ready::Ready;
 use crate::threads::waiting::{Signal, Ticket};
 use crate::threads::{current, now, park, park_timeout};
 
+/// When a wait for a message began: a later interrupt ends it, and a later removal of the consumer,
+/// also when somebody has made it again since.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WaitBegan {
+    interrupts: Began,
+    removals: u64,
+}
+
 impl<S: Storage> Engine<S> {
+    /// Called where a wait for the consumer's next message begins.
+    pub(crate) fn wait_began(&self, standing: &Standing<S>) -> WaitBegan {
+        WaitBegan { interrupts: self.core.began(), removals: standing.removals() }
+    }
+
+    /// Refuses to wait on when somebody has interrupted, or removed the consumer, since `began`.
+    pub(crate) fn check_may_wait_on(&self, standing: &Standing<S>, began: WaitBegan) -> Result<()> {
+        self.core.check_uninterrupted(began.interrupts)?;
+        if standing.removals() != began.removals && !planted!(RemovalMissedByWaiters) {
+            return Err(standing.unknown(&self.core));
+        }
+        Ok(())
+    }
+
     /// The consumer's descriptor. The first call makes it.
     pub(crate) fn ready_fd<'a>(&self, standing: &'a Standing<S>) -> Result<BorrowedFd<'a>> {
         self.core.check_may_wait()?;
@@ -93,7 +116,7 @@ impl<S: Storage> Engine<S> {
     }
 
     /// Calls `attempt` until it has a result, or until `deadline` (`None`: for ever). Sleeps
-    /// between the attempts until it is woken. An interrupt ends it.
+    /// between the attempts until it is woken. An interrupt ends it, and a removal of the consumer.
     pub(crate) fn wait<R>(
         &self,
         standing: &Standing<S>,
@@ -110,12 +133,12 @@ impl<S: Storage> Engine<S> {
         deadline: Option<Instant>,
         mut attempt: impl FnMut(&mut Option<Instant>) -> Result<Option<R>>,
     ) -> Result<Option<R>> {
-        let began = self.core.began();
+        let began = self.wait_began(standing);
         if let Some(result) = attempt(&mut None)? {
             return Ok(Some(result));
         }
         if !self.count_waiter(deadline) {
-            self.core.check_uninterrupted(began)?;
+            self.check_may_wait_on(standing, began)?;
             return attempt(&mut None);
         }
         let signal = || Signal::Thread(current());
@@ -123,10 +146,10 @@ impl<S: Storage> Engine<S> {
         let mut in_line = InLine { engine: self, standing, ticket, has_parked: false };
         loop {
             self.core.waiters.rearm(ticket, signal());
-            if planted!(InterruptedHavingTaken) && self.core.is_interrupted(began) {
+            if planted!(InterruptedHavingTaken) && self.core.is_interrupted(began.interrupts) {
                 attempt(&mut None)?;
             }
-            self.core.check_uninterrupted(began)?;
+            self.check_may_wait_on(standing, began)?;
             if self.core.forked() {
                 return Err(Error::Forked);
             }

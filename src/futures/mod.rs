@@ -19,9 +19,9 @@ use crate::consume::standing::Standing;
 use crate::delivery::{self, Delivery};
 use crate::engine::Engine;
 use crate::engine::reading;
+use crate::engine::wait::WaitBegan;
 use crate::error::{Error, Result};
 use crate::message::Message;
-use crate::state::Began;
 use crate::storage::FileStorage;
 use crate::threads::waiting::{Signal, Ticket};
 
@@ -45,13 +45,14 @@ struct Wait {
     /// The queue and the consumer, or why there are none. The first poll takes the error.
     reader: Result<ReaderParts, Option<Error>>,
     /// When the future was made. `None` when it could not begin.
-    began: Option<Began>,
+    began: Option<WaitBegan>,
     ticket: Option<Ticket>,
 }
 
 impl Wait {
     fn new(reader: Result<ReaderParts>) -> Wait {
-        let began = reader.as_ref().ok().map(|(engine, _)| engine.core.began());
+        let reader_began = |(engine, standing): &ReaderParts| engine.wait_began(standing);
+        let began = reader.as_ref().ok().map(reader_began);
         Wait { reader: reader.map_err(Some), began, ticket: None }
     }
 
@@ -82,17 +83,17 @@ impl Wait {
                 }
             }
         }
-        // The task has a ticket now: a message or an interrupt that comes later wakes it, one that
-        // came before is found here.
-        let uninterrupted = match self.began {
-            Some(began) => engine.core.check_uninterrupted(began),
+        // The task has a ticket now: a message, an interrupt or a removal that comes later wakes
+        // it, one that came before is found here.
+        let may_wait_on = match self.began {
+            Some(began) => engine.check_may_wait_on(standing, began),
             None => Ok(()),
         };
-        if uninterrupted.is_err() {
+        if may_wait_on.is_err() {
             // A stream is polled on.
-            self.began = Some(engine.core.began());
+            self.began = Some(engine.wait_began(standing));
         }
-        match uninterrupted.and_then(|()| attempt(engine, standing)) {
+        match may_wait_on.and_then(|()| attempt(engine, standing)) {
             Ok(None) => {
                 engine.pass_on(standing, self.ticket);
                 Poll::Pending

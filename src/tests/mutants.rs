@@ -263,6 +263,8 @@ mutants! {
     RemovedKeepsItsPlace => "P5: what a removed consumer kept is given back",
     /// Who waits for a consumer that is removed is not told.
     RemovalWakesNobody => "P9: no wake-up is lost",
+    /// Who waits for a consumer that is removed and made again at once waits on.
+    RemovalMissedByWaiters => "a removal ends the waits for the consumer",
     /// Who waits does not ask whether it was interrupted.
     InterruptNotAsked => "an interrupt ends every wait",
     /// An interrupt wakes nobody.

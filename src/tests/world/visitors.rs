@@ -131,15 +131,8 @@ pub(super) fn check_woken(events: &[Event], quiet: u64) -> Check {
         let mut ended = events.iter().filter(|other| other.ended <= quiet && other.began > waits);
         let stop = ended.find(|other| match other.act {
             Act::Interrupt => true,
-            // Somebody may have made it again before the one that waits looked.
-            Act::Remove => {
-                let made = |event: &Event| event.ended > other.began && event.ended <= quiet;
-                let is_made_again =
-                    events.iter().any(|event| made(event) && may_make_default(event));
-                other.answer == Answer::Done
-                    && consumer_of(event) == Some(DEFAULT)
-                    && !is_made_again
-            }
+            // Also when somebody has made it again before the one that waits looked.
+            Act::Remove => other.answer == Answer::Done && consumer_of(event) == Some(DEFAULT),
             _ => false,
         });
         let Event { thread, act, .. } = event;
