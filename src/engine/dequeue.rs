@@ -77,7 +77,11 @@ impl<S: Storage> Engine<S> {
         }
         match self.options.flush_every_ops {
             Some(1) => self.core.flush_places(),
-            Some(every) => self.count(every, 1),
+            Some(every) => match self.count(every, 1) {
+                // The close that has begun flushes what this call did.
+                Err(Error::Closed) => Ok(()),
+                flushed => flushed,
+            },
             None => Ok(()),
         }
     }
