@@ -74,7 +74,7 @@ pub(crate) fn recover<S: Storage>(storage: &S, options: &Options) -> Result<Reco
     } else {
         place_tail(storage, &mut known, &end)?
     };
-    let tail = discard_unused(storage, &mut known, &end.stated, tail)?;
+    let tail = discard_unused(storage, &mut known, &end, tail)?;
     publish::publish(storage, known, tail, &end.walked, options)
 }
 
@@ -357,19 +357,22 @@ fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Resul
 fn discard_unused<S: Storage>(
     storage: &S,
     known: &mut Known<S>,
-    stated: &Stated,
+    end: &End,
     mut tail: PlacedTail,
 ) -> Result<PlacedTail> {
     let Known { index, image, rows, belief, .. } = known;
+    let End { stated, reached, .. } = end;
     if let Some(next) = tail.next {
         // A segment that begins where the next one is to begin was begun for a record that was
         // never completed, too.
         let kept = rows.live.partition_point(|row| row.header.base < next.base);
         rows.stale.extend(rows.live.drain(kept..));
     }
-    if !belief.is_trusted() && !rows.stale.is_empty() {
-        // They must not come back behind what is written from now on, so they are gone, durably,
-        // before the first append (R2).
+    let may_stay =
+        belief.goes_on_at(image, *reached) || belief.is_trusted() && planted!(TornSegmentsKept);
+    if !may_stay && !rows.stale.is_empty() {
+        // They must not come back behind what is written from now on, or before it where the tail
+        // was placed beyond them, so they are gone, durably, before the first append (R2).
         for row in rows.stale.drain(..) {
             let kept = {
                 let holds = if row.header.base < stated.durable.position {

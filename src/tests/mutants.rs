@@ -467,6 +467,9 @@ mutants! {
     /// An opening behind a power cut marks as durable what is missing before the next segment.
     MarkBeyondTheMissing => "P4: each missing number is told with its cause";
         audit: "4", VISITED, 1099511628626,
+    /// Where numbers go on at the lease, what was begun for a unit that died stays live.
+    TornSegmentsKept => "P4: each missing number is told with its cause";
+        audit: "5", WORLD, 795638819543,
     /// Where an older copy of the index was put back, the walk does not go by what the headers say
     /// was given back.
     HeldOfTheHeadersForgotten => "the rest of a batch that was half given back is there",

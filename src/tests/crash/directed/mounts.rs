@@ -1,6 +1,6 @@
 //! The same boot, and another mount: a container that died, or a file system that failed.
 
-use super::{disk, holds_but_for, kept_but_for, options, take_all};
+use super::{disk, fine, holds_but_for, kept_but_for, options, take_all};
 use crate::consume::redelivery::Rules;
 use crate::engine::reading::AsMessage;
 use crate::error::{Error, Gap, GapCause};
@@ -83,4 +83,35 @@ fn what_a_mount_lost_without_a_trace_was_reserved() {
         Ok(seed < 60)
     });
     assert!(reserved > 60, "{reserved}");
+}
+
+/// A batch died with its mount, and numbers go on at the lease, within the segments that were begun
+/// for it. None of these takes the next message: whatever kills that, reserved numbers are told as
+/// reserved.
+#[test]
+fn a_batch_that_died_with_its_mount_leaves_no_segment() {
+    kept_but_for(Mutant::TornSegmentsKept, |number, images| {
+        let options = options().arena_size(16 << 10).max_bytes(256 << 10);
+        let storage = disk(number);
+        let queue = open(storage.clone(), &options)?;
+        fine(queue.default_consumer())?;
+        fine(queue.core.flush())?;
+        storage.freeze_at(1 + number);
+        fine(queue.enqueue_batch(&[content(1, 25_000), content(2, 25_000)]))?;
+        let Some(dead) = storage.frozen() else { return Ok(false) };
+        let elsewhere = open(dead.seen_elsewhere(), &options)?.core.storage.process_kill();
+        for moment in 1.. {
+            let storage = elsewhere.process_kill();
+            let queue = open(storage.clone(), &options)?;
+            storage.freeze_at(moment);
+            fine(queue.enqueue(b"behind"))?;
+            let Some(dead) = storage.frozen() else { break };
+            *images += 1;
+            let told = take_all(&open(dead, &options)?)?;
+            let gaps: Vec<_> = told.iter().filter_map(|told| told.as_ref().err()).collect();
+            let is_reserved = gaps.iter().all(|gap| gap.cause == GapCause::Reserved);
+            ensure!(is_reserved, "killed at call {number}, then at {moment}: {gaps:?}");
+        }
+        Ok(true)
+    });
 }
