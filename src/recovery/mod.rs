@@ -26,7 +26,8 @@ use crate::recovery::foreign::refuse_foreign;
 use crate::recovery::repair::{Holds, discard, repair, restate};
 use crate::recovery::rows::{Gathered, Rows, believe_rows_or_gather_headers};
 use crate::recovery::tail::{
-    Stated, begins_behind, close_tail, leave_the_empty, pending, spot_of, state_lost_beginning,
+    Stated, begins_behind, close_tail, leave_the_empty, leave_the_mended, pending, spot_of,
+    state_lost_beginning,
 };
 use crate::recovery::walk::{WalkRules, Walked, start_of_walk, walk};
 use crate::segment::{Found, Opened, Row, set_aside};
@@ -70,6 +71,7 @@ pub(crate) fn recover<S: Storage>(storage: &S, options: &Options) -> Result<Reco
         mend(storage, &mut known, &mut end)?;
     }
     let tail = if known.belief.goes_on_at(&known.image, end.reached) {
+        leave_the_mended(storage, &mut known, &end.walked)?;
         PlacedTail { spot: end.reached, next: end.next }
     } else {
         place_tail(storage, &mut known, &end)?

@@ -7,8 +7,10 @@ use crate::format::{self, Kind, Place, Spot};
 use crate::index::Index;
 use crate::index::image::{ConsumerRow, IndexImage};
 use crate::index::run::{Next, Run};
+use crate::recovery::Known;
 use crate::recovery::belief::{Belief, given_up};
 use crate::recovery::repair::{fill, write_header};
+use crate::recovery::walk::Walked;
 use crate::segment::Row;
 use crate::storage::Storage;
 
@@ -208,6 +210,21 @@ pub(super) fn leave_the_empty<S: Storage>(
         }
     }
     Ok(())
+}
+
+/// Appends go on at the spot that was found. An earlier opening may have filled a hole, durably,
+/// and moved the places that lay in it. Where another mount is seen since, the page of such a place
+/// may be as it was before: the place moves again.
+pub(super) fn leave_the_mended<S: Storage>(
+    storage: &S,
+    known: &mut Known<S>,
+    walked: &Walked,
+) -> Result<()> {
+    let Known { index, image, belief, .. } = known;
+    if *belief != Belief::Mount || planted!(PlaceLeftInTheMended) {
+        return Ok(());
+    }
+    leave_the_empty(storage, index, &mut image.consumers, &walked.empty)
 }
 
 /// Has the first segment state what is missing from the number `held_from` to its beginning, for

@@ -470,6 +470,9 @@ mutants! {
     /// Where numbers go on at the lease, what was begun for a unit that died stays live.
     TornSegmentsKept => "P4: each missing number is told with its cause";
         audit: "5", WORLD, 795638819543,
+    /// Another mount has a place within what an opening behind a power cut filled, and it stays.
+    PlaceLeftInTheMended => "P4: each missing number is told with its cause";
+        audit: "5", VISITED, 1895150453611,
     /// Where an older copy of the index was put back, the walk does not go by what the headers say
     /// was given back.
     HeldOfTheHeadersForgotten => "the rest of a batch that was half given back is there",

@@ -1,7 +1,9 @@
 //! The same boot, and another mount: a container that died, or a file system that failed.
 
-use super::{disk, fine, holds_but_for, kept_but_for, options, take_all};
+use super::{disk, fine, holds_but_for, is_of_a_cut, kept_but_for, options, take_all};
 use crate::consume::redelivery::Rules;
+use crate::consume::standing::Read;
+use crate::engine::reading;
 use crate::engine::reading::AsMessage;
 use crate::error::{Error, Gap, GapCause};
 use crate::tests::crash::examine::{next_of, open};
@@ -113,5 +115,32 @@ fn a_batch_that_died_with_its_mount_leaves_no_segment() {
             ensure!(is_reserved, "killed at call {number}, then at {moment}: {gaps:?}");
         }
         Ok(true)
+    });
+}
+
+/// An opening behind a power cut fills a hole and moves the place that lies in it. Then the file
+/// system fails, and the place alone is as it was: what it meets there is the same loss as before.
+#[test]
+fn a_place_that_another_mount_has_within_a_hole_leaves_it_again() {
+    kept_but_for(Mutant::PlaceLeftInTheMended, |number, images| {
+        let options = options().arena_size(16 << 10).max_bytes(256 << 10);
+        let queue = open(disk(number), &options)?;
+        let standing = fine(queue.default_consumer())?;
+        fine(queue.core.flush())?;
+        for seq in 0..7 {
+            fine(queue.enqueue(&content(seq, 1500)))?;
+        }
+        for _ in 0..1 + number % 3 {
+            fine(reading::next(&queue, standing, Read::Take))?;
+        }
+        let cut = open(queue.core.storage.power_cut(number), &options)?;
+        for seed in 0..4 {
+            *images += 1;
+            let told = take_all(&open(cut.core.storage.mounted_again(seed), &options)?)?;
+            let gaps: Vec<_> = told.iter().filter_map(|told| told.as_ref().err()).collect();
+            let is_as_told = gaps.iter().all(|gap| is_of_a_cut(gap));
+            ensure!(is_as_told, "cut {number}, mount {seed}: {gaps:?}");
+        }
+        Ok(number < 400)
     });
 }
