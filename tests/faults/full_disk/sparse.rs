@@ -28,14 +28,14 @@ fn a_sparse_copy_on_a_full_disk_is_an_error() {
             take_all_space(&disk.path);
             let error = options.open(&copy).map(drop).unwrap_err();
             assert!(error.is_full() && error.to_string().contains("holes"), "{kind}: {error}");
-            fs::remove_file(disk.path.join("filler")).unwrap();
+            give_space_back(&disk.path);
             let queue = options.open(&copy).unwrap();
             take_all_space(&disk.path);
             assert_eq!(queue.dequeue().unwrap().unwrap()[..], b"message"[..]);
             while queue.enqueue([1; 1000]).is_ok() {}
             assert_eq!(queue.dequeue().unwrap().unwrap()[..], b"message"[..]);
             queue.close().unwrap();
-            fs::remove_file(disk.path.join("filler")).unwrap();
+            give_space_back(&disk.path);
             fs::remove_dir_all(&copy).unwrap();
         }
     }

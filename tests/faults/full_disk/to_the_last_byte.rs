@@ -153,7 +153,7 @@ fn goes_on_after_a_copy(kind: &str, copy: impl Fn(&Path) -> Result<(), String>, 
     in_a_child(work, &place);
     // With space again nothing is missing. What was taken may come again: its place was not to be
     // stored.
-    fs::remove_file(place.join("filler")).unwrap();
+    give_space_back(&place);
     let queue = large_arenas().open(place.join("queue")).unwrap();
     let head = queue.peek().unwrap().unwrap().seq();
     assert!((5..=15).contains(&head), "{head}");

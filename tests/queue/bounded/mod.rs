@@ -4,7 +4,7 @@
 mod as_a_whole;
 mod drop_oldest;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::{
@@ -159,27 +159,27 @@ fn a_waiting_producer_learns_that_the_queue_is_closed() {
         let queue =
             std::sync::Arc::new(limited(64 << 10, OnFull::Wait(None)).open(dir.path()).unwrap());
         let consumer = queue.consumer("c").unwrap();
+        let sent = std::sync::Arc::new(AtomicU64::new(0));
         let thread = {
-            let queue = std::sync::Arc::downgrade(&queue);
+            let (queue, sent) = (std::sync::Arc::downgrade(&queue), sent.clone());
             std::thread::spawn(move || {
                 // Only the producer's own reference keeps the queue open; it ends when the wait
                 // does.
-                let mut sent = 0;
                 while let Some(queue) = queue.upgrade() {
-                    match queue.enqueue([0; 900]) {
-                        Ok(_) => sent += 1,
-                        Err(error) => return (sent, Some(error)),
-                    }
+                    queue.enqueue([0; 900]).map_err(Some)?;
+                    sent.fetch_add(1, Ordering::Relaxed);
                 }
-                (sent, None)
+                Err::<(), Option<Error>>(None)
             })
         };
-        std::thread::sleep(Duration::from_millis(100));
+        eventually("the queue fills", || sent.load(Ordering::Relaxed) > 10);
+        // Most often the producer waits for room by now.
+        std::thread::sleep(Duration::from_millis(20));
         // A reader makes room, so the producer ends whatever it was doing.
         drop(queue);
         while let Ok(Some(_)) = consumer.dequeue_timeout(Duration::from_millis(200)) {}
-        let (sent, error) = thread.join().unwrap();
-        assert!(sent > 10 && matches!(error, None | Some(Error::Closed)), "{error:?}");
+        let error = thread.join().unwrap().unwrap_err();
+        assert!(matches!(error, None | Some(Error::Closed)), "{error:?}");
     });
 }
 
