@@ -8,7 +8,8 @@ use std::time::Duration;
 use mmq::{OnFull, Options};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let dir = std::env::temp_dir().join(format!("mmq-bounded-spool-{}", std::process::id()));
+    let dir =
+        std::env::temp_dir().join(format!("mmq-example-bounded-spool-{}", std::process::id()));
     let queue = Options::new()
         .arena_size(64 << 10)
         .max_bytes(1 << 20)

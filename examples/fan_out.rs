@@ -4,7 +4,7 @@
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let dir = std::env::temp_dir().join(format!("mmq-fan-out-{}", std::process::id()));
+    let dir = std::env::temp_dir().join(format!("mmq-example-fan-out-{}", std::process::id()));
     let queue = mmq::Queue::open(&dir)?;
     let (mail, audit) = (queue.consumer("mail")?, queue.consumer("audit")?);
     for order in 1..=6 {

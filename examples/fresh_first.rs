@@ -18,9 +18,10 @@ const SECONDS: u64 = 120;
 fn main() -> Result<(), Box<dyn Error>> {
     let (dir, temporary) = match std::env::args_os().nth(1) {
         Some(dir) => (dir.into(), false),
-        None => {
-            (std::env::temp_dir().join(format!("mmq-fresh-first-{}", std::process::id())), true)
-        }
+        None => (
+            std::env::temp_dir().join(format!("mmq-example-fresh-first-{}", std::process::id())),
+            true,
+        ),
     };
     let queue = mmq::Queue::open(&dir)?;
     let link = queue.consumer("link")?;

@@ -14,7 +14,9 @@ const READINGS: u64 = 2000;
 fn main() -> Result<(), Box<dyn Error>> {
     let (dir, temporary) = match std::env::args_os().nth(1) {
         Some(dir) => (dir.into(), false),
-        None => (std::env::temp_dir().join(format!("mmq-select-{}", std::process::id())), true),
+        None => {
+            (std::env::temp_dir().join(format!("mmq-example-select-{}", std::process::id())), true)
+        }
     };
     // Small, so that the producer has to wait for room.
     let queue = mmq::Options::new()

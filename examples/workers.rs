@@ -18,7 +18,9 @@ const BROKEN: &str = "a job that never works";
 fn main() -> Result<(), Box<dyn Error>> {
     let (dir, temporary) = match std::env::args_os().nth(1) {
         Some(dir) => (dir.into(), false),
-        None => (std::env::temp_dir().join(format!("mmq-workers-{}", std::process::id())), true),
+        None => {
+            (std::env::temp_dir().join(format!("mmq-example-workers-{}", std::process::id())), true)
+        }
     };
     let queue = mmq::Queue::open(dir.join("jobs"))?;
     let dead = Arc::new(mmq::Queue::open(dir.join("failed"))?);

@@ -13,7 +13,7 @@
 //!
 //! Faults of the audits have a seed each in the table, of a test that draws schedules. First
 //! of all it is seen that each seed still finds its fault. Any change of the queue or of the worlds
-//! may move a seed; then another one must be among those that CI tries each day, and is printed.
+//! may move a seed; then another one is looked for among 24,000, and is printed.
 //!
 //! `MMQ_MUTANT` names the bugs, with commas between. Without it six times `MMQ_EFFORT` are drawn,
 //! from `MMQ_SEED=N..` on, or all of them from an effort of 100 on.

@@ -1,6 +1,6 @@
 //! Consumers, deliveries, limits and reopening in any order, against a plain model in memory.
 //!
-//! `MMQ_MODEL_CASES` sets the number of cases, `MMQ_SEED` replays a run.
+//! `MMQ_EFFORT` scales the number of cases, `MMQ_SEED` replays a run.
 
 mod case;
 

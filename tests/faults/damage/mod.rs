@@ -1,7 +1,7 @@
 //! Promises P3 and P4: whatever is done to the files, the queue opens, delivers nothing false,
 //! loses the damaged messages alone, tells each of them once and in order, and goes on.
 //!
-//! `MMQ_DAMAGE_CASES` sets how many bytes are flipped (from about 23,000 on these include every
+//! `MMQ_EFFORT` scales how many bytes are flipped (from 230 on these include every
 //! header byte) and how many of the other cases are sampled, up to 1,200. `MMQ_SEED` replays them.
 
 mod files;
