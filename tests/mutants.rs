@@ -233,6 +233,8 @@ const RECORD_HEAD: &str = "\
 
 Who catches each bug of the table in `src/tests/mutants.rs`, as `tests/mutants.rs` found it: a test
 of the gate, by whatever seeds it has, or a search alone. That test is tried first the next time.
+`out of time`: the bug has threads wait for ever. `process`: it ends the process. A bug that changes
+nothing that anybody can see has no row; the table there says so.
 
 | bug | found by | test |
 |---|---|---|
