@@ -74,7 +74,9 @@ fn a_segment_in_the_space_of_a_drained_one_is_said_to_be_reused() {
     let begun: Vec<_> =
         lines.iter().filter(|line| line.contains("message=segment begun")).collect();
     assert!(begun.first().unwrap().contains("reused=false"), "{begun:#?}");
-    assert!(begun.last().unwrap().contains("reused=true"), "{begun:#?}");
+    // Not always the last one: the storage worker may be late with what it gives back.
+    let reused = begun.iter().filter(|line| line.contains("reused=true"));
+    assert!(reused.count() > 0, "{begun:#?}");
 }
 
 #[test]
