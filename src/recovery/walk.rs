@@ -249,6 +249,14 @@ impl Walk {
                     self.chain = seen.checksum();
                 }
                 _ if !self.rules.search => break,
+                // Where the file ends nothing states that the segment is closed. What is missing
+                // behind it, the numbers of the next segment and the batch's seal tell.
+                _ if scan.ends_before(self.at.position)
+                    && !self.unit.in_record
+                    && !planted!(FileEndIsAHole) =>
+                {
+                    break;
+                }
                 _ => {
                     self.unit.broken();
                     let from = self.at.position + format::ALIGN;

@@ -120,6 +120,11 @@ impl<'a, F: Readable> Scan<'a, F> {
         }))
     }
 
+    /// Whether the file has no room for a fragment at `position`.
+    pub(crate) fn ends_before(&self, position: u64) -> bool {
+        position + FRAGMENT_HEADER_LEN > self.limit
+    }
+
     /// The words where the header of a fragment at `position` would stand.
     pub(super) fn words_at(&mut self, position: u64) -> io::Result<Option<FragmentWords>> {
         if position < self.positions.start || position + FRAGMENT_HEADER_LEN > self.limit {

@@ -467,6 +467,8 @@ mutants! {
     /// An opening behind a power cut marks as durable what is missing before the next segment.
     MarkBeyondTheMissing => "P4: each missing number is told with its cause";
         audit: "4", VISITED, 1099511628626,
+    /// Where a segment was closed at the end of its file, an opening that searches sees a hole.
+    FileEndIsAHole => "P2: what is durable is there after a power cut",
     /// Where numbers go on at the lease, what was begun for a unit that died stays live.
     TornSegmentsKept => "P4: each missing number is told with its cause";
         audit: "5", WORLD, 795638819543,

@@ -5,7 +5,8 @@ use rustix::io::Errno;
 use super::{PAGE, disk, fine, holds_but_for, is_of_a_cut, kept_but_for, options, take_all};
 use crate::consume::standing::Read;
 use crate::engine::reading;
-use crate::format::{SEGMENT_HEADER_LEN, segment_name};
+use crate::format::{INDEX_NAME, SEGMENT_HEADER_LEN, segment_name};
+use crate::options::Options;
 use crate::segment::geometry::LENGTH_HERE;
 use crate::storage::Stores;
 use crate::tests::crash::examine::{Queue, next_of, open, standing_of};
@@ -318,4 +319,36 @@ fn a_refused_record_behind_damaged_padding_is_not_delivered() {
     let padding = SEGMENT_HEADER_LEN + tail + 24;
     storage.corrupt("segment-00000000", padding as usize, &[0xff; 16]);
     assert_eq!(take_all(&queue).unwrap(), [Ok((0, first)), Ok((1, short)), Ok((2, long))]);
+}
+
+/// The first message of a batch ends where its file does, and the second has no room in that
+/// segment: it is closed there, without padding, and the batch goes on in the next one.
+#[test]
+fn a_batch_goes_on_behind_a_segment_that_was_closed_where_its_file_ends() {
+    holds_but_for(Mutant::FileEndIsAHole, || {
+        let options = Options::new().arena_size(64 << 10);
+        let storage = SimStorage::new(7).with_file_capacity(8 << 20);
+        let queue = open(storage.clone(), &options).unwrap();
+        queue.default_consumer().unwrap();
+        let batch = [content(0, 262_000), content(1, 3 << 20)];
+        queue.enqueue_batch(&batch).unwrap();
+        let first = queue.core.segments.list().live.iter().next().unwrap().header;
+        assert!(first.end() > first.base + first.allocated, "{first:?}");
+        queue.core.flush_to(queue.core.committed_spot()).unwrap();
+        let kept = |left: SimStorage| {
+            let told = take_all(&open(left, &options).unwrap()).unwrap();
+            // A gap of reserved numbers may follow.
+            let first: Vec<_> = told.iter().take(2).map(|told| told.as_ref().ok()).collect();
+            let batch: Vec<_> = (0..).zip(batch.clone()).collect();
+            assert!(first == batch.iter().map(Some).collect::<Vec<_>>(), "{} told", told.len());
+        };
+        kept(storage.process_kill());
+        kept(storage.seen_elsewhere());
+        kept(storage.copied());
+        (0..4).for_each(|seed| kept(storage.power_cut(seed)));
+        queue.close().unwrap();
+        let without = queue.core.storage.process_kill();
+        without.remove_file(INDEX_NAME);
+        kept(without);
+    });
 }
