@@ -97,6 +97,14 @@ impl SegmentHeader {
         self.first_seq.saturating_sub(self.gap_before)
     }
 
+    /// This header with what the index's `row`, of the same life, knows better. A spare takes
+    /// another life before it is live again: where the row has it as a spare, the header is older.
+    pub(crate) fn corrected_by(self, row: &SegmentHeader) -> SegmentHeader {
+        let is_spare = row.state == SegmentState::Spare && !planted!(SpareLiveByItsHeader);
+        let state = if is_spare { SegmentState::Spare } else { self.state };
+        SegmentHeader { state, ..self.with_more_missing(row) }
+    }
+
     /// This header, or with the gap of the index's row when that is longer: then the file could not
     /// be written when the gap was stated. `row` is of the same life.
     pub(crate) fn with_more_missing(self, row: &SegmentHeader) -> SegmentHeader {

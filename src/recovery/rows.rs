@@ -229,7 +229,8 @@ struct Headers {
     whole: Vec<(u32, SegmentHeader)>,
     /// With the lengths of the files.
     damaged: Vec<(u32, u64)>,
-    /// Those of `whole` of which only the row of the index states all that is missing.
+    /// Those of `whole` of which only the row of the index states all that is missing, or that the
+    /// segment is a spare.
     stated_by_rows: Vec<(u32, SegmentHeader)>,
 }
 
@@ -245,11 +246,11 @@ impl Headers {
                 Ok(header) => {
                     let row =
                         noted.iter().find(|(other, row)| *other == slot && row.life == header.life);
-                    let merged = row.map_or(header, |(_, row)| header.with_more_missing(row));
-                    if merged.gap_before > header.gap_before {
-                        headers.stated_by_rows.push((slot, merged));
+                    let known = row.map_or(header, |(_, row)| header.corrected_by(row));
+                    if known != header {
+                        headers.stated_by_rows.push((slot, known));
                     }
-                    headers.whole.push((slot, merged));
+                    headers.whole.push((slot, known));
                 }
                 Err(Unread::Version(found)) => {
                     return Err(unsupported(storage, &listed.name, found));
@@ -328,8 +329,8 @@ fn write_header<S: Storage>(
 }
 
 /// The rows of the index state more than the headers of these segments: an opening wrote the row
-/// and could not write the header, or a power cut took that. The rows are about to be written anew,
-/// and a kill may come between, so the headers state it first.
+/// and could not write the header, or a power cut took that, or the mark of a spare. The rows are
+/// about to be written anew, and a kill may come between, so the headers state it first.
 fn state_in_files<S: Storage>(storage: &S, rows: &[(u32, SegmentHeader)]) -> Result<()> {
     if planted!(StatedByTheRowAlone) {
         return Ok(());

@@ -475,6 +475,9 @@ mutants! {
     /// Another mount has a place within what an opening behind a power cut filled, and it stays.
     PlaceLeftInTheMended => "P4: each missing number is told with its cause";
         audit: "5", VISITED, 1895150453611,
+    /// Where headers are read, a segment is live by its header that its row has as a spare.
+    SpareLiveByItsHeader => "P4: no number is told missing that nobody got";
+        audit: "5", WORLD, 795644330333,
     /// Where an older copy of the index was put back, the walk does not go by what the headers say
     /// was given back.
     HeldOfTheHeadersForgotten => "the rest of a batch that was half given back is there",

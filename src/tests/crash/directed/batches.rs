@@ -275,6 +275,8 @@ fn padding_of_a_refused_message_behind_the_tail_hides_no_message() {
         let storage = disk(1);
         let queue = open(storage.clone(), &options()).unwrap();
         queue.default_consumer().unwrap();
+        // It takes nothing, so no segment becomes a spare.
+        queue.consumer("late").unwrap();
         for id in 0..2 {
             queue.enqueue(&content(id, 7100)).unwrap();
         }

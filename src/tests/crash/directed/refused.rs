@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::{disk, is_of_a_cut, options, take_all};
+use super::{disk, holds_but_for, is_of_a_cut, options, take_all};
 use crate::consume::standing::Read;
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap, GapCause};
@@ -15,7 +15,7 @@ use crate::options::{OnFull, Options};
 use crate::storage::{Storage, StorageFile, Stores};
 use crate::tests::crash::examine::{next_of, open, standing_of};
 use crate::tests::crash::model::content;
-use crate::tests::sim::Call;
+use crate::tests::sim::{Call, Mutant, SimStorage};
 
 /// Power is cut with a segment lost before one that is there, or one left behind the tail; a call
 /// of the opening is refused, and the process dies. The next one tells what is missing as lost by
@@ -161,20 +161,18 @@ fn a_message_in_a_segment_of_its_own_whose_commit_is_refused_was_never_there() {
     assert!(refused > 12 && taken > 12, "{refused} refused, {taken} taken");
 }
 
-/// A segment that was begun for a refused batch is a spare when the queue is closed. A power cut
-/// may show its header as it was; nothing is told of numbers that nobody got.
-#[test]
-fn what_was_begun_for_a_refused_batch_says_nothing_behind_a_clean_end() {
+/// A batch is refused, what was there before expires, and the queue is closed: the segments that
+/// were begun for the batch are spares. Then power is cut, which shows the headers of some of them
+/// as they were. Returns the disk, and what expired.
+fn cut_behind_a_refused_batch(options: &Options) -> (SimStorage, Gap) {
     let storage = disk(3);
-    let options = options().max_age(Duration::from_secs(1));
-    let queue = open(storage.clone(), &options).unwrap();
+    let queue = open(storage.clone(), options).unwrap();
     standing_of(&queue, "").unwrap();
     for number in 0..4 {
         queue.enqueue(&content(number, 700)).unwrap();
     }
     let refused = queue.enqueue_batch(&[5, 6, 7].map(|id| content(id, 12_000)));
     assert!(refused.as_ref().is_err_and(Error::is_full), "{refused:?}");
-    // What was there before expires.
     storage.advance_clock(5_000);
     queue.expire();
     let next = next_of(&queue);
@@ -195,9 +193,17 @@ fn what_was_begun_for_a_refused_batch_says_nothing_behind_a_clean_end() {
         }
     }
     assert!(live_again > 0, "no segment was begun within the batch");
+    (cut, Gap { first: 0, last: next - 1, cause: GapCause::Expired })
+}
+
+/// Nothing is told of numbers that nobody got.
+#[test]
+fn what_was_begun_for_a_refused_batch_says_nothing_behind_a_clean_end() {
+    let options = options().max_age(Duration::from_secs(1));
+    let (cut, expired) = cut_behind_a_refused_batch(&options);
+    let next = expired.last + 1;
     // The rows of the segments are damaged, so the headers of the files are read.
     cut.corrupt(INDEX_NAME, 36_864, &[0xff; 512]);
-    let expired = Gap { first: 0, last: next - 1, cause: GapCause::Expired };
     // The opening may die at any store; the next one knows as much.
     for nth in 1.. {
         let image = cut.process_kill();
@@ -212,6 +218,40 @@ fn what_was_begun_for_a_refused_batch_says_nothing_behind_a_clean_end() {
             break;
         }
     }
+}
+
+/// The next run takes the mark of the clean end back, and dies while it changes segments, so the
+/// headers are read. The opening behind it may die, too: what was a spare stays one.
+#[test]
+fn what_was_begun_for_a_refused_batch_says_nothing_once_a_run_went_on() {
+    holds_but_for(Mutant::SpareLiveByItsHeader, || {
+        let options = options().max_age(Duration::from_secs(1));
+        let (cut, expired) = cut_behind_a_refused_batch(&options);
+        let put = Ok((expired.last + 1, content(8, 100)));
+        for nth in 1.. {
+            let image = cut.process_kill();
+            let queue = open(image.clone(), &options).unwrap();
+            image.freeze_at_store(nth);
+            queue.enqueue(&content(8, 100)).unwrap();
+            image.disarm();
+            let Some(dead) = image.frozen() else { break };
+            for at in (1..).step_by(5) {
+                let image = dead.process_kill();
+                image.freeze_at_store(at);
+                let opened = open(image.clone(), &options).unwrap();
+                image.disarm();
+                let again = image.frozen();
+                let queue = again.clone().map_or(Ok(opened), |dead| open(dead, &options)).unwrap();
+                let told = take_all(&queue).unwrap();
+                let case = format!("after store {nth}, then {at}");
+                assert_eq!(told.first(), Some(&Err(expired)), "{case}");
+                assert!(told[1..].iter().all(|told| *told == put), "{case}: {told:?}");
+                if again.is_none() {
+                    break;
+                }
+            }
+        }
+    });
 }
 
 /// What was dropped for a batch that was refused all the same is told as dropped, also after a
