@@ -306,3 +306,36 @@ fn a_removed_consumer_whose_name_is_left_does_not_come_back() {
         });
     }
 }
+
+/// Power is cut within the first enqueue of a run: the cut may leave the second copy of the run
+/// record torn or older, and the lease in the first one alone. The opening behind it dies at any
+/// store: what it was about to tell is told by the next one.
+#[test]
+fn an_opening_that_dies_takes_no_lease_with_it() {
+    kept_but_for(Mutant::OnlyCopyOverwritten, |number, images| {
+        let storage = disk(number);
+        let queue = open(storage.clone(), &options())?;
+        fine(queue.default_consumer())?;
+        fine(queue.core.flush())?;
+        storage.freeze_at_store(1 + number);
+        fine(queue.enqueue(b"first"))?;
+        storage.disarm();
+        let Some(dead) = storage.frozen() else { return Ok(false) };
+        for seed in 0..4 {
+            let cut = dead.power_cut(seed);
+            let shown = take_all(&open(cut.process_kill(), &options())?)?;
+            for nth in (1..).take_while(|_| !shown.is_empty()) {
+                let image = cut.process_kill();
+                image.freeze_at_store(nth);
+                let opened = open(image.clone(), &options());
+                image.disarm();
+                fine(opened)?;
+                let Some(dead) = image.frozen() else { break };
+                *images += 1;
+                let told = take_all(&open(dead, &options())?)?;
+                ensure!(told == shown, "cut {number}, {seed}, store {nth}: {told:?}");
+            }
+        }
+        Ok(true)
+    });
+}
