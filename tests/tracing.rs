@@ -75,8 +75,13 @@ fn a_segment_in_the_space_of_a_drained_one_is_said_to_be_reused() {
         lines.iter().filter(|line| line.contains("message=segment begun")).collect();
     assert!(begun.first().unwrap().contains("reused=false"), "{begun:#?}");
     // Not always the last one: the storage worker may be late with what it gives back.
-    let reused = begun.iter().filter(|line| line.contains("reused=true"));
-    assert!(reused.count() > 0, "{begun:#?}");
+    let reused: Vec<_> = (0..begun.len()).filter(|at| begun[*at].contains("reused=true")).collect();
+    assert!(!reused.is_empty(), "{begun:#?}");
+    for at in reused {
+        // The segment was begun in that slot before.
+        let until_slot = begun[at].split(" first_seq").next().unwrap();
+        assert!(begun[..at].iter().any(|line| line.starts_with(until_slot)), "{begun:#?}");
+    }
 }
 
 #[test]
