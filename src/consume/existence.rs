@@ -32,9 +32,8 @@ impl<S: Storage> Standing<S> {
         self.exists.load(Ordering::Acquire)
     }
 
-    /// How often it was removed, for a call that waits: it notes that where it begins, and goes on
-    /// only while it is the same. Whoever removes the consumer raises it first and wakes everybody
-    /// then.
+    /// How often the consumer was removed. A call that waits notes the count when it begins, and
+    /// ends when the count has changed. A removal raises the count before it wakes the waiters.
     pub(crate) fn removals(&self) -> u64 {
         self.removals.load(Ordering::SeqCst)
     }

@@ -14,8 +14,8 @@ use crate::threads::ready::Ready;
 use crate::threads::waiting::{Signal, Ticket};
 use crate::threads::{current, now, park, park_timeout};
 
-/// When a wait for a message began: a later interrupt ends it, and a later removal of the consumer,
-/// also when somebody has made it again since.
+/// When a wait for a message began. A later interrupt ends the wait. So does a later removal of the
+/// consumer, even if somebody has made the consumer again since.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WaitBegan {
     interrupts: Began,

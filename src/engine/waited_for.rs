@@ -1,8 +1,9 @@
 //! Who waits for whom when a queue is closed: a close for the calls that carry letters, and a
 //! second close for the first one.
 //!
-//! A call that carries letters, and a close, run code of the program's, which may close queues. So
-//! a thread that others may wait for waits for none of them: no two wait for each other.
+//! A close, and a call that carries letters, run code of the program's, and that code may close
+//! queues. So a thread that others may wait for does not wait itself: no two threads wait for each
+//! other.
 
 use std::cell::Cell;
 

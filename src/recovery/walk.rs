@@ -249,8 +249,8 @@ impl Walk {
                     self.chain = seen.checksum();
                 }
                 _ if !self.rules.search => break,
-                // Where the file ends nothing states that the segment is closed. What is missing
-                // behind it, the numbers of the next segment and the batch's seal tell.
+                // A segment that is closed where its file ends has no padding. The numbers of the
+                // next segment and the batch's seal tell whether anything is missing.
                 _ if scan.ends_before(self.at.position)
                     && !self.unit.in_record
                     && !planted!(FileEndIsAHole) =>
