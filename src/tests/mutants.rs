@@ -473,8 +473,7 @@ mutants! {
     TornSegmentsKept => "P4: each missing number is told with its cause";
         audit: "5", WORLD, 795638819543,
     /// Another mount has a place within what an opening behind a power cut filled, and it stays.
-    PlaceLeftInTheMended => "P4: each missing number is told with its cause";
-        audit: "5", VISITED, 1895150453611,
+    PlaceLeftInTheMended => "P4: each missing number is told with its cause",
     /// Where headers are read, a segment is live by its header that its row has as a spare.
     SpareLiveByItsHeader => "P4: no number is told missing that nobody got";
         audit: "5", WORLD, 795644330333,
