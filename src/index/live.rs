@@ -6,8 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::format::{
-    self, FIGURES_LEN, FLAG_BEGUN, FLAG_CHANGING, Figures, INDEX_NAME, RUN_LEN, Spot, index_at,
-    live_at,
+    self, FIGURES_LEN, FLAG_BEGUN, FLAG_CHANGING, Figures, INDEX_NAME, Spot, index_at, live_at,
 };
 use crate::index::Index;
 use crate::index::image::{Live, u32_at, u64_at};
@@ -116,7 +115,13 @@ impl<S: Storage> Index<S> {
         {
             let mut run = self.run.lock();
             *run = live.run.unwrap_or_default();
-            self.complete_run(&run);
+            if !planted!(OnlyCopyOverwritten) {
+                // A power cut or a kill may have left the second copy torn or older. It becomes
+                // whole before the first one, which counts then, is touched.
+                let bytes = run.encode(&self.queue_id);
+                self.sheet.copy_in(index_at::LIVE + live_at::RUN_B, &bytes);
+                fence(Ordering::SeqCst);
+            }
             self.store_run(&run);
         }
         let tail = live.tail.unwrap_or_default();
@@ -155,23 +160,6 @@ impl<S: Storage> Index<S> {
     /// queue.
     pub(crate) fn set_pid(&self, pid: u32) {
         self.sheet.store_u32(index_at::LIVE + live_at::LIVE_PID, pid);
-    }
-
-    /// Stores the second copy where it is not as the first one, which counts: a power cut or a kill
-    /// left it torn or older, and the first one is about to be stored over.
-    fn complete_run(&self, run: &Run) {
-        let copies = [live_at::RUN_A, live_at::RUN_B].map(|at| {
-            let mut bytes = [0; RUN_LEN];
-            self.sheet.copy_out(index_at::LIVE + at, &mut bytes);
-            bytes
-        });
-        let first_counts = Run::decode(&copies[0], &self.queue_id).is_some();
-        if first_counts && copies[0] != copies[1] && !planted!(OnlyCopyOverwritten) {
-            let bytes = run.encode(&self.queue_id);
-            self.sheet.copy_in(index_at::LIVE + live_at::RUN_B, &bytes);
-            // The second copy is whole before the first one is touched.
-            fence(Ordering::SeqCst);
-        }
     }
 
     /// Stores both copies, one after the other: a kill or a damaged byte within one leaves the
