@@ -162,7 +162,7 @@ impl<S: Storage> Engine<S> {
         };
         reached!("before a consumer has its place");
         let place = Place { number: 0, position: spot.position, seq: spot.seq };
-        let taken = self.take_up(None, name, place, done, 0);
+        let taken = self.take_up(None, name, place, done);
         if taken.is_ok() && !unclaimed.is_empty() {
             self.core.count_unclaimed(name, unclaimed);
         }
@@ -263,19 +263,18 @@ impl<S: Storage> Engine<S> {
         removed
     }
 
-    /// Adds a consumer: `known` is its row in the index, or it gets a new one. For a new row the
-    /// index file may grow by `room` bytes, or by what the limits leave if that is more.
+    /// Adds a consumer: `known` is its row in the index, or it gets a new one, for which the index
+    /// file may grow by what the limits leave.
     pub(super) fn take_up(
         &self,
         known: Option<u32>,
         name: &str,
         place: Place,
         acks: &[NumberRange],
-        room: u64,
     ) -> Result<Arc<Standing<S>>> {
         let core = &self.core;
-        let (row, place_row) = core.with_index_room(|left| {
-            core.index.add_consumer(&core.storage, known, name, place, left.max(room))
+        let (row, place_row) = core.with_index_room(|room| {
+            core.index.add_consumer(&core.storage, known, name, place, room)
         })?;
         let spot = Spot { position: place.position, seq: place.seq };
         // Messages acknowledged beyond the place stay acknowledged.

@@ -13,7 +13,7 @@ use super::Engine;
 use crate::error::{Error, Result};
 use crate::format::{self, INDEX_NAME, SEGMENT_HEADER_LEN, SegmentHeader};
 use crate::index::IndexFile;
-use crate::index::image::IndexImage;
+use crate::index::image::{IndexImage, Live};
 use crate::segment::{Lost, Row, open_life};
 use crate::storage::{Storage, StorageFile, read_full};
 
@@ -77,6 +77,7 @@ impl<S: Storage> Engine<S> {
         let file = IndexFile::read(from).map_err(|error| failed("read", error))?;
         let file = file.ok_or_else(|| failed("open", ErrorKind::NotFound.into()))?;
         let mut image = IndexImage::read(&file.bytes, &old_id);
+        image.live = Live::default();
         let (queue_id, created) = match id {
             CopiedId::New => (to.random(), to.now()),
             CopiedId::Same => (old_id, format::index_created(&file.bytes)),

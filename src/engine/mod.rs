@@ -147,16 +147,12 @@ impl<S: Storage> Engine<S> {
             (!clean).then(|| engine.core.gaps.known.lock().len()),
         );
         for row in found_consumers {
-            let known = (row.row != u32::MAX).then_some(row.row);
-            // A place from an index that was set aside is kept even where the limits leave no room
-            // for its new row.
-            let room = if known.is_none() { u64::MAX } else { 0 };
             // A message is to blame for the death of a process, and for nothing else.
             engine.core.index.settle_attempts(row.row, &row.name, |seq| {
                 let is_done = |acks: &NumberRange| (acks.first..=acks.last).contains(&seq);
                 ended == Ended::Killed && seq >= row.place.seq && !row.acks.iter().any(is_done)
             });
-            engine.take_up(known, &row.name, row.place, &row.acks, room)?;
+            engine.take_up(Some(row.row), &row.name, row.place, &row.acks)?;
         }
         if undurable {
             engine.core.flush_to(tail)?;

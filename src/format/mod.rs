@@ -43,6 +43,9 @@ pub(crate) const MAX_SEGMENT_LEN: u64 = MAX_ARENA;
 pub(crate) const MAX_SLOTS: u32 = 1 << 24;
 
 pub(crate) const INDEX_NAME: &str = "index";
+
+/// Name of the index file that an opening makes in the place of a damaged one, until it is durable.
+pub(crate) const INDEX_NEW_NAME: &str = "index.new";
 pub(crate) const SEGMENT_PREFIX: &str = "segment-";
 /// Ending of the names of files that are set aside; mmq never removes them.
 pub(crate) const ASIDE_SUFFIX: &str = ".damaged";

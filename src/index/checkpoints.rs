@@ -55,6 +55,7 @@ impl<S: Storage> Index<S> {
         }
         let mut next = checkpoints.newest;
         change(&mut next);
+        self.say_begun(&next);
         let run = *self.run.lock();
         if (next.position, next.seq) != (checkpoints.newest.position, checkpoints.newest.seq) {
             // The spot may lie within the numbers that the next segment is to state: an opening

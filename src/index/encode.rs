@@ -9,8 +9,9 @@ use crate::index::image::{IndexImage, first_extents};
 
 impl IndexImage {
     /// The bytes of an index file of the queue `queue_id`, created at that time (milliseconds since
-    /// 1970), that says all that this image does. Only of a run it says nothing: its live part is
-    /// zero. Whatever validates here is encoded anew, so the image may be another queue's.
+    /// 1970), that says all that this image does, but for its holder: no opening takes it for what
+    /// the page cache shows. Whatever validates here is encoded anew, so the image may be another
+    /// queue's.
     pub(crate) fn encode(&self, queue_id: &[u8; 16], created: u64) -> Vec<u8> {
         let ends = self
             .extents
@@ -25,6 +26,7 @@ impl IndexImage {
             put(index_at::CHECKPOINT_A, &checkpoint.encode(queue_id));
             put(index_at::CHECKPOINT_B, &checkpoint.encode(queue_id));
         }
+        self.live.encode(queue_id, &mut put);
         for (row, extent) in self.extents.iter().skip(first_extents().len()).enumerate() {
             put(index_at::EXTENTS + row * EXTENT_ROW_LEN, &extent.encode(queue_id));
         }

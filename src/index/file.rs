@@ -106,6 +106,23 @@ impl<S: Storage> IndexFile<S> {
     }
 }
 
+/// Creates a file of that name with these bytes. Fails when there is one.
+pub(crate) fn write_index<S: Storage>(
+    storage: &S,
+    name: &str,
+    bytes: &[u8],
+) -> io::Result<S::File> {
+    let file = storage.create(name)?;
+    // Written in one call: a file in one piece takes no block that says where its pieces are.
+    let made = file.allocate(0, bytes.len() as u64).and_then(|()| file.write_at(bytes, 0));
+    if let Err(error) = made {
+        // An unfinished index must not be in the way of the next try.
+        let _ = storage.remove(name);
+        return Err(error);
+    }
+    Ok(file)
+}
+
 /// Sectors of an index that may be unreadable before the opening fails: one place of a disk, which
 /// may be 4096 bytes long.
 const MOST_UNREADABLE: usize = 8;

@@ -27,6 +27,28 @@ pub(crate) struct Live {
     pub(crate) synced: Option<Spot>,
 }
 
+impl Live {
+    /// The bytes of these parts in an index of the queue `queue_id`, but for the token and the
+    /// process id.
+    pub(super) fn encode(&self, queue_id: &[u8; 16], mut put: impl FnMut(usize, &[u8])) {
+        let mut put = |at: usize, part: &[u8]| put(index_at::LIVE + at, part);
+        for at in [live_at::RUN_A, live_at::RUN_B] {
+            self.run.iter().for_each(|run| put(at, &run.encode(queue_id)));
+        }
+        let key = format::tail_key(queue_id);
+        for (spot, [position, seq, check]) in [
+            (self.tail, [live_at::TAIL_POSITION, live_at::TAIL_SEQ, live_at::TAIL_CHECK]),
+            (self.synced, [live_at::SYNCED_A, live_at::SYNCED_A + 8, live_at::SYNCED_A + 16]),
+        ] {
+            if let Some(spot) = spot {
+                put(position, &spot.position.to_le_bytes());
+                put(seq, &spot.seq.to_le_bytes());
+                put(check, &format::tail_check(key, spot.position, spot.seq).to_le_bytes());
+            }
+        }
+    }
+}
+
 /// A consumer as the index names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConsumerRow {

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::format::{
-    self, FIGURES_LEN, FLAG_BEGUN, FLAG_CHANGING, Figures, INDEX_NAME, Spot, index_at, live_at,
+    self, Checkpoint, FIGURES_LEN, FLAG_BEGUN, FLAG_CHANGING, Figures, INDEX_NAME, Spot, index_at,
+    live_at,
 };
 use crate::index::Index;
 use crate::index::image::{Live, u32_at, u64_at};
@@ -198,31 +199,30 @@ impl<S: Storage> Index<S> {
         self.change_run(|run| run.next = next);
     }
 
-    /// Stores the lease: no number at or above `seq` is given out. Stores also that the run takes
-    /// the mark of a clean end back: the checkpoint that the caller is about to write does. Returns
-    /// the record before.
-    pub(crate) fn begin_lease(&self, seq: u64) -> Run {
-        let mut before = Run::default();
+    /// Stores the lease: no number at or above `seq` is given out. Returns the one before.
+    pub(crate) fn begin_lease(&self, seq: u64) -> u64 {
+        let mut before = 0;
         self.change_run(|run| {
-            before = *run;
+            before = run.lease;
             run.lease = run.lease.max(seq);
-            run.flags |= if planted!(BegunNotSaid) { 0 } else { FLAG_BEGUN };
         });
         before
     }
 
     /// The checkpoint could not be written: stores the lease `before`.
-    pub(crate) fn take_lease_back(&self, before: &Run) {
-        self.change_run(|run| {
-            run.lease = before.lease;
-            run.flags &= before.flags | !FLAG_BEGUN;
-        });
+    pub(crate) fn take_lease_back(&self, before: u64) {
+        self.change_run(|run| run.lease = before);
     }
 
-    /// The run ends in order: the checkpoint that is about to be written marks a clean end.
-    pub(crate) fn end_run(&self) {
-        let begun = if planted!(EndOfTheRunNotSaid) { 0 } else { FLAG_BEGUN };
-        self.change_run(|run| run.flags &= !begun);
+    /// Stores whether the run takes the mark of a clean end back, as the checkpoint does that is
+    /// about to be written. The sync of that checkpoint makes this durable, too: should its half be
+    /// damaged, the other one still marks a clean end, and this shows that a run went on.
+    pub(super) fn say_begun(&self, checkpoint: &Checkpoint) {
+        self.change_run(|run| match checkpoint.clean {
+            true if !planted!(EndOfTheRunNotSaid) => run.flags &= !FLAG_BEGUN,
+            false if !planted!(BegunNotSaid) => run.flags |= FLAG_BEGUN,
+            _ => {}
+        });
     }
 
     /// Stores up to which numbers messages were given up, and why.

@@ -31,8 +31,8 @@ use checkpoints::Checkpoints;
 use consumers::clear_consumer;
 pub(crate) use consumers::{DEFAULT_ROW, PlaceRow};
 use extents::Extents;
-pub(crate) use file::IndexFile;
 use file::LARGEST_REST;
+pub(crate) use file::{IndexFile, write_index};
 pub(crate) use live::{RowsAre, StoredOver, holder};
 use syncs::Syncs;
 
@@ -75,20 +75,8 @@ pub(crate) struct Index<S: Storage> {
 impl<S: Storage> Index<S> {
     /// Creates the index file of the queue `queue_id`. Fails when there is a file of that name.
     pub(crate) fn create(storage: &S, queue_id: [u8; 16], nonce: u64) -> io::Result<Index<S>> {
-        let file = storage.create(INDEX_NAME)?;
-        let made = file.allocate(0, index_at::END as u64).and_then(|()| {
-            let mut bytes = vec![0; index_at::END];
-            let header = format::encode_index_header(&queue_id, storage.now(), Version::default());
-            bytes[index_at::INDEX_HEADER..][..header.len()].copy_from_slice(&header);
-            // Written in one call: a file in one piece takes no block that says where its pieces
-            // are.
-            file.write_at(&bytes, 0)
-        });
-        if let Err(error) = made {
-            // An unfinished index must not be in the way of the next try.
-            let _ = storage.remove(INDEX_NAME);
-            return Err(error);
-        }
+        let bytes = IndexImage::default().encode(&queue_id, storage.now());
+        let file = write_index(storage, INDEX_NAME, &bytes)?;
         let image = IndexImage { extents: first_extents().to_vec(), ..IndexImage::default() };
         Index::adopt(storage, file, queue_id, nonce, &image)
     }

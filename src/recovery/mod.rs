@@ -2,6 +2,7 @@
 
 mod belief;
 mod foreign;
+mod index;
 pub(crate) mod look;
 mod publish;
 mod repair;
@@ -10,28 +11,27 @@ mod tail;
 mod unit;
 mod walk;
 
-use std::io;
 use std::ops::Range;
 
 use crate::error::{Error, Gap, GapCause, Result};
-use crate::format::{self, INDEX_NAME, Invalid, Spot};
+use crate::format::{self, Spot};
+use crate::index::Index;
 use crate::index::image::{ConsumerRow, IndexImage};
 use crate::index::losses::GivenUp;
-use crate::index::run::{Next, Run};
-use crate::index::{Index, IndexFile};
+use crate::index::run::Next;
 use crate::options::Options;
 pub(crate) use crate::recovery::belief::Ended;
 use crate::recovery::belief::{Belief, given_up, held_from, lease};
-use crate::recovery::foreign::refuse_foreign;
+use crate::recovery::index::{Known, random_u64, read_index, take_up_index};
 use crate::recovery::repair::{Holds, discard, repair, restate};
-use crate::recovery::rows::{Gathered, Rows, believe_rows_or_gather_headers};
+use crate::recovery::rows::{Rows, believe_rows_or_gather_headers};
 use crate::recovery::tail::{
     Stated, begins_behind, close_tail, leave_the_empty, leave_the_mended, pending, spot_of,
     state_lost_beginning,
 };
 use crate::recovery::walk::{WalkRules, Walked, start_of_walk, walk};
-use crate::segment::{Found, Opened, Row, set_aside};
-use crate::storage::{CacheToken, Storage};
+use crate::segment::{Found, Opened, Row};
+use crate::storage::Storage;
 
 /// What an opening found.
 pub(crate) struct Recovered<S: Storage> {
@@ -78,141 +78,6 @@ pub(crate) fn recover<S: Storage>(storage: &S, options: &Options) -> Result<Reco
     };
     let tail = discard_unused(storage, &mut known, &end, tail)?;
     publish::publish(storage, known, tail, &end.walked, options)
-}
-
-/// What is known once the index was read.
-struct ReadIndex<S: Storage> {
-    file: Option<IndexFile<S>>,
-    image: IndexImage,
-    /// The queue whose index it is; `None` when no index says so.
-    queue_id: Option<[u8; 16]>,
-    /// The file was read whole, so this opening may go on writing to it.
-    may_adopt: bool,
-    token: CacheToken,
-    belief: Belief,
-    /// The run before had another token: no byte of it is in the page cache that a sync may skip.
-    is_elsewhere: bool,
-}
-
-/// Reads the index file, whatever bytes it holds. Refuses a directory that is not a queue's.
-fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
-    let found = IndexFile::read(storage);
-    let is_in_doubt = match &found {
-        Ok(file) => file.as_ref().is_none_or(|file| file.header == Err(Invalid::Damaged)),
-        Err(error) => error.kind() == io::ErrorKind::InvalidData,
-    };
-    if is_in_doubt {
-        refuse_foreign(storage)?;
-    }
-    let file = match found {
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            // The name is that of a directory, a link or a device.
-            set_aside(storage, INDEX_NAME);
-            None
-        }
-        other => other.map_err(|error| index_error(storage, "open", error))?,
-    };
-    if let Some(IndexFile { header: Err(Invalid::Version(found)), .. }) = file {
-        return Err(unsupported(storage, INDEX_NAME, found));
-    }
-    let token = storage.cache_token();
-    let known = file.as_ref().and_then(|file| Some((file, file.queue_id()?)));
-    let Some((known, queue_id)) = known else {
-        let (image, belief) = (IndexImage::default(), Belief::Disk);
-        return Ok(ReadIndex {
-            file,
-            image,
-            queue_id: None,
-            may_adopt: false,
-            token,
-            belief,
-            is_elsewhere: false,
-        });
-    };
-    let image = IndexImage::read(&known.bytes, &queue_id);
-    let may_adopt = !known.unreadable;
-    let belief = if may_adopt { Belief::in_index(&image, &token) } else { Belief::Disk };
-    let is_elsewhere =
-        ![token.place, CacheToken::default().place].contains(&image.live.token.place);
-    let queue_id = Some(queue_id);
-    Ok(ReadIndex { file, image, queue_id, may_adopt, token, belief, is_elsewhere })
-}
-
-/// What is known once there is an index to write to.
-struct Known<S: Storage> {
-    index: Index<S>,
-    image: IndexImage,
-    token: CacheToken,
-    belief: Belief,
-    /// The run record as it was believed before the walk.
-    cached: Option<Run>,
-    rows: Rows,
-    /// Live segments that are open already.
-    opened: Vec<Opened<S::File>>,
-    rows_from_index: bool,
-    /// The index file was missing or could not be used, so this opening created one.
-    made_anew: bool,
-    /// As in [`ReadIndex`]; false where this opening created the index.
-    is_elsewhere: bool,
-}
-
-/// Goes on with the index file where it can be used. Otherwise creates a new one and carries over
-/// what is still valid in the old one.
-fn take_up_index<S: Storage>(
-    storage: &S,
-    nonce: u64,
-    read: ReadIndex<S>,
-    gathered: Gathered<S::File>,
-) -> Result<Known<S>> {
-    let ReadIndex { file, mut image, queue_id: known_id, may_adopt, token, belief, is_elsewhere } =
-        read;
-    let Gathered { rows, from_index: rows_from_index, opened } = gathered;
-    let queue_id = rows.queue_id.or(known_id).unwrap_or_else(|| storage.random());
-    let made_anew = !may_adopt || known_id != Some(queue_id);
-    let index = match file {
-        Some(file) if !made_anew => {
-            let file = file.repaired(&queue_id, storage.now());
-            Index::adopt(storage, file, queue_id, nonce, &image)
-        }
-        Some(file) => {
-            // The file is damaged or another queue's. It is moved out of the way, and what this
-            // queue wrote in it is carried over.
-            image = IndexImage::read(&file.bytes, &queue_id);
-            image.extents.clear();
-            // A kill or a power cut left this file while the queue was being created. It holds
-            // nothing that anybody could look at, and set aside it would count in `max_bytes` for
-            // ever.
-            let was_being_made = rows.is_empty() && file.was_being_made();
-            drop(file);
-            if was_being_made {
-                let removed = storage.remove(INDEX_NAME);
-                removed.map_err(|error| index_error(storage, "remove", error))?;
-            } else {
-                set_aside(storage, INDEX_NAME);
-            }
-            Index::create(storage, queue_id, nonce)
-        }
-        None => Index::create(storage, queue_id, nonce),
-    }
-    .map_err(|error| index_error(storage, "open", error))?;
-    if !planted!(VersionForgotten) {
-        index.note_version(rows.version.max(image.version));
-    }
-    let belief = if made_anew { Belief::Disk } else { belief };
-    let cached = belief.of_cache(&image);
-    let is_elsewhere = is_elsewhere && !made_anew;
-    Ok(Known {
-        index,
-        image,
-        token,
-        belief,
-        cached,
-        rows,
-        opened,
-        rows_from_index,
-        made_anew,
-        is_elsewhere,
-    })
 }
 
 /// Where the records end that the walk found, and where the index says that they end.
@@ -377,7 +242,8 @@ fn discard_unused<S: Storage>(
         // was placed beyond them, so they are gone, durably, before the first append (R2).
         for row in rows.stale.drain(..) {
             let kept = {
-                let holds = if row.header.base < stated.durable.position {
+                let is_outlived = rows.live.iter().any(|live| live.outlives(&row));
+                let holds = if row.header.base < stated.durable.position && !is_outlived {
                     Holds::Messages
                 } else {
                     Holds::Nothing
@@ -424,25 +290,6 @@ fn discard_unused<S: Storage>(
 /// better.
 fn held_by_segments(image: &IndexImage, rows: &Rows) -> u64 {
     if image.checkpoint.is_none() && image.consumers.is_empty() { rows.held } else { 0 }
-}
-
-fn random_u64<S: Storage>(storage: &S) -> u64 {
-    let random = storage.random();
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&random[..8]);
-    u64::from_le_bytes(bytes)
-}
-
-fn index_error<S: Storage>(storage: &S, op: &'static str, error: io::Error) -> Error {
-    Error::io(op, storage.path().join(INDEX_NAME), error)
-}
-
-fn unsupported<S: Storage>(storage: &S, name: &str, found: u32) -> Error {
-    Error::UnsupportedFormat {
-        path: storage.path().join(name),
-        found,
-        supported: format::FORMAT_VERSION,
-    }
 }
 
 #[cfg(test)]

@@ -13,8 +13,9 @@ use crate::index::run::{Next, Run};
 use crate::index::{RowsAre, StoredOver};
 use crate::options::Options;
 use crate::recovery::belief::{Belief, clean_end, given_up, lease};
+use crate::recovery::index::Known;
 use crate::recovery::walk::Walked;
-use crate::recovery::{Ended, Known, PlacedTail, Recovered};
+use crate::recovery::{Ended, PlacedTail, Recovered};
 use crate::segment::{Found, Lost, Row, open_life};
 use crate::storage::{Storage, StorageFile, store_again};
 
@@ -22,7 +23,7 @@ use crate::storage::{Storage, StorageFile, store_again};
 /// what was `walked` over, and the tail, which may stand behind numbers that will never come.
 pub(super) fn publish<S: Storage>(
     storage: &S,
-    mut known: Known<S>,
+    known: Known<S>,
     tail: PlacedTail,
     walked: &Walked,
     options: &Options,
@@ -68,9 +69,6 @@ pub(super) fn publish<S: Storage>(
     }
     known.index.begin_run(&live, over);
     let rows_complete = known.rows_from_index || write_rows(&known);
-    if known.made_anew {
-        known.image.consumers.iter_mut().for_each(|consumer| consumer.row = u32::MAX);
-    }
     let trusted = known.belief.is_trusted();
     // Counted last, so that the files which this opening set aside are among them.
     let is_other =

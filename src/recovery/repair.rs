@@ -102,16 +102,12 @@ pub(super) fn discard<S: Storage>(storage: &S, row: &Row, holds: Holds) -> Resul
     let name = format::segment_name(row.slot);
     let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     if holds == Holds::Messages {
-        set_aside(storage, &name);
-        let still_there = storage.open(&name).err().is_none_or(|error| !gone(&error));
-        let failed = || {
-            Error::io(
-                "set aside",
-                storage.path().join(&name),
-                io::ErrorKind::PermissionDenied.into(),
-            )
+        return match set_aside(storage, &name) {
+            Err(error) if !gone(&error) => {
+                Err(Error::io("set aside", storage.path().join(&name), error))
+            }
+            _ => Ok(None),
         };
-        return if still_there { Err(failed()) } else { Ok(None) };
     }
     match storage.remove(&name) {
         Err(error) if !gone(&error) => {

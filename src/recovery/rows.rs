@@ -9,8 +9,8 @@ use crate::format::{
 };
 use crate::index::image::IndexImage;
 use crate::recovery::belief::{Belief, held_from};
+use crate::recovery::index::unsupported;
 use crate::recovery::repair::store;
-use crate::recovery::unsupported;
 use crate::segment::scan::Scan;
 use crate::segment::{Lost, Opened, Row, open_life, read_header, set_aside};
 use crate::storage::{Storage, StorageFile};
@@ -158,7 +158,7 @@ impl Rows {
                         && is_blank(storage, slot)
                         && storage.remove(&format::segment_name(slot)).is_ok() => {}
                 _ => {
-                    set_aside(storage, &format::segment_name(slot));
+                    let _ = set_aside(storage, &format::segment_name(slot));
                     self.foreign_slots.push(slot);
                 }
             }
@@ -182,8 +182,7 @@ impl Rows {
         let mut kept: Vec<Row> = Vec::with_capacity(self.live.len());
         for row in self.live.drain(..) {
             while let Some(last) = kept.last()
-                && last.header.end() > row.header.base
-                && last.header.life < row.header.life
+                && row.outlives(last)
             {
                 self.stale.extend(kept.pop());
             }

@@ -8,10 +8,14 @@ use super::repair::{Holds, discard, repair};
 use super::*;
 use crate::engine::Engine;
 use crate::format::{
-    Checkpoint, FLAG_CHANGING, Place, SegmentHeader, SegmentState, index_at, numbers, segment_name,
+    Checkpoint, FLAG_CHANGING, INDEX_NAME, Place, SegmentHeader, SegmentState, index_at, numbers,
+    segment_name,
 };
+use crate::index::IndexFile;
 use crate::index::image::Live;
+use crate::index::run::Run;
 use crate::options::Options;
+use crate::recovery::rows::Gathered;
 use crate::tests::sim::{Call, SimStorage};
 
 const LEN: usize = 100;

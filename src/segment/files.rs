@@ -183,8 +183,8 @@ pub(super) fn lost(error: io::Error) -> Lost {
 }
 
 /// Renames a file that is not what it should be, so that its name is free and its bytes are kept.
-/// Best effort: on failure the file keeps its name.
-pub(crate) fn set_aside<S: Storage>(storage: &S, name: &str) {
+/// On failure the file keeps its name.
+pub(crate) fn set_aside<S: Storage>(storage: &S, name: &str) -> io::Result<()> {
     for number in 0..10_000 {
         let aside = if number == 0 {
             format!("{name}{ASIDE_SUFFIX}")
@@ -195,12 +195,12 @@ pub(crate) fn set_aside<S: Storage>(storage: &S, name: &str) {
         // directory.
         match storage.open(&aside) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if storage.rename(name, &aside).is_ok() {
-                    events::set_aside(storage.path(), name, &aside);
-                }
-                return;
+                storage.rename(name, &aside)?;
+                events::set_aside(storage.path(), name, &aside);
+                return Ok(());
             }
             _ => {}
         }
     }
+    Err(io::ErrorKind::AlreadyExists.into())
 }

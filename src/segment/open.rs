@@ -270,7 +270,7 @@ impl<F: StorageFile> List<F> {
             if let Some(row) = row
                 && !self.live.iter().any(|other| other.slot == row.slot)
             {
-                set_aside(storage, &format::segment_name(row.slot));
+                let _ = set_aside(storage, &format::segment_name(row.slot));
                 self.names.other_bytes += taken(&row);
                 self.names.directory_changes += 1;
             }

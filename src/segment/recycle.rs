@@ -319,7 +319,7 @@ impl<F: StorageFile> List<F> {
                 let opened = context.storage.open(&name);
                 let is_gone = opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
                 if !is_gone {
-                    set_aside(context.storage, &name);
+                    let _ = set_aside(context.storage, &name);
                     self.names.other_bytes += row.header.disk.max(row.header.allocated);
                     self.names.directory_changes += 1;
                 }

@@ -314,8 +314,6 @@ impl<S: Storage> State<S> {
             self.leased.fetch_max(lease, Ordering::Release);
         }
         reached!("before a lease is on the disk");
-        // The sync of the checkpoint makes this durable too: should that half of the checkpoint be
-        // damaged, the other one still marks a clean end, and this shows that a run went on.
         let before = self.index.begin_lease(lease);
         let (next_life, mut leased) = (self.segments.next_life(), lease);
         let written = self.index.write_checkpoint(|checkpoint| {
@@ -328,7 +326,7 @@ impl<S: Storage> State<S> {
             }
         });
         // After an error no number beyond the lease before was given out, and none will be.
-        written.inspect_err(|_| self.index.take_lease_back(&before))?;
+        written.inspect_err(|_| self.index.take_lease_back(before))?;
         self.leased.store(leased, Ordering::Release);
         Ok(())
     }
@@ -340,7 +338,6 @@ impl<S: Storage> State<S> {
 
     /// Writes the checkpoint of a clean end: the run ends at `spot`, and everything is on disk.
     pub(crate) fn write_clean_end(&self, spot: Spot) -> Result<()> {
-        self.index.end_run();
         self.renew_checkpoint(|checkpoint| {
             (checkpoint.position, checkpoint.seq) = (spot.position, spot.seq);
             checkpoint.clean = true;

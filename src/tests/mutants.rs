@@ -67,6 +67,10 @@ mutants! {
     LeaseNotRenewed => "no number is given out twice after a power cut",
     /// A lease counts before the checkpoint that has it is on the disk.
     LeaseSaidEarly => "no number is given out twice after a power cut",
+    /// An index that is made in the place of a damaged one is not durable before that one goes.
+    NewIndexNotSynced => "a damaged index costs no place, whenever the opening dies",
+    /// An opening that finds no index does not look for one that was made and not renamed.
+    NewIndexForgotten => "a damaged index costs no place, whenever the opening dies",
     /// The run record does not say that the run took the mark of a clean end back.
     BegunNotSaid => "no number is given out twice, whichever half is damaged",
     /// A closed run goes on saying that it took the mark of a clean end back.

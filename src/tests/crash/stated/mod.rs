@@ -1,6 +1,7 @@
 //! Stated numbers: the bytes of the index that state them are damaged in place, or belong to
 //! another time, and only their own checks can show it.
 
+mod anew;
 mod between;
 mod index;
 

@@ -1,0 +1,201 @@
+//! The first phase: reads the index file, and makes a new one where it cannot be used.
+
+use std::io;
+
+use crate::error::{Error, Result};
+use crate::format::{self, INDEX_NAME, INDEX_NEW_NAME, Invalid};
+use crate::index::image::IndexImage;
+use crate::index::run::Run;
+use crate::index::{Index, IndexFile, write_index};
+use crate::recovery::belief::Belief;
+use crate::recovery::foreign::refuse_foreign;
+use crate::recovery::rows::{Gathered, Rows};
+use crate::segment::{Opened, set_aside};
+use crate::storage::{CacheToken, Storage, StorageFile};
+
+/// What is known once the index was read.
+pub(super) struct ReadIndex<S: Storage> {
+    pub(super) file: Option<IndexFile<S>>,
+    pub(super) image: IndexImage,
+    /// The queue whose index it is; `None` when no index says so.
+    pub(super) queue_id: Option<[u8; 16]>,
+    /// The file was read whole, so this opening may go on writing to it.
+    pub(super) may_adopt: bool,
+    pub(super) token: CacheToken,
+    pub(super) belief: Belief,
+    /// The run before had another token: no byte of it is in the page cache that a sync may skip.
+    pub(super) is_elsewhere: bool,
+}
+
+/// Reads the index file, whatever bytes it holds. Refuses a directory that is not a queue's.
+pub(super) fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
+    let mut found = IndexFile::read(storage);
+    let takes_the_new = matches!(found, Ok(None)) && !planted!(NewIndexForgotten);
+    if takes_the_new && storage.rename(INDEX_NEW_NAME, INDEX_NAME).is_ok() {
+        // An opening had set the damaged one aside, and died.
+        found = IndexFile::read(storage);
+    }
+    let is_in_doubt = match &found {
+        Ok(file) => file.as_ref().is_none_or(|file| file.header == Err(Invalid::Damaged)),
+        Err(error) => error.kind() == io::ErrorKind::InvalidData,
+    };
+    if is_in_doubt {
+        refuse_foreign(storage)?;
+    }
+    let file = match found {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            // The name is that of a directory, a link or a device.
+            let _ = set_aside(storage, INDEX_NAME);
+            None
+        }
+        other => other.map_err(|error| index_error(storage, "open", error))?,
+    };
+    if let Some(IndexFile { header: Err(Invalid::Version(found)), .. }) = file {
+        return Err(unsupported(storage, INDEX_NAME, found));
+    }
+    let token = storage.cache_token();
+    let known = file.as_ref().and_then(|file| Some((file, file.queue_id()?)));
+    let Some((known, queue_id)) = known else {
+        let (image, belief) = (IndexImage::default(), Belief::Disk);
+        return Ok(ReadIndex {
+            file,
+            image,
+            queue_id: None,
+            may_adopt: false,
+            token,
+            belief,
+            is_elsewhere: false,
+        });
+    };
+    let image = IndexImage::read(&known.bytes, &queue_id);
+    let may_adopt = !known.unreadable;
+    let belief = if may_adopt { Belief::in_index(&image, &token) } else { Belief::Disk };
+    let is_elsewhere =
+        ![token.place, CacheToken::default().place].contains(&image.live.token.place);
+    let queue_id = Some(queue_id);
+    Ok(ReadIndex { file, image, queue_id, may_adopt, token, belief, is_elsewhere })
+}
+
+/// What is known once there is an index to write to.
+pub(super) struct Known<S: Storage> {
+    pub(super) index: Index<S>,
+    pub(super) image: IndexImage,
+    pub(super) token: CacheToken,
+    pub(super) belief: Belief,
+    /// The run record as it was believed before the walk.
+    pub(super) cached: Option<Run>,
+    pub(super) rows: Rows,
+    /// Live segments that are open already.
+    pub(super) opened: Vec<Opened<S::File>>,
+    pub(super) rows_from_index: bool,
+    /// The index file was missing or could not be used, so this opening created one.
+    pub(super) made_anew: bool,
+    /// As in [`ReadIndex`]; false where this opening created the index.
+    pub(super) is_elsewhere: bool,
+}
+
+/// Goes on with the index file where it can be used. Otherwise creates a new one and carries over
+/// what is still valid in the old one.
+pub(super) fn take_up_index<S: Storage>(
+    storage: &S,
+    nonce: u64,
+    read: ReadIndex<S>,
+    gathered: Gathered<S::File>,
+) -> Result<Known<S>> {
+    let ReadIndex { file, mut image, queue_id: known_id, may_adopt, token, belief, is_elsewhere } =
+        read;
+    let Gathered { rows, from_index: rows_from_index, opened } = gathered;
+    let queue_id = rows.queue_id.or(known_id).unwrap_or_else(|| storage.random());
+    let made_anew = !may_adopt || known_id != Some(queue_id);
+    let index = match file {
+        Some(file) if !made_anew => {
+            let file = file.repaired(&queue_id, storage.now());
+            Index::adopt(storage, file, queue_id, nonce, &image)
+        }
+        Some(old) => {
+            // The file is damaged or another queue's. What this queue wrote in it is carried over.
+            let bytes = carried_over(&old.bytes, &queue_id, storage.now());
+            image = IndexImage::read(&bytes, &queue_id);
+            // A kill or a power cut left this file while the queue was being created. It holds
+            // nothing that anybody could look at, and set aside it would count in `max_bytes` for
+            // ever.
+            let was_being_made = rows.is_empty() && old.was_being_made();
+            drop(old);
+            let file = if was_being_made {
+                let removed = storage.remove(INDEX_NAME);
+                let made = removed.and_then(|()| write_index(storage, INDEX_NAME, &bytes));
+                made.map_err(|error| index_error(storage, "make", error))?
+            } else {
+                replace(storage, &bytes)?
+            };
+            Index::adopt(storage, file, queue_id, nonce, &image)
+        }
+        None => Index::create(storage, queue_id, nonce),
+    }
+    .map_err(|error| index_error(storage, "open", error))?;
+    if !planted!(VersionForgotten) {
+        index.note_version(rows.version.max(image.version));
+    }
+    let belief = if made_anew { Belief::Disk } else { belief };
+    let cached = belief.of_cache(&image);
+    let is_elsewhere = is_elsewhere && !made_anew;
+    Ok(Known {
+        index,
+        image,
+        token,
+        belief,
+        cached,
+        rows,
+        opened,
+        rows_from_index,
+        made_anew,
+        is_elsewhere,
+    })
+}
+
+/// The bytes of a new index of the queue `queue_id` that says what is valid in the `old` one. A
+/// clean end does not count there: this opening may change the segments and die.
+fn carried_over(old: &[u8], queue_id: &[u8; 16], now: u64) -> Vec<u8> {
+    let mut image = IndexImage::read(old, queue_id);
+    if let Some(checkpoint) = &mut image.checkpoint {
+        checkpoint.clean = false;
+    }
+    image.encode(queue_id, now)
+}
+
+/// Sets the index file aside and puts one with these bytes in its place. That one is durable before,
+/// its name included: whenever this opening dies or the power is cut, the next one finds an index
+/// with every place.
+fn replace<S: Storage>(storage: &S, bytes: &[u8]) -> Result<S::File> {
+    let failed = |op| move |error| index_error(storage, op, error);
+    // An opening may have died before it was done with such a file.
+    let _ = storage.remove(INDEX_NEW_NAME);
+    let file = write_index(storage, INDEX_NEW_NAME, bytes).map_err(failed("make"))?;
+    if !planted!(NewIndexNotSynced) {
+        let path = || storage.path().join(INDEX_NEW_NAME);
+        file.sync().map_err(|failed| failed.ends_opening(path()))?;
+        storage.sync_directory().map_err(|failed| failed.ends_opening(storage.path()))?;
+    }
+    set_aside(storage, INDEX_NAME).map_err(failed("set aside"))?;
+    storage.rename(INDEX_NEW_NAME, INDEX_NAME).map_err(failed("rename"))?;
+    Ok(file)
+}
+
+pub(super) fn random_u64<S: Storage>(storage: &S) -> u64 {
+    let random = storage.random();
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&random[..8]);
+    u64::from_le_bytes(bytes)
+}
+
+fn index_error<S: Storage>(storage: &S, op: &'static str, error: io::Error) -> Error {
+    Error::io(op, storage.path().join(INDEX_NAME), error)
+}
+
+pub(super) fn unsupported<S: Storage>(storage: &S, name: &str, found: u32) -> Error {
+    Error::UnsupportedFormat {
+        path: storage.path().join(name),
+        found,
+        supported: format::FORMAT_VERSION,
+    }
+}
