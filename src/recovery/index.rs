@@ -163,9 +163,9 @@ fn carried_over(old: &[u8], queue_id: &[u8; 16], now: u64) -> Vec<u8> {
     image.encode(queue_id, now)
 }
 
-/// Sets the index file aside and puts one with these bytes in its place. That one is durable before,
-/// its name included: whenever this opening dies or the power is cut, the next one finds an index
-/// with every place.
+/// Sets the index file aside and puts one with these bytes in its place. That one is durable
+/// before, its name included: whenever this opening dies or the power is cut, the next one finds an
+/// index with every place.
 fn replace<S: Storage>(storage: &S, bytes: &[u8]) -> Result<S::File> {
     let failed = |op| move |error| index_error(storage, op, error);
     // An opening may have died before it was done with such a file.
