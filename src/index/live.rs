@@ -69,8 +69,9 @@ impl<S: Storage> Index<S> {
     /// one of them is whole at any time. Returns where the other half lies in the live part.
     pub(crate) fn set_synced(&self, spot: Spot) -> usize {
         let Spot { position, seq } = spot;
-        let word = |at| self.sheet.load_u64_relaxed(index_at::LIVE + at);
-        let (older, other) = if word(live_at::SYNCED_A) <= word(live_at::SYNCED_B)
+        // The half whose stores a death cut short holds nothing that could be lost.
+        let age = |at| self.mark(at).map_or(0, |spot| spot.position + 1);
+        let (older, other) = if age(live_at::SYNCED_A) <= age(live_at::SYNCED_B)
             || planted!(SyncedMarkOverwritten)
         {
             (live_at::SYNCED_A, live_at::SYNCED_B)
@@ -83,6 +84,13 @@ impl<S: Storage> Index<S> {
         self.sheet.store_u64(at, position);
         self.sheet.store_u64(at + 16, format::tail_check(self.key, position, seq));
         other
+    }
+
+    /// The mark of flushes in the half at this offset of the live part, if it is whole.
+    fn mark(&self, at: usize) -> Option<Spot> {
+        let word = |at| self.sheet.load_u64_relaxed(index_at::LIVE + at);
+        let (position, seq, check) = (word(at), word(at + 8), word(at + 16));
+        (check == format::tail_check(self.key, position, seq)).then_some(Spot { position, seq })
     }
 
     /// From now on nobody takes the live part for this boot's. For an opening that found bytes
