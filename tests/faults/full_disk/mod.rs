@@ -138,10 +138,14 @@ fn take_all_space(mount: &Path) {
     }
 }
 
-/// Gives the space back. (ext4 has it for others only once its journal says so.)
+/// Gives the space back. ext4 has it for others once the commit of its journal is over, and
+/// `syncfs` may return while that frees the blocks. A second commit begins behind that.
 fn give_space_back(mount: &Path) {
-    fs::remove_file(mount.join("filler")).unwrap();
+    let filler = mount.join("filler");
+    fs::remove_file(&filler).unwrap();
     rustix::fs::syncfs(fs::File::open(mount).unwrap()).unwrap();
+    let _ = fs::File::create(&filler).and_then(|file| file.sync_all());
+    let _ = fs::remove_file(filler);
 }
 
 /// Enqueues until the disk is full, and returns the number after the last acknowledged message.
