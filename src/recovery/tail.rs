@@ -189,7 +189,7 @@ pub(super) fn leave_the_empty<S: Storage>(
     consumers: &mut [ConsumerRow],
     empty: &[Range<Spot>],
 ) -> Result<()> {
-    for consumer in consumers.iter_mut().filter(|consumer| consumer.row != u32::MAX) {
+    for consumer in consumers {
         let place = &mut consumer.place;
         let around = empty.iter().find(|range| {
             range.start.position < place.position && place.position < range.end.position

@@ -2,6 +2,7 @@ use rustix::io::Errno;
 
 use super::*;
 use crate::format::INDEX_NAME;
+use crate::index::RowsAre;
 use crate::index::image::IndexImage;
 use crate::tests::sim::Call;
 
@@ -123,4 +124,28 @@ fn names_that_changed_are_durable_once_for_all_who_ask() {
     // No sync is made after one that failed.
     assert!(sync().is_err());
     assert_eq!(bench.storage.call_count(Call::SyncDirectory), syncs + 2);
+}
+
+/// Where the index has no room for the rows of all segments, none of them is believed: neither once
+/// a segment has grown nor once it has other times.
+#[test]
+fn where_rows_are_missing_a_segment_that_changes_does_not_make_them_count() {
+    let bench = Bench::new(None);
+    bench.storage.set_capacity(Some(bench.index.len() + 6 * 4096));
+    let segment = bench.append(100).unwrap();
+    bench.segments.list().names.rows_complete = false;
+    bench.index.set_rows_are(RowsAre::Right);
+    bench.segments.extend(&bench.context(), &segment, 9000).unwrap();
+    assert!(!rows_count(&bench) && segment.allocated() == 3 * 4096);
+    bench.index.set_rows_are(RowsAre::Right);
+    bench.segments.date_tail(&bench.context(), &segment, 5, 7).unwrap();
+    assert!(!rows_count(&bench));
+    let dated = bench.headers()[0];
+    assert_eq!((dated.created, dated.until), (5, 7));
+    // The header that cannot be written stays as it was.
+    bench.storage.fail_after(Call::Write, 1, Errno::IO, false);
+    let error = bench.segments.date_tail(&bench.context(), &segment, 8, 9).unwrap_err();
+    assert!(error.to_string().contains("segment-00000000"), "{error}");
+    let row = bench.segments.list().live[0].header;
+    assert_eq!((row.created, row.until), (5, 7));
 }

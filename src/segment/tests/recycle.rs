@@ -345,3 +345,55 @@ fn a_search_for_room_ends_where_no_spare_can_be_removed() {
     let more = bench.storage.file_names().len() - files;
     assert!(more < 9, "{more} more files");
 }
+
+/// A spare's file went, or another queue's segment stands under its name: the spare leaves the
+/// list, and the other file is set aside and counts.
+#[test]
+fn a_spare_whose_file_is_gone_or_anothers_is_not_used() {
+    for is_gone in [true, false] {
+        let bench = Bench::new(None);
+        bench.append_all(2);
+        bench.pass(1);
+        bench.settle().unwrap();
+        let slot = {
+            // As an opening finds it.
+            let mut list = bench.segments.list();
+            let spare = &mut list.recycling.spares[0];
+            spare.file = None;
+            spare.row.slot
+        };
+        let name = format::segment_name(slot);
+        if is_gone {
+            bench.storage.remove_file(&name);
+        } else {
+            let mut bytes = bench.storage.read_file(&name);
+            let header = files::read_header(&bench.storage, slot).unwrap();
+            let others = SegmentHeader { queue_id: [9; 16], ..header };
+            bytes[..128].copy_from_slice(&others.encode());
+            bench.storage.write_file(&name, &bytes);
+        }
+        let before = bench.segments.list().names.other_bytes;
+        bench.append(1).unwrap();
+        assert_eq!(bench.counts(), [2, 0, 0]);
+        let more = bench.segments.list().names.other_bytes - before;
+        let aside = bench.storage.file_names().iter().any(|name| name.ends_with(ASIDE_SUFFIX));
+        assert_eq!((more >= LEN, aside), (!is_gone, !is_gone));
+        let image = IndexImage::read(&bench.storage.read_file(INDEX_NAME), &ID);
+        let rows: Vec<u64> = image.segments.iter().map(|(_, header)| header.life).collect();
+        assert_eq!(rows.len(), 2, "the spare has no row: {rows:?}");
+    }
+}
+
+/// A spare that could be neither made nor removed keeps its name from the segments to come.
+#[test]
+fn a_spare_that_is_left_half_made_keeps_its_name() {
+    let bench = Bench::new(None);
+    bench.append_all(1);
+    bench.storage.fail_after(Call::Allocate, 1, Errno::NOSPC, false);
+    bench.storage.fail_after(Call::Remove, 1, Errno::IO, false);
+    bench.segments.prepare(&bench.context(), 0);
+    assert_eq!(bench.storage.failed(Call::Remove), 1);
+    let left = bench.storage.file_names().len();
+    let segment = bench.append(1).unwrap();
+    assert_eq!((segment.slot, bench.storage.file_names().len()), (2, left + 1));
+}
