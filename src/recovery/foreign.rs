@@ -22,8 +22,8 @@ use std::io;
 
 use crate::error::{Error, Result};
 use crate::format::{
-    self, ASIDE_SUFFIX, INDEX_MAGIC, INDEX_NAME, MAX_SEGMENT_LEN, SECTOR, SEGMENT_HEADER_LEN,
-    SEGMENT_MAGIC, SegmentHeader, index_at,
+    self, ASIDE_SUFFIX, INDEX_MAGIC, INDEX_NAME, INDEX_NEW_NAME, MAX_SEGMENT_LEN, SECTOR,
+    SEGMENT_HEADER_LEN, SEGMENT_MAGIC, SegmentHeader, index_at,
 };
 use crate::storage::read_full;
 use crate::storage::{Storage, StorageFile};
@@ -57,12 +57,34 @@ pub(crate) fn refuse_foreign<S: Storage>(storage: &S) -> Result<()> {
     }
 }
 
+/// Whether an opening has left an index that it was putting in the place of a damaged one.
+pub(super) fn is_left<S: Storage>(storage: &S) -> Result<bool> {
+    let failed = |error| Error::io("open", storage.path().join(INDEX_NEW_NAME), error);
+    is_new_index(storage).map_err(failed)
+}
+
+fn is_new_index<S: Storage>(storage: &S) -> io::Result<bool> {
+    let file = match storage.open(INDEX_NEW_NAME) {
+        Err(error) if is_none(&error) => return Ok(false),
+        opened => opened?,
+    };
+    let mut bytes = [0; format::INDEX_HEADER_LEN];
+    let read = read_full(&file, &mut bytes, 0)?;
+    Ok(format::decode_index_header(&bytes[..read]).is_ok())
+}
+
+/// Whether there is no file of that name, or something else than a file.
+fn is_none(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData)
+}
+
 /// What kind of file a name belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Named {
     Index,
     Segment,
     Aside,
+    NewIndex,
     Otherwise,
 }
 
@@ -70,6 +92,7 @@ impl Named {
     fn of(name: &str) -> Named {
         let plain = |name: &str| match name {
             INDEX_NAME => Named::Index,
+            INDEX_NEW_NAME => Named::NewIndex,
             _ if format::segment_slot(name).is_some() => Named::Segment,
             _ => Named::Otherwise,
         };
@@ -90,16 +113,12 @@ fn is_ours<S: Storage>(storage: &S, name: &str) -> io::Result<bool> {
         Named::Index => (INDEX_MAGIC, index_at::END as u64..=u64::MAX),
         Named::Segment => (SEGMENT_MAGIC, PAGE..=MAX_SEGMENT_LEN),
         Named::Aside => return Ok(true),
+        Named::NewIndex => return is_new_index(storage),
         Named::Otherwise => return Ok(false),
     };
     let file = match storage.open(name) {
-        Ok(file) => file,
-        Err(error)
-            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) =>
-        {
-            return Ok(false);
-        }
-        Err(error) => return Err(error),
+        Err(error) if is_none(&error) => return Ok(false),
+        opened => opened?,
     };
     let len = file.len()?;
     if len == 0 || (len.is_multiple_of(PAGE) && lens.contains(&len)) {

@@ -8,7 +8,7 @@ use crate::index::image::IndexImage;
 use crate::index::run::Run;
 use crate::index::{Index, IndexFile, write_index};
 use crate::recovery::belief::Belief;
-use crate::recovery::foreign::refuse_foreign;
+use crate::recovery::foreign::{is_left, refuse_foreign};
 use crate::recovery::rows::{Gathered, Rows};
 use crate::segment::{Opened, set_aside};
 use crate::storage::{CacheToken, Storage, StorageFile};
@@ -30,17 +30,18 @@ pub(super) struct ReadIndex<S: Storage> {
 /// Reads the index file, whatever bytes it holds. Refuses a directory that is not a queue's.
 pub(super) fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
     let mut found = IndexFile::read(storage);
-    let takes_the_new = matches!(found, Ok(None)) && !planted!(NewIndexForgotten);
-    if takes_the_new && storage.rename(INDEX_NEW_NAME, INDEX_NAME).is_ok() {
-        // An opening had set the damaged one aside, and died.
-        found = IndexFile::read(storage);
-    }
     let is_in_doubt = match &found {
         Ok(file) => file.as_ref().is_none_or(|file| file.header == Err(Invalid::Damaged)),
         Err(error) => error.kind() == io::ErrorKind::InvalidData,
     };
     if is_in_doubt {
         refuse_foreign(storage)?;
+    }
+    if matches!(found, Ok(None)) && !planted!(NewIndexForgotten) && is_left(storage)? {
+        // An opening had set the damaged index aside, and died.
+        let renamed = storage.rename(INDEX_NEW_NAME, INDEX_NAME);
+        renamed.map_err(|error| index_error(storage, "rename", error))?;
+        found = IndexFile::read(storage);
     }
     let file = match found {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -109,6 +110,11 @@ pub(super) fn take_up_index<S: Storage>(
     let made_anew = !may_adopt || known_id != Some(queue_id);
     let index = match file {
         Some(file) if !made_anew => {
+            if !rows_from_index && !planted!(LeftIndexStays) && is_left(storage)? {
+                // It must not be taken up when this one is lost, long after it was true.
+                let removed = storage.remove(INDEX_NEW_NAME);
+                removed.map_err(|error| index_error(storage, "remove", error))?;
+            }
             let file = file.repaired(&queue_id, storage.now());
             Index::adopt(storage, file, queue_id, nonce, &image)
         }

@@ -1,6 +1,7 @@
 #![doc = include_str!("../../docs/recovery.md")]
 
 mod belief;
+mod copies;
 mod foreign;
 mod index;
 pub(crate) mod look;
@@ -22,6 +23,7 @@ use crate::index::run::Next;
 use crate::options::Options;
 pub(crate) use crate::recovery::belief::Ended;
 use crate::recovery::belief::{Belief, given_up, held_from, lease};
+use crate::recovery::copies::leave_one_file_of_each;
 use crate::recovery::index::{Known, random_u64, read_index, take_up_index};
 use crate::recovery::repair::{Holds, discard, repair, restate};
 use crate::recovery::rows::{Rows, believe_rows_or_gather_headers};
@@ -57,8 +59,11 @@ pub(crate) struct Recovered<S: Storage> {
 pub(crate) fn recover<S: Storage>(storage: &S, options: &Options) -> Result<Recovered<S>> {
     let nonce = random_u64(storage);
     let mut read = read_index(storage)?;
-    let gathered =
+    let mut gathered =
         believe_rows_or_gather_headers(storage, &read.image, read.queue_id, read.belief)?;
+    if !gathered.from_index {
+        leave_one_file_of_each(storage, &mut gathered.rows)?;
+    }
     if read.belief.is_outdated(&read.image, &gathered.rows) {
         read.belief = Belief::Disk;
     }

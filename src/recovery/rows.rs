@@ -435,6 +435,10 @@ fn open_ends<S: Storage>(
 /// not looked for here; the reader that comes to it finds out.
 fn rows_match_files<S: Storage>(storage: &S, segments: &[(u32, SegmentHeader)]) -> bool {
     let listed = storage.list().unwrap_or_default();
+    if listed.iter().any(|listed| listed.name == format::INDEX_NEW_NAME) {
+        // The opening looks at all files, and removes that one.
+        return false;
+    }
     let mut files = listed.iter().filter_map(|listed| format::segment_slot(&listed.name));
     let has_row = |slot: u32| segments.binary_search_by_key(&slot, |(slot, _)| *slot).is_ok();
     let mut spares = segments.iter().filter(|(_, header)| header.state == SegmentState::Spare);

@@ -71,6 +71,10 @@ mutants! {
     NewIndexNotSynced => "a damaged index costs no place, whenever the opening dies",
     /// An opening that finds no index does not look for one that was made and not renamed.
     NewIndexForgotten => "a damaged index costs no place, whenever the opening dies",
+    /// Of two files of one segment both stay live.
+    CopiesStayLive => "a copy of a segment costs nothing",
+    /// A left `index.new` stays beside an index that is whole.
+    LeftIndexStays => "an index that was left does not come back",
     /// The run record does not say that the run took the mark of a clean end back.
     BegunNotSaid => "no number is given out twice, whichever half is damaged",
     /// A closed run goes on saying that it took the mark of a clean end back.

@@ -1,5 +1,7 @@
 //! An index that is damaged beyond use, and an opening that makes a new one in its place and dies.
 
+use rustix::io::Errno;
+
 use super::{roomy, take};
 use crate::format::{Checkpoint, FLAG_BEGUN, SegmentHeader, index_at, live_at, segment_name};
 use crate::index::image::u64_at;
@@ -8,7 +10,7 @@ use crate::tests::crash::directed::{
 };
 use crate::tests::crash::examine::open;
 use crate::tests::crash::model::{Check, content, ensure};
-use crate::tests::sim::{Mutant, SimStorage};
+use crate::tests::sim::{Call, Mutant, SimStorage};
 
 /// What a kill left of a queue with twenty messages, of which two consumers took five and eight. No
 /// byte of the index's header is what it was.
@@ -82,6 +84,61 @@ fn a_new_index_that_was_left_is_made_again() {
     let storage = damaged(1);
     storage.write_file("index.new", &[0xa5; 100]);
     check_places(&storage, "a torn new index").unwrap();
+}
+
+/// An opening died between its two renames: the next one fails as long as it cannot rename either.
+/// In a directory that is no queue's, nothing is changed.
+#[test]
+fn what_stands_for_the_index_is_taken_or_left_as_it_is() {
+    let mut met = 0;
+    for nth in 1..40 {
+        let storage = damaged(1);
+        storage.freeze_at(nth);
+        drop(open(storage.clone(), &roomy()).unwrap());
+        let Some(image) = storage.frozen() else { break };
+        if image.file_names().iter().any(|name| name == "index") {
+            continue;
+        }
+        met += 1;
+        for call in [Call::Open, Call::Rename] {
+            let again = image.process_kill();
+            for nth in 1..4 {
+                again.fail_after(call, nth, Errno::IO, false);
+                let _ = open(again.clone(), &roomy());
+                again.clear_faults();
+            }
+            check_places(&again, "after calls that failed").unwrap();
+        }
+    }
+    assert!(met > 0, "no opening died between its renames");
+    for bytes in [&b"notes"[..], &[b'x'; 40960]] {
+        let storage = disk(1);
+        storage.write_file("index.new", bytes);
+        let error = open(storage.clone(), &roomy()).unwrap_err();
+        assert!(error.to_string().contains("index.new"), "{error}");
+        assert_eq!(storage.file_names(), ["index.new"]);
+    }
+}
+
+/// An index that was left is not taken up when the one beside it is lost, long after.
+#[test]
+fn a_new_index_beside_a_whole_one_is_removed() {
+    holds_but_for(Mutant::LeftIndexStays, || {
+        let queue = open(disk(9), &roomy()).unwrap();
+        queue.default_consumer().unwrap();
+        (0..20).for_each(|number| drop(queue.enqueue(&content(number, 100)).unwrap()));
+        queue.core.flush().unwrap();
+        let storage = queue.core.storage.process_kill();
+        // A sector cannot be read, and the opening cannot rename what it has made.
+        let unreadable = storage.process_kill();
+        unreadable.make_unreadable("index", 1024..1536);
+        unreadable.fail_after(Call::Rename, 1, Errno::IO, true);
+        open(unreadable.clone(), &roomy()).unwrap_err();
+        storage.write_file("index.new", &unreadable.read_file("index.new"));
+        let queue = open(storage, &roomy()).unwrap();
+        let names = queue.core.storage.file_names();
+        assert!(!names.contains(&"index.new".to_owned()), "{names:?}");
+    });
 }
 
 /// The mark of a clean end is taken back before segments change, in one half of the checkpoint.

@@ -3,6 +3,7 @@
 
 mod anew;
 mod between;
+mod copies;
 mod index;
 
 use rustix::io::Errno;
