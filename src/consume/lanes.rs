@@ -319,7 +319,9 @@ impl<S: Storage> Progress<S> {
     /// Moves the cursor to the end of what is visible, and leaves what lies before it behind.
     fn jump(&mut self, core: &Core<S>) -> Range<u64> {
         let (spot, end) = (self.cursor.spot(), core.visible_end());
-        let Some(ledger) = &mut self.ledger else {
+        // The default consumer has no lanes when it was removed and has begun again. Nothing would
+        // read what is left behind.
+        let (Some(_), Some(ledger)) = (&self.lanes, &mut self.ledger) else {
             return spot.seq..spot.seq;
         };
         let left = LeftBehind { spot, segment_end: segment_end(core, spot), end: end.seq };

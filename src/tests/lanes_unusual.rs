@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::consume::lanes::{Lane, LaneRules, Within};
 use crate::consume::redelivery::Rules;
-use crate::consume::standing::{Handed, Standing};
+use crate::consume::standing::{Handed, Read, Standing};
 use crate::engine::{Engine, reading};
 use crate::error::{Error, Gap, Result};
 use crate::options::Options;
@@ -76,6 +76,28 @@ fn outage(queue: &Queue, link: &Link, count: u64) {
     queue.jump(link).unwrap();
     put(queue, 1);
     ack(queue, link, Lane::Fresh);
+}
+
+/// The lanes belonged to the consumer that was removed. The one that is there now has none, until
+/// it is given some: nobody would read what its cursor leaves behind.
+#[test]
+fn lanes_of_a_default_consumer_that_was_made_again_leave_no_message_behind() {
+    let queue = new();
+    let link = Arc::clone(queue.default_consumer().unwrap());
+    queue.set_lanes(&link, LaneRules { within: Within::Last(2), ..LANES }).unwrap();
+    outage(&queue, &link, 3);
+    queue.remove_consumer("").unwrap();
+    queue.default_consumer().unwrap();
+    put(&queue, 6);
+    let from = link.seq();
+    let left = queue.jump(&link).unwrap();
+    let first = look(&queue, &link, None).unwrap();
+    assert!(matches!(first, Some((seq, handed)) if seq == from && !handed.is_backlog()));
+    assert!(left.is_empty());
+    assert_eq!(reading::next(&queue, &link, Read::Take).unwrap().unwrap().seq(), from + 1);
+    queue.set_lanes(&link, LANES).unwrap();
+    let end = queue.core.visible_end().seq;
+    assert_eq!(rest(&queue, &link), (from + 2..end).collect::<Vec<_>>());
 }
 
 /// Rules that are set anew do not make older messages fresh.
