@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::commit::Core;
+use crate::consume::lanes::spots_of_counted;
 use crate::consume::redelivery::{DeadLetters, Rules};
 use crate::consume::slow::Done;
 use crate::consume::standing::{Handed, Progress, Standing};
@@ -193,15 +194,22 @@ impl<S: Storage> Standing<S> {
 
     /// Takes over the row of attempts, if there is one for this consumer that is not taken over.
     fn take_up_attempts(&self, core: &Core<S>, progress: &mut Progress<S>) -> Result<()> {
-        let place = progress.stored.seq;
+        let (place, has_lanes) = (progress.stored.seq, progress.lanes.is_some());
         let ledger = self.ledger(progress);
         if !ledger.redelivery().has_row() {
             self.has_redelivery.store(true, Ordering::Release);
             match core.index.attempts_row(self.row, self.name()) {
-                Some(row) => ledger.take_up(row, place),
+                Some(row) => {
+                    // Before anything changes. (Without lanes they come in their order.)
+                    let is_left = |seq: &u64| *seq >= place && !ledger.is_passed(*seq);
+                    let counted = row.1.counts.iter().map(|(seq, _)| *seq);
+                    let counted = counted.filter(|seq| has_lanes && is_left(seq));
+                    let counted = spots_of_counted(core, counted)?;
+                    ledger.take_up(row, place);
+                    progress.take_back(core, counted);
+                }
                 None => events::not_counted(core.storage.path(), self.name()),
             }
-            progress.take_back_counted(core)?;
         }
         Ok(())
     }

@@ -95,7 +95,8 @@ pub(super) fn find_in_lane<S: Storage>(
     }
 }
 
-/// Looks for a message at `cursor`. Numbers from `end` on are not the caller's.
+/// Looks for a message at `cursor`. Numbers from `end` on, which lies behind the cursor, are not
+/// the caller's.
 fn look_at<S: Storage>(
     cursor: &mut Cursor<S::File>,
     ledger: Option<&mut Ledger<S::File>>,
@@ -104,9 +105,6 @@ fn look_at<S: Storage>(
     end: u64,
 ) -> Result<LookedAt> {
     let before = cursor.spot();
-    if before.seq >= end {
-        return Ok(LookedAt::Nothing);
-    }
     let found = match what {
         Read::Skip => cursor.find_header(core),
         _ => cursor.find(core),

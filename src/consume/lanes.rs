@@ -181,7 +181,9 @@ impl<S: Storage> Standing<S> {
         let mut progress = self.progress.lock();
         let progress = &mut *progress;
         progress.check(core, self)?;
-        self.ledger(progress);
+        let counted = self.ledger(progress).counted();
+        // Before anything changes.
+        let counted = spots_of_counted(core, counted.into_iter())?;
         let begun = (core.visible.seq.load(Ordering::Acquire), core.storage.now());
         match &mut progress.lanes {
             Some(lanes) => {
@@ -197,7 +199,7 @@ impl<S: Storage> Standing<S> {
                 progress.lanes = Some(Box::new(TwoLanes::new(rules, begun)));
             }
         }
-        progress.take_back_counted(core)?;
+        progress.take_back(core, counted);
         progress.note_ready(core);
         Ok(())
     }
@@ -317,7 +319,9 @@ impl<S: Storage> Progress<S> {
     /// Moves the cursor to the end of what is visible, and leaves what lies before it behind.
     fn jump(&mut self, core: &Core<S>) -> Range<u64> {
         let (spot, end) = (self.cursor.spot(), core.visible_end());
-        let Some(ledger) = &mut self.ledger else {
+        // The default consumer has no lanes when it was removed and has begun again. Nothing would
+        // read what is left behind.
+        let (Some(_), Some(ledger)) = (&self.lanes, &mut self.ledger) else {
             return spot.seq..spot.seq;
         };
         let left = LeftBehind { spot, segment_end: segment_end(core, spot), end: end.seq };
@@ -367,19 +371,27 @@ impl<S: Storage> Progress<S> {
 
     /// What an earlier run counted comes again first, as what is given back does. While the row of
     /// counts is full nothing else may be handed out, so it must not lie behind something else.
-    pub(super) fn take_back_counted(&mut self, core: &Core<S>) -> Result<()> {
+    pub(super) fn take_back(&mut self, core: &Core<S>, counted: Vec<(u64, Option<Spot>)>) {
         let (Some(ledger), Some(_)) = (&mut self.ledger, &self.lanes) else {
-            return Ok(());
+            return;
         };
-        for seq in ledger.counted().into_iter().filter(|_| !planted!(CountedLeftBehind)) {
-            match spot_of(core, seq)? {
-                Some(spot) if spot.seq == seq => ledger.take_back(spot, segment_end(core, spot)),
+        for (seq, spot) in counted {
+            match spot {
+                Some(spot) => ledger.take_back(spot, segment_end(core, spot)),
                 // It is lost: the read that meets the gap tells it.
-                _ => ledger.forget_count(seq),
+                None => ledger.forget_count(seq),
             }
         }
-        Ok(())
     }
+}
+
+/// Where the messages begin that an earlier run `counted`; `None` for one that is lost.
+pub(super) fn spots_of_counted<S: Storage>(
+    core: &Core<S>,
+    counted: impl Iterator<Item = u64>,
+) -> Result<Vec<(u64, Option<Spot>)>> {
+    let spot = |seq| Ok((seq, spot_of(core, seq)?.filter(|spot| spot.seq == seq)));
+    counted.filter(|_| !planted!(CountedLeftBehind)).map(spot).collect()
 }
 
 /// Where the message begins; `None` for one that is no longer held. The consumer's place keeps the

@@ -134,11 +134,9 @@ impl<S: Storage> Standing<S> {
                 Ok(None) => break Ok(None),
                 Err(error) => break Err(error.into()),
             };
-            let delivered = match delivery.deliver(progress.cursor_at(at), record) {
-                Ok(Some(delivered)) => delivered,
+            let Some(delivered) = delivery.deliver(progress.cursor_at(at), record) else {
                 // The record is looked for again.
-                Ok(None) => continue,
-                Err(error) => break Err(error),
+                continue;
             };
             if what != Read::Look && D::took(&delivered) {
                 moved = what != Read::Receive;

@@ -76,11 +76,7 @@ pub(crate) trait Deliver<S: Storage> {
 
     /// Delivers the record at the cursor. `None` when its unchecked payload turns out damaged, or
     /// must be checked first: the read looks for the record again, checked.
-    fn deliver(
-        &mut self,
-        cursor: &mut Cursor<S::File>,
-        record: Record,
-    ) -> Result<Option<Self::Delivered>, Box<Error>>;
+    fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: Record) -> Option<Self::Delivered>;
 
     /// Whether the caller got the message. If not, no read steps over it.
     #[inline(always)]
@@ -336,7 +332,7 @@ impl<S: Storage> Progress<S> {
             }
             Err(error) => return Err(error),
         };
-        let Some(delivered) = delivery.deliver(&mut self.cursor, record)? else {
+        let Some(delivered) = delivery.deliver(&mut self.cursor, record) else {
             return Ok(Offered::Unchecked);
         };
         if what == Read::Look {

@@ -62,14 +62,13 @@ impl Stretches {
         self.fresh_from = self.fresh_from.max(seq);
     }
 
-    /// The cursor moves to the end of `stretch` and leaves it behind.
+    /// The cursor moves to the end of `stretch` and leaves it behind. Something waits in it.
     pub(super) fn leave(&mut self, stretch: LeftBehind) {
         self.fresh_from = stretch.end;
         match self.list.back_mut() {
             // Nothing was handed out between the two.
             Some(last) if last.end == stretch.spot.seq => last.end = stretch.end,
-            _ if stretch.spot.seq < stretch.end => self.list.push_back(stretch),
-            _ => {}
+            _ => self.list.push_back(stretch),
         }
     }
 

@@ -12,6 +12,7 @@ use crate::format::INDEX_NAME;
 use crate::index::IndexFile;
 use crate::index::image::{ConsumerRow, IndexImage};
 use crate::options::Options;
+use crate::segment::geometry::LENGTH_HERE;
 use crate::tests::sim::{Call, SimStorage};
 
 struct Bench {
@@ -249,4 +250,39 @@ fn what_is_open_for_a_consumer_is_let_go_when_it_has_not_moved() {
     bench.standing.let_go_if_idle();
     assert!(!holds());
     assert_eq!((bench.read(Read::Take), bench.place()), (Some(1), 2));
+}
+
+#[test]
+fn a_message_is_rejected_once() {
+    let bench = Bench::new();
+    let handed = bench.receive_all();
+    let reject = |number: u64| {
+        bench.standing.reject(&bench.engine.core, number, handed[number as usize]).unwrap()
+    };
+    bench.engine.ack(&bench.standing, 2, handed[2]).unwrap();
+    assert_eq!([4, 4, 2].map(reject), [true, false, false]);
+    assert_eq!((bench.engine.stats().rejected, bench.done()), (1, vec![(2, 2)]));
+}
+
+/// The disk refuses to open the segment for a moment.
+#[test]
+fn a_message_that_was_given_back_and_cannot_be_read_is_not_lost() {
+    LENGTH_HERE.set(Some(16 << 10));
+    let bench = Bench::new();
+    for _ in 0..40 {
+        bench.engine.enqueue(&[7; 1000]).unwrap();
+    }
+    bench.engine.core.flush().unwrap();
+    let handed = bench.receive().unwrap().1;
+    assert!(bench.standing.give_back(&bench.engine.core, 0, handed, None));
+    bench.standing.let_go();
+    for what in [Read::Receive, Read::Take, Read::TakeMore, Read::Look] {
+        bench.storage.fail_after(Call::Open, 1, Errno::IO, false);
+        let read = reading::next(&bench.engine, &bench.standing, what).map(drop);
+        assert!(matches!(&read, Err(Error::Io { op: "open", .. })), "{what:?}: {read:?}");
+    }
+    assert_eq!(bench.receive().map(|(seq, handed)| (seq, handed.attempts)), Some((0, 2)));
+    assert_eq!((bench.receive().map(|(seq, _)| seq), bench.place()), (Some(1), 0));
+    assert_eq!(bench.engine.stats().gaps, 0);
+    LENGTH_HERE.set(None);
 }

@@ -58,12 +58,8 @@ impl<S: Storage> Deliver<S> for AsMessage {
     type Delivered = Message;
 
     #[inline(always)]
-    fn deliver(
-        &mut self,
-        cursor: &mut Cursor<S::File>,
-        record: Record,
-    ) -> Result<Option<Message>, Box<Error>> {
-        Ok(message(cursor, record))
+    fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: Record) -> Option<Message> {
+        message(cursor, record)
     }
 }
 
@@ -97,12 +93,8 @@ impl<S: Storage> Deliver<S> for IntoBuffer<'_> {
     type Delivered = u64;
 
     #[inline(always)]
-    fn deliver(
-        &mut self,
-        cursor: &mut Cursor<S::File>,
-        record: Record,
-    ) -> Result<Option<u64>, Box<Error>> {
-        Ok(cursor.copy_to(record, self.then, self.buffer).then_some(record.seq))
+    fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: Record) -> Option<u64> {
+        cursor.copy_to(record, self.then, self.buffer).then_some(record.seq)
     }
 }
 
@@ -136,22 +128,18 @@ impl<'a, S: Storage, R: Fn(usize) -> Option<&'a mut [u8]>> Deliver<S> for Fittin
     type Delivered = Fit;
 
     #[inline(always)]
-    fn deliver(
-        &mut self,
-        cursor: &mut Cursor<S::File>,
-        record: Record,
-    ) -> Result<Option<Fit>, Box<Error>> {
+    fn deliver(&mut self, cursor: &mut Cursor<S::File>, record: Record) -> Option<Fit> {
         let len = record.len as usize;
         match (self.room)(len) {
             Some(out) => {
-                Ok(cursor.copy_into(record, out).then_some(Fit::Copied { seq: record.seq, len }))
+                cursor.copy_into(record, out).then_some(Fit::Copied { seq: record.seq, len })
             }
             // Checked first: a caller is not asked for more room for a damaged message.
-            None if record.in_window.is_some() && !cursor.is_verified() => Ok(None),
+            None if record.in_window.is_some() && !cursor.is_verified() => None,
             None => {
                 // Remembered: the call that comes with room does not look for the record again.
                 cursor.remember(record);
-                Ok(Some(Fit::TooSmall { len }))
+                Some(Fit::TooSmall { len })
             }
         }
     }
@@ -187,12 +175,8 @@ impl<S: Storage> Deliver<S> for Unseen {
     type Delivered = u64;
 
     #[inline(always)]
-    fn deliver(
-        &mut self,
-        _: &mut Cursor<S::File>,
-        record: Record,
-    ) -> Result<Option<u64>, Box<Error>> {
-        Ok(Some(record.seq))
+    fn deliver(&mut self, _: &mut Cursor<S::File>, record: Record) -> Option<u64> {
+        Some(record.seq)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The index alone, on a simulated disk: what each of its parts leaves behind, whatever happens to
 //! the bytes of another.
 
+mod left;
 mod refused;
 
 use std::collections::BTreeMap;

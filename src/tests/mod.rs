@@ -18,6 +18,7 @@ pub(crate) mod guard;
 mod lanes;
 mod lanes_limits;
 mod lanes_storm;
+mod lanes_unusual;
 mod late;
 mod lengths;
 mod letters;

@@ -1,5 +1,6 @@
 //! Dead letters, which are messages with an origin: every way of reading, damage, and no room.
 
+mod late;
 mod random;
 mod versions;
 

@@ -208,6 +208,21 @@ fn a_gap_behind_messages_that_are_too_old_is_told_after_them_also_after_the_end_
     }
 }
 
+/// A consumer without deliveries, read the long way.
+#[test]
+fn a_gap_is_told_once_to_a_consumer_with_a_descriptor() {
+    for how in ENDS {
+        let mut queue = Queue::new(Options::new().arena_size(64 << 10));
+        queue.put(0..5);
+        (1..3).for_each(|number| queue.damage(number));
+        queue.engine.ready_fd(&queue.standing()).unwrap();
+        assert_eq!((queue.batch(9), queue.take()), (Ok(vec![0]), damaged(1, 2)));
+        queue.end(how);
+        queue.engine.ready_fd(&queue.standing()).unwrap();
+        assert_eq!((queue.take(), queue.batch(9)), (Message(3), Ok(vec![4])), "{how}");
+    }
+}
+
 /// Of a gap that was dealt with in part each piece is told once, in order, before what lies behind
 /// it.
 #[test]
