@@ -1,5 +1,8 @@
 //! The phases of an opening, each on its own: what it believes, gathers, walks over and writes.
 
+mod bytes;
+mod failing;
+
 use std::ops::Range;
 
 use rustix::io::Errno;
