@@ -15,7 +15,7 @@ use crate::format::{
     segment_name, segment_slot,
 };
 use crate::segment::scan::{Intact, ReadAhead, Scan};
-use crate::segment::{Lost, Opened, Row, first_beginning, first_words, open_life, read_header};
+use crate::segment::{Lost, Opened, Row, open_life, read_header};
 use crate::state::Gaps;
 use crate::storage::{Storage, StorageFile};
 use crate::threads::park_timeout;
@@ -170,16 +170,6 @@ impl<F: StorageFile> Onlooker<F> {
         };
         let (before, base) = (self.at, row.header.base);
         self.at.position = before.position.max(base);
-        if before.position < base
-            && row.header.gap_before == 0
-            && let Some(first) = first_beginning(&row, first_words(&opened.file))
-            && (base + 1..row.header.end()).contains(&first.position)
-            && self.at.seq < first.seq
-            && self.gaps.cause_of(self.at.seq).1 == first.seq
-        {
-            self.at.position = first.position;
-            return Ok(self.pass_to(first.seq, None));
-        }
         if self.at.position == base && self.at.seq < row.header.first_seq {
             let told = self.pass_to_first(&row);
             if self.at.seq < row.header.first_seq {

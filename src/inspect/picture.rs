@@ -14,7 +14,7 @@ use crate::index::{IndexFile, holder};
 use crate::options::Options;
 use crate::recovery::look::{self, InUse};
 use crate::recovery::{Ended, recover};
-use crate::segment::{Row, first_beginning, first_words, open_life};
+use crate::segment::Row;
 use crate::state::Gaps;
 use crate::storage::overlay::Overlay;
 use crate::storage::{Storage, read_full};
@@ -296,7 +296,7 @@ fn picture_in_use<S: Storage>(
         queue_id,
         version: image.version,
         created: format::index_created(bytes),
-        first: first_whole(storage, &live, tail),
+        first: first_whole(&live, tail),
         live,
         spares,
         tail,
@@ -310,12 +310,10 @@ fn picture_in_use<S: Storage>(
 }
 
 /// Where the first message begins that is held as a whole.
-fn first_whole<S: Storage>(storage: &S, live: &[Row], tail: Spot) -> Spot {
-    let beginning = |row: &Row| {
-        let opened = open_life(storage, row.slot, &row.header).ok();
-        first_beginning(row, opened.and_then(|opened| first_words(&opened.file)))
-    };
-    live.iter().find_map(beginning).filter(|first| first.position < tail.position).unwrap_or(tail)
+fn first_whole(live: &[Row], tail: Spot) -> Spot {
+    let first = live.first();
+    let first = first.map(|row| Spot { position: row.header.base, seq: row.header.first_seq });
+    first.filter(|first| first.position < tail.position).unwrap_or(tail)
 }
 
 fn milliseconds(time: std::time::SystemTime) -> Option<u64> {
@@ -352,7 +350,7 @@ fn left<S: Storage>(storage: &Arc<S>) -> Result<(Picture, Arc<Overlay<S>>)> {
         queue_id: recovered.index.queue_id,
         version: recovered.index.version(),
         created,
-        first: first_whole(&*overlay, &found.live, recovered.tail),
+        first: first_whole(&found.live, recovered.tail),
         live: found.live,
         spares: found.spares.len() + found.drained.len(),
         tail: recovered.tail,

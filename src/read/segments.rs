@@ -4,22 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::gaps::{pass_to, pass_to_first};
+use super::gaps::pass_to_first;
 use super::{Cursor, Needs};
 use crate::commit::Core;
 use crate::error::{Error, Result};
 use crate::format::{Spot, segment_name};
 use crate::segment::{Lost, Row, Segment};
 use crate::storage::{Storage, StorageFile};
-
-/// A segment that was opened for a cursor.
-struct Entered<F> {
-    row: Row,
-    segment: Arc<Segment<F>>,
-    /// The first record that begins in this segment, when the segments before were given up and the
-    /// last record of those ends in this one.
-    first_whole: Option<Spot>,
-}
 
 impl<F: StorageFile> Cursor<F> {
     /// Opens the segment that contains the spot, or else the next one behind it, and tells numbers
@@ -35,21 +26,12 @@ impl<F: StorageFile> Cursor<F> {
             }
             self.cross(end);
         }
-        let Some(Entered { row, segment, first_whole }) = self.open_segment(core)? else {
+        let Some((row, segment)) = self.open_segment(core)? else {
             return Ok(None);
         };
         let before = self.spot.position;
         self.segment = Some(Arc::clone(&segment));
         self.spot.position = before.max(row.header.base);
-        if let Some(first) = first_whole
-            && self.spot.seq < first.seq
-            && core.gaps.cause_of(self.spot.seq).1 == first.seq
-        {
-            // All that was given up is told as one gap, the record that ends in this segment
-            // included.
-            self.spot.position = first.position;
-            pass_to(&mut self.spot, &core.gaps, first.seq, None)?;
-        }
         if self.spot.position == row.header.base && self.spot.seq < row.header.first_seq {
             let told = pass_to_first(&mut self.spot, &core.gaps, &row.header);
             if self.spot.seq < row.header.first_seq {
@@ -64,7 +46,10 @@ impl<F: StorageFile> Cursor<F> {
     }
 
     /// Opens the segment that contains the spot, or else the next one.
-    fn open_segment<S: Storage<File = F>>(&mut self, core: &Core<S>) -> Result<Option<Entered<F>>> {
+    fn open_segment<S: Storage<File = F>>(
+        &mut self,
+        core: &Core<S>,
+    ) -> Result<Option<(Row, Arc<Segment<F>>)>> {
         let Spot { position, .. } = self.spot;
         loop {
             let mut list = core.segments.list();
@@ -91,12 +76,7 @@ impl<F: StorageFile> Cursor<F> {
                 core.many_open.store(true, Ordering::Relaxed);
                 self.crossed = true;
             }
-            let within = row.header.base + 1..row.header.end();
-            let first_whole = (position < row.header.base && row.header.gap_before == 0)
-                .then(|| list.first_whole(&core.storage))
-                .flatten()
-                .filter(|first| within.contains(&first.position));
-            return Ok(Some(Entered { row, segment, first_whole }));
+            return Ok(Some((row, segment)));
         }
     }
 

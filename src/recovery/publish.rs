@@ -14,9 +14,10 @@ use crate::index::{RowsAre, StoredOver};
 use crate::options::Options;
 use crate::recovery::belief::{Belief, clean_end, given_up, lease};
 use crate::recovery::index::Known;
+use crate::recovery::repair::open_row;
 use crate::recovery::walk::Walked;
 use crate::recovery::{Ended, PlacedTail, Recovered};
-use crate::segment::{Found, Lost, Row, open_life};
+use crate::segment::{Found, Row};
 use crate::storage::{Storage, StorageFile, store_again};
 
 /// Stores the live part and the rows of the segments, and returns all that the opening found:
@@ -188,14 +189,10 @@ fn make_durable<S: Storage>(
     let mut any = false;
     for row in known.rows.live.iter().filter(is_behind) {
         let path = || storage.path().join(format::segment_name(row.slot));
-        match open_life(storage, row.slot, &row.header) {
-            Ok(opened) => {
-                store_mended_again(&opened.file, row, &walked.empty)
-                    .map_err(|error| Error::io("write", path(), error))?;
-                opened.file.sync().map_err(|failed| failed.ends_opening(path()))?;
-            }
-            Err(Lost::Gone) => {}
-            Err(Lost::Io(error)) => return Err(Error::io("open", path(), error)),
+        if let Some(opened) = open_row(storage, row)? {
+            store_mended_again(&opened.file, row, &walked.empty)
+                .map_err(|error| Error::io("write", path(), error))?;
+            opened.file.sync().map_err(|failed| failed.ends_opening(path()))?;
         }
         any = true;
     }

@@ -36,11 +36,8 @@ pub(super) fn fill<S: Storage>(
     at: Spot,
     end: u64,
 ) -> Result<()> {
-    let path = || storage.path().join(format::segment_name(row.slot));
-    let Opened { file, allocated, .. } = match open_life(storage, row.slot, &row.header) {
-        Ok(opened) => opened,
-        Err(Lost::Gone) => return Ok(()),
-        Err(Lost::Io(error)) => return Err(Error::io("open", path(), error)),
+    let Some(Opened { file, allocated, .. }) = open_row(storage, row)? else {
+        return Ok(());
     };
     let offset = at.position - row.header.base + SEGMENT_HEADER_LEN;
     let Some(bytes) = filler(&row.header, kind, at.position, end, at.seq) else {
@@ -53,6 +50,18 @@ pub(super) fn fill<S: Storage>(
         return Ok(());
     }
     overwrite(storage, row.slot, &file, &bytes, offset)
+}
+
+/// Opens the file of a segment; `None` where it is gone.
+pub(super) fn open_row<S: Storage>(storage: &S, row: &Row) -> Result<Option<Opened<S::File>>> {
+    match open_life(storage, row.slot, &row.header) {
+        Ok(opened) => Ok(Some(opened)),
+        Err(Lost::Gone) => Ok(None),
+        Err(Lost::Io(error)) => {
+            let path = storage.path().join(format::segment_name(row.slot));
+            Err(Error::io("open", path, error))
+        }
+    }
 }
 
 /// Stores into allocated space. Where a call is refused and a store through a mapping needs no

@@ -214,11 +214,8 @@ fn measure<S: Storage>(storage: &S, row: &mut Row) {
 /// Notes how many bytes of disk the segment takes. Where the file system does not say, that may be
 /// all that the segment can take.
 fn note_taken(row: &mut Row, taken: io::Result<u64>) {
-    let taken = taken.unwrap_or_else(|error| match error.kind() {
-        io::ErrorKind::NotFound => 0,
-        _ if planted!(UnmeasuredNotCounted) => 0,
-        _ => row.header.length,
-    });
+    let unknown = if planted!(UnmeasuredNotCounted) { 0 } else { row.header.length };
+    let taken = taken.unwrap_or(unknown);
     row.header.disk = taken.max(row.header.allocated);
 }
 

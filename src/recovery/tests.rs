@@ -1,5 +1,8 @@
 //! The phases of an opening, each on its own: what it believes, gathers, walks over and writes.
 
+mod bytes;
+mod failing;
+
 use std::ops::Range;
 
 use rustix::io::Errno;
@@ -395,28 +398,6 @@ fn a_place_in_the_middle_of_what_is_empty_goes_where_it_tells_what_is_missing() 
     let stored: Vec<u64> =
         stored.iter().filter(|row| row.row > 0).map(|row| row.place.position).collect();
     assert_eq!(stored, positions);
-}
-
-/// What cannot be filled because there is no such space is no error; what cannot be looked at is.
-#[test]
-fn a_hole_is_filled_where_the_file_has_it() {
-    let at = Spot { position: 64, seq: 1 };
-    let end = Spot { position: 128, seq: 2 };
-    let name = segment_name(0);
-    let disk = killed(3);
-    let rows = live(&disk);
-    disk.fail_after(Call::Open, 1, Errno::IO, false);
-    assert!(repair(&disk, &rows, at, end).is_err());
-    repair(&disk, &rows, at, end).unwrap();
-    let whole = disk.read_file(&name);
-    assert_ne!(whole, killed(3).read_file(&name));
-    let cut = whole[..4096].to_vec();
-    disk.write_file(&name, &cut);
-    let beyond = |spot: Spot| Spot { position: spot.position + 4096, ..spot };
-    repair(&disk, &rows, beyond(at), beyond(end)).unwrap();
-    assert_eq!(disk.read_file(&name), cut);
-    disk.remove_file(&name);
-    repair(&disk, &rows, at, end).unwrap();
 }
 
 #[test]

@@ -23,7 +23,6 @@ use super::list::List;
 use super::{Context, Segments};
 use crate::error::{GapCause, Result};
 use crate::format::SegmentHeader;
-use crate::index::RowsAre;
 use crate::storage::{Storage, StorageFile};
 
 use super::Segment;
@@ -136,7 +135,7 @@ impl<S: Storage> Segments<S> {
         list.expired_from.get_or_insert(from);
         (0..count).for_each(|_| list.drain_front());
         self.note_passed();
-        let held = list.first_whole(context.storage)?.seq;
+        let held = list.first_seq()?;
         context.given_up.lock().note(GapCause::Expired, held);
         Some(held)
     }
@@ -171,9 +170,6 @@ impl<S: Storage> Segments<S> {
         row.header = header;
         let row = *row;
         list.write_row(context, &row);
-        if !list.names.rows_complete {
-            context.index.set_rows_are(RowsAre::Changing);
-        }
         Ok(())
     }
 }

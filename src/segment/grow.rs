@@ -11,7 +11,6 @@ use super::{Coming, Context, Plan, Row};
 use crate::error::{Error, Result};
 use crate::events::{self, SegmentFile};
 use crate::format::{self, SEGMENT_HEADER_LEN, SegmentHeader, SegmentState};
-use crate::index::RowsAre;
 use crate::storage::{Storage, StorageFile};
 use crate::threads::AtomicU64;
 
@@ -156,15 +155,17 @@ impl<F: StorageFile> List<F> {
         })
     }
 
-    /// Writes the segment's row to the index, if there is room for it.
+    /// Writes the segment's row to the index, if there is room for it. (Only a segment's first row
+    /// may find none.)
     pub(super) fn write_row<S: Storage<File = F>>(&mut self, context: &Context<'_, S>, row: &Row) {
         let room = self.index_room(context);
         self.names.rows_complete &=
             context.index.write_segment_row(row.slot, Some(&row.header), room);
     }
 
-    /// Allocates space in the file up to offset `end`, and some ahead while there is room. It
-    /// allocates nothing ahead, and removes spares for their space, only when no space is coming.
+    /// Allocates space in the file up to offset `end`, where it has none yet, and some ahead while
+    /// there is room. It allocates nothing ahead, and removes spares for their space, only when no
+    /// space is coming.
     pub(super) fn extend<S: Storage<File = F>>(
         &mut self,
         context: &Context<'_, S>,
@@ -173,10 +174,6 @@ impl<F: StorageFile> List<F> {
         coming: Coming,
     ) -> Result<()> {
         let (have, length) = (segment.allocated(), segment.header.length);
-        let end = end.min(length);
-        if end <= have {
-            return Ok(());
-        }
         let exact = end.next_multiple_of(crate::memory::page_size()).min(length);
         let generous = exact.max((4 * have).clamp(FIRST_STEP, have + LARGEST_STEP));
         let generous = self.within_limit(context, length, have, generous).max(exact);
@@ -205,9 +202,6 @@ impl<F: StorageFile> List<F> {
             row.header.disk = disk_bytes(&segment.file, row.header.disk, allocated);
             let row = *row;
             self.write_row(context, &row);
-            if !self.names.rows_complete {
-                context.index.set_rows_are(RowsAre::Changing);
-            }
         }
         Ok(())
     }

@@ -91,7 +91,7 @@ impl<S: Storage> Segments<S> {
         if !planted!(RoomAheadNotCounted) {
             self.note_passed();
         }
-        let first_held = list.first_whole(context.storage)?.seq;
+        let first_held = list.first_seq()?;
         if !planted!(DropNotNoted) {
             context.given_up.lock().note(GapCause::Dropped, first_held);
         }

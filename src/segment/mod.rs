@@ -50,8 +50,8 @@ pub(crate) use margin::RoomAhead;
 use names::Names;
 #[cfg(test)]
 pub(crate) use open::MOST_UNSYNCED_HERE;
+pub(crate) use open::Unsynced;
 use open::handed_on;
-pub(crate) use open::{Unsynced, first_beginning, first_words};
 use recycle::Recycling;
 
 /// The longest segment of which an idle queue keeps [`SPARES_SMALL`] spares.
@@ -384,7 +384,7 @@ impl<S: Storage> Segments<S> {
             return None;
         }
         list.drain_front();
-        let first_held = list.first_whole(context.storage)?.seq;
+        let first_held = list.first_seq()?;
         if !planted!(DropNotNoted) {
             context.given_up.lock().note(GapCause::Dropped, first_held);
         }

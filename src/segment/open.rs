@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::files::{Opened, Segment, open_life, read_header, set_aside, taken};
 use super::list::List;
 use super::{Lost, Row, Segments};
-use crate::format::{self, Fragment, FragmentWords, Kind, SEGMENT_HEADER_LEN, Spot};
+use crate::format;
 use crate::index::Index;
 use crate::index::RowsAre;
 use crate::storage::{Storage, StorageFile};
@@ -33,28 +33,6 @@ thread_local! {
     /// What [`most_unsynced`] answers on this thread.
     pub(crate) static MOST_UNSYNCED_HERE: std::cell::Cell<Option<usize>> =
         const { std::cell::Cell::new(None) };
-}
-
-/// The first words behind the header of a segment file.
-pub(crate) fn first_words<F: StorageFile>(file: &F) -> Option<FragmentWords> {
-    let mut bytes = [0; format::FRAGMENT_HEADER_LEN as usize];
-    let read = crate::storage::read_full(file, &mut bytes, SEGMENT_HEADER_LEN);
-    read.ok().and_then(|_| crate::segment::scan::words(&bytes))
-}
-
-/// Where the first message of the segment begins that is in it as a whole: the segment may begin
-/// with the end of a message whose beginning was given back. `first` are its
-/// [`first_words`]. `None` when the whole segment is the middle of one message.
-pub(crate) fn first_beginning(row: &Row, first: Option<FragmentWords>) -> Option<Spot> {
-    let base = Spot { position: row.header.base, seq: row.header.first_seq };
-    let decoded = first.and_then(|words| Fragment::decode(words, row.header.seed(), 0));
-    match decoded.map(|(fragment, _)| fragment) {
-        Some(rest) if rest.kind == Kind::Middle && rest.is_numbered(base.seq) => None,
-        Some(rest) if rest.kind == Kind::Last && rest.is_numbered(base.seq) => {
-            Some(Spot { position: base.position + rest.total_len(), seq: base.seq + 1 })
-        }
-        _ => Some(base),
-    }
 }
 
 /// A segment that a flush is to sync.
@@ -111,20 +89,11 @@ impl<S: Storage> Segments<S> {
 }
 
 impl<F: StorageFile> List<F> {
-    /// Where the first message begins that is in the queue as a whole: the first segment
-    /// may begin with the end of a message whose beginning was given back. `None` when there is no
-    /// segment.
-    pub(crate) fn first_whole<S: Storage<File = F>>(&mut self, storage: &S) -> Option<Spot> {
-        let first = self.live.front()?.header;
-        for at in 0..self.live.len() {
-            let row = self.live[at];
-            let opened = self.open(storage, &row).ok();
-            let words = opened.and_then(|segment| first_words(&segment.file));
-            if let Some(spot) = first_beginning(&row, words) {
-                return Some(spot);
-            }
-        }
-        Some(Spot { position: first.base, seq: first.first_seq })
+    /// The number of the first message that is in the queue as a whole. (Before it the end of a
+    /// message may lie there whose beginning was given back: readers step over that.) `None` when
+    /// there is no segment.
+    pub(crate) fn first_seq(&self) -> Option<u64> {
+        self.live.front().map(|row| row.header.first_seq)
     }
 
     /// The segment with that life, if somebody has it open.

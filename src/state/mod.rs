@@ -251,18 +251,8 @@ impl<S: Storage> State<S> {
     /// before the call. A segment is listed before its first message is committed, so if no segment
     /// is listed now, the queue was empty when `end` was read.
     pub(crate) fn oldest(&self, end: Spot) -> Spot {
-        let mut list = self.segments.list();
-        if let Some(row) = list.live.front()
-            && row.header.gap_before > row.header.reserved
-        {
-            // The messages before the first segment were lost: a new consumer is told.
-            return Spot {
-                position: row.header.base,
-                seq: row.header.first_seq - row.header.gap_before,
-            };
-        }
-        let first = list.first_whole(&self.storage);
-        drop(list);
+        // When messages before the first segment were lost, a new consumer is told.
+        let first = self.segments.list().live.front().map(|row| row.header.beginning());
         first.unwrap_or_else(|| self.gaps.before_lost_tail(end))
     }
 

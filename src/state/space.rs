@@ -226,9 +226,9 @@ impl<S: Storage> State<S> {
 
     /// Moves `oldest_seq` to the first message of the first live segment.
     pub(crate) fn note_oldest(&self) {
-        let first = self.segments.list().first_whole(&self.storage);
+        let first = self.segments.list().first_seq();
         if let Some(first) = first {
-            self.oldest_seq.fetch_max(first.seq, Ordering::AcqRel);
+            self.oldest_seq.fetch_max(first, Ordering::AcqRel);
         }
     }
 }

@@ -2,9 +2,8 @@ use rustix::io::Errno;
 
 use super::*;
 use crate::format::INDEX_NAME;
-use crate::index::RowsAre;
 use crate::index::image::IndexImage;
-use crate::tests::sim::Call;
+use crate::tests::sim::{BESIDE, Call};
 
 /// Whether the index tells the next opening that its rows of segments are right.
 fn rows_count(bench: &Bench) -> bool {
@@ -126,26 +125,46 @@ fn names_that_changed_are_durable_once_for_all_who_ask() {
     assert_eq!(bench.storage.call_count(Call::SyncDirectory), syncs + 2);
 }
 
-/// Where the index has no room for the rows of all segments, none of them is believed: neither once
-/// a segment has grown nor once it has other times.
+/// A file in many pieces takes blocks that say where they are.
 #[test]
-fn where_rows_are_missing_a_segment_that_changes_does_not_make_them_count() {
-    let bench = Bench::new(None);
-    bench.storage.set_capacity(Some(bench.index.len() + 6 * 4096));
+fn blocks_that_the_file_system_takes_beside_count_and_what_is_beyond_the_limit_is_given_back() {
+    let one = LEN + overhead(LEN);
+    let bench = Bench::new(Some(Bench::new(None).index.len() + one));
+    BESIDE.set((4096, 2 * 4096));
+    let error = bench.append(LEN).unwrap_err();
+    assert!(matches!(error, Error::Full { needed, .. } if needed == LEN + 2 * 4096), "{error}");
+    assert_eq!((bench.counts(), bench.headers().len()), ([0, 0, 0], 0));
+    bench.storage.set_capacity(Some(bench.index.len() + 4096));
     let segment = bench.append(100).unwrap();
-    bench.segments.list().names.rows_complete = false;
-    bench.index.set_rows_are(RowsAre::Right);
+    bench.storage.set_capacity(None);
+    let len = || bench.storage.read_file(&segment.name()).len() as u64;
+    assert_eq!((segment.allocated(), len()), (4096, 4096));
+    // All that the limit leaves would be too much.
     bench.segments.extend(&bench.context(), &segment, 9000).unwrap();
-    assert!(!rows_count(&bench) && segment.allocated() == 3 * 4096);
-    bench.index.set_rows_are(RowsAre::Right);
-    bench.segments.date_tail(&bench.context(), &segment, 5, 7).unwrap();
-    assert!(!rows_count(&bench));
-    let dated = bench.headers()[0];
-    assert_eq!((dated.created, dated.until), (5, 7));
-    // The header that cannot be written stays as it was.
-    bench.storage.fail_after(Call::Write, 1, Errno::IO, false);
-    let error = bench.segments.date_tail(&bench.context(), &segment, 8, 9).unwrap_err();
-    assert!(error.to_string().contains("segment-00000000"), "{error}");
-    let row = bench.segments.list().live[0].header;
-    assert_eq!((row.created, row.until), (5, 7));
+    assert_eq!((segment.allocated(), len()), (3 * 4096, 3 * 4096));
+    assert_eq!(bench.segments.list().limited_bytes(), 5 * 4096);
+    let refused = bench.segments.extend(&bench.context(), &segment, LEN);
+    BESIDE.set((0, 0));
+    assert!(refused.unwrap_err().is_full() && len() == 3 * 4096);
+}
+
+#[test]
+fn a_spare_made_ahead_gets_no_name_that_a_file_has() {
+    for is_foreign in [true, false] {
+        let bench = Bench::new(None);
+        bench.append_all(1);
+        if is_foreign {
+            bench.storage.write_file(&format::segment_name(1), b"somebody's");
+        } else {
+            bench.storage.fail_after(Call::Allocate, 1, Errno::NOSPC, false);
+            bench.storage.fail_after(Call::Remove, 1, Errno::IO, false);
+        }
+        let slots = || {
+            bench.segments.prepare(&bench.context(), 0);
+            let list = bench.segments.list();
+            list.recycling.spares.iter().map(|spare| spare.row.slot).collect::<Vec<_>>()
+        };
+        assert_eq!((slots(), slots()), (vec![], vec![2]), "foreign: {is_foreign}");
+        assert!(rows_count(&bench));
+    }
 }

@@ -2,6 +2,7 @@
 
 mod grow;
 mod list;
+mod lost;
 mod pool;
 mod recycle;
 

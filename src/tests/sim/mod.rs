@@ -29,7 +29,7 @@ use disk::{Inode, Mood, Names, PAGE, State};
 use faults::Fault;
 pub(crate) use faults::{Call, Gate};
 pub(crate) use moments::{before_store, forget_meanwhile, meanwhile, reached};
-pub(crate) use storage::SimFile;
+pub(crate) use storage::{BESIDE, SimFile};
 
 /// Randomness that is the same for the same seed (splitmix64).
 #[derive(Debug, Clone)]

@@ -19,6 +19,12 @@ use crate::storage::{CacheToken, Listed, Storage, StorageFile, Stores};
 use crate::tests::mutants::Mutant;
 use crate::tests::schedule::{linger, note};
 
+thread_local! {
+    /// A file with more bytes than the first number says it takes as many more as the second one:
+    /// blocks in which the file system finds its pieces.
+    pub(crate) static BESIDE: std::cell::Cell<(u64, u64)> = const { std::cell::Cell::new((0, 0)) };
+}
+
 #[derive(Debug)]
 pub(crate) struct SimFile {
     pub(super) disk: Arc<Mutex<State>>,
@@ -366,8 +372,9 @@ impl StorageFile for SimFile {
 
     fn disk_bytes(&self) -> io::Result<u64> {
         drop(enter_or_fail(&self.disk, Call::Measure)?);
-        Ok((self.inode.body.lock().pages.iter().filter(|page| page.allocated).count() * PAGE)
-            as u64)
+        let bytes = self.inode.allocated_bytes();
+        let (above, beside) = BESIDE.get();
+        Ok(bytes + if bytes > above { beside } else { 0 })
     }
 
     fn stores(&self) -> Stores {

@@ -115,7 +115,7 @@ fn what_stands_for_the_index_is_taken_or_left_as_it_is() {
         let storage = disk(1);
         storage.write_file("index.new", bytes);
         let error = open(storage.clone(), &roomy()).unwrap_err();
-        assert!(error.to_string().contains("index.new"), "{error}");
+        assert!(error.contains("index.new"), "{error}");
         assert_eq!(storage.file_names(), ["index.new"]);
     }
 }
@@ -126,7 +126,9 @@ fn a_new_index_beside_a_whole_one_is_removed() {
     holds_but_for(Mutant::LeftIndexStays, || {
         let queue = open(disk(9), &roomy()).unwrap();
         queue.default_consumer().unwrap();
-        (0..20).for_each(|number| drop(queue.enqueue(&content(number, 100)).unwrap()));
+        for number in 0..20 {
+            queue.enqueue(&content(number, 100)).unwrap();
+        }
         queue.core.flush().unwrap();
         let storage = queue.core.storage.process_kill();
         // A sector cannot be read, and the opening cannot rename what it has made.
