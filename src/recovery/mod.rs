@@ -28,8 +28,8 @@ use crate::recovery::index::{Known, random_u64, read_index, take_up_index};
 use crate::recovery::repair::{Holds, discard, repair, restate};
 use crate::recovery::rows::{Rows, believe_rows_or_gather_headers};
 use crate::recovery::tail::{
-    Stated, begins_behind, close_tail, leave_the_empty, leave_the_mended, pending, spot_of,
-    state_lost_beginning,
+    Stated, begins_behind, close_tail, cut_closed, leave_the_empty, leave_the_mended, pending,
+    spot_of, state_lost_beginning,
 };
 use crate::recovery::walk::{WalkRules, Walked, start_of_walk, walk};
 use crate::segment::{Found, Opened, Row};
@@ -202,11 +202,14 @@ impl PlacedTail {
 /// Power may have been cut: closes the last segment at the tail, and has the next one state what is
 /// missing behind the tail.
 fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Result<PlacedTail> {
-    let Known { index, image, rows, belief, .. } = known;
+    let Known { index, image, rows, opened, belief, .. } = known;
     let End { walked, stated, reached, .. } = end;
     let gone = given_up(image, *belief).end().max(held_by_segments(image, rows));
     let missing = stated.missing_behind(*reached, end.next, lease(image, *belief), gone);
     let next = close_tail(storage, &rows.live, walked.tail, stated.position, end.next, missing)?;
+    if stated.durable.position <= walked.tail.position {
+        cut_closed(storage, index, &mut rows.live, opened, walked.tail)?;
+    }
     let tail = PlacedTail { spot: walked.tail, next: None }.with(next);
     // A consumer at the closed end has yet to be told what is missing behind it.
     let closed_end =

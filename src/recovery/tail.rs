@@ -3,16 +3,16 @@
 use std::ops::Range;
 
 use crate::error::{GapCause, Result};
-use crate::format::{self, Kind, Place, Spot};
+use crate::format::{self, FRAGMENT_HEADER_LEN, Kind, Place, SEGMENT_HEADER_LEN, Spot};
 use crate::index::Index;
 use crate::index::image::{ConsumerRow, IndexImage};
 use crate::index::run::{Next, Run};
 use crate::recovery::belief::{Belief, given_up};
 use crate::recovery::index::Known;
-use crate::recovery::repair::{fill, write_header};
+use crate::recovery::repair::{fill, open_row, write_header};
 use crate::recovery::walk::Walked;
-use crate::segment::Row;
-use crate::storage::Storage;
+use crate::segment::{Opened, Row};
+use crate::storage::{Storage, StorageFile};
 
 /// The highest position and number that any valid part of the index states as given out, passed by
 /// a consumer, or told in a gap.
@@ -176,6 +176,42 @@ pub(super) fn close_tail<S: Storage>(
         _ => reach.max(format::ALIGN),
     };
     Ok(Some(Next { base, ..missing }))
+}
+
+/// Cuts the file of the segment that was closed at the `tail` to what it holds. Each start of a
+/// process that is killed, seen from another mount, and each power cut closes one: for a few
+/// messages each they would fill the limit. The caller knows that nothing durable was lost behind
+/// the tail, where `mmq salvage` could look for it.
+pub(super) fn cut_closed<S: Storage>(
+    storage: &S,
+    index: &Index<S>,
+    rows: &mut [Row],
+    opened: &mut [Opened<S::File>],
+    tail: Spot,
+) -> Result<()> {
+    let is_closed = |row: &&mut Row| (row.header.base..row.header.end()).contains(&tail.position);
+    let Some(row) = rows.iter_mut().find(is_closed) else {
+        return Ok(());
+    };
+    let Some(Opened { file, allocated, life }) = open_row(storage, row)? else {
+        return Ok(());
+    };
+    let padded = tail.position - row.header.base + SEGMENT_HEADER_LEN + FRAGMENT_HEADER_LEN;
+    let cut = padded.next_multiple_of(crate::memory::page_size());
+    if cut >= allocated || planted!(ClosedStaysLong) {
+        return Ok(());
+    }
+    // A row never promises bytes that the file does not have.
+    row.header.allocated = cut;
+    index.write_segment_row(row.slot, Some(&row.header), u64::MAX);
+    opened.iter_mut().filter(|known| known.life == life).for_each(|known| known.allocated = cut);
+    if file.set_len(cut).is_ok() {
+        let path = || storage.path().join(format::segment_name(row.slot));
+        file.sync().map_err(|failed| failed.ends_opening(path()))?;
+        row.header.disk = file.disk_bytes().unwrap_or(row.header.disk).max(cut);
+        index.write_segment_row(row.slot, Some(&row.header), u64::MAX);
+    }
+    Ok(())
 }
 
 /// Moves each place that lies within an `empty` range (a hole, padding, the closed end of a

@@ -71,6 +71,8 @@ mutants! {
     NewIndexNotSynced => "a damaged index costs no place, whenever the opening dies",
     /// An opening that finds no index does not look for one that was made and not renamed.
     NewIndexForgotten => "a damaged index costs no place, whenever the opening dies",
+    /// A segment that an opening closes keeps the space that it had ahead.
+    ClosedStaysLong => "a start that is killed takes no more disk than it holds",
     /// Of two files of one segment both stay live.
     CopiesStayLive => "a copy of a segment costs nothing",
     /// A left `index.new` stays beside an index that is whole.

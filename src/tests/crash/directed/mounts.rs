@@ -144,3 +144,32 @@ fn a_place_that_another_mount_has_within_a_hole_leaves_it_again() {
         Ok(number < 400)
     });
 }
+
+/// Each start of a process that is killed in a container closes a segment, and so does each power
+/// cut. The file of that segment takes little more than what it holds.
+#[test]
+fn a_start_that_is_killed_takes_little_more_than_it_holds() {
+    let dies: [fn(&SimStorage) -> SimStorage; 2] =
+        [SimStorage::seen_elsewhere, SimStorage::power_cut_losing_all];
+    holds_but_for(Mutant::ClosedStaysLong, || {
+        for dies in dies {
+            let options = options().arena_size(64 << 10).max_bytes(2 << 20);
+            let mut left = SimStorage::new(1);
+            for number in 0..40 {
+                let queue = open(left, &options).unwrap();
+                queue.default_consumer().unwrap();
+                queue.enqueue(&content(number, 7)).unwrap();
+                queue.core.flush().unwrap();
+                left = dies(&queue.core.storage);
+            }
+            let files = left.contents();
+            let taken: Vec<usize> = files.values().map(Vec::len).collect();
+            // The last one has space ahead.
+            let long = taken.iter().filter(|len| **len > 4096).count();
+            assert!(long <= 3, "the files take {taken:?} bytes");
+            let told = take_all(&open(left, &options).unwrap()).unwrap();
+            let came = told.iter().flatten().map(|(_, bytes)| bytes.clone());
+            assert!(came.eq((0..40).map(|number| content(number, 7))), "{told:?}");
+        }
+    });
+}
