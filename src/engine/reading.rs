@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::consume::standing::{Deliver, Read, Standing};
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::memory::Window;
 use crate::message::Message;
 use crate::read::{Check, Cursor, Record, Then};
@@ -114,7 +114,7 @@ pub(crate) fn next_fitting<'a, S: Storage>(
     standing: &Standing<S>,
     what: Read,
     room: impl Fn(usize) -> Option<&'a mut [u8]>,
-) -> Result<Option<Fit>, Box<Error>> {
+) -> Result<Option<Fit>, Box<crate::error::Error>> {
     engine.read_boxed(standing, what, Check::Later, Fitting { room })
 }
 
