@@ -79,6 +79,11 @@ impl SegmentHeader {
         self.base + self.capacity()
     }
 
+    /// Whether this segment was made later than the `other` one, and in its place or before it.
+    pub(crate) fn outlives(&self, other: &SegmentHeader) -> bool {
+        self.life > other.life && self.base < other.end()
+    }
+
     /// Where the segment begins, the numbers included that were lost before it.
     pub(crate) fn beginning(&self) -> Spot {
         Spot {

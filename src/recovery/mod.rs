@@ -250,7 +250,7 @@ fn discard_unused<S: Storage>(
         // was placed beyond them, so they are gone, durably, before the first append (R2).
         for row in rows.stale.drain(..) {
             let kept = {
-                let is_outlived = rows.live.iter().any(|live| live.outlives(&row));
+                let is_outlived = rows.live.iter().any(|live| live.header.outlives(&row.header));
                 let holds = if row.header.base < stated.durable.position && !is_outlived {
                     Holds::Messages
                 } else {

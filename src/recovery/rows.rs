@@ -182,7 +182,7 @@ impl Rows {
         let mut kept: Vec<Row> = Vec::with_capacity(self.live.len());
         for row in self.live.drain(..) {
             while let Some(last) = kept.last()
-                && row.outlives(last)
+                && row.header.outlives(&last.header)
             {
                 self.stale.extend(kept.pop());
             }

@@ -88,11 +88,6 @@ impl Row {
     pub(crate) fn new(slot: u32, header: SegmentHeader) -> Row {
         Row { slot, header, unsynced_store: 0, early_end: None, is_cut: false }
     }
-
-    /// Whether this segment was made later than the `other` one, and in its place or before it.
-    pub(crate) fn outlives(&self, other: &Row) -> bool {
-        self.header.life > other.header.life && self.header.base < other.header.end()
-    }
 }
 
 /// The segment files that an opening found.

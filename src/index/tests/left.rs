@@ -92,3 +92,23 @@ fn an_index_that_was_cut_off_names_no_holder() {
         assert_eq!(holder(&cut), (0, None), "{len}");
     }
 }
+
+/// Deaths in the middle of two moves of the mark of flushes: one of its halves stays whole.
+#[test]
+fn two_deaths_that_tear_the_mark_of_flushes_leave_one_half() {
+    let at = |number: u64| Spot { position: 32 * number, seq: number };
+    for (first, second) in (1..4).flat_map(|first| (1..5).map(move |second| (first, second))) {
+        let (mut storage, mut index) = made(Stores::ByMap);
+        index.set_synced(at(1));
+        index.set_synced(at(2));
+        for (number, nth) in [(4, first + 1), (3, second)] {
+            storage.freeze_at_store(nth);
+            index.set_synced(at(number));
+            storage.disarm();
+            storage = storage.frozen().unwrap_or_else(|| storage.process_kill());
+            index = adopted(&storage);
+        }
+        let synced = image(&storage).live.synced;
+        assert!(synced >= Some(at(2)), "deaths at {first} and {second}: {synced:?}");
+    }
+}
