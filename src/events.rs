@@ -201,6 +201,15 @@ pub(crate) fn unreadable(path: &Path, name: &'static str) {
     let _ = (path, name);
 }
 
+/// The places of some consumers cannot be read. Nothing that is held is removed until they are
+/// removed or have read it.
+#[inline]
+pub(crate) fn consumers_lost(path: &Path, consumers: usize) {
+    #[cfg(feature = "tracing")]
+    note!(WARN, path, consumers, "places of consumers are lost: they begin at the oldest message");
+    let _ = (path, consumers);
+}
+
 /// Recovery has walked `bytes` behind the checkpoint so far.
 #[inline]
 pub(crate) fn recovering(path: &Path, bytes: u64) {

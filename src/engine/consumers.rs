@@ -273,9 +273,8 @@ impl<S: Storage> Engine<S> {
         acks: &[NumberRange],
     ) -> Result<Arc<Standing<S>>> {
         let core = &self.core;
-        let (row, place_row) = core.with_index_room(|room| {
-            core.index.add_consumer(&core.storage, known, name, place, room)
-        })?;
+        let (row, place_row) =
+            core.with_index_room(|room| core.index.add_consumer(known, name, place, room))?;
         let spot = Spot { position: place.position, seq: place.seq };
         // Messages acknowledged beyond the place stay acknowledged.
         let beyond: Vec<_> = acks.iter().copied().filter(|acks| acks.last >= place.seq).collect();

@@ -18,7 +18,7 @@ pub(crate) const ACKS_ROWS: usize = 6;
 pub(crate) const ACKS_HALF_LEN: usize = SECTOR / 2;
 pub(crate) const MAX_NAME_LEN: usize = 255;
 /// The longest name that fits into the copy of a consumer's place.
-const MAX_SHORT_NAME_LEN: usize = PLACE_PAIR_LEN - place_at::PLACE_NAME - 1;
+pub(crate) const MAX_SHORT_NAME_LEN: usize = PLACE_PAIR_LEN - place_at::PLACE_NAME - 1;
 
 /// Offsets in the name of a consumer, in bytes.
 pub(crate) mod name_at {
@@ -101,11 +101,12 @@ impl Place {
         self.position == u64::MAX
     }
 
-    /// The copy of a consumer with this name, without a place.
+    /// The copy of a consumer with this name, without a place. Of a long name it has the length
+    /// alone, which shows that there is a name.
     pub(crate) fn empty_copy(name: &str) -> [u8; PLACE_PAIR_LEN] {
         let mut bytes = [0; PLACE_PAIR_LEN];
+        bytes[place_at::PLACE_NAME] = name.len() as u8;
         if name.len() <= MAX_SHORT_NAME_LEN {
-            bytes[place_at::PLACE_NAME] = name.len() as u8;
             bytes[place_at::PLACE_NAME + 1..][..name.len()].copy_from_slice(name.as_bytes());
         }
         bytes

@@ -17,6 +17,7 @@ pub(crate) mod index_at {
     pub(crate) const ATTEMPTS: usize = 6144;
     pub(crate) const LIVE: usize = 8192;
     pub(crate) const ACKS: usize = 8704;
+    pub(crate) const EXTENTS_AGAIN: usize = 11776;
     pub(crate) const CONSUMERS: usize = 12288;
     pub(crate) const SEGMENTS: usize = 36864;
     /// Length in bytes of a new index file.
@@ -29,7 +30,9 @@ const _: () = assert!(index_at::FIGURES + 2 * FIGURES_LEN == index_at::ATTEMPTS)
 const _: () = assert!(FIGURES_LEN == SECTOR && index_at::FIGURES.is_multiple_of(SECTOR));
 const _: () = assert!(index_at::ATTEMPTS + ATTEMPTS_ROWS * ATTEMPTS_ROW_LEN == index_at::LIVE);
 pub(crate) const EXTENT_ROW_LEN: usize = 16;
-pub(crate) const EXTENT_ROWS: usize = 128;
+pub(crate) const EXTENT_ROWS: usize = 32;
+const _: () =
+    assert!(index_at::EXTENTS_AGAIN + EXTENT_ROWS * EXTENT_ROW_LEN == index_at::CONSUMERS);
 pub(crate) const SEGMENT_ROW_LEN: usize = SEGMENT_HEADER_LEN as usize;
 pub(crate) const SEGMENT_ROWS: usize = 32;
 mod header_at {
@@ -305,6 +308,21 @@ impl Extent {
             ExtentKind::Acks => ACKS_ROW_LEN,
             ExtentKind::Later(_) => SECTOR,
         }
+    }
+
+    /// Offset of the first byte behind it.
+    pub(crate) fn end(&self) -> u64 {
+        u64::from(self.offset) + u64::from(self.rows) * self.row_len() as u64
+    }
+
+    /// The extent with at least that many rows, in whole pages, of a file of `len` bytes that grows
+    /// by it. `None` when the file would be too long.
+    pub(crate) fn behind(kind: ExtentKind, len: u64, rows: u32, page: u64) -> Option<Extent> {
+        let offset = u32::try_from(len.next_multiple_of(page)).ok()?;
+        let mut extent = Extent { kind, offset, rows };
+        let bytes = (extent.end() - u64::from(offset)).next_multiple_of(page);
+        extent.rows = u32::try_from(bytes / extent.row_len() as u64).ok()?;
+        Some(extent)
     }
 
     pub(crate) fn encode(&self, queue_id: &[u8; 16]) -> [u8; EXTENT_ROW_LEN] {

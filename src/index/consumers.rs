@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::format::{
     self, ACKS_HALF_LEN, ACKS_ROW_LEN, Acks, CONSUMER_ROWS, ConsumerAt, Extent, ExtentKind,
-    INDEX_NAME, NAME_ROW_LEN, PLACE_HALF_LEN, PLACE_PAIR_LEN, Place, Spot, place_at,
+    MAX_SHORT_NAME_LEN, NAME_ROW_LEN, PLACE_HALF_LEN, PLACE_PAIR_LEN, Place, Spot, place_at,
 };
 use crate::index::Index;
 use crate::index::extents::{Extents, extent_of, row_of, rows_of};
@@ -52,7 +52,6 @@ impl<S: Storage> Index<S> {
     /// which the consumer has. The file may grow by `room` bytes.
     pub(crate) fn add_consumer(
         &self,
-        storage: &S,
         known: Option<u32>,
         name: &str,
         place: Place,
@@ -80,8 +79,7 @@ impl<S: Storage> Index<S> {
                         ExtentKind::Consumers,
                         CONSUMER_ROWS as u32,
                         room,
-                    )
-                    .map_err(|error| Error::io("grow", storage.path().join(INDEX_NAME), error))?;
+                    )?;
                 }
                 row
             }
@@ -99,6 +97,17 @@ impl<S: Storage> Index<S> {
             // removal may not be on the disk.
             place_row.number = newest_place(sheet, at, seed).map_or(0, |place| place.number);
             self.clear_former(&extents, row, seed, &mut place_row)?;
+        }
+        let (mut said, wanted) = ([0; NAME_ROW_LEN], format::encode_name(name));
+        sheet.copy_out(at.name, &mut said);
+        if said != wanted {
+            sheet.copy_in(at.name, &wanted);
+        }
+        if known.is_none() {
+            if name.len() > MAX_SHORT_NAME_LEN && !planted!(LongNameNotSynced) {
+                // A place whose name is nowhere is damage, and not a power cut.
+                self.sync()?;
+            }
             place_row.store(place.spot());
             place_row.store(place.spot());
         }
@@ -111,11 +120,6 @@ impl<S: Storage> Index<S> {
         {
             sheet.copy_in(at.copy, &wanted);
             place_row.store_copy(Place { number: place_row.number, ..place });
-        }
-        let (mut said, wanted) = ([0; NAME_ROW_LEN], format::encode_name(name));
-        sheet.copy_out(at.name, &mut said);
-        if said != wanted {
-            sheet.copy_in(at.name, &wanted);
         }
         extents.consumers.insert(row);
         Ok((row, place_row))

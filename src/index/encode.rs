@@ -1,11 +1,11 @@
 //! The bytes of an index file, from what another one says.
 
 use crate::format::{
-    self, ACKS_HALF_LEN, ACKS_ROW_LEN, Acks, ConsumerAt, EXTENT_ROW_LEN, Extent, ExtentKind, Place,
+    self, ACKS_HALF_LEN, ACKS_ROW_LEN, Acks, ConsumerAt, Extent, ExtentKind, Place,
     SEGMENT_ROW_LEN, index_at,
 };
 use crate::index::extents::find_row;
-use crate::index::image::{IndexImage, first_extents};
+use crate::index::image::{IndexImage, extent_row, first_extents};
 
 impl IndexImage {
     /// The bytes of an index file of the queue `queue_id`, created at that time (milliseconds since
@@ -13,11 +13,7 @@ impl IndexImage {
     /// the page cache shows. Whatever validates here is encoded anew, so the image may be another
     /// queue's.
     pub(crate) fn encode(&self, queue_id: &[u8; 16], created: u64) -> Vec<u8> {
-        let ends = self
-            .extents
-            .iter()
-            .map(|extent| extent.offset as usize + extent.rows as usize * extent.row_len());
-        let mut bytes = vec![0; ends.max().unwrap_or(0).max(index_at::END)];
+        let mut bytes = vec![0; self.used() as usize];
         let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
         let header = format::encode_index_header(queue_id, created, self.version);
         put(index_at::INDEX_HEADER, &header);
@@ -28,7 +24,9 @@ impl IndexImage {
         }
         self.live.encode(queue_id, &mut put);
         for (row, extent) in self.extents.iter().skip(first_extents().len()).enumerate() {
-            put(index_at::EXTENTS + row * EXTENT_ROW_LEN, &extent.encode(queue_id));
+            for at in extent_row(row) {
+                put(at, &extent.encode(queue_id));
+            }
         }
         for (slot, header) in &self.segments {
             if let Some((extent, row)) = self.row_of(ExtentKind::Segments, *slot) {
@@ -65,6 +63,11 @@ impl IndexImage {
         }
         self.encode_attempts(queue_id, put);
         bytes
+    }
+
+    /// Length in bytes of the part of the file that the extents use.
+    pub(super) fn used(&self) -> u64 {
+        self.extents.iter().map(Extent::end).max().unwrap_or(0).max(index_at::END as u64)
     }
 
     fn row_of(&self, kind: ExtentKind, row: u32) -> Option<(&Extent, u32)> {

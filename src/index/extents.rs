@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::Ordering;
 
+use crate::error::{Error, Result};
 use crate::format::{
-    Attempts, EXTENT_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind, SEGMENT_ROW_LEN, SEGMENT_ROWS,
+    Attempts, EXTENT_ROWS, Extent, ExtentKind, INDEX_NAME, SEGMENT_ROW_LEN, SEGMENT_ROWS,
     SegmentHeader, index_at,
 };
 use crate::index::Index;
-use crate::index::image::{AcksOwner, IndexImage, first_extents};
+use crate::index::image::{AcksOwner, IndexImage, extent_row, first_extents};
 use crate::storage::sheet::Sheet;
 use crate::storage::{Storage, StorageFile};
 
@@ -89,39 +90,35 @@ impl<S: Storage> Index<S> {
         kind: ExtentKind,
         rows: u32,
         room: u64,
-    ) -> io::Result<()> {
+    ) -> Result<()> {
+        let failed = |error| Error::io("grow", self.directory.join(INDEX_NAME), error);
+        let full = |what: &str| failed(io::Error::new(io::ErrorKind::QuotaExceeded, what));
         let added = extents.sheets.len() - first_extents().len();
         if added >= EXTENT_ROWS {
-            return Err(io::Error::new(
-                io::ErrorKind::QuotaExceeded,
-                "the index file has no row for another extent",
-            ));
+            return Err(full("the index file has no row for another extent"));
         }
         let have = rows_of(&extents.sheets, kind);
         let page = crate::memory::page_size();
-        let offset = extents.file_len.next_multiple_of(page);
-        let mut extent = Extent {
-            kind,
-            offset: u32::try_from(offset).map_err(|_| io::ErrorKind::QuotaExceeded)?,
-            rows: rows.saturating_sub(have).max(have),
-        };
-        let len = (u64::from(extent.rows) * extent.row_len() as u64).next_multiple_of(page);
-        extent.rows = (len / extent.row_len() as u64) as u32;
+        let rows = rows.saturating_sub(have).max(have);
+        let extent = Extent::behind(kind, extents.file_len, rows, page);
+        let extent = extent.ok_or_else(|| full("the index file would be longer than 4 GiB"))?;
+        let offset = u64::from(extent.offset);
+        let len = (extent.end() - offset).next_multiple_of(page);
         if offset + len - extents.file_len > room {
-            return Err(io::Error::new(
-                io::ErrorKind::QuotaExceeded,
-                "max_bytes or min_free_bytes leaves no room for a longer index file",
-            ));
+            return Err(full("max_bytes or min_free_bytes leaves no room for a longer index file"));
         }
+        let row = extent.encode(&self.queue_id);
         if planted!(ExtentBeforeItsRows) {
-            let row = index_at::EXTENTS + added * EXTENT_ROW_LEN;
-            self.sheet.copy_in(row, &extent.encode(&self.queue_id));
+            extent_row(added).into_iter().for_each(|at| self.sheet.copy_in(at, &row));
         }
-        self.sheets.file().allocate(offset, len)?;
-        let sheet = self.sheets.sheet(offset, len as usize)?;
+        self.sheets.file().allocate(offset, len).map_err(failed)?;
+        let sheet = self.sheets.sheet(offset, len as usize).map_err(failed)?;
         sheet.zero(0, len as usize);
-        let row = index_at::EXTENTS + added * EXTENT_ROW_LEN;
-        self.sheet.copy_in(row, &extent.encode(&self.queue_id));
+        if kind == ExtentKind::Consumers && !planted!(ConsumersNamedUnsynced) {
+            // A row of consumers that the file does not hold is damage, and not a power cut.
+            self.sync()?;
+        }
+        extent_row(added).into_iter().for_each(|at| self.sheet.copy_in(at, &row));
         extents.sheets.push((extent, sheet));
         extents.file_len = offset + len;
         self.len.store(extents.file_len, Ordering::Relaxed);

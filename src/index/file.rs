@@ -3,11 +3,12 @@
 use std::io;
 
 use crate::events;
-use crate::format::{
-    self, EXTENT_ROW_LEN, EXTENT_ROWS, Extent, INDEX_NAME, Invalid, Version, index_at,
-};
-use crate::index::image::IndexImage;
+use crate::format::{self, EXTENT_ROWS, Extent, INDEX_NAME, Invalid, Version, index_at};
+use crate::index::image::{IndexImage, extent_row};
 use crate::storage::{Storage, StorageFile, read_around};
+
+/// What stands for the bytes of a sector that cannot be read.
+const UNREADABLE_BYTE: u8 = 0xff;
 
 /// Bytes behind this length are not read: rows for 512 TiB of 4 MiB segments lie before it.
 const MAX_INDEX_LEN: u64 = 16 << 30;
@@ -17,8 +18,8 @@ pub(crate) struct IndexFile<S: Storage> {
     pub(crate) file: S::File,
     pub(crate) bytes: Vec<u8>,
     pub(crate) header: Result<[u8; 16], Invalid>,
-    /// The disk could not read some sectors. They are zeros in `bytes`, and the file must not be
-    /// mapped.
+    /// The disk could not read some sectors. In `bytes` they do not validate, and do not look like
+    /// rows that are free. The file must not be mapped.
     pub(crate) unreadable: bool,
 }
 
@@ -37,7 +38,7 @@ impl<S: Storage> IndexFile<S> {
             Err(error) => return Err(error),
         };
         let len = file.len()?.min(MAX_INDEX_LEN);
-        let mut bytes = vec![0; index_at::END];
+        let mut bytes = vec![UNREADABLE_BYTE; index_at::END];
         let mut unreadable = Vec::new();
         let read = read_around(&file, &mut bytes, 0, &mut unreadable);
         bytes.truncate(read);
@@ -45,22 +46,13 @@ impl<S: Storage> IndexFile<S> {
         if len > index_at::END as u64 {
             let end = match header {
                 // The extents say how far the file is used.
-                Ok(queue_id) => (0..EXTENT_ROWS)
-                    .map_while(|row| {
-                        Extent::decode(
-                            bytes.get(index_at::EXTENTS + row * EXTENT_ROW_LEN..)?,
-                            &queue_id,
-                        )
-                    })
-                    .map(|extent| {
-                        u64::from(extent.offset) + u64::from(extent.rows) * extent.row_len() as u64
-                    })
-                    .max()
-                    .unwrap_or(0),
-                // The queue's id, which seeds the checks of the extents, is not known yet.
-                Err(_) => LARGEST_REST,
+                Ok(queue_id) => named_end(&bytes, &queue_id),
+                // The queue's id, which seeds the checks of the extents, may be damaged.
+                Err(_) => format::index_id(&bytes)
+                    .map_or(0, |id| named_end(&bytes, &id))
+                    .max(LARGEST_REST),
             };
-            bytes.resize((end.min(len) as usize).max(index_at::END), 0);
+            bytes.resize((end.min(len) as usize).max(index_at::END), UNREADABLE_BYTE);
             let from = read.min(index_at::END);
             read_around(&file, &mut bytes[from..], from as u64, &mut unreadable);
         }
@@ -104,6 +96,13 @@ impl<S: Storage> IndexFile<S> {
         }
         self.file
     }
+}
+
+/// Where the last extent ends that these bytes name.
+fn named_end(bytes: &[u8], queue_id: &[u8; 16]) -> u64 {
+    let rows = (0..EXTENT_ROWS).flat_map(extent_row);
+    let extents = rows.filter_map(|at| Extent::decode(bytes.get(at..)?, queue_id));
+    extents.map(|extent| extent.end()).max().unwrap_or(0)
 }
 
 /// Creates a file of that name with these bytes. Fails when there is one.

@@ -61,6 +61,18 @@ pub(crate) struct ConsumerRow {
     pub(crate) acks: Vec<NumberRange>,
 }
 
+/// Name of a consumer whose own name cannot be read.
+pub(crate) const UNREADABLE: &str = "unreadable-consumer";
+/// The row of a consumer that has none yet.
+const NO_ROW: u32 = u32::MAX;
+
+impl ConsumerRow {
+    /// A consumer of which nothing is known.
+    fn unreadable(row: u32) -> ConsumerRow {
+        ConsumerRow { row, name: UNREADABLE.to_owned(), place: Place::default(), acks: Vec::new() }
+    }
+}
+
 /// Everything valid in the bytes of an index file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct IndexImage {
@@ -73,6 +85,9 @@ pub(crate) struct IndexImage {
     pub(crate) newest_in: Half,
     pub(crate) live: Live,
     pub(crate) consumers: Vec<ConsumerRow>,
+    /// Consumers that were there and whose place cannot be read. Nothing before the places of the
+    /// others may be removed on their account: see [`restore_lost`](IndexImage::restore_lost).
+    pub(crate) lost: Vec<ConsumerRow>,
     /// Rows of consumers that have another row, which counts: these are to be cleared.
     pub(crate) double_rows: Vec<u32>,
     /// Slot and header of every segment that has a row, spares included.
@@ -126,7 +141,8 @@ impl IndexImage {
             image.highest_number = image.checkpoint.map_or(0, |checkpoint| checkpoint.number);
         }
         image.live = read_live(bytes, queue_id);
-        image.extents = read_extents(bytes, queue_id);
+        let is_cut;
+        (image.extents, is_cut) = read_extents(bytes, queue_id);
         let mut consumer_row = 0;
         let mut slot = 0;
         for extent in &image.extents {
@@ -136,12 +152,10 @@ impl IndexImage {
                     ExtentKind::Consumers => {
                         let extent_bytes = bytes.get(extent.offset as usize..).unwrap_or(&[]);
                         let at = ConsumerAt::new(row, extent.rows);
-                        image.consumers.extend(read_consumer(
-                            extent_bytes,
-                            at,
-                            consumer_row,
-                            queue_id,
-                        ));
+                        match read_consumer(extent_bytes, at, consumer_row, queue_id) {
+                            Some(consumer) => image.consumers.push(consumer),
+                            None => image.lost.extend(find_lost(extent_bytes, at, consumer_row)),
+                        }
                         consumer_row += 1;
                     }
                     ExtentKind::Segments => {
@@ -162,6 +176,10 @@ impl IndexImage {
                 }
             }
         }
+        // (Where no consumer is left, everything is held.)
+        if is_cut && !image.consumers.is_empty() {
+            image.lost.push(ConsumerRow::unreadable(NO_ROW));
+        }
         image.leave_out_doubles();
         image.read_acks(bytes, queue_id);
         image.read_attempts(bytes, queue_id);
@@ -180,6 +198,32 @@ impl IndexImage {
             is_double
         });
         self.consumers.sort_unstable_by_key(|consumer| consumer.row);
+    }
+
+    /// Puts the lost consumers back, at this place. Where a row's name is lost, too, or the row
+    /// itself, one consumer named [`UNREADABLE`] stands for all such rows.
+    pub(crate) fn restore_lost(&mut self, place: Spot) {
+        for lost in std::mem::take(&mut self.lost) {
+            let row = if lost.row == NO_ROW { self.free_row() } else { Some(lost.row) };
+            let place = Place { number: 1, position: place.position, seq: place.seq };
+            self.consumers.extend(row.map(|row| ConsumerRow { row, place, ..lost }));
+        }
+        self.leave_out_doubles();
+    }
+
+    /// A row that no consumer has, in a new extent where all are taken. `None` when the file would
+    /// be too long.
+    fn free_row(&mut self) -> Option<u32> {
+        let is_free = |row: &u32| self.consumers.iter().all(|consumer| consumer.row != *row);
+        // The first row is the default consumer's.
+        let row = (1..NO_ROW).find(is_free)?;
+        let of_consumers = self.extents.iter().filter(|one| one.kind == ExtentKind::Consumers);
+        if row >= of_consumers.map(|extent| extent.rows).sum() {
+            let page = crate::memory::page_size();
+            let rows = CONSUMER_ROWS as u32;
+            self.extents.push(Extent::behind(ExtentKind::Consumers, self.used(), rows, page)?);
+        }
+        Some(row)
     }
 
     fn read_acks(&mut self, bytes: &[u8], queue_id: &[u8; 16]) {
@@ -250,22 +294,27 @@ fn read_live(bytes: &[u8], queue_id: &[u8; 16]) -> Live {
     }
 }
 
+/// The offsets of an added extent's row and of its copy.
+pub(crate) fn extent_row(added: usize) -> [usize; 2] {
+    [index_at::EXTENTS, index_at::EXTENTS_AGAIN].map(|table| table + added * EXTENT_ROW_LEN)
+}
+
 /// The extents that every index begins with, then the added ones up to the first that does not
-/// validate or lies beyond the bytes.
-fn read_extents(bytes: &[u8], queue_id: &[u8; 16]) -> Vec<Extent> {
-    let mut extents = first_extents().to_vec();
-    for row in 0..EXTENT_ROWS {
-        let offset = index_at::EXTENTS + row * EXTENT_ROW_LEN;
-        let Some(extent) = bytes.get(offset..).and_then(|row| Extent::decode(row, queue_id)) else {
-            break;
-        };
-        let end = u64::from(extent.offset) + u64::from(extent.rows) * extent.row_len() as u64;
-        if (extent.offset as usize) < index_at::END || end > bytes.len() as u64 {
-            break;
-        }
-        extents.push(extent);
-    }
-    extents
+/// validate or lies beyond the bytes. And whether rows of consumers lie behind that one, or were
+/// cut off: each extent of them is durable before it is named.
+fn read_extents(bytes: &[u8], queue_id: &[u8; 16]) -> (Vec<Extent>, bool) {
+    let row = |at: usize| Extent::decode(bytes.get(at..)?, queue_id);
+    let named = (0..EXTENT_ROWS).map(|added| extent_row(added).into_iter().find_map(row));
+    let mut named: Vec<_> = named.collect();
+    let is_there = |extent: &Extent| {
+        extent.offset as usize >= index_at::END && extent.end() <= bytes.len() as u64
+    };
+    let there = named.iter().take_while(|extent| extent.as_ref().is_some_and(is_there)).count();
+    let beyond = named.split_off(there);
+    let is_cut = bytes.len() < index_at::END
+        || beyond.iter().flatten().any(|extent| extent.kind == ExtentKind::Consumers);
+    let extents = first_extents().into_iter().chain(named.into_iter().flatten());
+    (extents.collect(), is_cut)
 }
 
 pub(crate) fn first_extents() -> [Extent; 3] {
@@ -305,4 +354,29 @@ fn read_consumer(
         let place = places.max_by_key(|place| place.number).filter(|place| !place.is_removed())?;
         Some(ConsumerRow { row, name: name.to_owned(), place, acks: Vec::new() })
     })
+}
+
+/// The consumer in a row where [`read_consumer`] finds none: whether one was there, and its name.
+/// A kill or a power cut leaves no such row. While a consumer is made, its copy is stored behind
+/// its pair and its name last; a removal is said in the pair, and clears the name.
+fn find_lost(extent: &[u8], at: ConsumerAt, row: u32) -> Option<ConsumerRow> {
+    let part = |at: usize, len: usize| extent.get(at..at + len).unwrap_or(&[]);
+    let is_blank = |at: usize, len: usize| part(at, len).iter().all(|byte| *byte == 0);
+    let says_removed = |half: usize| {
+        u64_at(extent, half + place_at::PLACE_POSITION) == u64::MAX
+            && u64_at(extent, half + place_at::PLACE_SEQ) == 0
+    };
+    let copied_name = at.copy + place_at::PLACE_NAME;
+    let has_name = row == 0 || !is_blank(at.name, NAME_ROW_LEN) || !is_blank(copied_name, 1);
+    let has_places = !is_blank(at.pair, PLACE_PAIR_LEN) && !is_blank(at.copy, PLACE_PAIR_LEN);
+    if !has_name || !has_places || at.places().into_iter().any(says_removed) {
+        return None;
+    }
+    let names = [(at.name, NAME_ROW_LEN), (copied_name, PLACE_PAIR_LEN - place_at::PLACE_NAME)];
+    let mut names = names.into_iter().filter_map(|(at, len)| format::decode_name(part(at, len)));
+    let name = if row == 0 { Some("") } else { names.find(|name| !name.is_empty()) };
+    let unreadable = ConsumerRow::unreadable(row);
+    Some(
+        name.map_or(unreadable.clone(), |name| ConsumerRow { name: name.to_owned(), ..unreadable }),
+    )
 }

@@ -38,8 +38,8 @@ use syncs::Syncs;
 
 use crate::error::{Error, Result, SyncFailed};
 use crate::events;
-use crate::format::{self, Extent, INDEX_NAME, Version, index_at};
-use crate::index::image::{IndexImage, first_extents};
+use crate::format::{self, EXTENT_ROW_LEN, Extent, INDEX_NAME, Version, index_at};
+use crate::index::image::{IndexImage, extent_row, first_extents};
 use crate::index::run::Run;
 use crate::storage::poison::Poison;
 use crate::storage::sheet::{Sheet, Sheets};
@@ -93,10 +93,7 @@ impl<S: Storage> Index<S> {
         if len < index_at::END as u64 {
             file.allocate(0, index_at::END as u64)?;
         }
-        let ends = image.extents.iter().map(|extent| {
-            u64::from(extent.offset) + u64::from(extent.rows) * extent.row_len() as u64
-        });
-        let used = ends.max().unwrap_or(0).max(index_at::END as u64);
+        let used = image.used();
         if len > 2 * used + LARGEST_REST && file.set_len(used).is_ok() {
             // No queue makes an index so long, and the rest would count in `max_bytes` for ever.
             len = used;
@@ -111,6 +108,17 @@ impl<S: Storage> Index<S> {
             } else {
                 let len = extent.rows as usize * extent.row_len();
                 sheets.push((*extent, whole.sheet(u64::from(extent.offset), len)?));
+            }
+        }
+        for (added, extent) in image.extents.iter().skip(first_extents().len()).enumerate() {
+            // A row may be damaged; then its copy is whole.
+            let row = extent.encode(&queue_id);
+            for at in extent_row(added) {
+                let mut found = [0; EXTENT_ROW_LEN];
+                sheet.copy_out(at, &mut found);
+                if found != row {
+                    sheet.copy_in(at, &row);
+                }
             }
         }
         for row in &image.double_rows {

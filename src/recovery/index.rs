@@ -3,14 +3,15 @@
 use std::io;
 
 use crate::error::{Error, Result};
-use crate::format::{self, INDEX_NAME, INDEX_NEW_NAME, Invalid};
+use crate::events;
+use crate::format::{self, INDEX_NAME, INDEX_NEW_NAME, Invalid, Spot};
 use crate::index::image::IndexImage;
 use crate::index::run::Run;
 use crate::index::{Index, IndexFile, write_index};
 use crate::recovery::belief::Belief;
 use crate::recovery::foreign::{is_left, refuse_foreign};
 use crate::recovery::rows::{Gathered, Rows};
-use crate::segment::{Opened, set_aside};
+use crate::segment::{Opened, Row, set_aside};
 use crate::storage::{CacheToken, Storage, StorageFile};
 
 /// What is known once the index was read.
@@ -69,7 +70,7 @@ pub(super) fn read_index<S: Storage>(storage: &S) -> Result<ReadIndex<S>> {
         });
     };
     let image = IndexImage::read(&known.bytes, &queue_id);
-    let may_adopt = !known.unreadable;
+    let may_adopt = !known.unreadable && (image.lost.is_empty() || planted!(LostLeftOut));
     let belief = if may_adopt { Belief::in_index(&image, &token) } else { Belief::Disk };
     let is_elsewhere =
         ![token.place, CacheToken::default().place].contains(&image.live.token.place);
@@ -120,7 +121,7 @@ pub(super) fn take_up_index<S: Storage>(
         }
         Some(old) => {
             // The file is damaged or another queue's. What this queue wrote in it is carried over.
-            let bytes = carried_over(&old.bytes, &queue_id, storage.now());
+            let bytes = carried_over(storage, &old.bytes, &queue_id, &rows);
             image = IndexImage::read(&bytes, &queue_id);
             // A kill or a power cut left this file while the queue was being created. It holds
             // nothing that anybody could look at, and set aside it would count in `max_bytes` for
@@ -161,12 +162,27 @@ pub(super) fn take_up_index<S: Storage>(
 
 /// The bytes of a new index of the queue `queue_id` that says what is valid in the `old` one. A
 /// clean end does not count there: this opening may change the segments and die.
-fn carried_over(old: &[u8], queue_id: &[u8; 16], now: u64) -> Vec<u8> {
+fn carried_over<S: Storage>(storage: &S, old: &[u8], queue_id: &[u8; 16], rows: &Rows) -> Vec<u8> {
     let mut image = IndexImage::read(old, queue_id);
+    if !image.lost.is_empty() && !planted!(LostLeftOut) {
+        events::consumers_lost(storage.path(), image.lost.len());
+        image.restore_lost(first_held(&image, rows));
+    }
     if let Some(checkpoint) = &mut image.checkpoint {
         checkpoint.clean = false;
     }
-    image.encode(queue_id, now)
+    image.encode(queue_id, storage.now())
+}
+
+/// Where the first message begins that may be held.
+fn first_held(image: &IndexImage, rows: &Rows) -> Spot {
+    let held = image.checkpoint.map_or(0, |checkpoint| checkpoint.held).max(rows.held);
+    let is_before = |row: &&Row| row.header.first_seq <= held;
+    let first = rows.live.iter().rfind(is_before).or(rows.live.first());
+    first.map_or(Spot { position: 0, seq: held }, |first| Spot {
+        position: first.header.base,
+        seq: first.header.first_seq.min(held),
+    })
 }
 
 /// Sets the index file aside and puts one with these bytes in its place. That one is durable

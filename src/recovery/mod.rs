@@ -76,7 +76,7 @@ pub(crate) fn recover<S: Storage>(storage: &S, options: &Options) -> Result<Reco
         mend(storage, &mut known, &mut end)?;
     }
     let tail = if known.belief.goes_on_at(&known.image, end.reached) {
-        leave_the_mended(storage, &mut known, &end.walked)?;
+        leave_the_mended(&mut known, &end.walked)?;
         PlacedTail { spot: end.reached, next: end.next }
     } else {
         place_tail(storage, &mut known, &end)?
@@ -222,7 +222,7 @@ fn place_tail<S: Storage>(storage: &S, known: &mut Known<S>, end: &End) -> Resul
     let empty = walked.empty.iter().filter(is_before);
     let empty: Vec<_> = walked.holes.iter().chain(empty).cloned().chain([closed]).collect();
     if !planted!(PlaceLeftInTheEmpty) {
-        leave_the_empty(storage, index, &mut image.consumers, &empty)?;
+        leave_the_empty(index, &mut image.consumers, &empty)?;
     }
     Ok(tail)
 }

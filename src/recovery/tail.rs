@@ -220,7 +220,6 @@ pub(super) fn cut_closed<S: Storage>(
 /// beginning of the range when numbers are missing between it and the range's end, else to the end.
 /// Its own number stays. The caller has not yet published the live part.
 pub(super) fn leave_the_empty<S: Storage>(
-    storage: &S,
     index: &Index<S>,
     consumers: &mut [ConsumerRow],
     empty: &[Range<Spot>],
@@ -231,13 +230,8 @@ pub(super) fn leave_the_empty<S: Storage>(
             range.start.position < place.position && place.position < range.end.position
         });
         if let Some(Range { start: from, end: to }) = around {
-            let (_, mut place_row) = index.add_consumer(
-                storage,
-                Some(consumer.row),
-                &consumer.name,
-                *place,
-                u64::MAX,
-            )?;
+            let (_, mut place_row) =
+                index.add_consumer(Some(consumer.row), &consumer.name, *place, u64::MAX)?;
             // The consumer may have been told the missing numbers in an earlier segment already, so
             // its own number decides.
             place.position = if place.seq < to.seq { from.position } else { to.position };
@@ -251,16 +245,12 @@ pub(super) fn leave_the_empty<S: Storage>(
 /// Appends go on at the spot that was found. An earlier opening may have filled a hole, durably,
 /// and moved the places that lay in it. Where another mount is seen since, the page of such a place
 /// may be as it was before: the place moves again.
-pub(super) fn leave_the_mended<S: Storage>(
-    storage: &S,
-    known: &mut Known<S>,
-    walked: &Walked,
-) -> Result<()> {
+pub(super) fn leave_the_mended<S: Storage>(known: &mut Known<S>, walked: &Walked) -> Result<()> {
     let Known { index, image, belief, .. } = known;
     if *belief != Belief::Mount || planted!(PlaceLeftInTheMended) {
         return Ok(());
     }
-    leave_the_empty(storage, index, &mut image.consumers, &walked.empty)
+    leave_the_empty(index, &mut image.consumers, &walked.empty)
 }
 
 /// Has the first segment state what is missing from the number `held_from` to its beginning, for

@@ -380,14 +380,14 @@ fn a_place_in_the_middle_of_what_is_empty_goes_where_it_tells_what_is_missing() 
     let mut consumers = Vec::new();
     for (name, position, seq) in [("a", 80, 10), ("b", 88, 12), ("c", 88, 20), ("d", 160, 12)] {
         let place = Place { number: 0, position, seq };
-        let (row, _) = index.add_consumer(&disk, None, name, place, 0).unwrap();
+        let (row, _) = index.add_consumer(None, name, place, 0).unwrap();
         consumers.push(consumer(row, name, position, seq));
     }
     for consumer in &mut consumers {
         // As it is found in the index.
         consumer.place.number = 2;
     }
-    leave_the_empty(&disk, &index, &mut consumers, &[empty]).unwrap();
+    leave_the_empty(&index, &mut consumers, &[empty]).unwrap();
     let positions: Vec<u64> = consumers.iter().map(|consumer| consumer.place.position).collect();
     assert_eq!(positions, [80, 80, 160, 160]);
     assert_eq!(

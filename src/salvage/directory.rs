@@ -165,7 +165,9 @@ pub(super) fn owed(directories: &[Directory], queue_id: Option<[u8; 16]>) -> Owe
         directory.queue_id.is_some() && (queue_id.is_none() || directory.queue_id == queue_id)
     }) {
         let Some(index) = &directory.index else { continue };
-        let places = index.consumers.iter().map(|consumer| consumer.place.seq);
+        // A consumer whose place cannot be read may have read nothing of what is held.
+        let known = index.consumers.iter().filter(|_| index.lost.is_empty());
+        let places = known.map(|consumer| consumer.place.seq);
         let mut given_up = GivenUp::default();
         if let Some(checkpoint) = &index.checkpoint {
             owed.held = owed.held.max(checkpoint.held);

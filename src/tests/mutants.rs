@@ -67,6 +67,12 @@ mutants! {
     LeaseNotRenewed => "no number is given out twice after a power cut",
     /// A lease counts before the checkpoint that has it is on the disk.
     LeaseSaidEarly => "no number is given out twice after a power cut",
+    /// A consumer whose place cannot be read is left out.
+    LostLeftOut => "a consumer whose place cannot be read costs no message",
+    /// An extent of consumers' rows is named before the file that is to hold it is synced.
+    ConsumersNamedUnsynced => "a row of consumers that was cut off is damage, not a power cut",
+    /// The places of a consumer with a long name are stored before that name is synced.
+    LongNameNotSynced => "a place whose name is nowhere is damage, not a power cut",
     /// An index that is made in the place of a damaged one is not durable before that one goes.
     NewIndexNotSynced => "a damaged index costs no place, whenever the opening dies",
     /// An opening that finds no index does not look for one that was made and not renamed.

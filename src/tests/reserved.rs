@@ -41,7 +41,7 @@ const RESERVED: [(usize, usize); 9] = [
     (index_at::LIVE + 44, 20),
     (index_at::LIVE + 88, 40),
     (index_at::LIVE + 432, 80),
-    (11776, 512),
+    (2560, 1536),
 ];
 
 /// The four bytes behind each half of the default consumer's place.

@@ -8,7 +8,7 @@ use crate::format::{ACKS_ROWS, ATTEMPTS_ROW_LEN, EXTENT_ROWS, Extent, ExtentKind
 #[test]
 fn attempts_of_a_removed_consumer_are_not_those_of_one_of_its_name() {
     let (storage, index) = made(Stores::ByMap);
-    let (row, _) = index.add_consumer(&storage, None, "c", begin(1), 0).unwrap();
+    let (row, _) = index.add_consumer(None, "c", begin(1), 0).unwrap();
     let (mut attempts_row, _) = index.attempts_row(row, "c").unwrap();
     attempts_row.store(9, Some(8), [(3, 2)].into_iter());
     let at = index_at::ATTEMPTS..index_at::ATTEMPTS + ATTEMPTS_ROW_LEN;
@@ -19,7 +19,7 @@ fn attempts_of_a_removed_consumer_are_not_those_of_one_of_its_name() {
     let left = storage.power_cut_losing_all();
     left.corrupt(INDEX_NAME, at.start, &before);
     let index = adopted(&left);
-    assert_eq!(index.add_consumer(&left, None, "c", begin(1), 0).unwrap().0, row);
+    assert_eq!(index.add_consumer(None, "c", begin(1), 0).unwrap().0, row);
     assert!(image(&left).attempts_rows.iter().all(Option::is_none));
     // Before it gets a name: the disk knows.
     let cut = left.power_cut_losing_all().read_file(INDEX_NAME);
@@ -42,13 +42,13 @@ fn an_index_that_names_as_many_extents_as_it_can_takes_no_more_rows_and_overwrit
     let slot = SEGMENT_ROWS as u32;
     for row in 1..CONSUMER_ROWS as u32 {
         let name = format!("{row}");
-        index.add_consumer(&storage, None, &name, begin(1), 0).unwrap();
+        index.add_consumer(None, &name, begin(1), 0).unwrap();
         let has_acks_row = index.acks_row(row, &name, u64::MAX).is_some();
         assert_eq!(has_acks_row, row <= ACKS_ROWS as u32, "{row}");
     }
     let before = storage.read_file(INDEX_NAME);
     assert!(!index.write_segment_row(slot, Some(&header(slot)), u64::MAX));
-    let refused = index.add_consumer(&storage, None, "more", begin(1), u64::MAX).map(drop);
+    let refused = index.add_consumer(None, "more", begin(1), u64::MAX).map(drop);
     assert!(matches!(&refused, Err(error) if error.is_full()), "{refused:?}");
     assert!(storage.read_file(INDEX_NAME) == before, "the file changed");
 }
@@ -60,10 +60,10 @@ fn rows_that_were_cut_off_with_the_end_of_the_file_are_made_anew() {
     (0..slots).for_each(|slot| {
         assert!(index.write_segment_row(slot, Some(&header(slot)), u64::MAX));
     });
-    let add = |index: &Index<SimStorage>, storage: &SimStorage, name: &str| {
-        index.add_consumer(storage, None, name, begin(1), u64::MAX).map(drop).unwrap();
+    let add = |index: &Index<SimStorage>, name: &str| {
+        index.add_consumer(None, name, begin(1), u64::MAX).map(drop).unwrap();
     };
-    (0..CONSUMER_ROWS + 3).for_each(|number| add(&index, &storage, &format!("{number}")));
+    (0..CONSUMER_ROWS + 3).for_each(|number| add(&index, &format!("{number}")));
     let bytes = storage.read_file(INDEX_NAME);
     let cut = SimStorage::new(4);
     cut.write_file(INDEX_NAME, &bytes[..bytes.len() - 1]);
@@ -71,7 +71,7 @@ fn rows_that_were_cut_off_with_the_end_of_the_file_are_made_anew() {
     assert_eq!(left.extents.len(), first_extents().len() + 1);
     assert_eq!((left.segments.len(), left.consumers.len()), (slots as usize, CONSUMER_ROWS - 1));
     let index = adopted(&cut);
-    (0..4).for_each(|number| add(&index, &cut, &format!("more {number}")));
+    (0..4).for_each(|number| add(&index, &format!("more {number}")));
     let again = image(&cut);
     assert_eq!(again.extents.len(), first_extents().len() + 2);
     assert_eq!(again.consumers.len(), CONSUMER_ROWS + 3);
@@ -111,4 +111,23 @@ fn two_deaths_that_tear_the_mark_of_flushes_leave_one_half() {
         let synced = image(&storage).live.synced;
         assert!(synced >= Some(at(2)), "deaths at {first} and {second}: {synced:?}");
     }
+}
+
+/// With a damaged header the id in it counts as long as the extents validate with it.
+#[test]
+fn a_long_index_with_a_damaged_header_is_read_to_its_end() {
+    let mut long = IndexImage { extents: first_extents().to_vec(), ..IndexImage::default() };
+    let mut extend = |kind, rows| {
+        let offset = long.extents.iter().map(Extent::end).max().unwrap();
+        long.extents.push(Extent::behind(kind, offset, rows, 4096).unwrap());
+    };
+    extend(ExtentKind::Later(9), 40_000);
+    extend(ExtentKind::Consumers, 64);
+    let mut bytes = long.encode(&ID, 0);
+    assert!(bytes.len() > 16 << 20);
+    bytes[60] ^= 1;
+    let storage = SimStorage::new(1);
+    storage.write_file(INDEX_NAME, &bytes);
+    let read = IndexFile::read(&storage).unwrap().unwrap();
+    assert!(read.header.is_err() && read.bytes == bytes, "{} bytes", read.bytes.len());
 }

@@ -128,5 +128,5 @@ fn headers(storage: &SimStorage) -> Vec<SegmentHeader> {
 /// Adds a consumer whose place is at `base`.
 fn stand(bench: &Bench, base: u64) {
     let place = Place { number: 0, position: base, seq: base / 8 };
-    bench.index.add_consumer(&bench.storage, None, "", place, 0).unwrap();
+    bench.index.add_consumer(None, "", place, 0).unwrap();
 }

@@ -65,3 +65,25 @@ fn a_segment_that_is_used_again_behind_a_search_is_given_back_and_not_damaged() 
     assert_eq!((came, overtaken), (3, Some((3, 9))));
     assert!(messages.into_report().is_whole());
 }
+
+/// The place of the only consumer that has read nothing cannot be read. What is gone is a gap.
+#[test]
+fn what_a_consumer_without_a_place_has_not_read_is_owed() {
+    let directory = tempdir().unwrap();
+    let queue = options().open(directory.path()).unwrap();
+    let name = "a name of more than thirty-five bytes";
+    let consumer = queue.consumer(name).unwrap();
+    (0..30).for_each(|number| assert_eq!(queue.enqueue(content(number, 700)).unwrap(), number));
+    while queue.dequeue().unwrap().is_some() {}
+    drop(consumer);
+    queue.close().unwrap();
+    let index = directory.path().join("index");
+    let mut bytes = std::fs::read(&index).unwrap();
+    let row = bytes.windows(name.len()).position(|found| found == name.as_bytes()).unwrap();
+    bytes[row] ^= 0x80;
+    std::fs::write(&index, &bytes).unwrap();
+    std::fs::remove_file(directory.path().join("segment-00000000")).unwrap();
+    let mut messages = Salvage::of([directory.path()]).messages().unwrap();
+    let first = messages.next();
+    assert!(matches!(&first, Some(Salvaged::Gap(gap)) if gap.first == 0), "{first:?}");
+}

@@ -5,6 +5,7 @@ mod anew;
 mod between;
 mod copies;
 mod index;
+mod lost;
 
 use rustix::io::Errno;
 

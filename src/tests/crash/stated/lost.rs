@@ -1,0 +1,162 @@
+//! Consumers whose place cannot be read any more: nothing that they have not read goes.
+
+use super::{Queue, roomy};
+use crate::consume::standing::Read;
+use crate::engine::reading;
+use crate::format::SECTOR;
+use crate::options::{Options, Start};
+use crate::tests::crash::directed::{fine, kept_but_for, take_all_of};
+use crate::tests::crash::examine::{open, standing_of};
+use crate::tests::crash::model::{Check, content, ensure};
+use crate::tests::sim::{Mutant, SimStorage};
+
+const MESSAGES: u64 = 40;
+/// More than the first extent has rows for.
+const CONSUMERS: usize = 70;
+const PAGE: usize = 4096;
+
+fn limits() -> Options {
+    roomy().max_bytes(512 << 10)
+}
+
+/// Names that fit into the copy of a place, and longer ones.
+fn name(number: usize) -> String {
+    match number {
+        0 => String::new(),
+        _ if number.is_multiple_of(2) => format!("consumer {number}"),
+        _ => format!("consumer {number} with a name of more than thirty-five bytes"),
+    }
+}
+
+fn read(queue: &Queue, name: &str, count: u64) {
+    let standing = standing_of(queue, name).unwrap();
+    for _ in 0..count {
+        reading::next(queue, &standing, Read::Take).unwrap().unwrap();
+    }
+}
+
+/// Forty messages in several segments, which every consumer but the one of this number has read.
+fn left(number: usize) -> SimStorage {
+    let queue = open(SimStorage::new(1).with_file_capacity(128 << 10), &limits()).unwrap();
+    let names: Vec<_> = (0..CONSUMERS).map(name).collect();
+    for name in &names {
+        queue.consumer_at(name, Start::Oldest).unwrap();
+    }
+    for number in 0..MESSAGES {
+        queue.enqueue(&content(number, 700)).unwrap();
+    }
+    for (at, name) in names.iter().enumerate() {
+        read(&queue, name, if at == number { 2 } else { MESSAGES });
+    }
+    queue.core.flush().unwrap();
+    queue.close().unwrap();
+    queue.core.storage.process_kill()
+}
+
+/// The consumer of this number, made again if need be, gets all that it has not read, whatever is
+/// done to the queue before it comes.
+fn check_all_comes(storage: SimStorage, number: usize, what: &str) -> Check {
+    let mut storage = storage;
+    for end in 0..2 {
+        let queue = open(storage, &limits())?;
+        queue.enqueue(&content(1000 + end, 700)).map_err(|error| error.to_string())?;
+        queue.core.flush().map_err(|error| error.to_string())?;
+        queue.close().map_err(|error| error.to_string())?;
+        storage = queue.core.storage.process_kill();
+    }
+    let queue = open(storage, &limits())?;
+    let taken = take_all_of(&queue, &name(number))?;
+    let numbers: Vec<_> = taken.iter().flatten().map(|(number, _)| *number).collect();
+    ensure!(
+        (2..MESSAGES).all(|number| numbers.contains(&number)),
+        "{what}: consumer {number} gets {numbers:?}, and these: {:?}",
+        queue.consumer_names()
+    );
+    Ok(())
+}
+
+/// What becomes of these bytes of the index.
+fn damages(bytes: &[u8], at: usize) -> Vec<(&'static str, Vec<u8>)> {
+    let used: Vec<_> = (0..bytes.len()).filter(|at| bytes[*at] != 0).collect();
+    let flipped = (0..3).filter_map(|seed: usize| {
+        let mut flipped = bytes.to_vec();
+        flipped[*used.get((seed * 7 + at / bytes.len()) % used.len().max(1))?] ^= 1 << (2 * seed);
+        Some(("a bit", flipped))
+    });
+    let len = bytes.len();
+    flipped.chain([("garbage", vec![0xa5; len]), ("zeros", vec![0; len])]).collect()
+}
+
+/// Damages `len` bytes at `at` in each way.
+fn is_damaged(storage: &SimStorage, victim: usize, at: usize, len: usize) -> Check {
+    let bytes = storage.read_file("index");
+    for (what, damaged) in damages(&bytes[at..at + len], at) {
+        let image = storage.process_kill();
+        image.corrupt("index", at, &damaged);
+        check_all_comes(image, victim, &format!("{what}, {len} bytes at {at}"))?;
+    }
+    let image = storage.process_kill();
+    image.make_unreadable("index", at..at + len);
+    check_all_comes(image, victim, &format!("unreadable: {len} bytes at {at}"))
+}
+
+/// One sector of a disk, which may be as long as a page.
+#[test]
+fn a_damaged_sector_of_the_index_costs_no_consumer_a_message() {
+    let victims = [69, 68, 5, 4, 0];
+    let storages = victims.map(left);
+    for len in [SECTOR, PAGE] {
+        kept_but_for(Mutant::LostLeftOut, |number, images| {
+            let (which, sector) = (number as usize % 5, number as usize / 5);
+            *images += 1;
+            is_damaged(&storages[which], victims[which], sector * len, len)?;
+            let used = storages[which].read_file("index").len();
+            Ok((sector + 1) * len < used || which != 4)
+        });
+    }
+}
+
+/// The index ends at this page, or within the one before.
+#[test]
+fn an_index_that_was_cut_costs_no_consumer_a_message() {
+    kept_but_for(Mutant::LostLeftOut, |number, images| {
+        let victim = [69, 5][number as usize % 2];
+        let storage = left(victim);
+        let bytes = storage.read_file("index");
+        for len in [number as usize / 2 * PAGE + 100, number as usize / 2 * PAGE] {
+            *images += 1;
+            let cut = storage.process_kill();
+            cut.write_file("index", &bytes[..len.min(bytes.len())]);
+            check_all_comes(cut, victim, &format!("cut to {len}"))?;
+        }
+        Ok(number as usize / 2 * PAGE < bytes.len())
+    });
+}
+
+/// Power is cut while consumers are made: nothing shows of those that were not flushed.
+#[test]
+fn a_power_cut_is_not_taken_for_damage() {
+    for mutant in [Mutant::ConsumersNamedUnsynced, Mutant::LongNameNotSynced] {
+        kept_but_for(mutant, |number, images| {
+            let storage = SimStorage::new(number).with_file_capacity(128 << 10);
+            let queue = open(storage.clone(), &limits())?;
+            (1..62).try_for_each(|at| fine(queue.consumer(&name(2 * at))).map(drop))?;
+            fine(queue.core.flush())?;
+            storage.freeze_at_store(1 + number);
+            let made = (0..6).try_for_each(|at| queue.consumer(&name(63 + at)).map(drop));
+            storage.disarm();
+            fine(made)?;
+            let Some(dead) = storage.frozen() else { return Ok(false) };
+            for cut in 0..30 {
+                *images += 1;
+                let queue = open(dead.power_cut(cut), &limits())?;
+                let (names, files) = (queue.consumer_names(), queue.core.storage.file_names());
+                let is_one = |name: &String| (1..150).any(|at| *name == self::name(at));
+                ensure!(names.iter().all(is_one), "store {number}, cut {cut}: {names:?}");
+                let aside = files.iter().find(|name| name.ends_with(".damaged"));
+                ensure!(aside.is_none(), "store {number}, cut {cut}: {files:?}");
+            }
+            Ok(true)
+        });
+    }
+}
